@@ -1,0 +1,5 @@
+//! pkgtool: the tool for on-device model packages.
+
+pub mod model;
+pub mod package;
+pub mod source;

@@ -1,0 +1,3 @@
+//! The `pkgtool` binary.
+
+fn main() {}

@@ -1,0 +1,16 @@
+//! What a model file says, from its header alone.
+//!
+//! Owns the readers of model formats and the format-neutral answer they give ([`ModelInfo`]).
+//! Invariant: a reader never reads weights, never allocates by a length it did not check, never
+//! panics; its cost does not depend on the size of the file. Knows nothing of configs' rules.
+
+pub mod executorch;
+mod format;
+mod info;
+pub mod onnx;
+
+pub use format::{FORMATS, ModelError, ModelFormat, format_of, inspect};
+pub use info::{
+    Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, Segment, TensorInfo,
+    Value, ValueKind,
+};

@@ -1,0 +1,17 @@
+//! Text and bytes with positions.
+//!
+//! Owns everything that knows where in a file something stands: byte spans, lines and columns,
+//! JSON trees whose every node carries its range, and bounded random access to binary files.
+//! Knows nothing of packages, models or findings.
+
+pub mod json;
+pub mod lfs;
+pub mod lines;
+pub mod pages;
+pub mod read_at;
+pub mod span;
+
+pub use lines::{LineIndex, Position};
+pub use pages::Pages;
+pub use read_at::{FileSource, ReadAt};
+pub use span::Span;
