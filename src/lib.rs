@@ -4,3 +4,4 @@ pub mod diagnostic;
 pub mod model;
 pub mod package;
 pub mod source;
+pub mod validate;

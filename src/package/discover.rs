@@ -75,6 +75,16 @@ impl Discovery {
         discovery
     }
 
+    /// Adds a precision list that the caller named, unless it was found already.
+    pub fn add_list(&mut self, path: &Path) {
+        self.found.push(Found {
+            path: path.to_owned(),
+            kind: FoundKind::PrecisionList,
+            walked_from: None,
+        });
+        self.keep_each_once();
+    }
+
     fn walk_directory(&mut self, directory: &Path) {
         let walk = WalkDir::new(directory)
             .sort_by_file_name()
