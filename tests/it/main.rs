@@ -1,1 +1,3 @@
-fn main() {}
+//! The integration tests; files mirror `src`.
+
+mod model;

@@ -1,0 +1,3 @@
+//! Readers of model formats.
+
+mod onnx;
