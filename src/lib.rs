@@ -1,5 +1,6 @@
 //! pkgtool: the tool for on-device model packages.
 
+pub mod cli;
 pub mod diagnostic;
 pub mod model;
 pub mod package;

@@ -1,3 +1,7 @@
-//! The `pkgtool` binary.
+//! The `pkgtool` binary: parse, run, exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pkgtool::cli::main()
+}

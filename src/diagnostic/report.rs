@@ -19,6 +19,8 @@ pub enum Anchor {
     Key(JsonPath),
     /// A piece of text, in a file that did not parse.
     Text(Span),
+    /// The key of one of several members with the same path.
+    RepeatedKey(JsonPath, Span),
 }
 
 /// Something a rule found.
@@ -122,6 +124,7 @@ impl Finding {
         let root = document.map_or(Span::new(0, 0), |document| document.root.span);
         let (pointer, span) = match (&self.anchor, document) {
             (Anchor::Text(span), _) => (String::new(), *span),
+            (Anchor::RepeatedKey(path, span), _) => (path.to_pointer(), *span),
             (Anchor::Value(path), Some(document)) => (path.to_pointer(), document.value_span(path)),
             (Anchor::Key(path), Some(document)) => (path.to_pointer(), document.key_span(path)),
             (Anchor::File | Anchor::Value(_) | Anchor::Key(_), _) => (String::new(), root),
@@ -134,16 +137,6 @@ impl Finding {
             source: Arc::clone(source),
             pointer,
             span,
-        }
-    }
-}
-
-impl Anchor {
-    /// The path of the value or key.
-    pub fn path(&self) -> Option<&JsonPath> {
-        match self {
-            Self::Value(path) | Self::Key(path) => Some(path),
-            Self::File | Self::Text(_) => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The format-neutral description of a model file: methods, their values, where the bytes are.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::package::DType;
 
@@ -217,5 +218,66 @@ impl ModelInfo {
     /// The method of this name.
     pub fn method(&self, name: &str) -> Option<&Method> {
         self.methods.iter().find(|method| method.name == name)
+    }
+}
+
+impl ValueKind {
+    /// The kind's name: `tensor`, `int`, `double`, `bool`, `string`, `none` or another.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Tensor { .. } => "tensor",
+            Self::Int(_) => "int",
+            Self::Double(_) => "double",
+            Self::Bool(_) => "bool",
+            Self::String(_) => "string",
+            Self::None => "none",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// `1`, `-1`, `-1 (up to 16)`; `16 or -1` where the file does not tell.
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(size) => write!(f, "{size}"),
+            Self::Dynamic {
+                bound: Some(bound), ..
+            } => write!(f, "-1 (up to {bound})"),
+            Self::Dynamic {
+                name: Some(name), ..
+            } => write!(f, "-1 ({name})"),
+            Self::Dynamic { .. } => write!(f, "-1"),
+            Self::Maybe { bound, .. } => write!(f, "{bound} or -1"),
+        }
+    }
+}
+
+/// `float32[1, -1 (up to 16)]`.
+impl fmt::Display for TensorInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let element = self.element.name();
+        let Some(dims) = &self.dims else {
+            return write!(f, "{element} of unknown rank");
+        };
+        let dims: Vec<String> = dims.iter().map(Dim::to_string).collect();
+        write!(f, "{element}[{}]", dims.join(", "))
+    }
+}
+
+/// `(float32[1, 3], int) → (float32[-1])`.
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |values: &[Value]| {
+            let texts: Vec<String> = values
+                .iter()
+                .map(|value| match value.tensor() {
+                    Some(info) => info.to_string(),
+                    None => value.kind.name().to_owned(),
+                })
+                .collect();
+            texts.join(", ")
+        };
+        write!(f, "({}) → ({})", side(&self.inputs), side(&self.outputs))
     }
 }

@@ -10,6 +10,7 @@ pub mod lines;
 pub mod pages;
 pub mod read_at;
 pub mod span;
+pub mod text;
 
 pub use json::{Document, JsonPath};
 pub use lines::{LineIndex, Position};

@@ -8,8 +8,9 @@ use miette::{
 };
 
 use super::Style;
-use super::snippet::{Snippet, defuse};
+use super::snippet::Snippet;
 use crate::diagnostic::{Diagnostic, Report, Severity, Summary};
+use crate::source::text::defuse;
 
 pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let theme = GraphicalTheme {

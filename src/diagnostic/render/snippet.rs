@@ -8,6 +8,7 @@ use miette::{MietteError, SourceCode, SourceSpan, SpanContents};
 
 use crate::diagnostic::SourceText;
 use crate::source::Span;
+use crate::source::text::defuse;
 
 /// Longest piece of one line that is shown, in bytes.
 const MAX_LINE: usize = 160;
@@ -118,18 +119,6 @@ fn boundary(text: &str, offset: usize) -> usize {
         at -= 1;
     }
     at
-}
-
-/// Replaces what a terminal would obey by something harmless of the same length in UTF-8.
-pub(super) fn defuse(text: &str) -> String {
-    let harmless = |c: char| match c {
-        '\n' | '\t' | '\r' => c,
-        _ if c.is_ascii_control() => '?',
-        '\u{80}'..='\u{9f}' => '¿',
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        _ => c,
-    };
-    text.chars().map(harmless).collect()
 }
 
 #[cfg(test)]

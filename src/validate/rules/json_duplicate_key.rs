@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::diagnostic::{Anchor, Finding};
+use crate::source::JsonPath;
 use crate::source::json::{Kind, Node};
 use crate::validate::context::Context;
 
@@ -26,27 +27,41 @@ rule! {
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if let Some(document) = context.document() {
-        visit(&document.root, findings);
+        visit(&document.root, &JsonPath::root(), findings);
     }
 }
 
-fn visit(node: &Node, findings: &mut Vec<Finding>) {
+fn visit(node: &Node, path: &JsonPath, findings: &mut Vec<Finding>) {
     match &node.kind {
-        Kind::Array(elements) => elements.iter().for_each(|element| visit(element, findings)),
+        Kind::Array(elements) => {
+            for (i, element) in elements.iter().enumerate() {
+                if holds_objects(element) {
+                    visit(element, &path.index(i), findings);
+                }
+            }
+        }
         Kind::Object(members) => {
             let mut seen = HashSet::new();
             for member in members {
-                if !seen.insert(member.key.as_str()) {
-                    // By its text: a path would lead to the last of the members only.
-                    let finding = RULE.meta.finding(
-                        Anchor::Text(member.key_span),
-                        format!("the key `{}` is already in this object", member.key),
-                    );
+                let is_first = seen.insert(member.key.as_str());
+                if is_first && !holds_objects(&member.value) {
+                    continue;
+                }
+                let path = path.key(&member.key);
+                if !is_first {
+                    let anchor = Anchor::RepeatedKey(path.clone(), member.key_span);
+                    let message = format!("the key `{}` is already in this object", member.key);
+                    let finding = RULE.meta.finding(anchor, message);
                     findings.push(finding.help("remove all but one; parsers differ in which counts"));
                 }
-                visit(&member.value, findings);
+                visit(&member.value, &path, findings);
             }
         }
         _ => {}
     }
+}
+
+/// Whether there can be keys in it: paths are made only for these.
+fn holds_objects(node: &Node) -> bool {
+    matches!(node.kind, Kind::Array(_) | Kind::Object(_))
 }

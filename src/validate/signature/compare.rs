@@ -1,7 +1,7 @@
 //! One declared method against one of the model's.
 
 use super::{Kind, Mismatch};
-use crate::model::{Dim, Dynamism, ElementType, Method, TensorInfo, Value, ValueKind};
+use crate::model::{Dim, Dynamism, ElementType, Method, TensorInfo, Value};
 use crate::package::{DType, MethodSignature, TensorSpec};
 use crate::source::JsonPath;
 
@@ -38,22 +38,6 @@ pub(super) fn method(
     }
 }
 
-/// `(float32[1, 3], int) → (float32[-1])`, as a config would say it.
-pub(super) fn signature_text(method: &Method) -> String {
-    let side = |values: &[Value]| {
-        let texts: Vec<String> = values.iter().map(value_text).collect();
-        texts.join(", ")
-    };
-    format!("({}) → ({})", side(&method.inputs), side(&method.outputs))
-}
-
-fn value_text(value: &Value) -> String {
-    match value.tensor() {
-        Some(info) => tensor_text(info),
-        None => kind_name(&value.kind).to_owned(),
-    }
-}
-
 fn compare_side(
     side: Side,
     specs: &[TensorSpec],
@@ -69,7 +53,7 @@ fn compare_side(
     let others: Vec<&str> = values
         .iter()
         .filter(|value| value.tensor().is_none())
-        .map(|value| kind_name(&value.kind))
+        .map(|value| value.kind.name())
         .collect();
     if specs.len() != tensors.len() {
         out.push(count_mismatch(
@@ -109,7 +93,7 @@ fn count_mismatch(
     at: &JsonPath,
     file: &str,
 ) -> Mismatch {
-    let texts: Vec<String> = tensors.iter().map(|(_, info)| tensor_text(info)).collect();
+    let texts: Vec<String> = tensors.iter().map(|(_, info)| info.to_string()).collect();
     let beside = if others.is_empty() {
         String::new()
     } else {
@@ -207,7 +191,7 @@ impl Place<'_> {
         dims: &[Dim],
     ) -> Option<Mismatch> {
         let path = spec.path.key("shape");
-        let write = format!("the model says {}", tensor_text(info));
+        let write = format!("the model says {}", info);
         if shape.len() != dims.len() {
             let message = format!(
                 "is declared with {}, the model's has {}",
@@ -283,39 +267,6 @@ fn dim_fault(size: i64, dim: &Dim) -> Option<Kind> {
         Dim::Fixed(_) => Some(Kind::Shape),
         Dim::Dynamic { .. } => (size != -1).then_some(Kind::Dynamic),
         Dim::Maybe { bound, .. } => (size != -1 && !equals(*bound)).then_some(Kind::Shape),
-    }
-}
-
-/// `float32[1, -1]`, with the bounds of dynamic dimensions where they are known.
-fn tensor_text(info: &TensorInfo) -> String {
-    let element = info.element.name();
-    let Some(dims) = &info.dims else {
-        return format!("{element} of unknown rank");
-    };
-    let sizes: Vec<String> = dims.iter().map(dim_text).collect();
-    format!("{element}[{}]", sizes.join(", "))
-}
-
-fn dim_text(dim: &Dim) -> String {
-    match dim {
-        Dim::Fixed(size) => size.to_string(),
-        Dim::Dynamic {
-            bound: Some(bound), ..
-        } => format!("-1 (up to {bound})"),
-        Dim::Dynamic { bound: None, .. } => "-1".to_owned(),
-        Dim::Maybe { bound, .. } => format!("-1 or {bound}"),
-    }
-}
-
-fn kind_name(kind: &ValueKind) -> &str {
-    match kind {
-        ValueKind::Tensor { .. } => "tensor",
-        ValueKind::Int(_) => "int",
-        ValueKind::Double(_) => "double",
-        ValueKind::Bool(_) => "bool",
-        ValueKind::String(_) => "string",
-        ValueKind::None => "none",
-        ValueKind::Other(name) => name,
     }
 }
 

@@ -124,10 +124,7 @@ impl Pair<'_> {
                 "`{}` has a method `{}` that is not declared",
                 self.file, method.name
             ),
-            help: Some(format!(
-                "declare it; `pkgtool inspect` shows its signature: {}",
-                compare::signature_text(method)
-            )),
+            help: Some(format!("declare it; its signature: {method}")),
         }
     }
 }

@@ -1,0 +1,39 @@
+//! `pkgtool explain`.
+
+use super::exit::{Exit, Failure};
+use super::output;
+use crate::diagnostic::RuleMeta;
+use crate::validate;
+
+/// Arguments of `pkgtool explain`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A rule's code or name: PKG012, or methods-unknown-component
+    code: String,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let rule = find(&args.code).ok_or_else(|| {
+        Failure::Other(format!(
+            "there is no rule `{}`; `pkgtool rules` lists them",
+            args.code
+        ))
+    })?;
+    output::print(&format!(
+        "{} {} ({})\n{}\n\n{}\n",
+        rule.code,
+        rule.name,
+        rule.severity.name(),
+        rule.summary,
+        rule.explanation_text()
+    ))?;
+    Ok(Exit::Clean)
+}
+
+fn find(code: &str) -> Option<&'static RuleMeta> {
+    let metas = validate::rule_metas();
+    metas
+        .into_iter()
+        .find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
+}

@@ -1,0 +1,102 @@
+//! A model's description as JSON: version 1 of a contract that only grows.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::model::{Dim, Dynamism, Method, ModelInfo, TensorInfo, Value, ValueKind};
+
+/// The document, with a line end.
+pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
+    let methods: Map<String, Json> = info
+        .methods
+        .iter()
+        .map(|method| (method.name.clone(), method_json(method)))
+        .collect();
+    let segments: Vec<Json> = info
+        .segments
+        .iter()
+        .map(|s| json!({ "name": s.name, "offset": s.offset, "size_bytes": s.size }))
+        .collect();
+    let external: Vec<Json> = info
+        .external
+        .iter()
+        .map(|e| json!({ "location": e.location, "needs_bytes": e.needs_bytes, "tensors": e.tensors }))
+        .collect();
+    let metadata: Map<String, Json> = info
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
+    let document = json!({
+        "version": 1,
+        "format": info.format,
+        "format_version": info.format_version,
+        "producer": info.producer,
+        "size_bytes": file_size,
+        "weight_bytes": info.weight_bytes,
+        "methods": methods,
+        "segments": segments,
+        "external": external,
+        "metadata": metadata,
+    });
+    format!("{document:#}\n")
+}
+
+fn method_json(method: &Method) -> Json {
+    let ids: Vec<&str> = method.delegates.iter().map(|d| d.id.as_str()).collect();
+    let sizes: Vec<Option<u64>> = method.delegates.iter().map(|d| d.payload_bytes).collect();
+    json!({
+        "inputs": method.inputs.iter().map(value_json).collect::<Vec<_>>(),
+        "outputs": method.outputs.iter().map(value_json).collect::<Vec<_>>(),
+        "constant": method.constant,
+        "delegates": ids,
+        "delegate_payload_bytes": sizes,
+        "operators": method.operators,
+    })
+}
+
+fn value_json(value: &Value) -> Json {
+    let mut json = match &value.kind {
+        ValueKind::Tensor { info, data } => tensor_json(info, data.as_deref()),
+        ValueKind::Int(number) => json!({ "kind": "int", "value": number }),
+        // JSON has no infinities: they are null there, so the text tells.
+        ValueKind::Double(number) if !number.is_finite() => {
+            json!({ "kind": "double", "value": number.to_string() })
+        }
+        ValueKind::Double(number) => json!({ "kind": "double", "value": number }),
+        ValueKind::Bool(truth) => json!({ "kind": "bool", "value": truth }),
+        ValueKind::String(text) => json!({ "kind": "string", "value": text }),
+        ValueKind::None | ValueKind::Other(_) => json!({ "kind": value.kind.name() }),
+    };
+    if let Some(name) = &value.name {
+        json["name"] = json!(name);
+    }
+    json
+}
+
+fn tensor_json(info: &TensorInfo, data: Option<&[Json]>) -> Json {
+    let mut json = json!({ "dtype": info.element.name(), "shape": info.config_shape() });
+    if info.dynamism != Dynamism::Static {
+        json["dynamism"] = json!(match info.dynamism {
+            Dynamism::Static => "static",
+            Dynamism::Bounded => "bounded",
+            Dynamism::Unbounded => "unbounded",
+            Dynamism::Symbolic => "symbolic",
+        });
+        if let Some(dims) = &info.dims {
+            json["dims"] = dims.iter().map(dim_json).collect();
+        }
+    }
+    if let Some(data) = data {
+        json["data"] = json!(data);
+    }
+    json
+}
+
+/// A dimension: whether the file tells that it is dynamic, its largest size, its symbol.
+fn dim_json(dim: &Dim) -> Json {
+    match dim {
+        Dim::Fixed(size) => json!({ "dynamic": false, "size": size }),
+        Dim::Dynamic { bound, name } => json!({ "dynamic": true, "bound": bound, "name": name }),
+        Dim::Maybe { bound, .. } => json!({ "dynamic": null, "bound": bound }),
+    }
+}

@@ -1,0 +1,179 @@
+//! A model's description for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::model::{Dim, Method, ModelInfo, Value, ValueKind};
+use crate::source::text::defuse;
+
+/// Most elements of a constant that are shown.
+const MAX_ELEMENTS: usize = 16;
+/// Most segments that are listed.
+const MAX_SEGMENTS: usize = 12;
+
+/// The text, with a line end.
+pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64) -> String {
+    let mut text = String::new();
+    head(&mut text, path, info, file_size);
+    let (constants, methods): (Vec<_>, Vec<_>) = info.methods.iter().partition(|m| m.constant);
+    for method in methods {
+        write_method(&mut text, method);
+    }
+    if !constants.is_empty() {
+        text.push_str("\nconstant methods\n");
+        rows(
+            &mut text,
+            constants.iter().map(|method| {
+                let values: Vec<String> = method.outputs.iter().map(value_text).collect();
+                (method.name.clone(), values.join(", "))
+            }),
+        );
+    }
+    segments(&mut text, info);
+    defuse(&text)
+}
+
+fn head(text: &mut String, path: &str, info: &ModelInfo, file_size: u64) {
+    line(
+        text,
+        &format!("{path}: {} ({})", info.format, info.format_version),
+    );
+    let mut facts = vec![("size".to_owned(), bytes(file_size))];
+    if let Some(producer) = &info.producer {
+        facts.push(("producer".to_owned(), producer.clone()));
+    }
+    facts.push(("weights".to_owned(), bytes(info.weight_bytes)));
+    for external in &info.external {
+        let place = external.location.as_deref().unwrap_or("a .ptd file");
+        let needs = external.needs_bytes;
+        let needs = needs.map_or(String::new(), |needs| format!(", {}", bytes(needs)));
+        let tensors = counted(external.tensors, "tensor");
+        facts.push((
+            "external".to_owned(),
+            format!("{tensors} in {place}{needs}"),
+        ));
+    }
+    facts.extend(info.metadata.iter().cloned());
+    rows(text, facts.into_iter());
+}
+
+fn write_method(text: &mut String, method: &Method) {
+    line(text, &format!("\nmethod {}", method.name));
+    for (noun, values) in [("input", &method.inputs), ("output", &method.outputs)] {
+        for (i, value) in values.iter().enumerate() {
+            let name = value
+                .name
+                .as_ref()
+                .map_or(String::new(), |name| format!("{name}: "));
+            line(text, &format!("  {noun} {i}  {name}{}", value_text(value)));
+        }
+    }
+    if !method.delegates.is_empty() {
+        let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for delegate in &method.delegates {
+            let sum = sums.entry(&delegate.id).or_default();
+            sum.0 += 1;
+            sum.1 = sum.1.saturating_add(delegate.payload_bytes.unwrap_or(0));
+        }
+        for (id, (count, size)) in sums {
+            let parts = counted(count, "partition");
+            line(text, &format!("  delegate  {id}: {parts}, {}", bytes(size)));
+        }
+    }
+    if !method.operators.is_empty() {
+        let calls: Vec<String> = method
+            .operators
+            .iter()
+            .map(|(name, count)| match count {
+                1 => name.clone(),
+                _ => format!("{name} ×{count}"),
+            })
+            .collect();
+        line(text, &format!("  operators  {}", calls.join(", ")));
+    }
+}
+
+fn segments(text: &mut String, info: &ModelInfo) {
+    if info.segments.is_empty() {
+        return;
+    }
+    text.push_str("\nsegments\n");
+    let shown = info.segments.iter().take(MAX_SEGMENTS);
+    rows(
+        text,
+        shown.map(|s| (s.name.clone(), format!("{} at {}", bytes(s.size), s.offset))),
+    );
+    if info.segments.len() > MAX_SEGMENTS {
+        line(
+            text,
+            &format!("  … and {} more", info.segments.len() - MAX_SEGMENTS),
+        );
+    }
+}
+
+fn value_text(value: &Value) -> String {
+    match &value.kind {
+        ValueKind::Tensor { info, data: None } => {
+            let symbolic = info
+                .dims
+                .iter()
+                .flatten()
+                .any(|dim| matches!(dim, Dim::Maybe { .. }));
+            let doubt = if symbolic {
+                " (dynamic; the file does not tell in which dimension)"
+            } else {
+                ""
+            };
+            format!("{info}{doubt}")
+        }
+        ValueKind::Tensor {
+            info,
+            data: Some(data),
+        } => {
+            let mut elements: Vec<String> = data
+                .iter()
+                .take(MAX_ELEMENTS)
+                .map(ToString::to_string)
+                .collect();
+            if data.len() > MAX_ELEMENTS {
+                elements.push("…".to_owned());
+            }
+            format!("{info} = [{}]", elements.join(", "))
+        }
+        ValueKind::Int(number) => format!("int {number}"),
+        ValueKind::Double(number) => format!("double {number}"),
+        ValueKind::Bool(truth) => format!("bool {truth}"),
+        ValueKind::String(content) => format!("string {content:?}"),
+        ValueKind::None | ValueKind::Other(_) => value.kind.name().to_owned(),
+    }
+}
+
+/// Two columns, indented.
+fn rows(text: &mut String, rows: impl Iterator<Item = (String, String)>) {
+    let rows: Vec<_> = rows.collect();
+    let width = rows.iter().map(|(key, _)| key.chars().count()).max();
+    let width = width.unwrap_or(0);
+    for (key, value) in rows {
+        line(text, &format!("  {key:<width$}  {value}"));
+    }
+}
+
+fn line(text: &mut String, content: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{content}");
+}
+
+fn bytes(size: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+    let (size_f, units) = (size as f64, [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")]);
+    let unit = units.into_iter().find(|(factor, _)| size_f >= *factor);
+    match unit {
+        Some((factor, unit)) => format!("{:.1} {unit} ({size} bytes)", size_f / factor),
+        None => format!("{size} bytes"),
+    }
+}
+
+fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}

@@ -1,0 +1,80 @@
+//! The command line: one file a subcommand.
+//!
+//! Each command turns its arguments once into the options of the layer that does the work, and its
+//! outcome into an [`Exit`]. Only [`output`] writes to the terminal.
+
+mod completions;
+mod exit;
+mod explain;
+mod inspect;
+mod man;
+mod output;
+mod rules;
+mod schema;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use exit::Exit;
+
+/// The tool for on-device model packages.
+///
+/// Checks package configs (config.json) of models for phones against their schema, their files and
+/// what the model files themselves say, and shows what a model file says.
+#[derive(Debug, Parser)]
+#[command(name = "pkgtool", version, after_help = exit::HELP, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check packages: schema, files, names, and signatures against the model files
+    Validate(validate::Args),
+    /// Show what a model file says of itself, from its header alone
+    Inspect(inspect::Args),
+    /// Explain a rule: what it checks, why, an example, the fix
+    Explain(explain::Args),
+    /// List all rules
+    Rules(rules::Args),
+    /// Print a JSON Schema or the precision list that is built in
+    Schema(schema::Args),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
+    /// Print the manual page, or write those of all commands
+    Man(man::Args),
+}
+
+/// Parses the process's arguments, runs the command and gives the exit code. A panic is a bug of
+/// this tool and is reported as one.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = std::panic::catch_unwind(|| run(cli.command));
+    outcome.unwrap_or(Exit::Bug).into()
+}
+
+fn run(command: Command) -> Exit {
+    let outcome = match command {
+        Command::Validate(args) => validate::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Rules(args) => rules::run(&args),
+        Command::Schema(args) => schema::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    };
+    match outcome {
+        Ok(exit) => exit,
+        // Whoever reads our output has gone: there is nobody to tell.
+        Err(exit::Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            Exit::Clean
+        }
+        Err(failure) => {
+            output::error(&failure.to_string());
+            Exit::Failure
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The only place that writes to the terminal.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use crate::source::text::defuse;
+
+/// Standard output, buffered.
+pub(super) fn stdout() -> BufWriter<io::StdoutLock<'static>> {
+    BufWriter::new(io::stdout().lock())
+}
+
+/// Writes a text to standard output.
+pub(super) fn print(text: &str) -> io::Result<()> {
+    let mut out = stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Tells the user what went wrong.
+pub(super) fn error(message: &str) {
+    write_line("error", message);
+}
+
+/// Tells the user something beside the command's output.
+pub(super) fn note(message: &str) {
+    write_line("note", message);
+}
+
+/// Whether standard output shows colours: it is a terminal and `NO_COLOR` is not set.
+pub(super) fn stdout_has_color() -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !no_color
+}
+
+/// Columns of the terminal, 100 where there is none.
+pub(super) fn width() -> usize {
+    terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).max(40))
+}
+
+fn write_line(kind: &str, message: &str) {
+    // If standard error is closed there is no way left to tell anybody.
+    let _ = writeln!(io::stderr().lock(), "{kind}: {}", defuse(message));
+}

@@ -1,0 +1,36 @@
+//! `pkgtool schema`.
+
+use clap::ValueEnum;
+
+use super::exit::{Exit, Failure};
+use super::output;
+use crate::package::precision;
+use crate::validate;
+
+/// Arguments of `pkgtool schema`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What to print
+    #[arg(value_enum)]
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// The JSON Schema of configs
+    Config,
+    /// The JSON Schema of precision lists
+    Precisions,
+    /// The precision list that is built in
+    PrecisionList,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    output::print(match args.what {
+        What::Config => validate::CONFIG_SCHEMA,
+        What::Precisions => validate::PRECISIONS_SCHEMA,
+        What::PrecisionList => precision::DEFAULT_LIST,
+    })?;
+    Ok(Exit::Clean)
+}

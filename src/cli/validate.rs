@@ -1,0 +1,247 @@
+//! `pkgtool validate`.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::exit::{Exit, Failure};
+use super::output;
+use crate::diagnostic::render::{Format, Style};
+use crate::diagnostic::{Report, RuleMeta};
+use crate::validate::{self, Options, Outcome};
+
+/// How long a run takes before it shows a progress bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Arguments of `pkgtool validate`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = super::exit::HELP)]
+pub(super) struct Args {
+    /// Files and directories to check. A directory is walked for config.json files in directories
+    /// named after a backend, other config.json files that look like package configs, and
+    /// precisions.json files; a file is always checked
+    #[arg(value_name = "PATH", default_value = ".")]
+    paths: Vec<PathBuf>,
+
+    /// How to print the findings
+    #[arg(long, value_enum, default_value_t = FormatArg::Human)]
+    format: FormatArg,
+
+    /// Write a report to a file as well; may be given several times
+    #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = parse_report)]
+    reports: Vec<(FormatArg, PathBuf)>,
+
+    /// The precision list to check against, instead of a precisions.json at the root of what is
+    /// validated or the built-in list
+    #[arg(long, value_name = "FILE")]
+    precisions: Option<PathBuf>,
+
+    /// Don't open model files: check names, sizes and everything else. Git LFS pointers then stand
+    /// for their models
+    #[arg(long)]
+    no_model: bool,
+
+    /// Treat warnings as errors
+    #[arg(long)]
+    deny_warnings: bool,
+
+    /// Exit with 0 whatever is found
+    #[arg(long)]
+    exit_zero: bool,
+
+    /// Number of threads; 0 means one for each processor
+    #[arg(long, short, value_name = "N", default_value_t = 0)]
+    jobs: usize,
+
+    /// Print findings only: no summary, no progress, no notes about the run
+    #[arg(long, short, conflicts_with = "verbose")]
+    quiet: bool,
+
+    /// Also tell which files were passed over, and why
+    #[arg(long, short)]
+    verbose: bool,
+
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
+    color: ColorArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    /// Source snippets with the offending text underlined
+    Human,
+    /// One JSON document
+    Json,
+    /// SARIF 2.1.0
+    Sarif,
+    /// GitHub Actions annotations
+    Github,
+    /// JUnit XML
+    Junit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ColorArg {
+    /// If standard output is a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let bar = OnceLock::new();
+    let started = Instant::now();
+    let shows_progress = !args.quiet && std::io::stderr().is_terminal();
+    let progress = |done: usize, total: usize| {
+        if shows_progress && started.elapsed() > PATIENCE {
+            let bar = bar.get_or_init(|| progress_bar(total));
+            bar.set_position(done as u64);
+        }
+    };
+    let outcome = validate::validate(&args.options(), &progress);
+    if let Some(bar) = bar.get() {
+        bar.finish_and_clear();
+    }
+    let outcome = outcome.map_err(|error| Failure::Other(error.to_string()))?;
+    args.tell_skipped(&outcome);
+    args.write_reports(&outcome.report)?;
+    args.print(&outcome.report)?;
+    Ok(args.exit(&outcome))
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        Options {
+            paths: self.paths.clone(),
+            precisions: self.precisions.clone(),
+            open_models: !self.no_model,
+            jobs: self.jobs,
+        }
+    }
+
+    fn style<'a>(&self, color: bool, rules: &'a [&'static RuleMeta]) -> Style<'a> {
+        Style {
+            color,
+            width: output::width(),
+            summary: !self.quiet,
+            deny_warnings: self.deny_warnings,
+            rules,
+        }
+    }
+
+    fn print(&self, report: &Report) -> Result<(), Failure> {
+        let color = match self.color {
+            ColorArg::Auto => output::stdout_has_color(),
+            ColorArg::Always => true,
+            ColorArg::Never => false,
+        };
+        let rules = validate::rule_metas();
+        let mut out = output::stdout();
+        let format = self.format.format();
+        if !(report.files.is_empty() && format == Format::Human) {
+            format.render(report, &self.style(color, &rules), &mut out)?;
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn write_reports(&self, report: &Report) -> Result<(), Failure> {
+        let rules = validate::rule_metas();
+        let style = self.style(false, &rules);
+        for (format, path) in &self.reports {
+            let write = || {
+                let mut file = BufWriter::new(File::create(path)?);
+                format.format().render(report, &style, &mut file)?;
+                file.flush()
+            };
+            write().map_err(|error| {
+                Failure::Other(format!(
+                    "cannot write the report {}: {error}",
+                    path.display()
+                ))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn tell_skipped(&self, outcome: &Outcome) {
+        if self.verbose {
+            for skipped in &outcome.skipped {
+                let path = skipped.path.display();
+                output::note(&format!("{path} skipped: {}", skipped.reason));
+            }
+        }
+    }
+
+    fn exit(&self, outcome: &Outcome) -> Exit {
+        let summary = outcome.report.summary();
+        if outcome.report.files.is_empty() {
+            if !self.quiet {
+                output::error(&nothing_found(&self.paths, outcome));
+            }
+            return Exit::Nothing;
+        }
+        let counts = if self.deny_warnings {
+            summary.errors + summary.warnings
+        } else {
+            summary.errors
+        };
+        if counts > 0 && !self.exit_zero {
+            Exit::Findings
+        } else {
+            Exit::Clean
+        }
+    }
+}
+
+impl FormatArg {
+    fn format(self) -> Format {
+        match self {
+            Self::Human => Format::Human,
+            Self::Json => Format::Json,
+            Self::Sarif => Format::Sarif,
+            Self::Github => Format::Github,
+            Self::Junit => Format::Junit,
+        }
+    }
+}
+
+fn parse_report(text: &str) -> Result<(FormatArg, PathBuf), String> {
+    let (format, path) = text
+        .split_once('=')
+        .ok_or("expected FORMAT=FILE, for example sarif=findings.sarif")?;
+    let format = FormatArg::from_str(format, false).map_err(|_| {
+        format!("unknown format `{format}`; one of human, json, sarif, github, junit")
+    })?;
+    if path.is_empty() {
+        return Err("expected a file name after `=`".to_owned());
+    }
+    Ok((format, PathBuf::from(path)))
+}
+
+fn progress_bar(total: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} files, {eta} left");
+    let bar = ProgressBar::new(total as u64);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn nothing_found(paths: &[PathBuf], outcome: &Outcome) -> String {
+    let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+    let hint = match outcome.skipped.len() {
+        0 => "a package has a config.json in a directory named after its backend".to_owned(),
+        1 => "one config.json was passed over; -v tells why".to_owned(),
+        n => format!("{n} config.json files were passed over; -v tells why"),
+    };
+    format!("nothing to check in {}: {hint}", paths.join(", "))
+}
