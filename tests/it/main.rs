@@ -1,1 +1,3 @@
-fn main() {}
+//! The one test binary; its modules mirror `src`.
+
+mod model;

@@ -184,8 +184,8 @@ fn identifier(pages: &Pages<'_>) -> Result<String, Error> {
 }
 
 /// Whether `bytes` are a FlatBuffer identifier of the family `letters`, such as `ET12` of `ET`.
-pub(super) fn is_of_family(bytes: &[u8], letters: &[u8; 2]) -> bool {
-    bytes.len() == 4 && bytes.starts_with(letters) && bytes[2..].iter().all(u8::is_ascii_digit)
+pub(super) fn is_of_family(bytes: &[u8], letters: [u8; 2]) -> bool {
+    bytes.len() == 4 && bytes.starts_with(&letters) && bytes[2..].iter().all(u8::is_ascii_digit)
 }
 
 /// Says what a file is that does not begin like a program.
@@ -204,8 +204,8 @@ fn wrong_identifier(pages: &Pages<'_>, start: u64) -> Result<Error, Error> {
         found: String::from_utf8_lossy(&first[4..8]).into_owned(),
     };
     Ok(match first.get(4..8) {
-        Some(id) if is_of_family(id, b"ET") => found(IDENTIFIER),
-        Some(id) if is_of_family(id, b"BP") => found(BUNDLE_IDENTIFIER),
+        Some(id) if is_of_family(id, *b"ET") => found(IDENTIFIER),
+        Some(id) if is_of_family(id, *b"BP") => found(BUNDLE_IDENTIFIER),
         _ => Error::Identifier {
             found: describe(&first, pages.len()),
         },

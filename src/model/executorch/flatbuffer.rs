@@ -168,7 +168,7 @@ impl<'a> Table<'a> {
         let vtable_size = u16::from_le_bytes([sizes[0], sizes[1]]);
         let size = u16::from_le_bytes([sizes[2], sizes[3]]);
         if vtable_size < 4
-            || vtable_size % 2 != 0
+            || !vtable_size.is_multiple_of(2)
             || size < 4
             || vtable + u64::from(vtable_size) > buffer.end
             || at + u64::from(size) > buffer.end

@@ -42,7 +42,7 @@ impl ModelFormat for ExecuTorch {
                 .any(|known| extension.eq_ignore_ascii_case(known))
         });
         let marked = first_bytes.get(4..8).is_some_and(|id| {
-            container::is_of_family(id, b"ET") || container::is_of_family(id, b"BP")
+            container::is_of_family(id, *b"ET") || container::is_of_family(id, *b"BP")
         });
         named || marked
     }

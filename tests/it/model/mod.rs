@@ -1,0 +1,3 @@
+//! Readers of model files.
+
+mod executorch;
