@@ -106,6 +106,8 @@ pub enum Dynamism {
     Static,
     /// At least one dimension is dynamic; the stored sizes are upper bounds.
     Bounded,
+    /// Each dimension says for itself whether it is dynamic; none states a bound.
+    Symbolic,
     /// Only rank and dtype hold.
     Unbounded,
 }

@@ -2,6 +2,19 @@
 //!
 //! Knows the format's vocabulary; knows no rule and opens no model file.
 
+pub mod backend;
+pub mod config;
+pub mod discover;
 pub mod dtype;
+pub mod license;
+pub mod load;
+pub mod naming;
+pub mod precision;
+pub mod reference;
 
+pub use backend::Backend;
+pub use config::{Config, FileRef, MethodGroup, MethodSignature, Methods, TensorSpec, Variant};
+pub use discover::{Discovery, Found, FoundKind, Skipped};
 pub use dtype::DType;
+pub use load::{LoadFault, Loaded};
+pub use precision::PrecisionList;

@@ -1,1 +1,410 @@
 //! JSON text as a tree in which every node knows its byte span.
+//!
+//! Two libraries share the work: `serde_json` decides what is JSON (RFC 8259, nothing more) and
+//! gives the value that schemas are checked against; `jsonc-parser`, its leniencies off, gives the
+//! positions. Invariant: a [`Document`] exists only for text that both accept; nesting is at most
+//! [`MAX_DEPTH`]. A repeated key keeps all its members in the tree; look-ups find the last one, as
+//! `serde_json` does.
+
+use jsonc_parser::ast;
+use jsonc_parser::common::Ranged;
+
+use super::{LineIndex, Span};
+
+/// Deepest nesting of arrays and objects that is read.
+pub const MAX_DEPTH: usize = 127;
+
+/// Why a text is not JSON.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SyntaxError {
+    /// What is wrong, without the place.
+    pub message: String,
+    /// Where.
+    pub span: Span,
+}
+
+/// A parsed JSON text.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// The tree with positions.
+    pub root: Node,
+    /// The same as a plain value; of repeated keys the last.
+    pub value: serde_json::Value,
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// The value's text, quotes and brackets included.
+    pub span: Span,
+    /// The value.
+    pub kind: Kind,
+}
+
+/// The kinds of JSON values.
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number, as written.
+    Number(String),
+    /// A string, its escapes resolved.
+    String(String),
+    /// An array.
+    Array(Vec<Node>),
+    /// An object's members in order, repeated keys included.
+    Object(Vec<Member>),
+}
+
+/// A key and its value.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// The key, its escapes resolved.
+    pub key: String,
+    /// The key's text, quotes included.
+    pub key_span: Span,
+    /// The value.
+    pub value: Node,
+}
+
+/// One step of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Into an object's member.
+    Key(String),
+    /// Into an array's element.
+    Index(usize),
+}
+
+/// A path from the root of a document to a value: what a JSON Pointer (RFC 6901) says.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
+pub struct JsonPath(Vec<Step>);
+
+impl Document {
+    /// Parses `text`.
+    pub fn parse(text: &str) -> Result<Self, SyntaxError> {
+        let tree = parse_tree(text)?;
+        let value = serde_json::from_str(text).map_err(|error| serde_error(text, &error))?;
+        Ok(Self {
+            root: Node::from_ast(&tree),
+            value,
+        })
+    }
+
+    /// The node at `path`.
+    pub fn node(&self, path: &JsonPath) -> Option<&Node> {
+        path.0.iter().try_fold(&self.root, Node::step)
+    }
+
+    /// The span of the value at `path`, or of the deepest existing value on the way there.
+    pub fn value_span(&self, path: &JsonPath) -> Span {
+        let mut node = &self.root;
+        for step in &path.0 {
+            match node.step(step) {
+                Some(next) => node = next,
+                None => break,
+            }
+        }
+        node.span
+    }
+
+    /// The span of the key of the member at `path`; the value's where it is not a member.
+    pub fn key_span(&self, path: &JsonPath) -> Span {
+        let member = path
+            .parent()
+            .and_then(|(parent, last)| self.node(&parent)?.member(&last.as_key()?));
+        member.map_or_else(|| self.value_span(path), |member| member.key_span)
+    }
+}
+
+impl Node {
+    /// The member of this key, the last if it is repeated; `None` in anything but an object.
+    pub fn member(&self, key: &str) -> Option<&Member> {
+        self.members().iter().rev().find(|member| member.key == key)
+    }
+
+    /// The value of the member of this key.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.member(key).map(|member| &member.value)
+    }
+
+    /// The members of an object; none for anything else.
+    pub fn members(&self) -> &[Member] {
+        match &self.kind {
+            Kind::Object(members) => members,
+            _ => &[],
+        }
+    }
+
+    /// The elements of an array; none for anything else.
+    pub fn elements(&self) -> &[Node] {
+        match &self.kind {
+            Kind::Array(elements) => elements,
+            _ => &[],
+        }
+    }
+
+    /// The string, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The integer, if it is a number written as one that fits; `1.0` is one, as in JSON Schema.
+    pub fn as_i64(&self) -> Option<i64> {
+        let Kind::Number(text) = &self.kind else {
+            return None;
+        };
+        let number: serde_json::Number = text.parse().ok()?;
+        number.as_i64().or_else(|| {
+            let float = number.as_f64()?;
+            let whole = float.fract() == 0.0 && float.abs() < 9e15;
+            #[expect(clippy::cast_possible_truncation, reason = "checked the line above")]
+            whole.then_some(float as i64)
+        })
+    }
+
+    /// Whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self.kind, Kind::Null)
+    }
+
+    /// Whether it is an object.
+    pub fn is_object(&self) -> bool {
+        matches!(self.kind, Kind::Object(_))
+    }
+
+    fn step(&self, step: &Step) -> Option<&Node> {
+        match step {
+            Step::Key(key) => self.get(key),
+            Step::Index(index) => self.elements().get(*index),
+        }
+    }
+
+    fn from_ast(value: &ast::Value<'_>) -> Self {
+        let range = value.range();
+        let kind = match value {
+            ast::Value::NullKeyword(_) => Kind::Null,
+            ast::Value::BooleanLit(literal) => Kind::Bool(literal.value),
+            ast::Value::NumberLit(literal) => Kind::Number(literal.value.to_owned()),
+            ast::Value::StringLit(literal) => Kind::String(literal.value.to_string()),
+            ast::Value::Array(array) => {
+                Kind::Array(array.elements.iter().map(Self::from_ast).collect())
+            }
+            ast::Value::Object(object) => {
+                Kind::Object(object.properties.iter().map(Member::from_ast).collect())
+            }
+        };
+        Self {
+            span: Span::new(range.start, range.end),
+            kind,
+        }
+    }
+}
+
+impl Member {
+    fn from_ast(property: &ast::ObjectProp<'_>) -> Self {
+        let range = property.name.range();
+        Self {
+            key: property.name.as_str().to_owned(),
+            key_span: Span::new(range.start, range.end),
+            value: Node::from_ast(&property.value),
+        }
+    }
+}
+
+impl JsonPath {
+    /// The path to the root.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// This path and one step more, into a member.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        self.then(Step::Key(key.to_owned()))
+    }
+
+    /// This path and one step more, into an element.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        self.then(Step::Index(index))
+    }
+
+    /// The steps from the root.
+    pub fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    /// The path without its last step, and that step; `None` for the root.
+    pub fn parent(&self) -> Option<(Self, &Step)> {
+        let (last, rest) = self.0.split_last()?;
+        Some((Self(rest.to_vec()), last))
+    }
+
+    /// Whether this path is `other` or lies below it.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
+    /// The JSON Pointer, `""` for the root.
+    pub fn to_pointer(&self) -> String {
+        let mut pointer = String::new();
+        for step in &self.0 {
+            pointer.push('/');
+            match step {
+                Step::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
+                Step::Index(index) => pointer.push_str(&index.to_string()),
+            }
+        }
+        pointer
+    }
+
+    fn then(&self, step: Step) -> Self {
+        let mut steps = Vec::with_capacity(self.0.len() + 1);
+        steps.extend_from_slice(&self.0);
+        steps.push(step);
+        Self(steps)
+    }
+}
+
+impl Step {
+    fn as_key(&self) -> Option<&str> {
+        match self {
+            Self::Key(key) => Some(key),
+            Self::Index(_) => None,
+        }
+    }
+}
+
+impl FromIterator<Step> for JsonPath {
+    fn from_iter<T: IntoIterator<Item = Step>>(steps: T) -> Self {
+        Self(steps.into_iter().collect())
+    }
+}
+
+fn parse_tree(text: &str) -> Result<ast::Value<'_>, SyntaxError> {
+    let strict = jsonc_parser::ParseOptions {
+        allow_comments: false,
+        allow_loose_object_property_names: false,
+        allow_trailing_commas: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    let parsed =
+        jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &strict)
+            .map_err(|error| SyntaxError {
+                message: error.kind().to_string(),
+                span: Span::new(error.range().start, error.range().end),
+            })?;
+    parsed.value.ok_or_else(|| SyntaxError {
+        message: "Expected a JSON value, found only white space".to_owned(),
+        span: Span::new(0, text.len()),
+    })
+}
+
+fn serde_error(text: &str, error: &serde_json::Error) -> SyntaxError {
+    let line = LineIndex::new(text).line_start(error.line().saturating_sub(1));
+    let at = (line + error.column().saturating_sub(1)).min(text.len());
+    let full = error.to_string();
+    let message = full.split(" at line ").next().unwrap_or(&full);
+    let mut letters = message.chars();
+    let message = letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    });
+    SyntaxError {
+        message,
+        span: Span::new(at, (at + 1).min(text.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"{"a": [1, {"b/~": "x"}], "a": null, "c": [10.0, -1]}"#;
+
+    fn text_at(span: Span) -> &'static str {
+        &TEXT[span.start..span.end]
+    }
+
+    #[test]
+    fn paths_lead_to_spans() {
+        let document = Document::parse(TEXT).expect("JSON");
+        let c = JsonPath::root().key("c");
+        assert_eq!(text_at(document.key_span(&c)), "\"c\"");
+        assert_eq!(text_at(document.value_span(&c.index(1))), "-1");
+        assert_eq!(
+            text_at(document.value_span(&c.index(7).key("x"))),
+            "[10.0, -1]",
+            "the deepest that exists"
+        );
+        assert_eq!(
+            document.node(&c.index(0)).and_then(Node::as_i64),
+            Some(10),
+            "a whole float is an integer"
+        );
+        let a = document.root.get("a").expect("a");
+        assert!(a.is_null(), "the last of repeated keys");
+        assert_eq!(document.root.members().len(), 3);
+        assert_eq!(
+            JsonPath::root().key("b/~").index(0).to_pointer(),
+            "/b~1~0/0"
+        );
+    }
+
+    #[test]
+    fn leniencies_are_off() {
+        for bad in [
+            "",
+            " ",
+            "{",
+            "[1,]",
+            "{a:1}",
+            "'a'",
+            "// c\n1",
+            "0x1",
+            "+1",
+            ".5",
+            "5.",
+            "NaN",
+            "01",
+            "1 2",
+            "[1 2]",
+            "\"\\x41\"",
+            "\"\n\"",
+            "1e999",
+            "\"\\ud800\"",
+            "tru",
+            "{\"a\" 1}",
+            "{\"a\":1,}",
+            "\u{feff}1",
+            "-",
+            "\u{a0}1",
+            "\u{2028}1",
+        ] {
+            let error = Document::parse(bad).expect_err(bad);
+            assert!(error.span.end <= bad.len(), "{bad:?}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        Document::parse(&nested(MAX_DEPTH)).expect("as deep as allowed");
+        for depth in [MAX_DEPTH + 1, 5000, 1_000_000] {
+            Document::parse(&nested(depth)).expect_err("too deep");
+            Document::parse(&"[{\"a\":".repeat(depth)).expect_err("too deep and open");
+        }
+    }
+}

@@ -11,6 +11,7 @@ pub mod pages;
 pub mod read_at;
 pub mod span;
 
+pub use json::{Document, JsonPath};
 pub use lines::{LineIndex, Position};
 pub use pages::Pages;
 pub use read_at::{FileSource, ReadAt};

@@ -1,3 +1,3 @@
-//! The one test binary; its modules mirror `src`.
+//! The integration tests; files mirror `src`.
 
 mod model;

@@ -189,7 +189,8 @@ impl Tensor {
                 bound: size,
                 likely_dynamic: false,
             },
-            Dynamism::Unbounded => Dim::Dynamic {
+            // Programs have no symbols; without a bound there is nothing else to say.
+            Dynamism::Symbolic | Dynamism::Unbounded => Dim::Dynamic {
                 bound: None,
                 name: None,
             },

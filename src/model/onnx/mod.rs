@@ -1,35 +1,52 @@
 //! ONNX models (`ModelProto`), read by walking the protobuf wire format.
+//!
+//! Only what describes the model is read: names, types, shapes, operators, where tensors keep
+//! their data. The data itself is skipped by its length. Field numbers and their meaning:
+//! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>.
+//! Invariant: time is bounded by the budget of [`Pages`], memory by it and by an allowance for
+//! what is kept, recursion by a depth limit.
+
+mod body;
+mod error;
+mod external;
+mod header;
+mod interface;
+mod place;
+mod schema;
+mod signature;
+mod tensor;
+mod value;
+mod wire;
 
 use std::path::Path;
 
+pub use error::Error;
+
 use super::{ModelError, ModelFormat, ModelInfo};
-use crate::source::ReadAt;
+use crate::source::{Pages, ReadAt};
 
 /// The ONNX format.
 #[derive(Debug)]
 pub struct Onnx;
-
-/// What is broken in an ONNX model.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {}
-
-impl Error {
-    /// The file offset of what is broken, where there is one.
-    pub fn offset(&self) -> Option<u64> {
-        match *self {}
-    }
-}
 
 impl ModelFormat for Onnx {
     fn name(&self) -> &'static str {
         "onnx"
     }
 
-    fn matches(&self, _path: &Path, _first_bytes: &[u8]) -> bool {
-        false
+    /// By the extension `onnx`, or by first bytes that hardly anything else begins with.
+    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
+        path.extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+            || signature::matches(first_bytes)
     }
 
-    fn inspect(&self, _source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
-        Ok(ModelInfo::default())
+    fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
+        Ok(read(&Pages::new(source))?)
     }
+}
+
+/// Reads the model in `pages`, with the budget that they have left.
+pub fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
+    header::read(pages)
 }

@@ -1,3 +1,4 @@
-//! Readers of model files.
+//! Readers of model formats.
 
 mod executorch;
+mod onnx;

@@ -83,6 +83,7 @@ fn check_value(found: &Value, expected: &Json, name: &str) {
             let dynamism = match info.dynamism {
                 Dynamism::Static => "STATIC",
                 Dynamism::Bounded => "DYNAMIC_BOUND",
+                Dynamism::Symbolic => "not a dynamism of programs",
                 Dynamism::Unbounded => "DYNAMIC_UNBOUND",
             };
             assert_eq!(dynamism, expected["dynamism"], "{name}");

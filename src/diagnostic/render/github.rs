@@ -1,0 +1,53 @@
+//! GitHub Actions workflow commands: `::error file=…,line=…::message`.
+//!
+//! Escapes as the runner decodes them: `%`, CR and LF everywhere, `:` and `,` in properties too.
+
+use std::io::{self, Write};
+
+use crate::diagnostic::{Diagnostic, Report, Severity};
+
+pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for diagnostic in &report.diagnostics {
+        write_command(diagnostic, out)?;
+    }
+    Ok(())
+}
+
+fn write_command(diagnostic: &Diagnostic, out: &mut dyn Write) -> io::Result<()> {
+    let level = match diagnostic.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "notice",
+    };
+    let (start, end) = (diagnostic.start(), diagnostic.end());
+    let path = property(&diagnostic.source.path);
+    let title = property(&format!(
+        "{} {}",
+        diagnostic.rule.code, diagnostic.rule.name
+    ));
+    write!(
+        out,
+        "::{level} file={path},line={},endLine={}",
+        start.line, end.line
+    )?;
+    // The runner takes columns only where an annotation stays on one line.
+    if start.line == end.line {
+        write!(out, ",col={},endColumn={}", start.column, end.column)?;
+    }
+    let help = diagnostic
+        .help
+        .as_ref()
+        .map_or(String::new(), |help| format!("\nhelp: {help}"));
+    let message = data(&format!("{}{help}", diagnostic.message));
+    writeln!(out, ",title={title}::{message}")
+}
+
+fn data(text: &str) -> String {
+    text.replace('%', "%25")
+        .replace('\r', "%0D")
+        .replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

@@ -1,0 +1,139 @@
+//! For people: each finding with its source line, the offending text underlined, and what to do.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use miette::{
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode, ThemeCharacters, ThemeStyles,
+};
+
+use super::Style;
+use super::snippet::{Snippet, defuse};
+use crate::diagnostic::{Diagnostic, Report, Severity, Summary};
+
+pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let theme = GraphicalTheme {
+        characters: ThemeCharacters::unicode(),
+        styles: if style.color {
+            ThemeStyles::ansi()
+        } else {
+            ThemeStyles::none()
+        },
+    };
+    let handler = GraphicalReportHandler::new_themed(theme)
+        .with_width(style.width)
+        .with_links(false)
+        .with_break_words(false)
+        .without_primary_span_start();
+    for diagnostic in &report.diagnostics {
+        let mut text = String::new();
+        handler
+            .render_report(&mut text, &Shown::new(diagnostic))
+            .map_err(io::Error::other)?;
+        writeln!(out, "{}", text.trim_end())?;
+        writeln!(out)?;
+    }
+    if style.summary {
+        writeln!(out, "{}", summary_line(report))?;
+    }
+    Ok(())
+}
+
+/// `3 packages checked: 1 error, 2 warnings`.
+fn summary_line(report: &Report) -> String {
+    let Summary {
+        packages,
+        errors,
+        warnings,
+        notes,
+    } = report.summary();
+    let others = report.files.len().saturating_sub(packages);
+    let mut checked = count(packages, "package");
+    if others > 0 {
+        checked = format!("{checked} and {}", count(others, "precision list"));
+    }
+    let findings: Vec<String> = [(errors, "error"), (warnings, "warning"), (notes, "note")]
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, noun)| count(number, noun))
+        .collect();
+    if findings.is_empty() {
+        format!("{checked} checked, all clean")
+    } else {
+        format!("{checked} checked: {}", findings.join(", "))
+    }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// A diagnostic as miette shows it.
+#[derive(Debug)]
+struct Shown<'a> {
+    diagnostic: &'a Diagnostic,
+    message: String,
+    help: Option<String>,
+    snippet: Option<Snippet>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(diagnostic: &'a Diagnostic) -> Self {
+        let snippet = Snippet::new(&diagnostic.source, diagnostic.span);
+        let message = defuse(&diagnostic.message);
+        Self {
+            message: match snippet {
+                Some(_) => message,
+                None => format!("{}: {message}", defuse(&diagnostic.source.path)),
+            },
+            help: diagnostic.help.as_deref().map(defuse),
+            snippet,
+            diagnostic,
+        }
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl miette::Diagnostic for Shown<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let Diagnostic { rule, severity, .. } = self.diagnostic;
+        Some(Box::new(format!(
+            "{}[{}] {}",
+            severity.name(),
+            rule.code,
+            rule.name
+        )))
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(match self.diagnostic.severity {
+            Severity::Error => miette::Severity::Error,
+            Severity::Warning => miette::Severity::Warning,
+            Severity::Note => miette::Severity::Advice,
+        })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let help = self.help.as_ref()?;
+        Some(Box::new(help))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        let snippet = self.snippet.as_ref()?;
+        Some(snippet)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let span = self.snippet.as_ref()?.underline;
+        let label = LabeledSpan::new(None, span.start, span.len());
+        Some(Box::new(std::iter::once(label)))
+    }
+}

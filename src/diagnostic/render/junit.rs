@@ -1,0 +1,80 @@
+//! JUnit XML: a test suite for each checked file; each failing finding is a failed test case.
+//!
+//! What does not fail the run stands in the output of the suite's passing case.
+
+use std::io::{self, Write};
+
+use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+
+use crate::diagnostic::{Diagnostic, Report, Severity};
+
+pub(super) fn render(report: &Report, deny_warnings: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut junit = quick_junit::Report::new("pkgtool validate");
+    let mut rest = report.diagnostics.as_slice();
+    for file in &report.files {
+        // Files and diagnostics are sorted by the same paths.
+        let count = rest.partition_point(|d| d.source.path.as_str() <= file.as_str());
+        let (own, later) = rest.split_at(count);
+        rest = later;
+        junit.add_test_suite(suite(file, own, deny_warnings));
+    }
+    let xml = junit.to_string().map_err(io::Error::other)?;
+    out.write_all(xml.as_bytes())
+}
+
+fn suite(file: &str, diagnostics: &[Diagnostic], deny_warnings: bool) -> TestSuite {
+    let fails = |d: &&Diagnostic| match d.severity {
+        Severity::Error => true,
+        Severity::Warning => deny_warnings,
+        Severity::Note => false,
+    };
+    let mut suite = TestSuite::new(file);
+    for diagnostic in diagnostics.iter().filter(fails) {
+        suite.add_test_case(failure(file, diagnostic));
+    }
+    let others: Vec<String> = diagnostics
+        .iter()
+        .filter(|d| !fails(d))
+        .map(|d| format!("{}: {}", d.severity.name(), text(d)))
+        .collect();
+    if !others.is_empty() || suite.test_cases.is_empty() {
+        let mut passed = TestCase::new("validate", TestCaseStatus::success());
+        passed.set_classname(file);
+        if !others.is_empty() {
+            passed.set_system_out(others.join("\n"));
+        }
+        suite.add_test_case(passed);
+    }
+    suite
+}
+
+fn failure(file: &str, diagnostic: &Diagnostic) -> TestCase {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+    status.set_type(diagnostic.rule.name);
+    status.set_message(&diagnostic.message);
+    status.set_description(text(diagnostic));
+    let name = format!("{} {}", diagnostic.rule.code, diagnostic.rule.name);
+    let place = if diagnostic.pointer.is_empty() {
+        name
+    } else {
+        format!("{name} at {}", diagnostic.pointer)
+    };
+    let mut case = TestCase::new(place, status);
+    case.set_classname(file);
+    case
+}
+
+fn text(diagnostic: &Diagnostic) -> String {
+    let start = diagnostic.start();
+    let help = diagnostic.help.as_ref();
+    let help = help.map_or(String::new(), |help| format!("\nhelp: {help}"));
+    format!(
+        "{}:{}:{}: {} {}: {}{help}",
+        diagnostic.source.path,
+        start.line,
+        start.column,
+        diagnostic.rule.code,
+        diagnostic.rule.name,
+        diagnostic.message,
+    )
+}

@@ -1,0 +1,80 @@
+//! Renderings of a report: one file a format, one list of them.
+
+mod github;
+mod human;
+mod json;
+mod junit;
+mod sarif;
+mod snippet;
+
+use std::io::{self, Write};
+
+use super::{Report, RuleMeta};
+
+/// A way to write a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// For people: source snippets with the offending text underlined.
+    Human,
+    /// One JSON document, the tool's own stable form.
+    Json,
+    /// SARIF 2.1.0, for code-scanning services.
+    Sarif,
+    /// GitHub Actions workflow commands, which become annotations.
+    Github,
+    /// JUnit XML, for test dashboards.
+    Junit,
+}
+
+/// What renderers need beside the report.
+#[derive(Debug, Clone, Copy)]
+pub struct Style<'a> {
+    /// Whether to write terminal colours (human only).
+    pub color: bool,
+    /// Columns of the terminal (human only).
+    pub width: usize,
+    /// Whether to end with a line of counts (human only).
+    pub summary: bool,
+    /// Whether warnings count as failures (JUnit only).
+    pub deny_warnings: bool,
+    /// All rules of the tool (SARIF only).
+    pub rules: &'a [&'static RuleMeta],
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 5] = [
+        Self::Human,
+        Self::Json,
+        Self::Sarif,
+        Self::Github,
+        Self::Junit,
+    ];
+
+    /// The format's name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Json => "json",
+            Self::Sarif => "sarif",
+            Self::Github => "github",
+            Self::Junit => "junit",
+        }
+    }
+
+    /// The format of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// Writes the report.
+    pub fn render(self, report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Human => human::render(report, style, out),
+            Self::Json => json::render(report, out),
+            Self::Sarif => sarif::render(report, style.rules, out),
+            Self::Github => github::render(report, out),
+            Self::Junit => junit::render(report, style.deny_warnings, out),
+        }
+    }
+}

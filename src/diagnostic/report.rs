@@ -1,0 +1,214 @@
+//! Findings, diagnostics and the report of one run.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{RuleMeta, Severity};
+use crate::source::{Document, JsonPath, LineIndex, Position, Span};
+
+/// The place a finding is about, as a rule knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Anchor {
+    /// The file as a whole.
+    File,
+    /// A value.
+    Value(JsonPath),
+    /// The key of a member.
+    Key(JsonPath),
+    /// A piece of text, in a file that did not parse.
+    Text(Span),
+}
+
+/// Something a rule found.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// The rule.
+    pub rule: &'static RuleMeta,
+    /// How bad this finding is.
+    pub severity: Severity,
+    /// Where.
+    pub anchor: Anchor,
+    /// What was expected and what was found.
+    pub message: String,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+/// A finding in a file, with its byte span.
+#[derive(Debug, Clone)]
+pub struct Diagnostic {
+    /// The rule.
+    pub rule: &'static RuleMeta,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was expected and what was found.
+    pub message: String,
+    /// What to do.
+    pub help: Option<String>,
+    /// The file.
+    pub source: Arc<SourceText>,
+    /// JSON Pointer of the value; `""` for the file as a whole.
+    pub pointer: String,
+    /// Bytes of the file.
+    pub span: Span,
+}
+
+/// A checked file: its path and text.
+#[derive(Debug)]
+pub struct SourceText {
+    /// The path as shown, with `/` between its parts.
+    pub path: String,
+    /// The text; empty where it could not be read.
+    pub text: String,
+    lines: LineIndex,
+}
+
+/// Everything one run found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Paths of the checked files, sorted.
+    pub files: Vec<String>,
+    /// How many of them are package configs.
+    pub packages: usize,
+    /// Diagnostics in stable order: by path, place, code, message.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// How many of what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Summary {
+    /// Package configs checked.
+    pub packages: usize,
+    /// Findings that are errors.
+    pub errors: usize,
+    /// Findings that are warnings.
+    pub warnings: usize,
+    /// Findings that are notes.
+    pub notes: usize,
+}
+
+impl RuleMeta {
+    /// A finding of this rule, at its default severity.
+    pub fn finding(&'static self, anchor: Anchor, message: impl Into<String>) -> Finding {
+        Finding {
+            rule: self,
+            severity: self.severity,
+            anchor,
+            message: message.into(),
+            help: None,
+        }
+    }
+}
+
+impl Finding {
+    /// Says what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Overrides the rule's default severity.
+    #[must_use]
+    pub fn severity(mut self, severity: Severity) -> Self {
+        self.severity = severity;
+        self
+    }
+
+    /// Finds the place in the file's text.
+    pub fn locate(self, source: &Arc<SourceText>, document: Option<&Document>) -> Diagnostic {
+        let root = document.map_or(Span::new(0, 0), |document| document.root.span);
+        let (pointer, span) = match (&self.anchor, document) {
+            (Anchor::Text(span), _) => (String::new(), *span),
+            (Anchor::Value(path), Some(document)) => (path.to_pointer(), document.value_span(path)),
+            (Anchor::Key(path), Some(document)) => (path.to_pointer(), document.key_span(path)),
+            (Anchor::File | Anchor::Value(_) | Anchor::Key(_), _) => (String::new(), root),
+        };
+        Diagnostic {
+            rule: self.rule,
+            severity: self.severity,
+            message: self.message,
+            help: self.help,
+            source: Arc::clone(source),
+            pointer,
+            span,
+        }
+    }
+}
+
+impl Anchor {
+    /// The path of the value or key.
+    pub fn path(&self) -> Option<&JsonPath> {
+        match self {
+            Self::Value(path) | Self::Key(path) => Some(path),
+            Self::File | Self::Text(_) => None,
+        }
+    }
+}
+
+impl SourceText {
+    /// A file of this path and text.
+    pub fn new(path: String, text: String) -> Self {
+        Self {
+            path,
+            lines: LineIndex::new(&text),
+            text,
+        }
+    }
+
+    /// Line and column of a byte offset.
+    pub fn position(&self, offset: usize) -> Position {
+        self.lines.position(&self.text, offset)
+    }
+
+    /// The line starts.
+    pub fn lines(&self) -> &LineIndex {
+        &self.lines
+    }
+}
+
+impl Diagnostic {
+    /// Where it begins.
+    pub fn start(&self) -> Position {
+        self.source.position(self.span.start)
+    }
+
+    /// Where it ends (the position after its last character).
+    pub fn end(&self) -> Position {
+        self.source.position(self.span.end)
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        let key = |d: &Self| (d.span.start, d.span.end, d.rule.code);
+        self.source
+            .path
+            .cmp(&other.source.path)
+            .then_with(|| key(self).cmp(&key(other)))
+            .then_with(|| self.pointer.cmp(&other.pointer))
+            .then_with(|| self.message.cmp(&other.message))
+    }
+}
+
+impl Report {
+    /// Puts files and diagnostics into their stable order.
+    pub fn sort(&mut self) {
+        self.files.sort();
+        self.diagnostics.sort_by(Diagnostic::order);
+    }
+
+    /// Counts.
+    pub fn summary(&self) -> Summary {
+        let count = |severity| {
+            let all = self.diagnostics.iter();
+            all.filter(|d| d.severity == severity).count()
+        };
+        Summary {
+            packages: self.packages,
+            errors: count(Severity::Error),
+            warnings: count(Severity::Warning),
+            notes: count(Severity::Note),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `ModelProto`: the file as a whole, and its description as a [`ModelInfo`].
+
+use super::body::Body;
+use super::place::Place;
+use super::wire::{Field, Message, Reader};
+use super::{Error, interface, schema};
+use crate::model::{Method, ModelFormat, ModelInfo};
+use crate::source::Pages;
+
+/// What the one graph of an ONNX file is called here.
+const METHOD: &str = "forward";
+/// What an entry of the metadata costs beyond its text, roughly.
+const ENTRY_SIZE: u64 = 64;
+
+/// Fields of `ModelProto`, the last occurrence of each.
+#[derive(Default)]
+struct Header<'a> {
+    ir_version: Option<i64>,
+    producer_name: String,
+    producer_version: String,
+    domain: String,
+    model_version: Option<i64>,
+    doc_string_bytes: u64,
+    graph: Option<Field<'a>>,
+    opsets: Vec<(String, i64)>,
+    functions: Vec<String>,
+    properties: Vec<(String, String)>,
+    body: Body,
+}
+
+/// Reads a whole file.
+pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
+    let reader = Reader::new(pages);
+    let root = Place::root("ModelProto");
+    let mut header = Header::default();
+    let mut message = Message::whole_file(&reader, &root, schema::MODEL);
+    while let Some(field) = message.next()? {
+        header.field(field)?;
+    }
+    let graph = header.graph.ok_or_else(|| Error::Missing {
+        place: root.field("graph").to_string(),
+        offset: None,
+    })?;
+    header.describe(&graph)
+}
+
+impl<'a> Header<'a> {
+    fn field(&mut self, field: Field<'a>) -> Result<(), Error> {
+        match field.name() {
+            "ir_version" => self.ir_version = Some(field.int()?),
+            "producer_name" => self.producer_name = field.excerpt()?,
+            "producer_version" => self.producer_version = field.excerpt()?,
+            "domain" => self.domain = field.excerpt()?,
+            "model_version" => self.model_version = Some(field.int()?),
+            "doc_string" => self.doc_string_bytes = field.size(),
+            "graph" => self.graph = Some(field),
+            "opset_import" => self.opsets.push(opset(&field)?),
+            "metadata_props" => self.properties.push(property(&field)?),
+            "functions" => {
+                field.keep(ENTRY_SIZE)?;
+                self.functions.push(self.body.function(&field)?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn describe(mut self, graph: &Field<'_>) -> Result<ModelInfo, Error> {
+        let interface = interface::read(graph)?;
+        let mut sought = interface.sought();
+        self.body.graph(graph, 1, &mut sought)?;
+        let metadata = self.metadata(&interface.name);
+        let (inputs, outputs) = interface.finish(graph.place(), &sought)?;
+        Ok(ModelInfo {
+            format: super::Onnx.name(),
+            format_version: self.format_version(),
+            producer: self.producer(),
+            names_methods: false,
+            methods: vec![Method {
+                name: METHOD.to_owned(),
+                inputs,
+                outputs,
+                operators: self.body.operators,
+                ..Method::default()
+            }],
+            // Tensors lie scattered between the fields of the header.
+            segments: Vec::new(),
+            weight_bytes: self.body.weight_bytes,
+            external: self.body.external.into_files(),
+            metadata,
+        })
+    }
+
+    /// `IR 10, opset 18`, or the half of it that the file gives.
+    fn format_version(&self) -> String {
+        let own = self.opsets.iter().rev().find(|(domain, _)| is_own(domain));
+        match (self.ir_version, own) {
+            (Some(ir), Some((_, opset))) => format!("IR {ir}, opset {opset}"),
+            (Some(ir), None) => format!("IR {ir}"),
+            (None, Some((_, opset))) => format!("opset {opset}"),
+            (None, None) => "unversioned".to_owned(),
+        }
+    }
+
+    fn producer(&self) -> Option<String> {
+        let producer = format!("{} {}", self.producer_name, self.producer_version);
+        Some(producer.trim().to_owned()).filter(|producer| !producer.is_empty())
+    }
+
+    fn metadata(&mut self, graph_name: &str) -> Vec<(String, String)> {
+        let mut list = Vec::new();
+        if !graph_name.is_empty() {
+            list.push(("graph".to_owned(), graph_name.to_owned()));
+        }
+        if !self.domain.is_empty() {
+            list.push(("domain".to_owned(), self.domain.clone()));
+        }
+        if let Some(version) = self.model_version {
+            list.push(("model_version".to_owned(), version.to_string()));
+        }
+        if self.doc_string_bytes > 0 {
+            let size = format!("{} bytes", self.doc_string_bytes);
+            list.push(("doc_string".to_owned(), size));
+        }
+        for (domain, version) in &self.opsets {
+            let domain = if is_own(domain) { "ai.onnx" } else { domain };
+            list.push((format!("opset {domain}"), version.to_string()));
+        }
+        for name in self.functions.drain(..) {
+            list.push(("function".to_owned(), name));
+        }
+        for (key, value) in self.properties.drain(..) {
+            list.push((format!("property {key}"), value));
+        }
+        list
+    }
+}
+
+/// `OperatorSetIdProto`: domain and version.
+fn opset(field: &Field<'_>) -> Result<(String, i64), Error> {
+    field.keep(ENTRY_SIZE)?;
+    let mut opset = (String::new(), 0);
+    let mut message = field.message(schema::OPSET)?;
+    while let Some(field) = message.next()? {
+        match field.name() {
+            "domain" => opset.0 = field.excerpt()?,
+            "version" => opset.1 = field.int()?,
+            _ => {}
+        }
+    }
+    Ok(opset)
+}
+
+/// `StringStringEntryProto`: key and value, which may be long (vocabularies) and are cut.
+fn property(field: &Field<'_>) -> Result<(String, String), Error> {
+    field.keep(ENTRY_SIZE)?;
+    let mut property = (String::new(), String::new());
+    let mut message = field.message(schema::ENTRY)?;
+    while let Some(field) = message.next()? {
+        match field.name() {
+            "key" => property.0 = field.excerpt()?,
+            "value" => property.1 = field.excerpt()?,
+            _ => {}
+        }
+    }
+    Ok(property)
+}
+
+/// Whether a domain is ONNX's own, which has two spellings.
+fn is_own(domain: &str) -> bool {
+    matches!(domain, "" | "ai.onnx")
+}

@@ -1,0 +1,124 @@
+//! What a caller of the graph sees: its name, inputs and outputs.
+//!
+//! Read before the body, so that the body needs to remember nothing: it only ticks off the names
+//! that are sought here.
+
+use std::collections::{HashMap, HashSet};
+
+use super::place::Place;
+use super::wire::Field;
+use super::{Error, schema, value};
+use crate::model::Value;
+
+/// Longest name shown in an error, in characters.
+const MAX_SHOWN: usize = 80;
+
+/// Name, inputs and outputs of the graph.
+#[derive(Default)]
+pub(super) struct Interface {
+    pub(super) name: String,
+    inputs: Vec<Value>,
+    outputs: Vec<Output>,
+}
+
+struct Output {
+    value: Value,
+    offset: u64,
+}
+
+/// Names that the body of the graph is asked about.
+#[derive(Default)]
+pub(super) struct Sought {
+    /// Each input, and whether it has an initializer.
+    inputs: HashMap<Vec<u8>, bool>,
+    /// Outputs that nothing has made yet.
+    outputs: HashSet<Vec<u8>>,
+}
+
+/// Reads the interface of a `GraphProto`.
+pub(super) fn read(graph: &Field<'_>) -> Result<Interface, Error> {
+    let mut interface = Interface::default();
+    let mut message = graph.message(schema::GRAPH)?;
+    while let Some(field) = message.next()? {
+        match field.name() {
+            "name" => interface.name = field.excerpt()?,
+            "input" => interface.inputs.push(value::read(&field)?),
+            "output" => interface.outputs.push(Output {
+                value: value::read(&field)?,
+                offset: field.offset(),
+            }),
+            _ => {}
+        }
+    }
+    Ok(interface)
+}
+
+impl Interface {
+    /// What the body has to tell: which inputs have initializers, whether outputs are made.
+    pub(super) fn sought(&self) -> Sought {
+        let inputs: HashMap<_, _> = self
+            .inputs
+            .iter()
+            .map(|input| (name_of(input), false))
+            .filter(|(name, _)| !name.is_empty())
+            .collect();
+        let outputs = self.outputs.iter().map(|output| name_of(&output.value));
+        Sought {
+            outputs: outputs.filter(|name| !inputs.contains_key(name)).collect(),
+            inputs,
+        }
+    }
+
+    /// Inputs that a caller has to give, and outputs. Refused if an output is still sought.
+    pub(super) fn finish(
+        self,
+        graph: &Place<'_>,
+        sought: &Sought,
+    ) -> Result<(Vec<Value>, Vec<Value>), Error> {
+        for (index, Output { value, offset }) in self.outputs.iter().enumerate() {
+            let name = name_of(value);
+            if sought.outputs.contains(&name) {
+                return Err(Error::OutputNotMade {
+                    place: format!("{graph}.output[{index}]"),
+                    offset: *offset,
+                    name: name_shown(value),
+                });
+            }
+        }
+        let mut inputs = self.inputs;
+        inputs.retain(|input| sought.inputs.get(&name_of(input)) != Some(&true));
+        let outputs = self.outputs.into_iter().map(|output| output.value);
+        Ok((inputs, outputs.collect()))
+    }
+}
+
+impl Sought {
+    /// A node makes this value. The empty name is how a node leaves an output out.
+    pub(super) fn made(&mut self, name: &[u8]) {
+        if !name.is_empty() {
+            self.outputs.remove(name);
+        }
+    }
+
+    /// An initializer gives this value.
+    pub(super) fn initialized(&mut self, name: &[u8]) {
+        self.made(name);
+        if let Some(initialized) = self.inputs.get_mut(name) {
+            *initialized = true;
+        }
+    }
+
+    /// Whether names of nodes' outputs still matter.
+    pub(super) fn seeks_outputs(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+}
+
+fn name_of(value: &Value) -> Vec<u8> {
+    value.name.clone().unwrap_or_default().into_bytes()
+}
+
+fn name_shown(value: &Value) -> String {
+    let name = value.name.as_deref().unwrap_or_default();
+    name.chars().take(MAX_SHOWN).collect()
+}

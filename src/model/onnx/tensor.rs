@@ -1,0 +1,157 @@
+//! `TensorProto`: its name, how many bytes of data it has here, where else its data is.
+//!
+//! Data is never read, only measured by the lengths of its fields.
+
+use super::external::Locations;
+use super::place::Place;
+use super::wire::Field;
+use super::{Error, schema, value};
+
+/// Longest value shown in an error, in characters.
+const MAX_SHOWN: usize = 40;
+
+/// What the walk needs to know of a tensor.
+pub(super) struct Tensor {
+    /// Its name, if it has one that is not longer than any name.
+    pub(super) name: Option<Vec<u8>>,
+    /// Bytes of data inside the file.
+    pub(super) bytes: u64,
+}
+
+/// `TensorProto`. External data goes into `locations`.
+pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tensor, Error> {
+    let mut tensor = Tensor {
+        name: None,
+        bytes: 0,
+    };
+    let mut external = External::default();
+    let mut message = field.message(schema::TENSOR)?;
+    while let Some(field) = message.next()? {
+        match field.name() {
+            "name" => tensor.name = field.name_bytes()?,
+            "dims" => field.each_int(|dim| external.multiply(dim))?,
+            "data_type" => external.data_type = field.int()?,
+            "data_location" => external.used = field.int()? == 1,
+            "external_data" => external.entry(&field)?,
+            "raw_data" | "float_data" | "int32_data" | "string_data" | "int64_data"
+            | "double_data" | "uint64_data" => {
+                tensor.bytes = tensor.bytes.saturating_add(field.size());
+            }
+            _ => {}
+        }
+    }
+    if external.used {
+        let (location, end) = external.finish(field)?;
+        locations.add(field, location, end)?;
+    }
+    Ok(tensor)
+}
+
+/// `SparseTensorProto`: values and indices, named by its values.
+pub(super) fn read_sparse(field: &Field<'_>, locations: &mut Locations) -> Result<Tensor, Error> {
+    let mut tensor = Tensor {
+        name: None,
+        bytes: 0,
+    };
+    let mut message = field.message(schema::SPARSE_TENSOR)?;
+    while let Some(field) = message.next()? {
+        if !matches!(field.name(), "values" | "indices") {
+            continue;
+        }
+        let part = read(&field, locations)?;
+        tensor.bytes = tensor.bytes.saturating_add(part.bytes);
+        if field.name() == "values" {
+            tensor.name = part.name;
+        }
+    }
+    Ok(tensor)
+}
+
+/// Where a tensor's data is, while it is put together from fields in any order.
+struct External {
+    used: bool,
+    location: Option<String>,
+    offset: u64,
+    length: Option<u64>,
+    data_type: i64,
+    /// Product of the dimensions; `None` where it is no number of elements.
+    elements: Option<u64>,
+}
+
+impl Default for External {
+    fn default() -> Self {
+        Self {
+            used: false,
+            location: None,
+            offset: 0,
+            length: None,
+            data_type: 0,
+            elements: Some(1),
+        }
+    }
+}
+
+impl External {
+    fn multiply(&mut self, dim: i64) {
+        let dim = u64::try_from(dim).ok();
+        self.elements = self
+            .elements
+            .zip(dim)
+            .and_then(|(elements, dim)| elements.checked_mul(dim));
+    }
+
+    /// An entry of `external_data`: `location`, `offset`, `length`; others do not matter here.
+    fn entry(&mut self, field: &Field<'_>) -> Result<(), Error> {
+        let mut key = String::new();
+        let mut value = None;
+        let mut message = field.message(schema::ENTRY)?;
+        while let Some(field) = message.next()? {
+            match field.name() {
+                "key" => key = field.text()?,
+                "value" => value = Some(field.text()?),
+                _ => {}
+            }
+        }
+        let value = value.unwrap_or_default();
+        match key.as_str() {
+            "location" => self.location = Some(value).filter(|location| !location.is_empty()),
+            "offset" => self.offset = number(field, "offset", &value)?,
+            "length" => self.length = Some(number(field, "length", &value)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The file, and the end of the data in it. Without a length the data is as long as the
+    /// tensor; where not even that is known, it counts as empty.
+    fn finish(self, tensor: &Field<'_>) -> Result<(String, u64), Error> {
+        let location = self.location.ok_or_else(|| Error::Missing {
+            place: Place::field(&tensor.place().field("external_data"), "location").to_string(),
+            offset: Some(tensor.offset()),
+        })?;
+        let too_large = || Error::DataTooLarge {
+            place: tensor.place().to_string(),
+            offset: tensor.offset(),
+        };
+        let length = match (self.length, value::element_bits(self.data_type)) {
+            (Some(length), _) => length,
+            (None, None) => 0,
+            (None, Some(bits)) => self
+                .elements
+                .and_then(|elements| elements.checked_mul(bits))
+                .ok_or_else(too_large)?
+                .div_ceil(8),
+        };
+        let end = self.offset.checked_add(length).ok_or_else(too_large)?;
+        Ok((location, end))
+    }
+}
+
+fn number(field: &Field<'_>, key: &'static str, value: &str) -> Result<u64, Error> {
+    value.parse().map_err(|_| Error::NotANumber {
+        place: field.place().to_string(),
+        offset: field.offset(),
+        key,
+        found: value.chars().take(MAX_SHOWN).collect(),
+    })
+}

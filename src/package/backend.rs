@@ -1,0 +1,63 @@
+//! The backends a package can be made for.
+
+use std::fmt;
+
+/// A backend of the config format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// XNNPACK, on CPUs.
+    Xnnpack,
+    /// Core ML, on Apple devices.
+    CoreMl,
+    /// Vulkan, on GPUs.
+    Vulkan,
+    /// Qualcomm's AI Engine Direct.
+    Qnn,
+    /// MLX, on Apple silicon.
+    Mlx,
+}
+
+impl Backend {
+    /// All of them, in the specification's order.
+    pub const ALL: [Self; 5] = [
+        Self::Xnnpack,
+        Self::CoreMl,
+        Self::Vulkan,
+        Self::Qnn,
+        Self::Mlx,
+    ];
+
+    /// The name in configs, directory names and file names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Xnnpack => "xnnpack",
+            Self::CoreMl => "coreml",
+            Self::Vulkan => "vulkan",
+            Self::Qnn => "qnn",
+            Self::Mlx => "mlx",
+        }
+    }
+
+    /// The backend of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|backend| backend.name() == name)
+    }
+
+    /// The name under which an ExecuTorch program registers a delegate for this backend, as
+    /// ExecuTorch's own backends register themselves.
+    pub fn delegate_id(self) -> &'static str {
+        match self {
+            Self::Xnnpack => "XnnpackBackend",
+            Self::CoreMl => "CoreMLBackend",
+            Self::Vulkan => "VulkanBackend",
+            Self::Qnn => "QnnBackend",
+            Self::Mlx => "MLXBackend",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,313 @@
+//! A package config as a typed view of its JSON tree.
+//!
+//! Invariant: reading never fails. Whatever has the wrong type is absent from the view; the schema
+//! stage reports it. Everything keeps its path, so that findings can point at it.
+
+use super::{Backend, DType};
+use crate::source::json::{Document, JsonPath, Node};
+
+/// URI of the config schema, also the schema's `$id`.
+pub const SCHEMA_ID: &str = "https://pkgtool.dev/schemas/config.schema.json";
+
+/// The file name of a config in a package.
+pub const FILE_NAME: &str = "config.json";
+
+/// One model for one backend.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// Model token, used in file names.
+    pub model: Option<String>,
+    /// Size token.
+    pub size: Option<String>,
+    /// What the model can do.
+    pub capabilities: Vec<String>,
+    /// Target backend.
+    pub backend: Option<Backend>,
+    /// Licence.
+    pub license: Option<String>,
+    /// `tokenizer` and `tokenizer_config`, as far as present.
+    pub tokenizer_files: Vec<FileRef>,
+    /// Variants in file order.
+    pub variants: Vec<Variant>,
+}
+
+/// A reference from a config to a file.
+#[derive(Debug, Clone)]
+pub struct FileRef {
+    /// Name of the component, in a multi-component variant.
+    pub component: Option<String>,
+    /// The reference as written.
+    pub reference: String,
+    /// Where it is written.
+    pub path: JsonPath,
+}
+
+/// A file or set of components in one precision.
+#[derive(Debug, Clone)]
+pub struct Variant {
+    /// The variant's path in the config.
+    pub path: JsonPath,
+    /// Precision token.
+    pub precision: Option<String>,
+    /// Whether `file` is set to anything but null.
+    pub has_file: bool,
+    /// Whether `components` is set to anything but null.
+    pub has_components: bool,
+    /// The files: one for a single-file variant, one for each component otherwise.
+    pub files: Vec<FileRef>,
+    /// Declared size in bytes.
+    pub size_bytes: Option<u64>,
+    /// Declared method signatures.
+    pub methods: Methods,
+}
+
+/// The `methods` of a variant.
+#[derive(Debug, Clone, Default)]
+pub enum Methods {
+    /// Not declared.
+    #[default]
+    Absent,
+    /// Declared: groups of signatures. A single-file variant has one group without a component.
+    Declared {
+        /// Well-nested groups.
+        groups: Vec<MethodGroup>,
+        /// Paths of entries nested the wrong way for this variant.
+        misnested: Vec<JsonPath>,
+    },
+}
+
+/// The method signatures of one file.
+#[derive(Debug, Clone)]
+pub struct MethodGroup {
+    /// The component they belong to, in a multi-component variant.
+    pub component: Option<String>,
+    /// Where the group stands.
+    pub path: JsonPath,
+    /// Signatures in file order.
+    pub methods: Vec<MethodSignature>,
+}
+
+/// What a method takes and gives, as a config says it.
+#[derive(Debug, Clone)]
+pub struct MethodSignature {
+    /// Method name.
+    pub name: String,
+    /// Where it stands.
+    pub path: JsonPath,
+    /// Input tensors in order; `None` if that is no array.
+    pub inputs: Option<Vec<TensorSpec>>,
+    /// Output tensors in order; `None` if that is no array.
+    pub outputs: Option<Vec<TensorSpec>>,
+}
+
+/// A tensor as a config says it.
+#[derive(Debug, Clone)]
+pub struct TensorSpec {
+    /// Where it stands.
+    pub path: JsonPath,
+    /// Semantic name.
+    pub name: Option<String>,
+    /// Sizes, -1 for a dynamic dimension; `None` unless all are integers.
+    pub shape: Option<Vec<i64>>,
+    /// Element type; `None` if it is not one of the format's.
+    pub dtype: Option<DType>,
+}
+
+impl Config {
+    /// The view of a document.
+    pub fn from_document(document: &Document) -> Self {
+        let root = &document.root;
+        let at = JsonPath::root();
+        let capabilities = root.get("capabilities").map_or(&[][..], Node::elements);
+        let variants = root.get("variants").map_or(&[][..], Node::elements);
+        let variants_at = at.key("variants");
+        Self {
+            model: string(root, "model"),
+            size: string(root, "size"),
+            capabilities: capabilities
+                .iter()
+                .filter_map(Node::as_str)
+                .map(str::to_owned)
+                .collect(),
+            backend: root
+                .get("backend")
+                .and_then(Node::as_str)
+                .and_then(Backend::from_name),
+            license: string(root, "license"),
+            tokenizer_files: ["tokenizer", "tokenizer_config"]
+                .into_iter()
+                .filter_map(|key| FileRef::read(root, key, &at, None))
+                .collect(),
+            variants: variants
+                .iter()
+                .enumerate()
+                .filter(|(_, node)| node.is_object())
+                .map(|(i, node)| Variant::read(node, variants_at.index(i)))
+                .collect(),
+        }
+    }
+
+    /// All references to files, in the order tokenizer, variants.
+    pub fn files(&self) -> impl Iterator<Item = &FileRef> {
+        self.tokenizer_files
+            .iter()
+            .chain(self.variants.iter().flat_map(|variant| &variant.files))
+    }
+}
+
+impl FileRef {
+    fn read(node: &Node, key: &str, at: &JsonPath, component: Option<&str>) -> Option<Self> {
+        let reference = string(node, key)?;
+        Some(Self {
+            component: component.map(str::to_owned),
+            reference,
+            path: at.key(key),
+        })
+    }
+}
+
+impl Variant {
+    fn read(node: &Node, path: JsonPath) -> Self {
+        let present = |key| node.get(key).is_some_and(|value| !value.is_null());
+        let has_components = present("components");
+        let files = if has_components {
+            let at = path.key("components");
+            let components = node.get("components").into_iter();
+            components
+                .flat_map(|object| {
+                    let at = &at;
+                    let keys = object.members().iter().map(|member| &member.key);
+                    keys.filter_map(move |key| FileRef::read(object, key, at, Some(key)))
+                })
+                .collect()
+        } else {
+            FileRef::read(node, "file", &path, None)
+                .into_iter()
+                .collect()
+        };
+        Self {
+            precision: string(node, "precision"),
+            has_file: present("file"),
+            has_components,
+            files,
+            size_bytes: node
+                .get("size_bytes")
+                .and_then(Node::as_i64)
+                .and_then(|size| u64::try_from(size).ok()),
+            methods: Methods::read(node.get("methods"), &path.key("methods"), has_components),
+            path,
+        }
+    }
+
+    /// The signatures declared for one of this variant's files; `None` if there are none.
+    pub fn methods_of(&self, file: &FileRef) -> Option<&MethodGroup> {
+        match &self.methods {
+            Methods::Absent => None,
+            Methods::Declared { groups, .. } => groups
+                .iter()
+                .find(|group| group.component == file.component),
+        }
+    }
+}
+
+impl Methods {
+    fn read(node: Option<&Node>, path: &JsonPath, has_components: bool) -> Self {
+        let Some(node) = node else {
+            return Self::Absent;
+        };
+        let (mut groups, mut misnested) = (Vec::new(), Vec::new());
+        let mut flat = Vec::new();
+        for member in node.members() {
+            let at = path.key(&member.key);
+            if has_components && is_signature(&member.value)
+                || !has_components && is_method_group(&member.value)
+            {
+                misnested.push(at);
+            } else if has_components {
+                groups.push(MethodGroup {
+                    component: Some(member.key.clone()),
+                    methods: read_signatures(&member.value, &at),
+                    path: at,
+                });
+            } else {
+                flat.push(MethodSignature::read(&member.value, &member.key, at));
+            }
+        }
+        if !flat.is_empty() {
+            groups.push(MethodGroup {
+                component: None,
+                path: path.clone(),
+                methods: flat,
+            });
+        }
+        Self::Declared { groups, misnested }
+    }
+}
+
+impl MethodSignature {
+    fn read(node: &Node, name: &str, path: JsonPath) -> Self {
+        let tensors = |key| {
+            let at = path.key(key);
+            let value = node.get(key)?;
+            let array = matches!(value.kind, crate::source::json::Kind::Array(_));
+            array.then(|| {
+                let elements = value.elements().iter().enumerate();
+                elements
+                    .map(|(i, element)| TensorSpec::read(element, at.index(i)))
+                    .collect()
+            })
+        };
+        Self {
+            name: name.to_owned(),
+            inputs: tensors("inputs"),
+            outputs: tensors("outputs"),
+            path,
+        }
+    }
+}
+
+impl TensorSpec {
+    fn read(node: &Node, path: JsonPath) -> Self {
+        let shape = node.get("shape").and_then(|shape| {
+            let is_array = matches!(shape.kind, crate::source::json::Kind::Array(_));
+            let sizes = shape.elements().iter().map(Node::as_i64);
+            is_array.then(|| sizes.collect::<Option<Vec<_>>>())?
+        });
+        Self {
+            name: string(node, "name"),
+            shape,
+            dtype: node
+                .get("dtype")
+                .and_then(Node::as_str)
+                .and_then(DType::from_name),
+            path,
+        }
+    }
+}
+
+fn read_signatures(node: &Node, path: &JsonPath) -> Vec<MethodSignature> {
+    let members = node.members().iter();
+    members
+        .map(|member| MethodSignature::read(&member.value, &member.key, path.key(&member.key)))
+        .collect()
+}
+
+/// Whether the author meant a method signature: it has `inputs` or `outputs` that are no object.
+fn is_signature(node: &Node) -> bool {
+    ["inputs", "outputs"]
+        .iter()
+        .any(|key| node.get(key).is_some_and(|value| !value.is_object()))
+}
+
+/// Whether the author meant a component's methods: an object of signatures.
+fn is_method_group(node: &Node) -> bool {
+    !is_signature(node)
+        && node
+            .members()
+            .iter()
+            .any(|member| is_signature(&member.value))
+}
+
+fn string(node: &Node, key: &str) -> Option<String> {
+    node.get(key).and_then(Node::as_str).map(str::to_owned)
+}

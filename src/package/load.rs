@@ -1,0 +1,136 @@
+//! Reading a JSON file of a package: bounded, and never failing at the first surprise.
+//!
+//! Invariant: at most [`MAX_SIZE`] bytes are read, and only from regular files.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::source::json::SyntaxError;
+use crate::source::{Document, Span, lfs};
+
+/// Largest config or precision list that is read, in bytes. Real ones have some kilobytes.
+pub const MAX_SIZE: u64 = 4 * 1024 * 1024;
+
+/// A file's text and what it parsed to.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The text, as far as it is UTF-8; empty if the file could not be read.
+    pub text: String,
+    /// The parsed text, or why there is none.
+    pub document: Result<Document, LoadFault>,
+}
+
+/// Why a file has no document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadFault {
+    /// It cannot be read: the reason.
+    Unreadable(String),
+    /// It is larger than [`MAX_SIZE`]: its size in bytes, as far as known.
+    TooLarge(u64),
+    /// It has no bytes, or nothing but white space.
+    Empty,
+    /// It is a Git LFS pointer, not the file itself.
+    LfsPointer(lfs::Pointer),
+    /// It is not JSON.
+    Syntax(SyntaxError),
+}
+
+impl Loaded {
+    /// Reads and parses the file at `path`.
+    pub fn read(path: &Path) -> Self {
+        match read_bounded(path) {
+            Ok(bytes) => Self::from_bytes(bytes),
+            Err(fault) => Self {
+                text: String::new(),
+                document: Err(fault),
+            },
+        }
+    }
+
+    /// Parses bytes.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        if let Some(pointer) = lfs::Pointer::parse(&bytes) {
+            return Self {
+                text: String::from_utf8_lossy(&bytes).into_owned(),
+                document: Err(LoadFault::LfsPointer(pointer)),
+            };
+        }
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => return Self::from_broken_utf8(&error),
+        };
+        let document = if text.trim_ascii().is_empty() {
+            Err(LoadFault::Empty)
+        } else {
+            Document::parse(&text).map_err(LoadFault::Syntax)
+        };
+        Self { text, document }
+    }
+
+    fn from_broken_utf8(error: &std::string::FromUtf8Error) -> Self {
+        let at = error.utf8_error().valid_up_to();
+        let bytes = error.as_bytes();
+        let message = match bytes {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+                "The file is UTF-16; JSON is UTF-8: save it as UTF-8".to_owned()
+            }
+            _ => format!("Byte 0x{:02x} at offset {at} is not UTF-8", bytes[at]),
+        };
+        Self {
+            text: String::from_utf8_lossy(&bytes[..at]).into_owned(),
+            document: Err(LoadFault::Syntax(SyntaxError {
+                message,
+                span: Span::new(at, at),
+            })),
+        }
+    }
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, LoadFault> {
+    let unreadable = |error: io::Error| LoadFault::Unreadable(error.to_string());
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(LoadFault::Unreadable("not a regular file".to_owned()));
+    }
+    if metadata.len() > MAX_SIZE {
+        return Err(LoadFault::TooLarge(metadata.len()));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than allowed: the size a file system reports is not always true.
+    let mut file = File::open(path).map_err(unreadable)?.take(MAX_SIZE + 1);
+    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_SIZE {
+        return Err(LoadFault::TooLarge(bytes.len() as u64));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(bytes: &[u8]) -> LoadFault {
+        Loaded::from_bytes(bytes.to_vec())
+            .document
+            .expect_err("broken")
+    }
+
+    #[test]
+    fn faults_say_what_the_file_is() {
+        assert_eq!(fault(b""), LoadFault::Empty);
+        assert_eq!(fault(b" \n\t"), LoadFault::Empty);
+        let LoadFault::Syntax(error) = fault(b"\xff\xfe{\0}\0") else {
+            panic!("not a syntax fault");
+        };
+        assert!(error.message.contains("UTF-16"));
+        let LoadFault::Syntax(error) = fault(b"{\"a\": \"\xe9\"}") else {
+            panic!("not a syntax fault");
+        };
+        assert_eq!(error.span, Span::new(7, 7));
+        assert!(matches!(
+            fault(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+            LoadFault::LfsPointer(_)
+        ));
+    }
+}

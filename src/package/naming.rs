@@ -1,0 +1,194 @@
+//! The naming convention of model files:
+//! `<model>[_<size>][_<component>]_<backend>_<precision>.<extension>`, lower case.
+//!
+//! Tokens may themselves hold `_` (`0_6b`, `qat_lora`), publishers add free tokens (a chip before
+//! `qnn`, a resolution at the end), so only what the convention fixes is asked for: the model
+//! first, then the backend, then the precision.
+
+use super::Backend;
+
+/// What a file's name should say.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected<'a> {
+    /// Model token.
+    pub model: Option<&'a str>,
+    /// Size token.
+    pub size: Option<&'a str>,
+    /// Component name, in a multi-component variant.
+    pub component: Option<&'a str>,
+    /// Target backend.
+    pub backend: Backend,
+    /// Precision token.
+    pub precision: &'a str,
+}
+
+/// How a name departs from the convention.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NameFault {
+    /// Characters other than `a-z`, `0-9` and `_` before the extension.
+    Characters,
+    /// It names another backend.
+    OtherBackend(Backend),
+    /// It names another precision of the list.
+    OtherPrecision(String),
+    /// It does not begin with the model token.
+    NoModel,
+    /// It has no backend token after the model.
+    NoBackend,
+    /// It has no precision token.
+    NoPrecision,
+}
+
+impl Expected<'_> {
+    /// The name that follows the convention to the letter, with this extension.
+    pub fn name(&self, extension: &str) -> String {
+        let tokens = [
+            self.model,
+            self.size,
+            self.component,
+            Some(self.backend.name()),
+            Some(self.precision),
+        ];
+        let stem = tokens.into_iter().flatten().collect::<Vec<_>>().join("_");
+        format!("{stem}.{extension}")
+    }
+
+    /// Holds `file_name` against the convention; `known` are the precision list's tokens.
+    pub fn check<'k>(
+        &self,
+        file_name: &str,
+        known: impl Iterator<Item = &'k str>,
+    ) -> Result<(), NameFault> {
+        let stem = file_name
+            .rsplit_once('.')
+            .map_or(file_name, |(stem, _)| stem);
+        if !stem
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        {
+            return Err(NameFault::Characters);
+        }
+        let rest = match self.model {
+            Some(model) => strip_token(stem, model),
+            None => Some(stem),
+        };
+        let tail = rest.unwrap_or(stem);
+        self.check_backend(tail)?;
+        self.check_precision(tail, known)?;
+        if rest.is_none() {
+            return Err(NameFault::NoModel);
+        }
+        Ok(())
+    }
+
+    fn check_backend(&self, tail: &str) -> Result<(), NameFault> {
+        if has_token(tail, self.backend.name()) {
+            return Ok(());
+        }
+        let other = Backend::ALL
+            .into_iter()
+            .find(|backend| has_token(tail, backend.name()));
+        Err(other.map_or(NameFault::NoBackend, NameFault::OtherBackend))
+    }
+
+    fn check_precision<'k>(
+        &self,
+        tail: &str,
+        known: impl Iterator<Item = &'k str>,
+    ) -> Result<(), NameFault> {
+        if has_token(tail, self.precision) {
+            return Ok(());
+        }
+        // The longest: `qat_lora` rather than a token that it contains.
+        let other = known
+            .filter(|token| has_token(tail, token))
+            .max_by_key(|token| token.len());
+        Err(other.map_or(NameFault::NoPrecision, |token| {
+            NameFault::OtherPrecision(token.to_owned())
+        }))
+    }
+}
+
+/// The rest of `stem` after the leading `token`.
+fn strip_token<'s>(stem: &'s str, token: &str) -> Option<&'s str> {
+    let rest = stem.strip_prefix(token)?;
+    (rest.is_empty() || rest.starts_with('_')).then_some(rest)
+}
+
+/// Whether `token` stands in `text` between `_` or the ends.
+fn has_token(text: &str, token: &str) -> bool {
+    !token.is_empty()
+        && text.match_indices(token).any(|(at, _)| {
+            let before = at == 0 || text.as_bytes()[at - 1] == b'_';
+            let end = at + token.len();
+            before && (end == text.len() || text.as_bytes()[end] == b'_')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKENS: [&str; 4] = ["int8", "8da4w", "qat_lora", "fp32"];
+
+    fn check(model: &str, backend: Backend, precision: &str, name: &str) -> Result<(), NameFault> {
+        let expected = Expected {
+            model: Some(model),
+            size: None,
+            component: None,
+            backend,
+            precision,
+        };
+        expected.check(name, TOKENS.into_iter())
+    }
+
+    #[test]
+    fn names_in_the_wild_pass() {
+        for (model, backend, precision, name) in [
+            (
+                "whisper_tiny_en",
+                Backend::Xnnpack,
+                "8da4w",
+                "whisper_tiny_en_encoder_xnnpack_8da4w.pte",
+            ),
+            (
+                "qwen_3",
+                Backend::Xnnpack,
+                "8da4w",
+                "qwen_3_0_6b_xnnpack_8da4w.pte",
+            ),
+            ("yolo", Backend::Qnn, "int8", "yolo_sm8650_qnn_int8.pte"),
+            (
+                "lraspp",
+                Backend::Xnnpack,
+                "fp32",
+                "lraspp_xnnpack_fp32_256.pte",
+            ),
+            (
+                "llama",
+                Backend::Xnnpack,
+                "qat_lora",
+                "llama_1b_xnnpack_qat_lora.pte",
+            ),
+        ] {
+            assert_eq!(check(model, backend, precision, name), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn departures_are_told_apart() {
+        let at = |name| check("m", Backend::CoreMl, "fp32", name);
+        assert_eq!(at("M_coreml_fp32.pte"), Err(NameFault::Characters));
+        assert_eq!(
+            at("m_xnnpack_fp32.pte"),
+            Err(NameFault::OtherBackend(Backend::Xnnpack))
+        );
+        assert_eq!(
+            at("m_coreml_qat_lora.pte"),
+            Err(NameFault::OtherPrecision("qat_lora".to_owned()))
+        );
+        assert_eq!(at("other_coreml_fp32.pte"), Err(NameFault::NoModel));
+        assert_eq!(at("m_fp32.pte"), Err(NameFault::NoBackend));
+        assert_eq!(at("m_coreml.pte"), Err(NameFault::NoPrecision));
+    }
+}

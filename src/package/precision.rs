@@ -1,0 +1,82 @@
+//! The precision list: which tokens exist and which of them mean quantized.
+
+use crate::source::json::{Document, JsonPath, Node};
+
+/// The list inside the binary, used where a repository brings none of its own.
+pub const DEFAULT_LIST: &str = include_str!("../../schemas/precisions.json");
+
+/// The file name under which a repository brings its own list.
+pub const FILE_NAME: &str = "precisions.json";
+
+/// The two arrays of a list file.
+pub const GROUPS: [&str; 2] = ["quantized", "non_quantized"];
+
+/// A precision list. Tokens are kept in file order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PrecisionList {
+    /// Tokens of quantized variants.
+    pub quantized: Vec<String>,
+    /// Tokens of all others.
+    pub non_quantized: Vec<String>,
+}
+
+impl PrecisionList {
+    /// What can be read of a list: strings in the two arrays; anything else is left out.
+    pub fn from_document(document: &Document) -> Self {
+        let tokens = |group| {
+            let elements = document.root.get(group).map_or(&[][..], Node::elements);
+            elements
+                .iter()
+                .filter_map(Node::as_str)
+                .map(str::to_owned)
+                .collect()
+        };
+        let [quantized, non_quantized] = GROUPS.map(tokens);
+        Self {
+            quantized,
+            non_quantized,
+        }
+    }
+
+    /// The list inside the binary.
+    pub fn embedded() -> Self {
+        let document = Document::parse(DEFAULT_LIST).expect("the embedded list is JSON");
+        Self::from_document(&document)
+    }
+
+    /// All tokens, quantized ones first.
+    pub fn tokens(&self) -> impl Iterator<Item = &str> {
+        self.quantized
+            .iter()
+            .chain(&self.non_quantized)
+            .map(String::as_str)
+    }
+
+    /// Whether the token is in the list.
+    pub fn contains(&self, token: &str) -> bool {
+        self.tokens().any(|known| known == token)
+    }
+
+    /// Whether variants of this precision are quantized; `None` for a token not in the list.
+    pub fn is_quantized(&self, token: &str) -> Option<bool> {
+        if self.quantized.iter().any(|known| known == token) {
+            Some(true)
+        } else {
+            self.non_quantized
+                .iter()
+                .any(|known| known == token)
+                .then_some(false)
+        }
+    }
+}
+
+/// Paths of the elements of `group` in a list document, with their tokens.
+pub fn located_tokens<'a>(
+    document: &'a Document,
+    group: &'a str,
+) -> impl Iterator<Item = (JsonPath, &'a str)> {
+    let elements = document.root.get(group).map_or(&[][..], Node::elements);
+    elements.iter().enumerate().filter_map(move |(i, element)| {
+        Some((JsonPath::root().key(group).index(i), element.as_str()?))
+    })
+}

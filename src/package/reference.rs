@@ -1,0 +1,130 @@
+//! References from a config to files, and the border they may not cross.
+//!
+//! The check is lexical: a reference is judged by its text and the config's place below the
+//! package root, not by what symbolic links on one machine make of it.
+
+use std::path::{Component, Path, PathBuf};
+
+/// Why a reference cannot be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    /// `""` or only dots.
+    #[error("is empty")]
+    Empty,
+    /// `https://…` and the like.
+    #[error("is a URL")]
+    Url,
+    /// Begins with `/` or a drive letter.
+    #[error("is an absolute path")]
+    Absolute,
+    /// Windows separators.
+    #[error("contains a backslash")]
+    Backslash,
+    /// A NUL character, which no file system takes.
+    #[error("contains a NUL character")]
+    Nul,
+    /// More `..` than there are directories up to the package root.
+    #[error("leaves the package root")]
+    OutsideRoot,
+}
+
+/// The path of the file that `reference`, written in a config in `directory`, means.
+///
+/// `depth` is how many directories `directory` lies below the package root: so many `..` are
+/// allowed.
+pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBuf, ReferenceError> {
+    if reference.contains('\0') {
+        return Err(ReferenceError::Nul);
+    }
+    if is_url(reference) {
+        return Err(ReferenceError::Url);
+    }
+    if reference.starts_with('/') || has_drive(reference) {
+        return Err(ReferenceError::Absolute);
+    }
+    if reference.contains('\\') {
+        return Err(ReferenceError::Backslash);
+    }
+    let mut level = depth;
+    let mut named = false;
+    for component in Path::new(reference).components() {
+        match component {
+            Component::ParentDir => {
+                level = level.checked_sub(1).ok_or(ReferenceError::OutsideRoot)?;
+                named = false;
+            }
+            Component::Normal(_) => {
+                level += 1;
+                named = true;
+            }
+            _ => {}
+        }
+    }
+    if named {
+        Ok(normalize(&directory.join(reference)))
+    } else {
+        Err(ReferenceError::Empty)
+    }
+}
+
+/// The path without `.` and with each `name/..` taken out.
+pub fn normalize(path: &Path) -> PathBuf {
+    let mut result = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(result.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                result.pop();
+            }
+            other => result.push(other),
+        }
+    }
+    result
+}
+
+fn is_url(reference: &str) -> bool {
+    reference.split_once("://").is_some_and(|(scheme, _)| {
+        !scheme.is_empty()
+            && scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    })
+}
+
+fn has_drive(reference: &str) -> bool {
+    let bytes = reference.as_bytes();
+    bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_stay_inside_the_root() {
+        let at = |reference| resolve(Path::new("repo/1b/xnnpack"), 2, reference);
+        assert_eq!(at("m.pte"), Ok(PathBuf::from("repo/1b/xnnpack/m.pte")));
+        assert_eq!(at("../../t.json"), Ok(PathBuf::from("repo/t.json")));
+        assert_eq!(
+            at("./a/../m.pte"),
+            Ok(PathBuf::from("repo/1b/xnnpack/m.pte"))
+        );
+        for (reference, error) in [
+            ("", ReferenceError::Empty),
+            (".", ReferenceError::Empty),
+            ("..", ReferenceError::Empty),
+            ("../../../t.json", ReferenceError::OutsideRoot),
+            ("a/../../../../b", ReferenceError::OutsideRoot),
+            ("/etc/passwd", ReferenceError::Absolute),
+            ("C:\\m.pte", ReferenceError::Absolute),
+            ("..\\m.pte", ReferenceError::Backslash),
+            ("https://example.com/m.pte", ReferenceError::Url),
+            ("file:///m.pte", ReferenceError::Url),
+            ("m\0.pte", ReferenceError::Nul),
+        ] {
+            assert_eq!(at(reference), Err(error), "{reference:?}");
+        }
+    }
+}

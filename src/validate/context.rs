@@ -1,0 +1,201 @@
+//! The facts about one file that rules look at.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::files::{FileCache, FileFacts};
+use super::schema::{self, Violation};
+use super::signature::{self, Mismatch};
+use crate::model::ModelInfo;
+use crate::package::reference::{self, ReferenceError};
+use crate::package::{Config, FileRef, LoadFault, Loaded, PrecisionList, Variant};
+use crate::source::{Document, JsonPath};
+
+/// A precision list and whether it may be believed to be complete.
+#[derive(Debug)]
+pub(super) struct Precisions {
+    pub(super) list: PrecisionList,
+    /// False for a list that could not be read whole: then no token is called unknown.
+    pub(super) complete: bool,
+}
+
+/// What a [`Context`] is built of.
+pub(super) struct Inputs<'a> {
+    pub(super) loaded: &'a Loaded,
+    pub(super) is_list: bool,
+    pub(super) directory: &'a Path,
+    /// How many directories `directory` lies below the package root.
+    pub(super) depth: usize,
+    pub(super) precisions: &'a Arc<Precisions>,
+    pub(super) files: &'a FileCache,
+}
+
+/// The facts about one config or precision list.
+pub(crate) struct Context<'a> {
+    /// Its directory.
+    pub(super) directory: &'a Path,
+    /// Its text and document.
+    pub(super) loaded: &'a Loaded,
+    /// Whether it is a precision list; otherwise it is a config.
+    pub(super) is_list: bool,
+    /// The schema's violations that no other rule speaks of.
+    pub(super) violations: Vec<Violation>,
+    /// The config, if the file is one and parsed to an object.
+    pub(super) config: Option<Config>,
+    /// The precision list that rules the config.
+    pub(super) precisions: &'a Precisions,
+    /// The files it refers to, in the config's order.
+    pub(super) files: Vec<Referenced>,
+    /// How declared method signatures differ from what model files say.
+    pub(super) mismatches: Vec<Mismatch>,
+    /// Whether model files are opened.
+    pub(super) models_opened: bool,
+}
+
+/// A reference and what became of it.
+pub(super) struct Referenced {
+    /// The reference.
+    pub(super) file: FileRef,
+    /// Index of its variant; `None` for tokenizer files.
+    pub(super) variant: Option<usize>,
+    /// Whether it should be a model (and not a tokenizer or another component's data file).
+    pub(super) is_model: bool,
+    /// The file's facts, or why the reference can't be followed.
+    pub(super) facts: Result<Arc<FileFacts>, ReferenceError>,
+}
+
+impl Precisions {
+    /// A list known to be right.
+    pub(super) fn trusted(list: PrecisionList) -> Self {
+        Self {
+            list,
+            complete: true,
+        }
+    }
+
+    /// What can be had of a list file; its own check reports what is wrong with it.
+    pub(super) fn read(loaded: &Loaded) -> Self {
+        match &loaded.document {
+            Ok(document) => {
+                let list = PrecisionList::from_document(document);
+                let complete = !list.quantized.is_empty() && !list.non_quantized.is_empty();
+                Self { list, complete }
+            }
+            Err(_) => Self {
+                list: PrecisionList::embedded(),
+                complete: false,
+            },
+        }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// Collects the facts, stage by stage.
+    pub(super) fn build(inputs: Inputs<'a>) -> Self {
+        let Inputs {
+            loaded, is_list, ..
+        } = inputs;
+        let mut context = Self {
+            directory: inputs.directory,
+            loaded,
+            is_list,
+            violations: Vec::new(),
+            config: None,
+            precisions: inputs.precisions,
+            files: Vec::new(),
+            mismatches: Vec::new(),
+            models_opened: inputs.files.opens_models(),
+        };
+        let Ok(document) = &loaded.document else {
+            return context;
+        };
+        if is_list {
+            context.violations = schema::check_precisions(document);
+            return context;
+        }
+        let config = Config::from_document(document);
+        context.violations = schema::check_config(document, &config);
+        if document.root.is_object() {
+            context.files = follow(&config, &inputs);
+            context.mismatches = signature::compare_all(&config, &context.files);
+            context.config = Some(config);
+        }
+        context
+    }
+
+    /// The parsed document.
+    pub(super) fn document(&self) -> Option<&'a Document> {
+        self.loaded.document.as_ref().ok()
+    }
+
+    /// Why there is no document.
+    pub(super) fn fault(&self) -> Option<&'a LoadFault> {
+        self.loaded.document.as_ref().err()
+    }
+
+    /// The config's variants; none if there is no config.
+    pub(super) fn variants(&self) -> &[Variant] {
+        self.config.as_ref().map_or(&[], |config| &config.variants)
+    }
+
+    /// The files of the variant with this index.
+    pub(super) fn files_of(&self, variant: usize) -> impl Iterator<Item = &Referenced> {
+        let files = self.files.iter();
+        files.filter(move |file| file.variant == Some(variant))
+    }
+
+    /// The models that could be read, with their references.
+    pub(super) fn models(&self) -> impl Iterator<Item = (&Referenced, &ModelInfo)> {
+        let files = self.files.iter();
+        files.filter_map(|file| Some((file, file.model_info()?)))
+    }
+
+    /// Whether the schema stage reports something at `path` or below.
+    pub(super) fn is_violated(&self, path: &JsonPath) -> bool {
+        let mut violations = self.violations.iter();
+        violations.any(|violation| violation.path.is_within(path))
+    }
+}
+
+impl Referenced {
+    /// What the model's header says, if it was read.
+    pub(super) fn model_info(&self) -> Option<&ModelInfo> {
+        let facts = self.facts.as_ref().ok()?;
+        self.is_model.then(|| facts.model.as_ref()?.info())?
+    }
+}
+
+/// Extensions of components that are data, not models.
+const DATA_EXTENSIONS: [&str; 10] = [
+    "json", "jsonl", "txt", "model", "vocab", "merges", "yaml", "yml", "toml", "md",
+];
+
+fn follow(config: &Config, inputs: &Inputs<'_>) -> Vec<Referenced> {
+    let tokenizers = config.tokenizer_files.iter().map(|file| (file, None));
+    let variants = config.variants.iter().enumerate();
+    let models = variants.flat_map(|(i, variant)| variant.files.iter().map(move |f| (f, Some(i))));
+    tokenizers
+        .chain(models)
+        .map(|(file, variant)| {
+            let is_model = variant.is_some() && !is_data_component(file);
+            let target = reference::resolve(inputs.directory, inputs.depth, &file.reference);
+            Referenced {
+                file: file.clone(),
+                variant,
+                is_model,
+                facts: target.map(|path| inputs.files.facts(&path, is_model)),
+            }
+        })
+        .collect()
+}
+
+fn is_data_component(file: &FileRef) -> bool {
+    let extension = Path::new(&file.reference).extension();
+    file.component.is_some()
+        && extension
+            .and_then(|extension| extension.to_str())
+            .is_some_and(|extension| {
+                let lower = extension.to_ascii_lowercase();
+                DATA_EXTENSIONS.contains(&lower.as_str())
+            })
+}

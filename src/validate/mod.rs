@@ -1,0 +1,342 @@
+//! Validation: configs and precision lists in, a report out.
+//!
+//! Stages: load → schema → config → files → model headers. Each collects facts into a [`Context`];
+//! rules turn facts into findings. No stage stops at the first problem, and a rule whose facts
+//! could not be had says nothing: the stage that failed has its own rule. Never runs a model.
+
+mod context;
+mod files;
+mod rules;
+mod schema;
+mod signature;
+mod suggest;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use crate::diagnostic::{Diagnostic, Report, RuleMeta, SourceText};
+use crate::package::{Discovery, Found, FoundKind, Loaded, PrecisionList, Skipped, discover};
+use context::{Context, Precisions};
+use files::FileCache;
+
+pub use rules::{RULES, Rule};
+pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA};
+
+/// Most findings reported for one file.
+const MAX_FINDINGS: usize = 1000;
+
+/// What to validate, and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Files and directories.
+    pub paths: Vec<PathBuf>,
+    /// A precision list that replaces all others.
+    pub precisions: Option<PathBuf>,
+    /// Whether model files are opened.
+    pub open_models: bool,
+    /// Threads; 0 means one for each core.
+    pub jobs: usize,
+}
+
+/// What a validation found and what it passed over.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// All findings.
+    pub report: Report,
+    /// Files that a walk met and that are no package configs.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Why a validation could not be done at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A named path is not there.
+    #[error("{path}: {error}", path = path.display())]
+    NoSuchPath {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The list given for all packages cannot be used.
+    #[error("{path}: not a usable precision list: {reason}; check it with `pkgtool validate {path}`", path = path.display())]
+    Precisions {
+        /// The list's path.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The threads could not be started.
+    #[error("cannot start threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+}
+
+/// A sink for progress: `(done, total)` files.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// Validates everything found under `options.paths`.
+pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Error> {
+    for path in &options.paths {
+        // The file itself may be a broken link: then it is there, and a finding.
+        path.symlink_metadata().map_err(|error| Error::NoSuchPath {
+            path: path.clone(),
+            error,
+        })?;
+    }
+    let mut discovery = Discovery::walk(&options.paths);
+    if let Some(list) = &options.precisions {
+        discovery.add_list(list);
+    }
+    let run = Run::new(options)?;
+    let total = discovery.found.len();
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    let check = |found: &Found| {
+        let checked = run.check(found);
+        let now = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        progress(now, total);
+        checked
+    };
+    let checked: Vec<Checked> = if total < 2 || options.jobs == 1 {
+        discovery.found.iter().map(check).collect()
+    } else {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(options.jobs);
+        let pool = pool.build()?;
+        pool.install(|| discovery.found.par_iter().map(check).collect())
+    };
+    Ok(collect(checked, &discovery))
+}
+
+/// The fate of one found file.
+enum Checked {
+    File {
+        path: String,
+        is_package: bool,
+        diagnostics: Vec<Diagnostic>,
+    },
+    Skipped(Skipped),
+}
+
+/// What is shared by all files of one run.
+struct Run {
+    files: FileCache,
+    given: Option<Arc<Precisions>>,
+    embedded: Arc<Precisions>,
+    lists: Mutex<HashMap<PathBuf, Option<Arc<Precisions>>>>,
+    roots: Mutex<HashMap<PathBuf, Option<PathBuf>>>,
+}
+
+impl Run {
+    fn new(options: &Options) -> Result<Self, Error> {
+        let given = match &options.precisions {
+            Some(path) => Some(Arc::new(given_precisions(path)?)),
+            None => None,
+        };
+        Ok(Self {
+            files: FileCache::new(options.open_models),
+            given,
+            embedded: Arc::new(Precisions::trusted(PrecisionList::embedded())),
+            lists: Mutex::default(),
+            roots: Mutex::default(),
+        })
+    }
+
+    fn check(&self, found: &Found) -> Checked {
+        let loaded = Loaded::read(&found.path);
+        if found.kind == FoundKind::MaybeConfig && !discover::is_package_config(&loaded) {
+            return Checked::Skipped(Skipped {
+                path: found.path.clone(),
+                reason: "no package config: it has neither `backend` nor `variants`, and its \
+                         directory is not named after a backend"
+                    .to_owned(),
+            });
+        }
+        let directory = found.path.parent().unwrap_or(Path::new("")).to_owned();
+        let root = self.package_root(&directory, found.walked_from.as_deref());
+        let precisions = self.precisions_for(found, &root);
+        let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(&loaded);
+        let context = Context::build(context::Inputs {
+            loaded: &loaded,
+            is_list,
+            depth: depth_below(&directory, &root),
+            directory: &directory,
+            precisions: &precisions,
+            files: &self.files,
+        });
+        let source = Arc::new(SourceText::new(
+            shown_path(&found.path),
+            loaded.text.clone(),
+        ));
+        let mut findings = Vec::new();
+        for rule in RULES {
+            (rule.check)(&context, &mut findings);
+        }
+        let document = loaded.document.as_ref().ok();
+        let located = findings.into_iter().map(|f| f.locate(&source, document));
+        Checked::File {
+            path: source.path.clone(),
+            is_package: !is_list,
+            diagnostics: limited(located.collect(), &source),
+        }
+    }
+
+    /// The precision list that rules the config: the one given, else the one at the root of what
+    /// is validated, else the one at the package root, else the embedded one.
+    fn precisions_for(&self, found: &Found, root: &Path) -> Arc<Precisions> {
+        if let Some(given) = &self.given {
+            return Arc::clone(given);
+        }
+        let roots = found.walked_from.as_deref().into_iter().chain([root]);
+        for directory in roots {
+            if let Some(list) = self.list_in(directory) {
+                return list;
+            }
+        }
+        Arc::clone(&self.embedded)
+    }
+
+    fn list_in(&self, directory: &Path) -> Option<Arc<Precisions>> {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = lists.entry(directory.to_owned()).or_insert_with(|| {
+            let path = directory.join(crate::package::precision::FILE_NAME);
+            let exists = path.symlink_metadata().is_ok();
+            exists.then(|| Arc::new(Precisions::read(&Loaded::read(&path))))
+        });
+        list.clone()
+    }
+
+    /// The directory that references may not leave: the nearest ancestor with a `.git`, else the
+    /// directory the caller named, else two levels above the config's directory.
+    fn package_root(&self, directory: &Path, walked_from: Option<&Path>) -> PathBuf {
+        let absolute = absolute(directory);
+        if let Some(root) = self.git_root(&absolute) {
+            return root;
+        }
+        match walked_from {
+            Some(given) => self::absolute(given),
+            None => absolute.ancestors().nth(2).unwrap_or(&absolute).to_owned(),
+        }
+    }
+
+    fn git_root(&self, directory: &Path) -> Option<PathBuf> {
+        let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passed = Vec::new();
+        let mut found = None;
+        for ancestor in directory.ancestors() {
+            if let Some(known) = roots.get(ancestor) {
+                found.clone_from(known);
+                break;
+            }
+            passed.push(ancestor.to_owned());
+            if ancestor.join(".git").symlink_metadata().is_ok() {
+                found = Some(ancestor.to_owned());
+                break;
+            }
+        }
+        for ancestor in passed {
+            roots.insert(ancestor, found.clone());
+        }
+        found
+    }
+}
+
+/// Metadata of all rules, in the order of their codes.
+pub fn rule_metas() -> Vec<&'static RuleMeta> {
+    RULES.iter().map(|rule| &rule.meta).collect()
+}
+
+fn collect(checked: Vec<Checked>, discovery: &Discovery) -> Outcome {
+    let mut outcome = Outcome::default();
+    for one in checked {
+        match one {
+            Checked::Skipped(skipped) => outcome.skipped.push(skipped),
+            Checked::File {
+                path,
+                is_package,
+                diagnostics,
+            } => {
+                outcome.report.packages += usize::from(is_package);
+                outcome.report.files.push(path);
+                outcome.report.diagnostics.extend(diagnostics);
+            }
+        }
+    }
+    for (path, reason) in &discovery.unreadable {
+        let source = Arc::new(SourceText::new(shown_path(path), String::new()));
+        let finding = rules::unreadable_directory(reason);
+        outcome.report.files.push(source.path.clone());
+        let diagnostic = finding.locate(&source, None);
+        outcome.report.diagnostics.push(diagnostic);
+    }
+    outcome.report.sort();
+    outcome
+}
+
+fn given_precisions(path: &Path) -> Result<Precisions, Error> {
+    let loaded = Loaded::read(path);
+    let unusable = |reason: String| Error::Precisions {
+        path: path.to_owned(),
+        reason,
+    };
+    match &loaded.document {
+        Ok(_) if is_precision_list(&loaded) => Ok(Precisions::read(&loaded)),
+        Ok(_) => Err(unusable(
+            "it has neither `quantized` nor `non_quantized`".to_owned(),
+        )),
+        Err(fault) => Err(unusable(rules::describe_fault(fault))),
+    }
+}
+
+/// Whether a file that was not found under the list's name is a precision list all the same.
+fn is_precision_list(loaded: &Loaded) -> bool {
+    let Ok(document) = &loaded.document else {
+        return false;
+    };
+    let has = |key: &str| document.root.get(key).is_some();
+    (has("quantized") || has("non_quantized")) && !has("variants") && !has("backend")
+}
+
+fn limited(mut diagnostics: Vec<Diagnostic>, source: &Arc<SourceText>) -> Vec<Diagnostic> {
+    if diagnostics.len() > MAX_FINDINGS {
+        diagnostics.sort_by_key(|d| (std::cmp::Reverse(d.severity), d.span.start));
+        let dropped = diagnostics.len() - MAX_FINDINGS;
+        diagnostics.truncate(MAX_FINDINGS);
+        let note = rules::findings_limit(dropped);
+        diagnostics.push(note.locate(source, None));
+    }
+    diagnostics
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    crate::package::reference::normalize(&absolute)
+}
+
+fn depth_below(directory: &Path, root: &Path) -> usize {
+    let directory = absolute(directory);
+    directory
+        .strip_prefix(root)
+        .map_or(0, |below| below.components().count())
+}
+
+/// The path as reports show it: relative to the working directory where it lies below it, with
+/// `/` between its parts.
+fn shown_path(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let path = here
+        .and_then(|here| path.strip_prefix(here).ok())
+        .unwrap_or(path);
+    let text = path.to_string_lossy();
+    if std::path::MAIN_SEPARATOR == '\\' {
+        text.replace('\\', "/")
+    } else {
+        text.into_owned()
+    }
+}

@@ -1,0 +1,67 @@
+//! `backend-delegate`: a program that is not made for the config's backend.
+
+use std::collections::BTreeSet;
+
+use crate::diagnostic::{Anchor, Finding, Severity};
+use crate::model::{Method, ModelInfo};
+use crate::package::Backend;
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// At least one method of an ExecuTorch program is delegated to the config's backend. It is an
+    /// error if every method is delegated, and none of them to this backend; a warning if some
+    /// have no delegate at all.
+    ///
+    /// # Why
+    /// A program without the backend's delegate runs on portable kernels, many times slower, or
+    /// not at all where another backend's runtime is missing.
+    ///
+    /// # Example
+    /// A `coreml` package whose program has only `XnnpackBackend` delegates.
+    ///
+    /// # Fix
+    /// Export the model with the backend's partitioner, or correct `backend`.
+    PKG038 "backend-delegate" Warning "A program is not delegated to the config's backend." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let Some(backend) = context.config.as_ref().and_then(|config| config.backend) else {
+        return;
+    };
+    for (file, info) in context.models() {
+        let Some((severity, found)) = judge(info, backend) else {
+            continue;
+        };
+        let wanted = backend.delegate_id();
+        let anchor = Anchor::Value(file.file.path.clone());
+        let message = format!(
+            "no method of `{}` is delegated to {wanted}: {found}",
+            file.file.reference
+        );
+        let finding = RULE.meta.finding(anchor, message).severity(severity);
+        findings.push(finding.help(format!("export it with the partitioner of {backend}")));
+    }
+}
+
+fn judge(info: &ModelInfo, backend: Backend) -> Option<(Severity, String)> {
+    // Only programs carry delegates; any other format is lowered on the device.
+    if info.format != "executorch" {
+        return None;
+    }
+    let methods: Vec<&Method> = info.methods.iter().filter(|m| !m.constant).collect();
+    let ids: BTreeSet<&str> = methods
+        .iter()
+        .flat_map(|method| method.delegates.iter().map(|delegate| delegate.id.as_str()))
+        .collect();
+    if methods.is_empty() || ids.contains(backend.delegate_id()) {
+        return None;
+    }
+    if ids.is_empty() {
+        return Some((Severity::Warning, "it has no delegates".to_owned()));
+    }
+    let all = methods.iter().all(|method| !method.delegates.is_empty());
+    let severity = if all { Severity::Error } else { Severity::Warning };
+    let names: Vec<&str> = ids.into_iter().collect();
+    Some((severity, format!("it has {}", names.join(", "))))
+}

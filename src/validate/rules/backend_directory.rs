@@ -1,0 +1,42 @@
+//! `backend-directory`: a config in a directory of another name than its backend.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::package::Backend;
+use crate::source::JsonPath;
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// The config's directory is named after its `backend`.
+    ///
+    /// # Why
+    /// Applications find a backend's config by the directory's name. A `coreml` config under
+    /// `xnnpack/` is loaded by the wrong runtime.
+    ///
+    /// # Example
+    /// `xnnpack/config.json` with `"backend": "coreml"`.
+    ///
+    /// # Fix
+    /// Correct the field, or rename the directory.
+    PKG024 "backend-directory" Warning "The directory is not named after the backend." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let Some(backend) = context.config.as_ref().and_then(|config| config.backend) else {
+        return;
+    };
+    let absolute = crate::validate::absolute(context.directory);
+    let Some(directory) = absolute.file_name().and_then(|name| name.to_str()) else {
+        return;
+    };
+    if directory == backend.name() {
+        return;
+    }
+    let help = match Backend::from_name(directory) {
+        Some(other) => format!("write \"backend\": \"{other}\", or move the package to `{backend}/`"),
+        None => format!("rename the directory to `{backend}`"),
+    };
+    let anchor = Anchor::Value(JsonPath::root().key("backend"));
+    let message = format!("the backend is `{backend}`, but the directory is `{directory}`");
+    findings.push(RULE.meta.finding(anchor, message).help(help));
+}

@@ -1,0 +1,92 @@
+//! `external-data`: data that a model needs from other files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::model::ExternalData;
+use crate::package::reference;
+use crate::validate::context::{Context, Referenced};
+
+rule! {
+    /// # What it checks
+    /// The data that a model keeps in other files is there: each external-data file of an ONNX
+    /// model lies in the model's own directory or below and is long enough; an ExecuTorch program
+    /// with external tensors has a `.ptd` file beside it.
+    ///
+    /// # Why
+    /// A model without its weights does not load. A location that leaves the model's directory is
+    /// refused by runtimes, because it could read any file of the machine.
+    ///
+    /// # Example
+    /// An ONNX file whose initializers are in `model.onnx.data`, which was not uploaded.
+    ///
+    /// # Fix
+    /// Put the data file beside the model, or export the model with its weights inside.
+    PKG040 "external-data" Error "Data that a model keeps in another file is not there." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    for (file, info) in context.models() {
+        let Some(directory) = directory_of(file) else {
+            continue;
+        };
+        for external in &info.external {
+            if let Some(fault) = fault(external, &directory) {
+                let anchor = Anchor::Value(file.file.path.clone());
+                let message = format!("`{}` {fault}", file.file.reference);
+                let finding = RULE.meta.finding(anchor, message);
+                findings.push(finding.help("put the data file beside the model, or export the model with its weights inside"));
+            }
+        }
+    }
+}
+
+/// Bytes of the external data that is there.
+pub(super) fn present_bytes(file: &Referenced) -> u64 {
+    let external = file.model_info().map_or(&[][..], |info| &info.external);
+    let Some(directory) = directory_of(file) else {
+        return 0;
+    };
+    let sizes = external.iter().filter_map(|external| {
+        let path = reference::resolve(&directory, 0, external.location.as_deref()?).ok()?;
+        Some(fs::metadata(path).ok()?.len())
+    });
+    sizes.sum()
+}
+
+fn directory_of(file: &Referenced) -> Option<PathBuf> {
+    let facts = file.facts.as_ref().ok()?;
+    facts.path.parent().map(Path::to_owned)
+}
+
+fn fault(external: &ExternalData, directory: &Path) -> Option<String> {
+    let Some(location) = &external.location else {
+        let tensors = external.tensors;
+        return (!has_ptd(directory)).then(|| {
+            format!("keeps {tensors} tensors in a `.ptd` file, but there is none in its directory")
+        });
+    };
+    let path = match reference::resolve(directory, 0, location) {
+        Ok(path) => path,
+        Err(error) => return Some(format!("keeps data in `{location}`, which {error}")),
+    };
+    let Ok(metadata) = fs::metadata(&path) else {
+        return Some(format!("keeps data in `{location}`, which does not exist"));
+    };
+    let needs = external.needs_bytes.unwrap_or(0);
+    let has = metadata.len();
+    (has < needs).then(|| format!("needs {needs} bytes of `{location}`, which has {has}"))
+}
+
+fn has_ptd(directory: &Path) -> bool {
+    let directory = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
+    };
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .any(|path| path.extension().is_some_and(|extension| extension == "ptd"))
+}

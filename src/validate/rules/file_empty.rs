@@ -1,0 +1,33 @@
+//! `file-empty`: a referenced file of 0 bytes.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::validate::context::Context;
+use crate::validate::files::FileState;
+
+rule! {
+    /// # What it checks
+    /// No file that the config names is 0 bytes long.
+    ///
+    /// # Why
+    /// It is what an interrupted download, export or upload leaves.
+    ///
+    /// # Example
+    /// `tiny_xnnpack_fp32.pte` of 0 bytes.
+    ///
+    /// # Fix
+    /// Export or fetch the file again.
+    PKG017 "file-empty" Error "A file that the config names is empty." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    for file in &context.files {
+        if let Ok(facts) = &file.facts
+            && matches!(facts.state, FileState::Empty)
+        {
+            let anchor = Anchor::Value(file.file.path.clone());
+            let message = format!("`{}` is empty (0 bytes)", file.file.reference);
+            let finding = RULE.meta.finding(anchor, message);
+            findings.push(finding.help("export or fetch the file again"));
+        }
+    }
+}

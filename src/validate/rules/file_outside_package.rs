@@ -1,0 +1,42 @@
+//! `file-outside-package`: a reference that can't be part of the package.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::package::reference::ReferenceError;
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// Every reference is a relative path with `/` that stays inside the package root: the nearest
+    /// directory above with a `.git`, else the directory given on the command line, else two
+    /// levels above the config's directory. No absolute path, backslash or URL.
+    ///
+    /// # Why
+    /// A package is downloaded as a tree of files. What lies outside of it is not there on the
+    /// device, and a path that leaves the tree is an attack or an accident.
+    ///
+    /// # Example
+    /// ```json
+    /// { "file": "..\\..\\model.pte" }
+    /// ```
+    ///
+    /// # Fix
+    /// Move the file into the repository and name it relative to the config.
+    PKG016 "file-outside-package" Error "A reference does not stay inside the package." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    for file in &context.files {
+        let Err(error) = &file.facts else { continue };
+        let path = &file.file.path;
+        if context.is_violated(path) {
+            continue;
+        }
+        let help = match error {
+            ReferenceError::Empty => "name a file, relative to the config's directory",
+            ReferenceError::Backslash => "write `/` between directories",
+            _ => "move the file into the package and name it relative to the config's directory",
+        };
+        let message = format!("`{}` {error}", file.file.reference);
+        findings.push(RULE.meta.finding(Anchor::Value(path.clone()), message).help(help));
+    }
+}

@@ -1,0 +1,39 @@
+//! `file-shared`: one model file in two variants.
+
+use std::collections::HashMap;
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// No model file is named twice: by two variants, or as two components of one.
+    ///
+    /// # Why
+    /// Variants differ in precision; a file has one. Usually a line was copied and the name not
+    /// changed. Components that are data (`tokenizer.json`) may be shared.
+    ///
+    /// # Example
+    /// Variants `fp32` and `int8` that both name `tiny_xnnpack_fp32.pte`.
+    ///
+    /// # Fix
+    /// Name each variant's own file. If a component really is the same for several precisions,
+    /// nothing is wrong.
+    PKG021 "file-shared" Warning "Two variants name the same model file." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let mut first = HashMap::new();
+    for file in context.files.iter().filter(|file| file.is_model) {
+        let Some((facts, variant)) = file.facts.as_ref().ok().zip(file.variant) else {
+            continue;
+        };
+        let earlier = *first.entry(facts.path.clone()).or_insert((variant, &file.file.path));
+        if earlier.1 != &file.file.path {
+            let anchor = Anchor::Value(file.file.path.clone());
+            let message = format!("variant {} names `{}` already", earlier.0, file.file.reference);
+            let finding = RULE.meta.finding(anchor, message);
+            findings.push(finding.help("name this variant's own file"));
+        }
+    }
+}

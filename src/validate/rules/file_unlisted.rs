@@ -1,0 +1,70 @@
+//! `file-unlisted`: a model file that no variant names.
+
+use std::fs;
+use std::path::Path;
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::validate::context::Context;
+
+/// Extensions of model files, files of weights beside them left out.
+const MODEL_EXTENSIONS: [&str; 7] = ["pte", "bpte", "onnx", "mlmodel", "mlpackage", "mlmodelc", "tflite"];
+/// Most unlisted files named in one config's findings.
+const MAX_LISTED: usize = 20;
+
+rule! {
+    /// # What it checks
+    /// Every model file in the config's directory (`.pte`, `.onnx`, `.mlpackage`, …) is named by a
+    /// variant.
+    ///
+    /// # Why
+    /// A file that no variant names is published and downloaded for nothing, or a variant was
+    /// forgotten.
+    ///
+    /// # Example
+    /// `tiny_xnnpack_int8.pte` beside a config whose only variant is `fp32`.
+    ///
+    /// # Fix
+    /// Add a variant for it, or delete the file.
+    PKG020 "file-unlisted" Warning "A model file in the directory is named by no variant." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    // Without all references, a file that is named would look unlisted.
+    let complete = context.config.is_some() && context.violations.is_empty();
+    if !complete || context.files.iter().any(|file| file.facts.is_err()) {
+        return;
+    }
+    let mut unlisted: Vec<String> = model_files(context.directory)
+        .filter(|name| !is_listed(context, name))
+        .collect();
+    unlisted.sort();
+    unlisted.truncate(MAX_LISTED);
+    for name in unlisted {
+        let anchor = Anchor::Key(crate::source::JsonPath::root().key("variants"));
+        let message = format!("no variant names `{name}`, a model file in this directory");
+        let finding = RULE.meta.finding(anchor, message);
+        findings.push(finding.help("add a variant for it, or delete the file"));
+    }
+}
+
+fn is_listed(context: &Context<'_>, name: &str) -> bool {
+    let path = crate::package::reference::normalize(&context.directory.join(name));
+    let mut listed = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
+    listed.any(|facts| facts.path == path)
+}
+
+fn model_files(directory: &Path) -> impl Iterator<Item = String> {
+    let directory = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
+    };
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| {
+        Path::new(name)
+            .extension()
+            .and_then(|extension| extension.to_str())
+            .is_some_and(|extension| MODEL_EXTENSIONS.contains(&extension))
+    })
+}

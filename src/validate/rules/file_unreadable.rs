@@ -1,0 +1,58 @@
+//! `file-unreadable`: a file or directory that can't be read.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::model::ModelError;
+use crate::package::{LoadFault, load};
+use crate::validate::context::Context;
+use crate::validate::files::{FileState, ModelFacts};
+
+rule! {
+    /// # What it checks
+    /// Configs, the files they name and the directories that are walked can be read, are regular
+    /// files (no pipes, no devices), and a config has at most 4 MiB.
+    ///
+    /// # Why
+    /// What can't be read is not checked, and silence would look like approval.
+    ///
+    /// # Example
+    /// A `config.json` without read permission, or a broken symbolic link.
+    ///
+    /// # Fix
+    /// Correct the permissions or the link.
+    PKG039 "file-unreadable" Error "A file cannot be read." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    match context.fault() {
+        Some(LoadFault::Unreadable(reason)) => {
+            let message = format!("the file cannot be read: {reason}");
+            findings.push(RULE.meta.finding(Anchor::File, message).help(HELP));
+        }
+        Some(LoadFault::TooLarge(size)) => {
+            let message = format!("the file has {size} bytes, the limit is {}", load::MAX_SIZE);
+            let finding = RULE.meta.finding(Anchor::File, message);
+            findings.push(finding.help("a config has some kilobytes; is this the right file?"));
+        }
+        _ => {}
+    }
+    for file in &context.files {
+        let Ok(facts) = &file.facts else { continue };
+        let reason = match (&facts.state, &facts.model) {
+            (FileState::Unreadable(reason), _) => reason.clone(),
+            (_, Some(ModelFacts::Broken(ModelError::Io(error)))) => error.to_string(),
+            (FileState::Directory(_), _) if !file.is_model => "it is a directory".to_owned(),
+            _ => continue,
+        };
+        let anchor = Anchor::Value(file.file.path.clone());
+        let message = format!("`{}` cannot be read: {reason}", file.file.reference);
+        findings.push(RULE.meta.finding(anchor, message).help(HELP));
+    }
+}
+
+const HELP: &str = "check its permissions and links";
+
+/// A finding about a directory that a walk could not enter.
+pub(in crate::validate) fn unreadable_directory(reason: &str) -> Finding {
+    let message = format!("the directory cannot be read: {reason}");
+    RULE.meta.finding(Anchor::File, message).help(HELP)
+}

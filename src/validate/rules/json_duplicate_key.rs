@@ -1,0 +1,52 @@
+//! `json-duplicate-key`: an object that has a key twice.
+
+use std::collections::HashSet;
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::source::json::{Kind, Node};
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// No object of the file has the same key twice.
+    ///
+    /// # Why
+    /// Parsers disagree on which of the two counts; most take the last without a word. So two
+    /// readers of one package can see different models.
+    ///
+    /// # Example
+    /// ```json
+    /// { "precision": "fp32", "precision": "int8" }
+    /// ```
+    ///
+    /// # Fix
+    /// Remove all but one.
+    PKG003 "json-duplicate-key" Error "An object has the same key twice." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    if let Some(document) = context.document() {
+        visit(&document.root, findings);
+    }
+}
+
+fn visit(node: &Node, findings: &mut Vec<Finding>) {
+    match &node.kind {
+        Kind::Array(elements) => elements.iter().for_each(|element| visit(element, findings)),
+        Kind::Object(members) => {
+            let mut seen = HashSet::new();
+            for member in members {
+                if !seen.insert(member.key.as_str()) {
+                    // By its text: a path would lead to the last of the members only.
+                    let finding = RULE.meta.finding(
+                        Anchor::Text(member.key_span),
+                        format!("the key `{}` is already in this object", member.key),
+                    );
+                    findings.push(finding.help("remove all but one; parsers differ in which counts"));
+                }
+                visit(&member.value, findings);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,24 @@
+//! `method-not-in-model`: a declared method is not in the model.
+
+use crate::diagnostic::Finding;
+use crate::validate::context::Context;
+use crate::validate::signature::{Kind, findings_of};
+
+rule! {
+    /// # What it checks
+    /// Every method that the config declares is in the model file. An ONNX file does not name its graph: it answers to `forward`, or to the only method that is declared, whatever its name.
+    ///
+    /// # Why
+    /// An application that calls a method by its declared name gets an error from the runtime.
+    ///
+    /// # Example
+    /// `"methods": { "encode": … }` for a program that has only `forward`.
+    ///
+    /// # Fix
+    /// Use the model's own names; the help line lists them.
+    PKG029 "method-not-in-model" Error "A declared method is not in the model." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    findings_of(Kind::MethodNotInModel, &RULE.meta, context, findings);
+}

@@ -1,0 +1,52 @@
+//! `methods-unknown-component`: methods of a component that is not there.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::package::Methods;
+use crate::validate::context::Context;
+use crate::validate::rules::is_placeholder;
+use crate::validate::suggest;
+
+rule! {
+    /// # What it checks
+    /// Every component named under a variant's `methods` is one of its `components`.
+    ///
+    /// # Why
+    /// Signatures of a component that does not exist describe nothing; usually its name was
+    /// mistyped or changed, and the real component has no signature.
+    ///
+    /// # Example
+    /// ```json
+    /// { "components": { "encoder": "e.pte" }, "methods": { "encodr": { … } } }
+    /// ```
+    ///
+    /// # Fix
+    /// Use the component's name.
+    PKG012 "methods-unknown-component" Error "Methods are declared for a component that does not exist." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    for variant in context.variants() {
+        let Methods::Declared { groups, .. } = &variant.methods else {
+            continue;
+        };
+        let node = context.document().and_then(|d| d.node(&variant.path));
+        let members = node.and_then(|node| node.get("components"));
+        let members = members.map_or(&[][..], |components| components.members());
+        let names: Vec<&str> = members.iter().map(|member| member.key.as_str()).collect();
+        for group in groups {
+            let Some(component) = &group.component else {
+                continue;
+            };
+            if names.contains(&component.as_str()) || is_placeholder(component) {
+                continue;
+            }
+            let help = match suggest::nearest(component, names.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("the variant's components: {}", names.join(", ")),
+            };
+            let anchor = Anchor::Key(group.path.clone());
+            let message = format!("the variant has no component `{component}`");
+            findings.push(RULE.meta.finding(anchor, message).help(help));
+        }
+    }
+}

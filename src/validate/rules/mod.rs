@@ -1,0 +1,95 @@
+//! The rules: one file each, one list of them all.
+//!
+//! A rule turns facts of a [`Context`] into findings and does nothing else. Its doc comment is
+//! also what `pkgtool explain` prints, so it has fixed headings.
+
+use super::context::Context;
+use crate::diagnostic::{Finding, RuleMeta};
+
+/// A rule: what is fixed about it, and the check.
+pub struct Rule {
+    /// Code, name, severity, explanation.
+    pub meta: RuleMeta,
+    /// Adds the rule's findings.
+    pub(super) check: fn(&Context<'_>, &mut Vec<Finding>),
+}
+
+/// Declares a rule; its doc comment becomes its explanation.
+macro_rules! rule {
+    (
+        $(#[doc = $doc:literal])+
+        $code:ident $name:literal $severity:ident $summary:literal => $check:path
+    ) => {
+        $(#[doc = $doc])+
+        pub(super) static RULE: crate::validate::rules::Rule = crate::validate::rules::Rule {
+            meta: crate::diagnostic::RuleMeta {
+                code: stringify!($code),
+                name: $name,
+                severity: crate::diagnostic::Severity::$severity,
+                summary: $summary,
+                explanation: concat!($($doc, "\n"),+),
+            },
+            check: $check,
+        };
+    };
+}
+
+/// Declares the modules and the list of their rules, in the order of the codes.
+macro_rules! rules {
+    ($($module:ident),+ $(,)?) => {
+        $(mod $module;)+
+
+        /// All rules, in the order of their codes.
+        pub static RULES: &[&Rule] = &[$(&$module::RULE),+];
+    };
+}
+
+rules! {
+    empty_file,
+    json_syntax,
+    json_duplicate_key,
+    schema,
+    legacy_field,
+    precision_list_overlap,
+    variant_file_xor_components,
+    precision_unknown,
+    variant_duplicate,
+    placeholder,
+    methods_nesting,
+    methods_unknown_component,
+    methods_missing,
+    tensor_dim,
+    file_missing,
+    file_outside_package,
+    file_empty,
+    file_lfs_pointer,
+    size_mismatch,
+    file_unlisted,
+    file_shared,
+    tokenizer_invalid,
+    tokenizer_expected,
+    backend_directory,
+    file_name,
+    license_unknown,
+    model_unreadable,
+    model_format,
+    method_not_in_model,
+    method_undeclared,
+    tensor_count,
+    tensor_dtype,
+    tensor_rank,
+    tensor_shape,
+    tensor_dynamic,
+    tensor_name,
+    tensor_inexpressible,
+    backend_delegate,
+    file_unreadable,
+    external_data,
+    findings_limit,
+}
+
+pub(super) use file_unreadable::unreadable_directory;
+pub(super) use findings_limit::findings_limit;
+pub(super) use json_syntax::describe_fault;
+pub(super) use legacy_field::is_legacy_field;
+pub(super) use placeholder::is_placeholder;

@@ -1,0 +1,58 @@
+//! `size-mismatch`: `size_bytes` that is not the size.
+
+use std::collections::BTreeMap;
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// `size_bytes` is the size of the variant's file, or of all its components together (a file
+    /// named twice counts once). A Git LFS pointer counts with the size of its file. For a model
+    /// with external data, the size with or without that data is accepted.
+    ///
+    /// # Why
+    /// Applications show the size before a download and check free space with it. It goes stale
+    /// with every new export.
+    ///
+    /// # Example
+    /// `"size_bytes": 23518936` after a new export of 23519104 bytes.
+    ///
+    /// # Fix
+    /// Write the size the finding gives.
+    PKG019 "size-mismatch" Error "`size_bytes` is not the size of the variant's files." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    for (index, variant) in context.variants().iter().enumerate() {
+        let Some(declared) = variant.size_bytes else {
+            continue;
+        };
+        let Some((size, external, count)) = total(context, index) else {
+            continue;
+        };
+        if declared == size || Some(declared) == size.checked_add(external) {
+            continue;
+        }
+        let what = if count == 1 { "the file has" } else { "the components have together" };
+        let anchor = Anchor::Value(variant.path.key("size_bytes"));
+        let message = format!("`size_bytes` is {declared}, but {what} {size} bytes");
+        let finding = RULE.meta.finding(anchor, message);
+        findings.push(finding.help(format!("write \"size_bytes\": {size}")));
+    }
+}
+
+/// Bytes of the variant's files, bytes of their external data, number of files; `None` unless all
+/// sizes are known.
+fn total(context: &Context<'_>, variant: usize) -> Option<(u64, u64, usize)> {
+    let mut sizes = BTreeMap::new();
+    let mut external: u64 = 0;
+    for file in context.files_of(variant) {
+        let facts = file.facts.as_ref().ok()?;
+        if sizes.insert(&facts.path, facts.size()?).is_none() {
+            external = external.saturating_add(super::external_data::present_bytes(file));
+        }
+    }
+    let size = sizes.values().try_fold(0_u64, |sum, size| sum.checked_add(*size))?;
+    (!sizes.is_empty()).then_some((size, external, sizes.len()))
+}

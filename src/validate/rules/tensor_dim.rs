@@ -1,0 +1,46 @@
+//! `tensor-dim`: a dimension below -1.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::package::{MethodSignature, Methods, TensorSpec};
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// Every dimension of a declared shape is a size (0 or more) or -1 for a dynamic one.
+    ///
+    /// # Why
+    /// A JSON Schema integer may be anything; a tensor's dimension may not.
+    ///
+    /// # Example
+    /// ```json
+    /// { "shape": [-2, 80], "dtype": "float32" }
+    /// ```
+    ///
+    /// # Fix
+    /// Write the size, or -1 if the dimension is dynamic.
+    PKG014 "tensor-dim" Error "A dimension is below -1." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    for tensor in tensors(context) {
+        let Some(shape) = &tensor.shape else { continue };
+        for (i, size) in shape.iter().enumerate().filter(|(_, size)| **size < -1) {
+            let anchor = Anchor::Value(tensor.path.key("shape").index(i));
+            let finding = RULE.meta.finding(anchor, format!("{size} is no dimension"));
+            findings.push(finding.help("a size of 0 or more, or -1 for a dynamic dimension"));
+        }
+    }
+}
+
+fn tensors<'a>(context: &'a Context<'_>) -> impl Iterator<Item = &'a TensorSpec> {
+    let methods = context.variants().iter().flat_map(|variant| {
+        let groups = match &variant.methods {
+            Methods::Absent => &[][..],
+            Methods::Declared { groups, .. } => groups,
+        };
+        groups.iter().flat_map(|group| &group.methods)
+    });
+    methods.flat_map(|MethodSignature { inputs, outputs, .. }| {
+        inputs.iter().flatten().chain(outputs.iter().flatten())
+    })
+}

@@ -1,0 +1,24 @@
+//! `tensor-dtype`: a tensor has another dtype than declared.
+
+use crate::diagnostic::Finding;
+use crate::validate::context::Context;
+use crate::validate::signature::{Kind, findings_of};
+
+rule! {
+    /// # What it checks
+    /// Each declared dtype is the model's.
+    ///
+    /// # Why
+    /// Runtimes refuse a tensor of another dtype, or read its bytes wrongly.
+    ///
+    /// # Example
+    /// `"dtype": "int32"` for token ids that the program takes as int64.
+    ///
+    /// # Fix
+    /// Write the model's dtype.
+    PKG032 "tensor-dtype" Error "A tensor has another dtype than declared." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    findings_of(Kind::DType, &RULE.meta, context, findings);
+}

@@ -1,0 +1,24 @@
+//! `tensor-dynamic`: a dimension is dynamic in the model or in the config, but not in both.
+
+use crate::diagnostic::Finding;
+use crate::validate::context::Context;
+use crate::validate::signature::{Kind, findings_of};
+
+rule! {
+    /// # What it checks
+    /// A dimension is declared as -1 exactly when it is dynamic in the model. An ExecuTorch program says of a tensor that it is dynamic, not always in which dimension: then at least one dimension must be -1.
+    ///
+    /// # Why
+    /// A caller that trusts a fixed size never uses the others; one that trusts -1 gets an error for all sizes but one.
+    ///
+    /// # Example
+    /// `"shape": [16, 3, 32, 32]` for a batch that may have 1 to 16 items.
+    ///
+    /// # Fix
+    /// Write -1 for the dynamic dimensions, sizes for the fixed ones.
+    PKG035 "tensor-dynamic" Error "A dimension is dynamic in the model or in the config, but not in both." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    findings_of(Kind::Dynamic, &RULE.meta, context, findings);
+}

@@ -1,0 +1,24 @@
+//! `tensor-name`: a tensor has another name in the model.
+
+use crate::diagnostic::Finding;
+use crate::validate::context::Context;
+use crate::validate::signature::{Kind, findings_of};
+
+rule! {
+    /// # What it checks
+    /// Where both the config and the model file name a tensor, whether the names are the same. ExecuTorch programs keep no names.
+    ///
+    /// # Why
+    /// Runtimes that bind by name use the model's. A curated name in the config is allowed, so this is a note.
+    ///
+    /// # Example
+    /// `"name": "image"` for an ONNX input named `input.1`.
+    ///
+    /// # Fix
+    /// Keep the name if it is curated on purpose; otherwise leave `name` out.
+    PKG036 "tensor-name" Note "A tensor has another name in the model." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    findings_of(Kind::Name, &RULE.meta, context, findings);
+}

@@ -1,0 +1,24 @@
+//! `tensor-rank`: a tensor has another rank than declared.
+
+use crate::diagnostic::Finding;
+use crate::validate::context::Context;
+use crate::validate::signature::{Kind, findings_of};
+
+rule! {
+    /// # What it checks
+    /// Each declared shape has as many dimensions as the model's tensor.
+    ///
+    /// # Why
+    /// A runtime refuses a tensor of another rank.
+    ///
+    /// # Example
+    /// `"shape": [3, 224, 224]` for an input of `[1, 3, 224, 224]`.
+    ///
+    /// # Fix
+    /// Write the model's shape, batch dimension included.
+    PKG033 "tensor-rank" Error "A tensor has another rank than declared." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    findings_of(Kind::Rank, &RULE.meta, context, findings);
+}

@@ -1,0 +1,24 @@
+//! `tensor-shape`: a tensor has another shape than declared.
+
+use crate::diagnostic::Finding;
+use crate::validate::context::Context;
+use crate::validate::signature::{Kind, findings_of};
+
+rule! {
+    /// # What it checks
+    /// Each declared size is the model's. For a bounded dynamic tensor of an ExecuTorch program, where the file does not tell which dimension is dynamic, a size must be the upper bound or -1.
+    ///
+    /// # Why
+    /// Applications allocate and resize by the declared shape.
+    ///
+    /// # Example
+    /// `"shape": [1, 3, 256, 256]` for an input of `[1, 3, 224, 224]`, after a new export.
+    ///
+    /// # Fix
+    /// Write the model's shape.
+    PKG034 "tensor-shape" Error "A tensor has another shape than declared." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    findings_of(Kind::Shape, &RULE.meta, context, findings);
+}

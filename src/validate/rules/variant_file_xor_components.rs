@@ -1,0 +1,41 @@
+//! `variant-file-xor-components`: a variant with both or neither.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// A variant has either a `file` or `components`: not both, not neither.
+    ///
+    /// # Why
+    /// A reader takes the one that is there. With both, two readers can load different models;
+    /// with neither, there is nothing to load.
+    ///
+    /// # Example
+    /// ```json
+    /// { "precision": "fp32", "file": null }
+    /// ```
+    ///
+    /// # Fix
+    /// Keep `file` for a model in one file; set it to `null` or leave it out and list the parts
+    /// under `components` for a pipeline.
+    PKG007 "variant-file-xor-components" Error "A variant has both a file and components, or neither." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    for variant in context.variants() {
+        let mentions_components = context
+            .document()
+            .and_then(|document| document.node(&variant.path)?.get("components"))
+            .is_some();
+        if variant.has_file && variant.has_components {
+            let anchor = Anchor::Key(variant.path.key("components"));
+            let finding = RULE.meta.finding(anchor, "the variant has both `file` and `components`");
+            findings.push(finding.help("keep one; a multi-component variant has `\"file\": null`"));
+        } else if !variant.has_file && !mentions_components {
+            let anchor = Anchor::Value(variant.path.clone());
+            let finding = RULE.meta.finding(anchor, "the variant has neither `file` nor `components`");
+            findings.push(finding.help("name the model file in `file`, or its parts in `components`"));
+        }
+    }
+}

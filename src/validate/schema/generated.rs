@@ -1,0 +1,14 @@
+//! Validators generated from the schemas when this crate is compiled: nothing to build at start.
+#![expect(
+    clippy::pedantic,
+    clippy::unwrap_used,
+    reason = "the code is the generator's, not ours"
+)]
+
+/// Checks configs.
+#[jsonschema::validator(path = "schemas/config.schema.json", validate_formats = true)]
+pub(super) struct Config;
+
+/// Checks precision lists.
+#[jsonschema::validator(path = "schemas/precisions.schema.json", validate_formats = true)]
+pub(super) struct Precisions;

@@ -1,0 +1,246 @@
+//! The schema stage: JSON Schema violations, one for each fault of the author.
+//!
+//! A validator reports what each keyword sees; an author made one slip. So violations are merged:
+//! one a value; an unknown key that is nearly a missing one is a typing error; what a rule of its
+//! own explains better (`variant-file-xor-components`, `methods-nesting`, `legacy-field`,
+//! `placeholder`) is left to that rule.
+
+mod generated;
+mod message;
+
+use std::collections::HashSet;
+
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::paths::{Location, LocationSegment};
+use serde_json::Value;
+
+use super::rules::{is_legacy_field, is_placeholder};
+use super::suggest;
+use crate::diagnostic::Anchor;
+use crate::package::{Config, Methods};
+use crate::source::json::Step;
+use crate::source::{Document, JsonPath};
+
+/// The schema of configs, JSON Schema 2020-12.
+pub const CONFIG_SCHEMA: &str = include_str!("../../../schemas/config.schema.json");
+/// The schema of precision lists, JSON Schema 2020-12.
+pub const PRECISIONS_SCHEMA: &str = include_str!("../../../schemas/precisions.schema.json");
+
+/// Definitions of the config schema whose violations other rules report.
+const LEFT_TO_RULES: &str = "/$defs/fileOrComponents/";
+
+/// A fault against the schema.
+#[derive(Debug, Clone)]
+pub(super) struct Violation {
+    /// The value, or the member whose key is at fault.
+    pub(super) path: JsonPath,
+    /// Where to point.
+    pub(super) anchor: Anchor,
+    /// What was expected and found.
+    pub(super) message: String,
+    /// What to do.
+    pub(super) help: Option<String>,
+}
+
+/// What one keyword saw, still close to the validator's words.
+enum Raw {
+    /// A value is not as it should be.
+    Value {
+        path: JsonPath,
+        message: String,
+        help: Option<String>,
+    },
+    /// An object has a key that it may not have.
+    UnknownKey {
+        object: JsonPath,
+        key: String,
+        allowed: Vec<String>,
+    },
+    /// An object lacks a key.
+    MissingKey { object: JsonPath, key: String },
+}
+
+/// Faults of a config, in the validator's order.
+pub(super) fn check_config(document: &Document, config: &Config) -> Vec<Violation> {
+    let errors = generated::Config::iter_errors(&document.value);
+    let errors = errors.filter(|error| !error.schema_path().as_str().starts_with(LEFT_TO_RULES));
+    let raw = errors.flat_map(|error| read(&error, document, CONFIG_SCHEMA));
+    let misnested: Vec<&JsonPath> = config.variants.iter().flat_map(wrong_shapes).collect();
+    let raw = raw.filter(|raw| {
+        let path = raw.path();
+        !misnested.iter().any(|at| path.is_within(at)) && !belongs_to_a_rule(raw, document)
+    });
+    merge(raw.collect())
+}
+
+/// Faults of a precision list, in the validator's order.
+pub(super) fn check_precisions(document: &Document) -> Vec<Violation> {
+    let errors = generated::Precisions::iter_errors(&document.value);
+    let raw = errors.flat_map(|error| read(&error, document, PRECISIONS_SCHEMA));
+    merge(raw.collect())
+}
+
+/// The parts of a variant's `methods` that `methods-nesting` reports, or that can't be judged
+/// because the variant has both a file and components.
+fn wrong_shapes(variant: &crate::package::Variant) -> &[JsonPath] {
+    match &variant.methods {
+        Methods::Absent => &[],
+        Methods::Declared { misnested, .. } => misnested,
+    }
+}
+
+fn belongs_to_a_rule(raw: &Raw, document: &Document) -> bool {
+    match raw {
+        Raw::UnknownKey { object, key, .. } => is_legacy_field(object, key) || is_placeholder(key),
+        Raw::Value { path, .. } => {
+            let text = document.node(path).and_then(|node| node.as_str());
+            text.is_some_and(is_placeholder)
+        }
+        Raw::MissingKey { .. } => false,
+    }
+}
+
+fn read(error: &ValidationError<'_>, document: &Document, schema: &str) -> Vec<Raw> {
+    let path = to_path(error.instance_path(), document);
+    match error.kind() {
+        ValidationErrorKind::Required { property } => vec![Raw::MissingKey {
+            object: path,
+            key: property.as_str().unwrap_or_default().to_owned(),
+        }],
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            let allowed = allowed_keys(error.schema_path().as_str(), schema);
+            let unknown = unexpected.iter().map(|key| Raw::UnknownKey {
+                object: path.clone(),
+                key: key.clone(),
+                allowed: allowed.clone(),
+            });
+            unknown.collect()
+        }
+        ValidationErrorKind::UniqueItems => repeated(&path, document),
+        _ => {
+            let (message, help) = message::describe(error);
+            vec![Raw::Value {
+                path,
+                message,
+                help,
+            }]
+        }
+    }
+}
+
+/// One fault for each element that stands earlier in the array already.
+fn repeated(path: &JsonPath, document: &Document) -> Vec<Raw> {
+    let pointer = path.to_pointer();
+    let items = document.value.pointer(&pointer).and_then(Value::as_array);
+    let mut seen = HashSet::new();
+    let items = items.into_iter().flatten().enumerate();
+    items
+        .filter(|(_, item)| !seen.insert(item.to_string()))
+        .map(|(i, item)| Raw::Value {
+            path: path.index(i),
+            message: format!("{item} is already in the list"),
+            help: Some("remove the repetition".to_owned()),
+        })
+        .collect()
+}
+
+fn merge(raw: Vec<Raw>) -> Vec<Violation> {
+    let mut typos: HashSet<(JsonPath, String)> = HashSet::new();
+    for one in &raw {
+        if let Raw::UnknownKey { object, key, .. } = one {
+            let missing = missing_keys(&raw, object);
+            if let Some(meant) = suggest::nearest(key, missing) {
+                typos.insert((object.clone(), meant.to_owned()));
+            }
+        }
+    }
+    let mut seen = HashSet::new();
+    let raw = raw.into_iter().filter(|one| match one {
+        Raw::MissingKey { object, key } => !typos.contains(&(object.clone(), key.clone())),
+        Raw::UnknownKey { .. } => true,
+        Raw::Value { path, .. } => seen.insert(path.clone()),
+    });
+    raw.map(Raw::into_violation).collect()
+}
+
+fn missing_keys<'r>(raw: &'r [Raw], of: &'r JsonPath) -> impl Iterator<Item = &'r str> {
+    raw.iter().filter_map(move |one| match one {
+        Raw::MissingKey { object, key } if object == of => Some(key.as_str()),
+        _ => None,
+    })
+}
+
+impl Raw {
+    fn path(&self) -> JsonPath {
+        match self {
+            Self::Value { path, .. } => path.clone(),
+            Self::UnknownKey { object, key, .. } => object.key(key),
+            Self::MissingKey { object, .. } => object.clone(),
+        }
+    }
+
+    fn into_violation(self) -> Violation {
+        let path = self.path();
+        match self {
+            Self::Value { message, help, .. } => Violation {
+                anchor: Anchor::Value(path.clone()),
+                path,
+                message,
+                help,
+            },
+            Self::UnknownKey { key, allowed, .. } => Violation {
+                anchor: Anchor::Key(path.clone()),
+                path,
+                message: format!("unknown key `{key}`"),
+                help: Some(message::unknown_key_help(&key, &allowed)),
+            },
+            Self::MissingKey { object, key } => Violation {
+                anchor: Anchor::Value(path.clone()),
+                path,
+                message: message::missing_key(&object, &key),
+                help: Some(format!("add `{key}`")),
+            },
+        }
+    }
+}
+
+fn to_path(location: &Location, document: &Document) -> JsonPath {
+    let mut node = Some(&document.value);
+    let mut steps = Vec::new();
+    for segment in location {
+        let step = match segment {
+            LocationSegment::Index(index) => Step::Index(index),
+            LocationSegment::Property(key) => match (node, key.parse()) {
+                // A location that was made from text does not tell "0" from 0.
+                (Some(Value::Array(_)), Ok(index)) => Step::Index(index),
+                _ => Step::Key(key.into_owned()),
+            },
+        };
+        node = node.and_then(|node| match &step {
+            Step::Key(key) => node.get(key),
+            Step::Index(index) => node.get(index),
+        });
+        steps.push(step);
+    }
+    steps.into_iter().collect()
+}
+
+/// The keys that the schema at an `additionalProperties` location lists beside it.
+fn allowed_keys(schema_path: &str, schema: &str) -> Vec<String> {
+    let properties = schema_path
+        .strip_suffix("/additionalProperties")
+        .map(|object| format!("{object}/properties"));
+    let schema: Value = serde_json::from_str(schema).expect("the embedded schema is JSON");
+    let keys = properties.and_then(|pointer| {
+        Some(
+            schema
+                .pointer(&pointer)?
+                .as_object()?
+                .keys()
+                .cloned()
+                .collect(),
+        )
+    });
+    keys.unwrap_or_default()
+}

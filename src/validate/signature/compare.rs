@@ -1,0 +1,325 @@
+//! One declared method against one of the model's.
+
+use super::{Kind, Mismatch};
+use crate::model::{Dim, Dynamism, ElementType, Method, TensorInfo, Value, ValueKind};
+use crate::package::{DType, MethodSignature, TensorSpec};
+use crate::source::JsonPath;
+
+/// Which side of a method.
+#[derive(Clone, Copy)]
+enum Side {
+    Input,
+    Output,
+}
+
+/// A tensor's place: side, position among the tensors, and file.
+struct Place<'a> {
+    side: Side,
+    index: usize,
+    file: &'a str,
+}
+
+/// Adds the differences between `declared` and `method` of `file`.
+pub(super) fn method(
+    declared: &MethodSignature,
+    method: &Method,
+    file: &str,
+    out: &mut Vec<Mismatch>,
+) {
+    let sides = [
+        (Side::Input, &declared.inputs, &method.inputs),
+        (Side::Output, &declared.outputs, &method.outputs),
+    ];
+    for (side, specs, values) in sides {
+        if let Some(specs) = specs {
+            let at = declared.path.key(side.key());
+            compare_side(side, specs, values, &at, file, out);
+        }
+    }
+}
+
+/// `(float32[1, 3], int) → (float32[-1])`, as a config would say it.
+pub(super) fn signature_text(method: &Method) -> String {
+    let side = |values: &[Value]| {
+        let texts: Vec<String> = values.iter().map(value_text).collect();
+        texts.join(", ")
+    };
+    format!("({}) → ({})", side(&method.inputs), side(&method.outputs))
+}
+
+fn value_text(value: &Value) -> String {
+    match value.tensor() {
+        Some(info) => tensor_text(info),
+        None => kind_name(&value.kind).to_owned(),
+    }
+}
+
+fn compare_side(
+    side: Side,
+    specs: &[TensorSpec],
+    values: &[Value],
+    at: &JsonPath,
+    file: &str,
+    out: &mut Vec<Mismatch>,
+) {
+    let tensors: Vec<(&Value, &TensorInfo)> = values
+        .iter()
+        .filter_map(|value| Some((value, value.tensor()?)))
+        .collect();
+    let others: Vec<&str> = values
+        .iter()
+        .filter(|value| value.tensor().is_none())
+        .map(|value| kind_name(&value.kind))
+        .collect();
+    if specs.len() != tensors.len() {
+        out.push(count_mismatch(
+            side,
+            specs.len(),
+            &tensors,
+            &others,
+            at,
+            file,
+        ));
+        return;
+    }
+    if !others.is_empty() {
+        out.push(Mismatch {
+            kind: Kind::Inexpressible,
+            path: at.clone(),
+            message: format!(
+                "`{file}` also has {} that {} no tensor: {}",
+                counted(others.len(), side.noun()),
+                if others.len() == 1 { "is" } else { "are" },
+                others.join(", ")
+            ),
+            help: Some("a config can describe tensors only; callers must know of it".to_owned()),
+        });
+    }
+    for (index, (spec, (value, info))) in specs.iter().zip(tensors).enumerate() {
+        let place = Place { side, index, file };
+        place.compare(spec, value, info, out);
+    }
+}
+
+fn count_mismatch(
+    side: Side,
+    declared: usize,
+    tensors: &[(&Value, &TensorInfo)],
+    others: &[&str],
+    at: &JsonPath,
+    file: &str,
+) -> Mismatch {
+    let texts: Vec<String> = tensors.iter().map(|(_, info)| tensor_text(info)).collect();
+    let beside = if others.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " (and {} that a config cannot describe: {})",
+            others.len(),
+            others.join(", ")
+        )
+    };
+    let noun = format!("{} tensor", side.noun());
+    Mismatch {
+        kind: Kind::Count,
+        path: at.clone(),
+        message: format!(
+            "{} declared, but `{file}` has {}{beside}",
+            counted(declared, &noun),
+            tensors.len()
+        ),
+        help: Some(format!("the model's {}s: {}", noun, texts.join(", "))),
+    }
+}
+
+impl Side {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Input => "inputs",
+            Self::Output => "outputs",
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Output => "output",
+        }
+    }
+}
+
+impl Place<'_> {
+    fn compare(
+        &self,
+        spec: &TensorSpec,
+        value: &Value,
+        info: &TensorInfo,
+        out: &mut Vec<Mismatch>,
+    ) {
+        self.compare_name(spec, value, out);
+        self.compare_dtype(spec, info, out);
+        if let (Some(shape), Some(dims)) = (&spec.shape, &info.dims) {
+            out.extend(self.compare_shape(spec, shape, info, dims));
+        }
+    }
+
+    fn compare_name(&self, spec: &TensorSpec, value: &Value, out: &mut Vec<Mismatch>) {
+        if let (Some(declared), Some(real)) = (&spec.name, &value.name)
+            && declared != real
+        {
+            out.push(self.mismatch(
+                Kind::Name,
+                spec.path.key("name"),
+                format!("is named `{declared}`, the model names it `{real}`"),
+                "keep it if the name is a curated one; otherwise leave `name` out".to_owned(),
+            ));
+        }
+    }
+
+    fn compare_dtype(&self, spec: &TensorSpec, info: &TensorInfo, out: &mut Vec<Mismatch>) {
+        let Some(declared) = spec.dtype else { return };
+        let path = spec.path.key("dtype");
+        match &info.element {
+            ElementType::Known(real) if *real == declared => {}
+            ElementType::Known(real) => out.push(self.mismatch(
+                Kind::DType,
+                path,
+                format!("is declared as {declared}, the model says {real}"),
+                format!("write \"dtype\": \"{real}\""),
+            )),
+            ElementType::Other(real) => out.push(self.mismatch(
+                Kind::Inexpressible,
+                path,
+                format!("is {real} in the model, which a config cannot say"),
+                format!(
+                    "the format's dtypes: {}",
+                    DType::ALL.map(DType::name).join(", ")
+                ),
+            )),
+        }
+    }
+
+    fn compare_shape(
+        &self,
+        spec: &TensorSpec,
+        shape: &[i64],
+        info: &TensorInfo,
+        dims: &[Dim],
+    ) -> Option<Mismatch> {
+        let path = spec.path.key("shape");
+        let write = format!("the model says {}", tensor_text(info));
+        if shape.len() != dims.len() {
+            let message = format!(
+                "is declared with {}, the model's has {}",
+                counted(shape.len(), "dimension"),
+                dims.len()
+            );
+            return Some(self.mismatch(Kind::Rank, path, message, write));
+        }
+        // A size below -1 has its own rule.
+        if info.dynamism == Dynamism::Unbounded || shape.iter().any(|size| *size < -1) {
+            return None;
+        }
+        let wrong: Vec<(usize, Kind)> = shape
+            .iter()
+            .zip(dims)
+            .enumerate()
+            .filter_map(|(i, (size, dim))| Some((i, dim_fault(*size, dim)?)))
+            .collect();
+        let Some(&(first, _)) = wrong.first() else {
+            return self.all_fixed(shape, info, path, write);
+        };
+        let sizes = wrong.iter().any(|(_, kind)| *kind == Kind::Shape);
+        let kind = if sizes { Kind::Shape } else { Kind::Dynamic };
+        let path = if wrong.len() == 1 {
+            path.index(first)
+        } else {
+            path
+        };
+        let message = match kind {
+            Kind::Shape => format!("is declared as {shape:?}, the model's sizes differ"),
+            _ if shape[first] == -1 => {
+                format!("is declared as {shape:?}, but dimension {first} is fixed in the model")
+            }
+            _ => format!("is declared as {shape:?}, but dimension {first} is dynamic in the model"),
+        };
+        Some(self.mismatch(kind, path, message, write))
+    }
+
+    /// A bounded tensor must be declared with at least one dynamic dimension.
+    fn all_fixed(
+        &self,
+        shape: &[i64],
+        info: &TensorInfo,
+        path: JsonPath,
+        write: String,
+    ) -> Option<Mismatch> {
+        let is_fixed = info.dynamism == Dynamism::Bounded && !shape.contains(&-1);
+        is_fixed.then(|| {
+            let message = format!(
+                "is declared as {shape:?}, but the model's is dynamic: these are its upper bounds"
+            );
+            self.mismatch(Kind::Dynamic, path, message, write)
+        })
+    }
+
+    fn mismatch(&self, kind: Kind, path: JsonPath, message: String, help: String) -> Mismatch {
+        let Self { side, index, file } = self;
+        Mismatch {
+            kind,
+            path,
+            message: format!("{} {index} of `{file}` {message}", side.noun()),
+            help: Some(help),
+        }
+    }
+}
+
+/// Whether a declared size contradicts a dimension, and how.
+fn dim_fault(size: i64, dim: &Dim) -> Option<Kind> {
+    let equals = |real: u64| u64::try_from(size) == Ok(real);
+    match dim {
+        Dim::Fixed(real) if equals(*real) => None,
+        Dim::Fixed(_) if size == -1 => Some(Kind::Dynamic),
+        Dim::Fixed(_) => Some(Kind::Shape),
+        Dim::Dynamic { .. } => (size != -1).then_some(Kind::Dynamic),
+        Dim::Maybe { bound, .. } => (size != -1 && !equals(*bound)).then_some(Kind::Shape),
+    }
+}
+
+/// `float32[1, -1]`, with the bounds of dynamic dimensions where they are known.
+fn tensor_text(info: &TensorInfo) -> String {
+    let element = info.element.name();
+    let Some(dims) = &info.dims else {
+        return format!("{element} of unknown rank");
+    };
+    let sizes: Vec<String> = dims.iter().map(dim_text).collect();
+    format!("{element}[{}]", sizes.join(", "))
+}
+
+fn dim_text(dim: &Dim) -> String {
+    match dim {
+        Dim::Fixed(size) => size.to_string(),
+        Dim::Dynamic {
+            bound: Some(bound), ..
+        } => format!("-1 (up to {bound})"),
+        Dim::Dynamic { bound: None, .. } => "-1".to_owned(),
+        Dim::Maybe { bound, .. } => format!("-1 or {bound}"),
+    }
+}
+
+fn kind_name(kind: &ValueKind) -> &str {
+    match kind {
+        ValueKind::Tensor { .. } => "tensor",
+        ValueKind::Int(_) => "int",
+        ValueKind::Double(_) => "double",
+        ValueKind::Bool(_) => "bool",
+        ValueKind::String(_) => "string",
+        ValueKind::None => "none",
+        ValueKind::Other(name) => name,
+    }
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}

@@ -1,0 +1,45 @@
+//! "Did you mean": the known word nearest to an unknown one.
+
+/// The word of `known` that `word` most likely meant; `None` if none is near.
+pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let lower = word.to_lowercase();
+    known
+        .filter_map(|candidate| Some((distance(&lower, candidate)?, candidate)))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// How far apart two words are; `None` if too far to suggest one for the other. The same letters
+/// in another order (`8w4da` for `8da4w`) are one slip.
+fn distance(word: &str, candidate: &str) -> Option<usize> {
+    if word == candidate {
+        return Some(0);
+    }
+    if letters(word) == letters(candidate) {
+        return Some(1);
+    }
+    let edits = strsim::damerau_levenshtein(word, candidate);
+    let allowed = (candidate.chars().count() / 3).clamp(1, 3);
+    (edits <= allowed).then_some(edits)
+}
+
+fn letters(word: &str) -> Vec<char> {
+    let mut letters: Vec<char> = word.chars().filter(|c| *c != '_' && *c != '-').collect();
+    letters.sort_unstable();
+    letters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn suggests_what_was_meant() {
+        let tokens = ["int8", "int4", "8da4w", "fp32", "fp16", "bf16"];
+        let meant = |word| nearest(word, tokens.into_iter());
+        assert_eq!(meant("8w4da"), Some("8da4w"));
+        assert_eq!(meant("FP32"), Some("fp32"));
+        assert_eq!(meant("in8"), Some("int8"));
+        assert_eq!(meant("something"), None);
+    }
+}

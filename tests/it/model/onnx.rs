@@ -1,0 +1,45 @@
+//! The ONNX reader: the fixtures of `tests/fixtures/models/onnx` (see `make.py`), files broken by
+//! hand, large files, random ones.
+
+mod broken;
+mod build;
+mod fixtures;
+mod large;
+mod random;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pkgtool::model::{FORMATS, ModelError, ModelFormat, ModelInfo};
+
+/// All fixtures.
+const FIXTURES: [&str; 8] = [
+    "mlp",
+    "dynamic",
+    "initializer_inputs",
+    "external",
+    "subgraphs",
+    "dtypes",
+    "kinds",
+    "shapes",
+];
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/models/onnx")
+        .join(name)
+        .with_extension("onnx")
+}
+
+fn bytes(name: &str) -> Vec<u8> {
+    fs::read(path(name)).expect("a fixture")
+}
+
+fn format() -> &'static dyn ModelFormat {
+    let found = FORMATS.iter().find(|format| format.name() == "onnx");
+    *found.expect("a format")
+}
+
+fn inspect(bytes: &[u8]) -> Result<ModelInfo, ModelError> {
+    format().inspect(&bytes.to_vec())
+}
