@@ -199,7 +199,9 @@ fn wrong_identifier(pages: &Pages<'_>, start: u64) -> Result<Error, Error> {
         },
         error,
     })?;
+    let offset = start + 4;
     let found = |expected| Error::Version {
+        offset,
         expected,
         found: String::from_utf8_lossy(&first[4..8]).into_owned(),
     };
@@ -207,13 +209,14 @@ fn wrong_identifier(pages: &Pages<'_>, start: u64) -> Result<Error, Error> {
         Some(id) if is_of_family(id, *b"ET") => found(IDENTIFIER),
         Some(id) if is_of_family(id, *b"BP") => found(BUNDLE_IDENTIFIER),
         _ => Error::Identifier {
-            found: describe(&first, pages.len()),
+            offset,
+            found: describe(&first),
         },
     })
 }
 
 /// The first bytes of a file in words.
-fn describe(first: &[u8], len: u64) -> String {
+fn describe(first: &[u8]) -> String {
     let text = String::from_utf8_lossy(first).trim_start().to_lowercase();
     let known = match first.get(4..8) {
         Some(b"FT01") => "FT01, tensor data (.ptd) without a program",
@@ -226,9 +229,8 @@ fn describe(first: &[u8], len: u64) -> String {
         _ if text.starts_with('{') => "a JSON text",
         _ if first.starts_with(b"PK\x03\x04") => "a ZIP archive",
         _ if first.starts_with(b"\x1f\x8b") => "a gzip archive",
-        _ if len < 8 => return format!("a file of {len} bytes"),
         Some(id) => return format!("{} ({})", hex(id), id.escape_ascii()),
-        None => return hex(first),
+        None => return format!("a file of {} bytes", first.len()),
     };
     known.to_owned()
 }

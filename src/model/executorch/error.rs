@@ -25,16 +25,22 @@ impl fmt::Display for Place {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The first bytes are not those of an ExecuTorch file.
-    #[error("not an ExecuTorch program: expected identifier ET12 at offset 4, found {found}")]
+    #[error(
+        "not an ExecuTorch program: expected identifier ET12 at offset {offset}, found {found}"
+    )]
     Identifier {
+        /// Where the identifier should stand.
+        offset: u64,
         /// The first bytes, in words where they are well known.
         found: String,
     },
     /// An ExecuTorch program of another version of the format.
     #[error(
-        "an ExecuTorch program of another version: expected identifier {expected} at offset 4, found {found}"
+        "an ExecuTorch program of another version: expected identifier {expected} at offset {offset}, found {found}"
     )]
     Version {
+        /// Where the identifier stands.
+        offset: u64,
         /// The identifier this reader knows.
         expected: &'static str,
         /// The identifier in the file.
@@ -319,7 +325,7 @@ impl Error {
     /// The file offset of what is broken, where there is one.
     pub fn offset(&self) -> Option<u64> {
         Some(match self {
-            Self::Identifier { .. } | Self::Version { .. } => 4,
+            Self::Identifier { offset, .. } | Self::Version { offset, .. } => *offset,
             Self::Read { error, .. } => error.offset(),
             Self::HeaderLength { place, .. }
             | Self::ProgramSize { place, .. }

@@ -124,7 +124,11 @@ impl Tensor {
                 });
             }
         };
-        let bytes = size_in_bytes(table, &sizes, width)?;
+        let bytes = match dynamism {
+            // Its stored sizes mean nothing.
+            Dynamism::Unbounded => None,
+            _ => size_in_bytes(table, &sizes, width)?,
+        };
         let extra = table.table(tensor::EXTRA)?;
         let external = match &extra {
             Some(extra) => external_name(extra)?,

@@ -1,7 +1,7 @@
 //! Broken programs: each invariant has an error that names place, expectation and finding.
 
 use pkgtool::model::executorch::{Error, ExecuTorch};
-use pkgtool::model::{ElementType, ModelFormat, ValueKind};
+use pkgtool::model::{ElementType, ModelFormat, TensorInfo, ValueKind};
 use std::path::Path;
 
 use super::builder::{Field, Node, Plan, byte, constant, file, int, integer, ints, long, program};
@@ -134,6 +134,34 @@ fn a_truncated_file_is_called_so() {
     // With it, a whole file is fine.
     let older = patched("add_linear_xnnpack_fp32.pte", 12, &[24]);
     assert_eq!(read(&older).methods.len(), 1);
+}
+
+#[test]
+fn a_bundle_holds_a_program() {
+    let name = "bundled_program.bpte";
+    let broken = error(&patched(name, 0x44, b"FT01"));
+    let message = "not an ExecuTorch program: expected identifier ET12 at offset 68, found FT01, \
+                   tensor data (.ptd) without a program";
+    assert_eq!(broken.to_string(), message);
+    assert_eq!(broken.offset(), Some(68));
+    let message = error(&patched(name, 0x58, &[0xff; 4])).to_string();
+    let place = "BundledProgram.program header.segment_data_size at offset 96";
+    assert!(message.contains(place), "{message}");
+}
+
+#[test]
+fn the_sizes_of_an_unbounded_tensor_mean_nothing() {
+    let plan = Plan {
+        name: "forward",
+        values: vec![tensor(&[i32::MAX; 3], 2)],
+        inputs: vec![0],
+        ..Plan::default()
+    };
+    let info = read(&file(&program(vec![plan.node()])));
+    let shape = info.methods[0].inputs[0]
+        .tensor()
+        .and_then(TensorInfo::config_shape);
+    assert_eq!(shape, Some(vec![-1; 3]));
 }
 
 #[test]

@@ -76,16 +76,12 @@ fn write(out: &mut Vec<u8>, node: &Node) -> usize {
         }
         Node::Ints(values) => {
             let at = start(out, values.len());
-            values
-                .iter()
-                .for_each(|value| out.extend(value.to_le_bytes()));
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             at
         }
         Node::Longs(values) => {
             let at = start(out, values.len());
-            values
-                .iter()
-                .for_each(|value| out.extend(value.to_le_bytes()));
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             at
         }
         Node::Bytes(bytes) => {
@@ -124,9 +120,7 @@ fn write_table(out: &mut Vec<u8>, fields: &[(u16, Field)]) -> usize {
         out,
         &u16::try_from(body.len()).expect("small").to_le_bytes(),
     );
-    vtable
-        .iter()
-        .for_each(|entry| out.extend(entry.to_le_bytes()));
+    out.extend(vtable.iter().flat_map(|entry| entry.to_le_bytes()));
     let distance = u32::try_from(out.len() - start).expect("small");
     body[..4].copy_from_slice(&distance.to_le_bytes());
     let at = push(out, &body);

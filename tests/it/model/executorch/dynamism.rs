@@ -1,6 +1,6 @@
 //! Which dimensions come out dynamic, by each kind of evidence.
 
-use pkgtool::model::{Dim, Dynamism, Method, ValueKind};
+use pkgtool::model::{Dim, Dynamism, Method, Value, ValueKind};
 
 use super::builder::{Field, Node, Plan, byte, constant, file, integer, ints, program, tables};
 use super::builder::{tensor, text, value};
@@ -22,7 +22,7 @@ fn maybe(bound: u64, likely_dynamic: bool) -> Dim {
 
 fn dims(method: &Method) -> Vec<Vec<Dim>> {
     let values = method.inputs.iter().chain(&method.outputs);
-    let tensors = values.filter_map(|value| value.tensor());
+    let tensors = values.filter_map(Value::tensor);
     tensors
         .map(|info| info.dims.clone().expect("a rank"))
         .collect()

@@ -1,7 +1,9 @@
 //! Whatever the bytes are: no panic, no long work, no large memory.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use pkgtool::model::{Dynamism, ModelInfo, Value};
 use proptest::prelude::*;
 
 use super::builder::{Field, Node, Plan, byte, file, int, ints, program, tables, value};
@@ -71,13 +73,38 @@ fn mutate(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Inspects, and says of an error that it can be shown.
-fn survives(bytes: Vec<u8>) {
+/// Inspects; an error can be shown, an answer keeps its promises.
+fn survives(bytes: &[u8]) {
     let start = Instant::now();
-    if let Err(error) = inspect(&bytes) {
-        assert!(!error.to_string().is_empty());
+    match inspect(&bytes.to_vec()) {
+        Err(error) => assert!(!error.to_string().is_empty()),
+        Ok(info) => keeps_promises(&info, bytes.len() as u64),
     }
     assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+/// Names are unique, segments lie inside the file, something of a bounded tensor varies.
+fn keeps_promises(info: &ModelInfo, len: u64) {
+    let names: BTreeSet<&str> = info
+        .methods
+        .iter()
+        .map(|method| method.name.as_str())
+        .collect();
+    assert_eq!(names.len(), info.methods.len());
+    for segment in &info.segments {
+        assert!(segment.offset + segment.size <= len);
+    }
+    let values = info
+        .methods
+        .iter()
+        .flat_map(|method| method.inputs.iter().chain(&method.outputs));
+    for tensor in values.filter_map(Value::tensor) {
+        let shape = tensor
+            .config_shape()
+            .expect("programs always give the rank");
+        let varies = shape.is_empty() || shape.contains(&-1);
+        assert!(varies || tensor.dynamism != Dynamism::Bounded, "{tensor:?}");
+    }
 }
 
 proptest! {
@@ -85,20 +112,20 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_do_no_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        survives(bytes.clone());
+        survives(&bytes);
         if bytes.len() >= 16 {
             bytes[4..12].copy_from_slice(b"ET12eh00");
-            survives(bytes.clone());
+            survives(&bytes);
             bytes[..12].copy_from_slice(b"\x10\0\0\0ET12\0\0\0\0");
-            survives(bytes.clone());
+            survives(&bytes);
             bytes[4..8].copy_from_slice(b"BP08");
-            survives(bytes);
+            survives(&bytes);
         }
     }
 
     #[test]
     fn mutated_programs_do_no_harm(seed in prop::sample::select(&SEEDS[..]), changes in changes()) {
-        survives(mutate(bytes_of(seed), &changes));
+        survives(&mutate(bytes_of(seed), &changes));
     }
 }
 
@@ -106,7 +133,7 @@ proptest! {
 fn a_program_may_end_anywhere() {
     let bytes = bytes_of("external_ptd.pte");
     for len in (0..bytes.len()).step_by(3) {
-        survives(bytes[..len].to_vec());
+        survives(&bytes[..len]);
     }
     for (name, _) in HEADERS {
         error(&bytes_of(&format!("{name}.head.pte")));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use pkgtool::model::{
-    Delegate, Dim, Dynamism, ExternalData, Method, ModelInfo, Segment, Value, ValueKind,
+    Delegate, Dim, Dynamism, ExternalData, Method, ModelInfo, Segment, TensorInfo, Value, ValueKind,
 };
 use pkgtool::source::FileSource;
 use serde_json::Value as Json;
@@ -204,7 +204,7 @@ fn a_bundled_program_is_read_through() {
         metadata.map(|(key, value)| (key.to_owned(), value.to_owned()))
     );
     let forward = info.method("forward").expect("forward");
-    let shape = |value: &Value| value.tensor().and_then(|tensor| tensor.config_shape());
+    let shape = |value: &Value| value.tensor().and_then(TensorInfo::config_shape);
     assert_eq!(shape(&forward.inputs[0]), Some(vec![1, 8]));
     assert_eq!(shape(&forward.outputs[0]), Some(vec![1, 4]));
     assert_eq!(info.segments[0].offset, 0x40);
