@@ -62,6 +62,12 @@ impl Loaded {
         };
         let document = if text.trim_ascii().is_empty() {
             Err(LoadFault::Empty)
+        } else if text.starts_with('\u{feff}') {
+            Err(LoadFault::Syntax(SyntaxError {
+                message: "The file begins with a byte order mark".to_owned(),
+                span: Span::new(0, '\u{feff}'.len_utf8()),
+                help: "save it as UTF-8 without a byte order mark",
+            }))
         } else {
             Document::parse(&text).map_err(LoadFault::Syntax)
         };
@@ -72,9 +78,7 @@ impl Loaded {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.as_bytes();
         let message = match bytes {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
-                "The file is UTF-16; JSON is UTF-8: save it as UTF-8".to_owned()
-            }
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "The file is UTF-16; JSON is UTF-8".to_owned(),
             _ => format!("Byte 0x{:02x} at offset {at} is not UTF-8", bytes[at]),
         };
         Self {
@@ -82,6 +86,7 @@ impl Loaded {
             document: Err(LoadFault::Syntax(SyntaxError {
                 message,
                 span: Span::new(at, at),
+                help: "save it as UTF-8",
             })),
         }
     }

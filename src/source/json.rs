@@ -8,11 +8,17 @@
 
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
+use jsonc_parser::errors::ParseErrorKind;
+use serde_json::error::Category;
 
 use super::{LineIndex, Span};
 
 /// Deepest nesting of arrays and objects that is read.
 pub const MAX_DEPTH: usize = 127;
+
+/// What to do where nothing better is known.
+const RULES_OF_JSON: &str =
+    "strings are in double quotes, `,` stands between members, and there are no comments";
 
 /// Why a text is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +28,8 @@ pub struct SyntaxError {
     pub message: String,
     /// Where.
     pub span: Span,
+    /// What to do.
+    pub help: &'static str,
 }
 
 /// A parsed JSON text.
@@ -306,11 +314,36 @@ fn parse_tree(text: &str) -> Result<ast::Value<'_>, SyntaxError> {
             .map_err(|error| SyntaxError {
                 message: error.kind().to_string(),
                 span: Span::new(error.range().start, error.range().end),
+                help: advice(error.kind()),
             })?;
     parsed.value.ok_or_else(|| SyntaxError {
         message: "Expected a JSON value, found only white space".to_owned(),
         span: Span::new(0, text.len()),
+        help: RULES_OF_JSON,
     })
+}
+
+fn advice(kind: &ParseErrorKind) -> &'static str {
+    match kind {
+        ParseErrorKind::CommentsNotAllowed => "JSON has no comments: delete it",
+        ParseErrorKind::TrailingCommasNotAllowed => "delete the comma after the last one",
+        ParseErrorKind::SingleQuotedStringsNotAllowed => "write double quotes",
+        ParseErrorKind::ExpectedComma => "write `,` between two members or elements",
+        ParseErrorKind::String(_) => advice_on_string(&kind.to_string()),
+        ParseErrorKind::UnterminatedArray | ParseErrorKind::UnterminatedObject => {
+            "its closing bracket is missing: is the file cut off?"
+        }
+        ParseErrorKind::MultipleRootJsonValues => "the file holds one value; delete what follows",
+        _ => RULES_OF_JSON,
+    }
+}
+
+fn advice_on_string(message: &str) -> &'static str {
+    if message.starts_with("Unterminated") {
+        "a string ends with a double quote on the line where it begins"
+    } else {
+        r#"escapes are \" \\ \/ \b \f \n \r \t and \u with 4 hex digits, surrogates in pairs"#
+    }
 }
 
 fn serde_error(text: &str, error: &serde_json::Error) -> SyntaxError {
@@ -322,7 +355,21 @@ fn serde_error(text: &str, error: &serde_json::Error) -> SyntaxError {
     let message = letters.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(letters).collect()
     });
+    if error.classify() == Category::Syntax && full.starts_with("recursion limit") {
+        return SyntaxError {
+            message: format!("Nested more than {MAX_DEPTH} levels deep"),
+            span: Span::new(at, (at + 1).min(text.len())),
+            help: "a config needs no more than 10 levels",
+        };
+    }
     SyntaxError {
+        help: match message.as_str() {
+            "Number out of range" => "write a number that fits 64 bits",
+            control if control.starts_with("Control character") => {
+                r"escape it: \t, \n, or \u with 4 hex digits"
+            }
+            _ => RULES_OF_JSON,
+        },
         message,
         span: Span::new(at, (at + 1).min(text.len())),
     }

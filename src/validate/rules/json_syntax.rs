@@ -28,7 +28,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             Anchor::Text(error.span),
             format!("not JSON: {}", error.message),
         );
-        findings.push(finding.help("JSON has no comments, no trailing commas and only double quotes"));
+        findings.push(finding.help(error.help));
     }
 }
 
