@@ -8,9 +8,12 @@ use std::path::{Component, Path, PathBuf};
 /// Why a reference cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// `""` or only dots.
+    /// `""`.
     #[error("is empty")]
     Empty,
+    /// Only dots: a directory.
+    #[error("names a directory, not a file")]
+    Dots,
     /// `https://…` and the like.
     #[error("is a URL")]
     Url,
@@ -33,6 +36,9 @@ pub enum ReferenceError {
 /// `depth` is how many directories `directory` lies below the package root: so many `..` are
 /// allowed.
 pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBuf, ReferenceError> {
+    if reference.is_empty() {
+        return Err(ReferenceError::Empty);
+    }
     if reference.contains('\0') {
         return Err(ReferenceError::Nul);
     }
@@ -63,7 +69,7 @@ pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBu
     if named {
         Ok(normalize(&directory.join(reference)))
     } else {
-        Err(ReferenceError::Empty)
+        Err(ReferenceError::Dots)
     }
 }
 
@@ -113,8 +119,8 @@ mod tests {
         );
         for (reference, error) in [
             ("", ReferenceError::Empty),
-            (".", ReferenceError::Empty),
-            ("..", ReferenceError::Empty),
+            (".", ReferenceError::Dots),
+            ("..", ReferenceError::Dots),
             ("../../../t.json", ReferenceError::OutsideRoot),
             ("a/../../../../b", ReferenceError::OutsideRoot),
             ("/etc/passwd", ReferenceError::Absolute),

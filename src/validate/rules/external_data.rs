@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::model::ExternalData;
-use crate::package::reference;
+use crate::package::reference::{self, ReferenceError};
 use crate::validate::context::{Context, Referenced};
 
 rule! {
@@ -69,6 +69,9 @@ fn fault(external: &ExternalData, directory: &Path) -> Option<String> {
     };
     let path = match reference::resolve(directory, 0, location) {
         Ok(path) => path,
+        Err(ReferenceError::OutsideRoot) => {
+            return Some(format!("keeps data in `{location}`, outside its own directory"));
+        }
         Err(error) => return Some(format!("keeps data in `{location}`, which {error}")),
     };
     let Ok(metadata) = fs::metadata(&path) else {

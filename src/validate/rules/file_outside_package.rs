@@ -32,11 +32,14 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         let help = match error {
-            ReferenceError::Empty => "name a file, relative to the config's directory",
+            ReferenceError::Empty | ReferenceError::Dots => "name a file, relative to the config's directory",
             ReferenceError::Backslash => "write `/` between directories",
             _ => "move the file into the package and name it relative to the config's directory",
         };
-        let message = format!("`{}` {error}", file.file.reference);
+        let message = match error {
+            ReferenceError::Empty => "the reference is empty".to_owned(),
+            _ => format!("`{}` {error}", file.file.reference),
+        };
         findings.push(RULE.meta.finding(Anchor::Value(path.clone()), message).help(help));
     }
 }
