@@ -1,12 +1,19 @@
 //! "Did you mean": the known word nearest to an unknown one.
 
-/// The word of `known` that `word` most likely meant; `None` if none is near.
+/// The word of `known` that `word` most likely meant; `None` if none is near
+/// or two are as near.
 pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let lower = word.to_lowercase();
-    known
+    let mut near: Vec<(usize, &str)> = known
         .filter_map(|candidate| Some((distance(&lower, candidate)?, candidate)))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+        .collect();
+    near.sort_unstable_by_key(|(distance, _)| *distance);
+    match near[..] {
+        // Of two that are as near, either would be a guess.
+        [(first, _), (second, _), ..] if first == second => None,
+        [(_, candidate), ..] => Some(candidate),
+        [] => None,
+    }
 }
 
 /// How far apart two words are; `None` if too far to suggest one for the other. The same letters
@@ -41,5 +48,6 @@ mod tests {
         assert_eq!(meant("FP32"), Some("fp32"));
         assert_eq!(meant("in8"), Some("int8"));
         assert_eq!(meant("something"), None);
+        assert_eq!(meant("int"), None, "int8 or int4");
     }
 }
