@@ -150,6 +150,12 @@ impl<'a> Context<'a> {
         files.filter_map(|file| Some((file, file.model_info()?)))
     }
 
+    /// The references to the model file at `path`.
+    pub(super) fn models_at(&self, path: &Path) -> impl Iterator<Item = &Referenced> {
+        let models = self.files.iter().filter(|file| file.is_model);
+        models.filter(move |file| file.facts.as_ref().is_ok_and(|facts| facts.path == path))
+    }
+
     /// Whether the schema stage reports something at `path` or below.
     pub(super) fn is_violated(&self, path: &JsonPath) -> bool {
         let mut violations = self.violations.iter();

@@ -5,8 +5,10 @@ use std::path::Path;
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::naming::{Expected, NameFault};
 use crate::package::{Config, Variant};
+use crate::source::JsonPath;
 use crate::validate::context::{Context, Referenced};
 use crate::validate::files::FileState;
+use crate::validate::rules::is_placeholder;
 
 rule! {
     /// # What it checks
@@ -51,7 +53,7 @@ fn judge(
         return None;
     }
     let expected = Expected {
-        model: config.model.as_deref(),
+        model: token(context, "model", config.model.as_deref()),
         size: config.size.as_deref(),
         component: file.file.component.as_deref(),
         backend: config.backend?,
@@ -60,6 +62,10 @@ fn judge(
     let path = Path::new(&file.file.reference);
     let name = path.file_name()?.to_str()?;
     let fault = expected.check(name, list.tokens()).err()?;
+    // A line that was copied and not changed is `file-shared`'s.
+    if matches!(fault, NameFault::OtherPrecision(_)) && context.models_at(&facts.path).count() > 1 {
+        return None;
+    }
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("pte");
     let help = match &fault {
         NameFault::OtherBackend(other) => {
@@ -73,6 +79,12 @@ fn judge(
     let anchor = Anchor::Value(file.file.path.clone());
     let message = describe(name, &fault, &expected);
     Some(RULE.meta.finding(anchor, message).help(help))
+}
+
+/// A token of the config, unless it is itself at fault: then no name can follow it.
+fn token<'t>(context: &Context<'_>, key: &str, token: Option<&'t str>) -> Option<&'t str> {
+    let is_sound = !context.is_violated(&JsonPath::root().key(key));
+    token.filter(|token| is_sound && !is_placeholder(token))
 }
 
 fn describe(name: &str, fault: &NameFault, expected: &Expected<'_>) -> String {

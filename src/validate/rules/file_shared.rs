@@ -31,9 +31,15 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let earlier = *first.entry(facts.path.clone()).or_insert((variant, &file.file.path));
         if earlier.1 != &file.file.path {
             let anchor = Anchor::Value(file.file.path.clone());
-            let message = format!("variant {} names `{}` already", earlier.0, file.file.reference);
-            let finding = RULE.meta.finding(anchor, message);
-            findings.push(finding.help("name this variant's own file"));
+            let reference = &file.file.reference;
+            let (message, help) = if earlier.0 == variant {
+                let message = format!("another component of this variant is `{reference}` already");
+                (message, "name each component's own file")
+            } else {
+                let message = format!("variant {} names `{reference}` already", earlier.0);
+                (message, "name this variant's own file")
+            };
+            findings.push(RULE.meta.finding(anchor, message).help(help));
         }
     }
 }

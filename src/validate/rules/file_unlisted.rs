@@ -31,7 +31,10 @@ rule! {
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     // Without all references, a file that is named would look unlisted.
     let complete = context.config.is_some() && context.violations.is_empty();
-    if !complete || context.files.iter().any(|file| file.facts.is_err()) {
+    // With both `file` and `components`, or neither, it is not known what was meant.
+    let mut variants = context.variants().iter();
+    let clear = variants.all(|variant| variant.has_file != variant.has_components);
+    if !complete || !clear || context.files.iter().any(|file| file.facts.is_err()) {
         return;
     }
     let mut unlisted: Vec<String> = model_files(context.directory)

@@ -1,7 +1,7 @@
 //! `methods-missing`: a readable model without declared signatures.
 
 use crate::diagnostic::{Anchor, Finding};
-use crate::package::Methods;
+use crate::package::{MethodGroup, Methods, Variant};
 use crate::validate::context::Context;
 
 rule! {
@@ -35,7 +35,11 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                     findings.push(finding.help(format!("`pkgtool inspect` shows those of `{reference}`")));
                 }
             }
-            Methods::Declared { misnested, .. } if misnested.is_empty() => {
+            Methods::Declared { groups, misnested } if misnested.is_empty() => {
+                // An entry of a wrong name is most likely the missing one.
+                if groups.iter().any(|group| !is_component(variant, group)) {
+                    continue;
+                }
                 for file in context.files_of(index).filter(readable) {
                     if variant.methods_of(&file.file).is_none()
                         && let Some(component) = &file.file.component
@@ -50,4 +54,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             Methods::Declared { .. } => {}
         }
     }
+}
+
+fn is_component(variant: &Variant, group: &MethodGroup) -> bool {
+    variant.files.iter().any(|file| file.component == group.component)
 }

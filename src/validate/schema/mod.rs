@@ -91,8 +91,13 @@ fn wrong_shapes(variant: &crate::package::Variant) -> &[JsonPath] {
 }
 
 fn belongs_to_a_rule(raw: &Raw, document: &Document) -> bool {
+    let path = raw.path();
+    let in_placeholder = |step: &Step| matches!(step, Step::Key(key) if is_placeholder(key));
+    if path.steps().iter().any(in_placeholder) {
+        return true;
+    }
     match raw {
-        Raw::UnknownKey { object, key, .. } => is_legacy_field(object, key) || is_placeholder(key),
+        Raw::UnknownKey { object, key, .. } => is_legacy_field(object, key),
         Raw::Value { path, .. } => {
             let text = document.node(path).and_then(|node| node.as_str());
             text.is_some_and(is_placeholder)

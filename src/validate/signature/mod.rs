@@ -7,6 +7,7 @@
 mod compare;
 
 use super::context::{Context, Referenced};
+use super::rules::is_placeholder;
 use crate::diagnostic::{Anchor, Finding, RuleMeta};
 use crate::model::{Method, ModelInfo};
 use crate::package::{Config, MethodGroup, MethodSignature};
@@ -79,8 +80,18 @@ impl Pair<'_> {
         for declared in &self.group.methods {
             match self.method_for(declared) {
                 Some(method) => compare::method(declared, method, self.file, out),
+                // A placeholder has its own rule.
+                None if is_placeholder(&declared.name) => {}
                 None => out.push(self.not_in_model(declared)),
             }
+        }
+        // A wrong name and a missing one are the same slip, told once.
+        let declared = self.group.methods.iter();
+        if declared
+            .map(|one| self.method_for(one))
+            .any(|found| found.is_none())
+        {
+            return;
         }
         for method in &self.info.methods {
             let declared = self.group.methods.iter();
