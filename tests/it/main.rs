@@ -1,3 +1,5 @@
 //! The integration tests; files mirror `src`.
 
 mod model;
+mod support;
+mod validate;

@@ -1,0 +1,13 @@
+//! What tests share: running the binary, building packages in temporary directories, fixtures.
+
+pub(crate) mod run;
+pub(crate) mod tree;
+
+use std::path::{Path, PathBuf};
+
+/// A path below `tests/fixtures`.
+pub(crate) fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(path)
+}

@@ -1,0 +1,149 @@
+//! Running the binary: `pkgtool(["validate", "."]).within(dir).run().expect_code(1)`.
+//!
+//! Each run is a process of its own with colours and terminal width out of the way, so tests run in
+//! parallel. A panic of the tool fails the test, whatever it expects.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// A command that has not run yet.
+pub(crate) struct Run {
+    command: Command,
+}
+
+/// What a command left.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// The exit code.
+    pub(crate) code: i32,
+    /// Standard output.
+    pub(crate) stdout: String,
+    /// Standard error.
+    pub(crate) stderr: String,
+}
+
+/// The tool with these arguments.
+pub(crate) fn pkgtool<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pkgtool"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env_remove("NO_COLOR")
+        .env_remove("RUST_BACKTRACE");
+    Run { command }
+}
+
+/// `pkgtool validate --format json PATH` in `directory`.
+pub(crate) fn validate(directory: &Path, path: &str) -> Ran {
+    let arguments = ["validate", "--format", "json", path];
+    pkgtool(arguments).within(directory).run()
+}
+
+impl Run {
+    /// Adds an argument.
+    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// Sets the working directory.
+    pub(crate) fn within(mut self, directory: impl AsRef<Path>) -> Self {
+        self.command.current_dir(directory);
+        self
+    }
+
+    /// The command itself, for what this harness does not do.
+    pub(crate) fn into_command(self) -> Command {
+        self.command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(mut self) -> Ran {
+        let output = self.command.output().expect("the binary runs");
+        let text = |bytes| String::from_utf8(bytes).expect("the tool writes UTF-8");
+        let ran = Ran {
+            code: output.status.code().expect("no signal ended it"),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        };
+        let panicked = ran.code == 70 || ran.stderr.contains("panicked");
+        assert!(!panicked, "{:?}: {}", self.command, ran.stderr);
+        ran
+    }
+}
+
+impl Ran {
+    /// Fails the test unless the exit code is `code`.
+    #[track_caller]
+    pub(crate) fn expect_code(self, code: i32) -> Self {
+        assert_eq!(
+            self.code,
+            code,
+            "\n{}\n{}",
+            &self.stdout[..self.stdout.floor_char_boundary(4000)],
+            self.stderr
+        );
+        self
+    }
+
+    /// Standard output as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
+    }
+
+    /// The findings of a JSON report.
+    #[track_caller]
+    pub(crate) fn findings(&self) -> Vec<Found> {
+        let report = self.json();
+        let diagnostics = report["diagnostics"].as_array().expect("an array");
+        diagnostics.iter().map(Found::read).collect()
+    }
+
+    /// The codes of a JSON report's findings, notes included.
+    #[track_caller]
+    pub(crate) fn codes(&self) -> Vec<String> {
+        let findings = self.findings().into_iter();
+        findings.map(|finding| finding.code).collect()
+    }
+}
+
+/// A finding of a JSON report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// `PKG001`.
+    pub(crate) code: String,
+    /// `error`, `warning` or `note`.
+    pub(crate) severity: String,
+    /// The file.
+    pub(crate) path: String,
+    /// JSON Pointer.
+    pub(crate) pointer: String,
+    /// Line and column of its start.
+    pub(crate) at: (u64, u64),
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to do; empty where nothing is said.
+    pub(crate) help: String,
+}
+
+impl Found {
+    fn read(value: &Value) -> Self {
+        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let start = &value["span"]["start"];
+        let number = |key: &str| start[key].as_u64().expect("a position");
+        Self {
+            code: text("code"),
+            severity: text("severity"),
+            path: text("path"),
+            pointer: text("pointer"),
+            at: (number("line"), number("column")),
+            message: text("message"),
+            help: text("help"),
+        }
+    }
+}

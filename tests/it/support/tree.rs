@@ -1,0 +1,85 @@
+//! Packages in temporary directories, and configs to change.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::fixture;
+
+/// The name of the model file in [`config`].
+pub(crate) const MODEL: &str = "tiny_xnnpack_fp32.pte";
+
+/// A temporary directory; gone when dropped.
+pub(crate) struct Tree {
+    directory: TempDir,
+}
+
+impl Tree {
+    /// An empty directory.
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
+    /// A directory with one clean package, `xnnpack/`.
+    pub(crate) fn with_package() -> Self {
+        Self::new().package("xnnpack", &config())
+    }
+
+    /// Writes a file; directories are made on the way.
+    pub(crate) fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.path(path);
+        let parent = path.parent().expect("a path below the root");
+        fs::create_dir_all(parent).expect("directories");
+        fs::write(path, content).expect("a file");
+        self
+    }
+
+    /// Writes a JSON file.
+    pub(crate) fn json(self, path: &str, value: &Value) -> Self {
+        self.file(path, format!("{value:#}\n"))
+    }
+
+    /// Writes `config` and, beside it, the model file that [`config`] names.
+    pub(crate) fn package(self, directory: &str, config: &Value) -> Self {
+        let program = fs::read(fixture("models/add_linear_xnnpack_fp32.pte")).expect("a fixture");
+        self.json(&format!("{directory}/config.json"), config)
+            .file(&format!("{directory}/{MODEL}"), program)
+    }
+
+    /// The directory.
+    pub(crate) fn root(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A path in it.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root().join(path)
+    }
+}
+
+/// A config without a fault, for the package that [`Tree::package`] writes.
+pub(crate) fn config() -> Value {
+    json!({
+        "$schema": "https://pkgtool.dev/schemas/config.schema.json",
+        "model": "tiny",
+        "family": "tiny",
+        "capabilities": ["classification"],
+        "backend": "xnnpack",
+        "license": "MIT",
+        "variants": [{
+            "precision": "fp32",
+            "file": MODEL,
+            "methods": { "forward": signature() },
+        }],
+    })
+}
+
+/// The signature of that package's model.
+pub(crate) fn signature() -> Value {
+    let tensor = |shape: [i64; 2]| json!({ "shape": shape, "dtype": "float32" });
+    json!({ "inputs": [tensor([2, 8]), tensor([2, 4])], "outputs": [tensor([2, 4])] })
+}

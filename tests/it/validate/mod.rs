@@ -1,0 +1,3 @@
+//! Validation through the binary.
+
+mod rules;
