@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::diagnostic::{Anchor, Finding};
-use crate::validate::context::Context;
+use crate::validate::context::{Context, Referenced};
+use crate::validate::files::{FileFacts, FileState};
 
 /// Extensions of model files, files of weights beside them left out.
 const MODEL_EXTENSIONS: [&str; 7] = ["pte", "bpte", "onnx", "mlmodel", "mlpackage", "mlmodelc", "tflite"];
@@ -34,7 +35,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     // With both `file` and `components`, or neither, it is not known what was meant.
     let mut variants = context.variants().iter();
     let clear = variants.all(|variant| variant.has_file != variant.has_components);
-    if !complete || !clear || context.files.iter().any(|file| file.facts.is_err()) {
+    let mut files = context.files.iter();
+    if !complete || !clear || files.any(|file| !is_followed(file)) {
         return;
     }
     let mut unlisted: Vec<String> = model_files(context.directory)
@@ -47,6 +49,16 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let message = format!("no variant names `{name}`, a model file in this directory");
         let finding = RULE.meta.finding(anchor, message);
         findings.push(finding.help("add a variant for it, or delete the file"));
+    }
+}
+
+/// Whether a reference leads to a file, or to none of the variants'. One that does not may be meant
+/// for the file that looks unlisted.
+fn is_followed(file: &Referenced) -> bool {
+    let missing = |facts: &FileFacts| matches!(facts.state, FileState::Missing);
+    match &file.facts {
+        Ok(facts) => !(file.is_model && missing(facts)),
+        Err(_) => false,
     }
 }
 

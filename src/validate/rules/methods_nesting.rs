@@ -30,8 +30,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let Methods::Declared { misnested, .. } = &variant.methods else {
             continue;
         };
-        // With both, which nesting is right follows from which of the two is removed.
-        if variant.has_file && variant.has_components {
+        // With both or neither, which nesting is right follows from which of the two is meant.
+        if variant.has_file == variant.has_components {
             continue;
         }
         for path in misnested {

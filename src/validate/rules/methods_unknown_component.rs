@@ -33,7 +33,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let members = node.and_then(|node| node.get("components"));
         let members = members.map_or(&[][..], |components| components.members());
         let names: Vec<&str> = members.iter().map(|member| member.key.as_str()).collect();
-        for group in groups {
+        // Without any, `components` is at fault.
+        for group in groups.iter().filter(|_| !names.is_empty()) {
             let Some(component) = &group.component else {
                 continue;
             };

@@ -1,7 +1,9 @@
 //! `variant-file-xor-components`: a variant with both or neither.
 
 use crate::diagnostic::{Anchor, Finding};
+use crate::source::json::Member;
 use crate::validate::context::Context;
+use crate::validate::suggest;
 
 rule! {
     /// # What it checks
@@ -24,10 +26,8 @@ rule! {
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for variant in context.variants() {
-        let mentions_components = context
-            .document()
-            .and_then(|document| document.node(&variant.path)?.get("components"))
-            .is_some();
+        let node = context.document().and_then(|document| document.node(&variant.path));
+        let mentions_components = node.is_some_and(|node| node.members().iter().any(is_meant));
         if variant.has_file && variant.has_components {
             let anchor = Anchor::Key(variant.path.key("components"));
             let finding = RULE.meta.finding(anchor, "the variant has both `file` and `components`");
@@ -38,4 +38,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             findings.push(finding.help("name the model file in `file`, or its parts in `components`"));
         }
     }
+}
+
+/// Whether a member is `components`, or one of the two mistyped, which the schema reports.
+fn is_meant(member: &Member) -> bool {
+    let key = member.key.as_str();
+    key != "file" && suggest::nearest(key, ["file", "components"].into_iter()).is_some()
 }
