@@ -1,3 +1,5 @@
 //! Validation through the binary.
 
 mod rules;
+mod schema;
+mod schema_cases;
