@@ -2,8 +2,8 @@
 //!
 //! Two libraries share the work: `serde_json` decides what is JSON (RFC 8259, nothing more) and
 //! gives the value that schemas are checked against; `jsonc-parser`, its leniencies off, gives the
-//! positions. Invariant: a [`Document`] exists only for text that both accept; nesting is at most
-//! [`MAX_DEPTH`]. A repeated key keeps all its members in the tree; look-ups find the last one, as
+//! positions. Invariant: a [`Document`] exists only for text that both accept; its nesting, values
+//! and keys are bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all its members in the tree; look-ups find the last one, as
 //! `serde_json` does.
 
 use jsonc_parser::ast;
@@ -15,10 +15,17 @@ use super::{LineIndex, Span};
 
 /// Deepest nesting of arrays and objects that is read.
 pub const MAX_DEPTH: usize = 127;
+/// Most values, nested ones included, of a document that is read. Each can have several faults, and
+/// each fault is held with its path.
+pub const MAX_VALUES: usize = 100_000;
+/// Longest key that is read, in bytes.
+pub const MAX_KEY: usize = 256;
 
 /// What to do where nothing better is known.
 const RULES_OF_JSON: &str =
     "strings are in double quotes, `,` stands between members, and there are no comments";
+
+const FEWER_LEVELS: &str = "a config needs no more than 10 levels";
 
 /// Why a text is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +102,7 @@ impl Document {
     /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         let tree = parse_tree(text)?;
+        measure(&tree, &mut 0)?;
         let value = serde_json::from_str(text).map_err(|error| serde_error(text, &error))?;
         Ok(Self {
             root: Node::from_ast(&tree),
@@ -312,7 +320,10 @@ fn parse_tree(text: &str) -> Result<ast::Value<'_>, SyntaxError> {
     let parsed =
         jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &strict)
             .map_err(|error| SyntaxError {
-                message: error.kind().to_string(),
+                message: match error.kind() {
+                    ParseErrorKind::NestingDepthExceeded => too_deep(),
+                    kind => kind.to_string(),
+                },
                 span: Span::new(error.range().start, error.range().end),
                 help: advice(error.kind()),
             })?;
@@ -321,6 +332,39 @@ fn parse_tree(text: &str) -> Result<ast::Value<'_>, SyntaxError> {
         span: Span::new(0, text.len()),
         help: RULES_OF_JSON,
     })
+}
+
+/// Refuses what would take more room than any file is worth.
+fn measure(value: &ast::Value<'_>, values: &mut usize) -> Result<(), SyntaxError> {
+    *values += 1;
+    if *values > MAX_VALUES {
+        let range = value.range();
+        return Err(SyntaxError {
+            message: format!("Too many values: more than {MAX_VALUES}"),
+            span: Span::new(range.start, range.end),
+            help: "a config has some hundreds; is this the right file?",
+        });
+    }
+    match value {
+        ast::Value::Array(array) => array.elements.iter().try_for_each(|e| measure(e, values)),
+        ast::Value::Object(object) => object.properties.iter().try_for_each(|property| {
+            let length = property.name.as_str().len();
+            if length > MAX_KEY {
+                let range = property.name.range();
+                return Err(SyntaxError {
+                    message: format!("Too long a key: {length} bytes, the limit is {MAX_KEY}"),
+                    span: Span::new(range.start, range.end),
+                    help: "shorten it",
+                });
+            }
+            measure(&property.value, values)
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn too_deep() -> String {
+    format!("Too deeply nested: more than {MAX_DEPTH} levels")
 }
 
 fn advice(kind: &ParseErrorKind) -> &'static str {
@@ -334,6 +378,7 @@ fn advice(kind: &ParseErrorKind) -> &'static str {
             "its closing bracket is missing: is the file cut off?"
         }
         ParseErrorKind::MultipleRootJsonValues => "the file holds one value; delete what follows",
+        ParseErrorKind::NestingDepthExceeded => FEWER_LEVELS,
         _ => RULES_OF_JSON,
     }
 }
@@ -357,9 +402,9 @@ fn serde_error(text: &str, error: &serde_json::Error) -> SyntaxError {
     });
     if error.classify() == Category::Syntax && full.starts_with("recursion limit") {
         return SyntaxError {
-            message: format!("Nested more than {MAX_DEPTH} levels deep"),
+            message: too_deep(),
             span: Span::new(at, (at + 1).min(text.len())),
-            help: "a config needs no more than 10 levels",
+            help: FEWER_LEVELS,
         };
     }
     SyntaxError {

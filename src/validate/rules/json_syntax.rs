@@ -7,7 +7,8 @@ use crate::validate::context::Context;
 rule! {
     /// # What it checks
     /// The file is JSON as RFC 8259 has it: UTF-8 without a byte order mark, no comments, no
-    /// trailing commas, no single quotes, nested at most 127 levels deep.
+    /// trailing commas, no single quotes; nested at most 127 levels deep, with at most 100000 values
+    /// and keys of at most 256 bytes.
     ///
     /// # Why
     /// Applications read configs with strict parsers. What an editor forgives, a phone does not.
@@ -26,7 +27,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if let Some(LoadFault::Syntax(error)) = context.fault() {
         let finding = RULE.meta.finding(
             Anchor::Text(error.span),
-            format!("not JSON: {}", error.message),
+            format!("not readable as JSON: {}", error.message),
         );
         findings.push(finding.help(error.help));
     }
