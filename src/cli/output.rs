@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use crate::source::text::defuse;
+use crate::source::text::defuse_line;
 
 /// Standard output, buffered.
 pub(super) fn stdout() -> BufWriter<io::StdoutLock<'static>> {
@@ -39,5 +39,5 @@ pub(super) fn width() -> usize {
 
 fn write_line(kind: &str, message: &str) {
     // If standard error is closed there is no way left to tell anybody.
-    let _ = writeln!(io::stderr().lock(), "{kind}: {}", defuse(message));
+    let _ = writeln!(io::stderr().lock(), "{kind}: {}", defuse_line(message));
 }

@@ -10,7 +10,7 @@ use miette::{
 use super::Style;
 use super::snippet::Snippet;
 use crate::diagnostic::{Diagnostic, Report, Severity, Summary};
-use crate::source::text::defuse;
+use crate::source::text::defuse_line;
 
 pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let theme = GraphicalTheme {
@@ -82,13 +82,13 @@ struct Shown<'a> {
 impl<'a> Shown<'a> {
     fn new(diagnostic: &'a Diagnostic) -> Self {
         let snippet = Snippet::new(&diagnostic.source, diagnostic.span);
-        let message = defuse(&diagnostic.message);
+        let message = defuse_line(&diagnostic.message);
         Self {
             message: match snippet {
                 Some(_) => message,
-                None => format!("{}: {message}", defuse(&diagnostic.source.path)),
+                None => format!("{}: {message}", defuse_line(&diagnostic.source.path)),
             },
-            help: diagnostic.help.as_deref().map(defuse),
+            help: diagnostic.help.as_deref().map(defuse_line),
             snippet,
             diagnostic,
         }

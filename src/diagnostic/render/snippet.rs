@@ -8,7 +8,7 @@ use miette::{MietteError, SourceCode, SourceSpan, SpanContents};
 
 use crate::diagnostic::SourceText;
 use crate::source::Span;
-use crate::source::text::defuse;
+use crate::source::text::{defuse, defuse_line};
 
 /// Longest piece of one line that is shown, in bytes.
 const MAX_LINE: usize = 160;
@@ -56,7 +56,7 @@ impl Snippet {
             window: (start, end - start).into(),
             line: first,
             column: start - lines.line_start(first),
-            name: format!("{}:{}:{}", source.path, at.line, at.column),
+            name: defuse_line(&format!("{}:{}:{}", source.path, at.line, at.column)),
             underline,
         })
     }
