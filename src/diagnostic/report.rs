@@ -8,6 +8,9 @@ use serde::Serialize;
 use super::{RuleMeta, Severity};
 use crate::source::{Document, JsonPath, LineIndex, Position, Span};
 
+/// Longest message or help, in characters. Signatures of large models are long.
+const MAX_TEXT: usize = 2000;
+
 /// The place a finding is about, as a rule knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Anchor {
@@ -98,7 +101,7 @@ impl RuleMeta {
             rule: self,
             severity: self.severity,
             anchor,
-            message: message.into(),
+            message: cut(message.into()),
             help: None,
         }
     }
@@ -108,7 +111,7 @@ impl Finding {
     /// Says what to do.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(cut(help.into()));
         self
     }
 
@@ -139,6 +142,15 @@ impl Finding {
             span,
         }
     }
+}
+
+/// A text short enough to show: what it quotes from a file may have megabytes.
+fn cut(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().nth(MAX_TEXT) {
+        text.truncate(at);
+        text.push('…');
+    }
+    text
 }
 
 impl SourceText {
