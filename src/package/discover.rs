@@ -92,17 +92,20 @@ impl Discovery {
             .filter_entry(|entry| entry.depth() == 0 || !is_left_out(entry));
         for entry in walk {
             match entry {
-                Ok(entry) if !entry.file_type().is_dir() => {
+                Ok(entry) => {
                     let Some(kind) = walked_kind(entry.path()) else {
                         continue;
                     };
+                    // A directory in a config's place is no other thing: its check says so.
+                    if entry.file_type().is_dir() && kind != FoundKind::Config {
+                        continue;
+                    }
                     self.found.push(Found {
                         path: strip_current_dir(entry.path()),
                         kind,
                         walked_from: Some(directory.to_owned()),
                     });
                 }
-                Ok(_) => {}
                 Err(error) => {
                     let path = error.path().unwrap_or(directory).to_owned();
                     let reason = error
