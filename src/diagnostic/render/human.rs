@@ -49,10 +49,11 @@ fn summary_line(report: &Report) -> String {
         notes,
     } = report.summary();
     let others = report.files.len().saturating_sub(packages);
-    let mut checked = count(packages, "package");
-    if others > 0 {
-        checked = format!("{checked} and {}", count(others, "precision list"));
-    }
+    let checked = match (packages, others) {
+        (_, 0) => count(packages, "package"),
+        (0, _) => count(others, "precision list"),
+        _ => format!("{} and {}", count(packages, "package"), count(others, "precision list")),
+    };
     let findings: Vec<String> = [(errors, "error"), (warnings, "warning"), (notes, "note")]
         .into_iter()
         .filter(|(number, _)| *number > 0)
