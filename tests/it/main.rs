@@ -1,5 +1,6 @@
 //! The integration tests; files mirror `src`.
 
+mod cli;
 mod model;
 mod support;
 mod validate;

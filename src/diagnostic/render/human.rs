@@ -52,7 +52,11 @@ fn summary_line(report: &Report) -> String {
     let checked = match (packages, others) {
         (_, 0) => count(packages, "package"),
         (0, _) => count(others, "precision list"),
-        _ => format!("{} and {}", count(packages, "package"), count(others, "precision list")),
+        _ => format!(
+            "{} and {}",
+            count(packages, "package"),
+            count(others, "precision list")
+        ),
     };
     let findings: Vec<String> = [(errors, "error"), (warnings, "warning"), (notes, "note")]
         .into_iter()

@@ -1,0 +1,130 @@
+//! The small commands: explain, rules, schema, completions, man, version.
+
+use std::process::Stdio;
+
+use pkgtool::validate::rule_metas;
+
+use crate::support::fixture;
+use crate::support::run::pkgtool;
+use crate::support::tree::Tree;
+
+#[test]
+fn every_rule_is_explained_by_code_and_by_name() {
+    for rule in rule_metas() {
+        let by_code = pkgtool(["explain", rule.code]).run().expect_code(0);
+        let by_name = pkgtool(["explain", rule.name]).run().expect_code(0);
+        assert_eq!(by_code.stdout, by_name.stdout);
+        let lower = pkgtool(["explain", &rule.code.to_lowercase()]).run();
+        assert_eq!(by_code.stdout, lower.stdout);
+        let head = format!(
+            "{} {} ({})\n{}\n\n# What",
+            rule.code,
+            rule.name,
+            rule.severity.name(),
+            rule.summary
+        );
+        assert!(by_code.stdout.starts_with(&head), "{}", by_code.stdout);
+    }
+    insta::assert_snapshot!(pkgtool(["explain", "PKG005"]).run().stdout);
+    for unknown in ["PKG000", "PKG999", "no-such-rule", ""] {
+        let ran = pkgtool(["explain", unknown]).run().expect_code(2);
+        assert!(
+            ran.stderr.contains("`pkgtool rules` lists them"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn rules_are_listed_in_three_formats() {
+    let table = pkgtool(["rules"]).run().expect_code(0).stdout;
+    insta::assert_snapshot!(table);
+    let markdown = pkgtool(["rules", "--format", "markdown"])
+        .run()
+        .expect_code(0)
+        .stdout;
+    assert_eq!(markdown.lines().count(), rule_metas().len() + 2);
+    assert!(
+        markdown.lines().all(|line| line.matches('|').count() == 5),
+        "{markdown}"
+    );
+    let json = pkgtool(["rules", "--format", "json"])
+        .run()
+        .expect_code(0)
+        .json();
+    assert_eq!(json["version"], 1);
+    let rules = json["rules"].as_array().expect("an array");
+    for (rule, meta) in rules.iter().zip(rule_metas()) {
+        assert_eq!(rule["code"], meta.code);
+        assert_eq!(rule["rule"], meta.name);
+        assert_eq!(rule["severity"], meta.severity.name());
+        assert_eq!(rule["summary"], meta.summary);
+        assert_eq!(rule["explanation"], meta.explanation_text());
+    }
+    assert_eq!(rules.len(), rule_metas().len());
+    pkgtool(["rules", "--format", "xml"]).run().expect_code(2);
+}
+
+#[test]
+fn completions_and_manual_pages_are_printed() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = pkgtool(["completions", shell]).run().expect_code(0).stdout;
+        assert!(script.contains("deny-warnings"), "{shell}");
+    }
+    pkgtool(["completions", "cmd"]).run().expect_code(2);
+    let page = pkgtool(["man"]).run().expect_code(0).stdout;
+    assert!(page.contains(".TH pkgtool 1"), "{page}");
+    let tree = Tree::new();
+    pkgtool(["man", "--dir", "man1"])
+        .within(tree.root())
+        .run()
+        .expect_code(0);
+    assert!(tree.path("man1/pkgtool-validate.1").is_file());
+    let tree = tree.file("file", "");
+    pkgtool(["man", "--dir", "file"])
+        .within(tree.root())
+        .run()
+        .expect_code(2);
+}
+
+#[test]
+fn version_and_help_are_printed() {
+    let expected = format!("pkgtool {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(pkgtool(["--version"]).run().expect_code(0).stdout, expected);
+    for command in [
+        "validate",
+        "inspect",
+        "explain",
+        "rules",
+        "schema",
+        "completions",
+        "man",
+    ] {
+        let help = pkgtool([command, "--help"]).run().expect_code(0).stdout;
+        assert!(help.contains("Usage: "), "{help}");
+    }
+    let help = pkgtool(["validate", "--help"]).run().stdout;
+    assert!(help.contains("70  a bug in this tool"), "{help}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for arguments in [
+        &["rules", "--format", "json"][..],
+        &["validate", "rules"],
+        &["validate", "--format", "sarif", "rules"],
+        &["completions", "bash"],
+    ] {
+        let mut command = pkgtool(arguments).within(fixture("")).into_command();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("an end");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+    }
+}

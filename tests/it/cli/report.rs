@@ -1,0 +1,210 @@
+//! The formats of a report, by the contracts of those who read them.
+
+use quick_xml::Reader;
+use quick_xml::events::Event;
+use serde_json::{Value, json};
+
+use crate::support::fixture;
+use crate::support::run::{Ran, pkgtool};
+use crate::support::tree::{Tree, config};
+
+/// A package with an error, a warning and a note, in a directory whose name needs escaping.
+fn tree() -> Tree {
+    let mut config = config();
+    config["license"] = json!("see README");
+    config["unk%nown:a,b\nc"] = json!("é<&>");
+    Tree::new().package("a b,c%:é/models", &config)
+}
+
+const PATH: &str = "a b,c%:é/models/config.json";
+
+fn report(tree: &Tree, format: &str, more: &[&str]) -> Ran {
+    let arguments = ["validate", "--color", "never", "--format", format];
+    pkgtool(arguments.iter().chain(more))
+        .within(tree.root())
+        .run()
+        .expect_code(1)
+}
+
+#[test]
+fn people_see_the_place() {
+    let arguments = [
+        "validate",
+        "--color",
+        "never",
+        "PKG004/bad/typing-error",
+        "PKG025/bad/upper-case",
+        "PKG013/bad/file",
+        "PKG001/bad/zero",
+    ];
+    let ran = pkgtool(arguments)
+        .within(fixture("rules"))
+        .run()
+        .expect_code(1);
+    insta::assert_snapshot!(ran.stdout);
+    let list = ["validate", "--color", "never", "PKG006/good"];
+    let ran = pkgtool(list).within(fixture("rules")).run().expect_code(0);
+    insta::assert_snapshot!("a_list_alone", ran.stdout);
+    let always = ["validate", "--color", "always", "PKG004/bad/typing-error"];
+    let ran = pkgtool(always)
+        .within(fixture("rules"))
+        .run()
+        .expect_code(1);
+    assert!(ran.stdout.contains("\u{1b}["));
+}
+
+#[test]
+fn json_is_the_contract() {
+    let tree = tree();
+    let report = report(&tree, "json", &[]).json();
+    let keys = |value: &Value| -> Vec<String> {
+        let object = value.as_object().expect("an object");
+        object.keys().cloned().collect()
+    };
+    let sorted = |names: &[&str]| -> Vec<String> {
+        let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        keys(&report),
+        sorted(&["version", "summary", "diagnostics"])
+    );
+    assert_eq!(report["version"], 1);
+    assert_eq!(
+        report["summary"],
+        json!({ "packages": 1, "errors": 1, "warnings": 1, "notes": 1 })
+    );
+    let diagnostics = report["diagnostics"].as_array().expect("an array");
+    assert_eq!(diagnostics.len(), 3);
+    for one in diagnostics {
+        let names = [
+            "code", "rule", "severity", "message", "path", "pointer", "span", "help",
+        ];
+        assert_eq!(keys(one), sorted(&names));
+        assert_eq!(one["path"], PATH);
+        for end in ["start", "end"] {
+            assert_eq!(
+                keys(&one["span"][end]),
+                sorted(&["line", "column", "offset"])
+            );
+            assert!(one["span"][end]["line"].as_u64() > Some(0));
+            assert!(one["span"][end]["column"].as_u64() > Some(0));
+        }
+    }
+    assert_eq!(diagnostics[0]["pointer"], "/backend");
+    assert_eq!(diagnostics[0]["rule"], "backend-directory");
+    assert_eq!(diagnostics[0]["severity"], "warning");
+}
+
+#[test]
+fn sarif_follows_its_schema() {
+    let schema = std::fs::read_to_string(fixture("sarif-2.1.0.schema.json")).expect("the schema");
+    // The published schema has one pattern that is no regular expression: a `]` too many.
+    let schema = schema.replace("[a-zA-Z]{2}]?$", "[a-zA-Z]{2}?$");
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let check = |sarif: &Value| {
+        let faults: Vec<String> = validator
+            .iter_errors(sarif)
+            .map(|e| format!("{e} at {}", e.instance_path()))
+            .collect();
+        assert!(faults.is_empty(), "{faults:#?}");
+    };
+    // Every kind of finding there is, and none.
+    let arguments = ["validate", "--format", "sarif", "rules"];
+    let all = pkgtool(arguments)
+        .within(fixture(""))
+        .run()
+        .expect_code(1)
+        .json();
+    check(&all);
+    let results = all["runs"][0]["results"].as_array().expect("an array");
+    assert!(results.len() > 100);
+    check(
+        &pkgtool(["validate", "--format", "sarif"])
+            .within(Tree::with_package().root())
+            .run()
+            .json(),
+    );
+    let tree = tree();
+    let own = report(&tree, "sarif", &[]).json();
+    check(&own);
+    let rules = own["runs"][0]["tool"]["driver"]["rules"]
+        .as_array()
+        .expect("an array");
+    assert_eq!(rules.len(), 41);
+    for result in results
+        .iter()
+        .chain(own["runs"][0]["results"].as_array().expect("an array"))
+    {
+        let index =
+            usize::try_from(result["ruleIndex"].as_u64().expect("an index")).expect("small");
+        assert_eq!(rules[index]["id"], result["ruleId"]);
+        let place = &result["locations"][0]["physicalLocation"];
+        for key in ["startLine", "startColumn", "endLine", "endColumn"] {
+            assert!(place["region"][key].as_u64() > Some(0), "{place}");
+        }
+        let uri = place["artifactLocation"]["uri"].as_str().expect("a URI");
+        assert!(!uri.contains('\\') && !uri.contains(' '), "{uri}");
+    }
+    let uri = &own["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+        ["uri"];
+    assert_eq!(uri, "a%20b%2Cc%25%3A%C3%A9/models/config.json");
+}
+
+#[test]
+fn github_annotations_are_escaped() {
+    let tree = tree();
+    let text = report(&tree, "github", &[]).stdout;
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    let file = "file=a b%2Cc%25%3Aé/models/config.json,line=";
+    for (line, level) in lines.iter().zip(["warning", "notice", "error"]) {
+        assert!(line.starts_with(&format!("::{level} {file}")), "{line}");
+        let (properties, message) = line[2..].split_once("::").expect("a message");
+        assert!(
+            properties.contains(",col=") && properties.contains(",title=PKG0"),
+            "{line}"
+        );
+        assert!(message.contains("%0Ahelp: "), "{line}");
+    }
+    assert!(
+        lines[2].contains("unknown key `unk%25nown:a,b%0Ac`"),
+        "{}",
+        lines[2]
+    );
+}
+
+#[test]
+fn junit_counts_failures() {
+    let tree = tree();
+    for (more, failures) in [(&[][..], 1), (&["--deny-warnings"], 2)] {
+        let xml = report(&tree, "junit", more).stdout;
+        let (mut failed, mut cases, mut declared) = (0, 0, None);
+        let mut reader = Reader::from_str(&xml);
+        loop {
+            match reader.read_event().expect("XML") {
+                Event::Start(tag) | Event::Empty(tag) => match tag.name().as_ref() {
+                    b"failure" => failed += 1,
+                    b"testcase" => cases += 1,
+                    b"testsuites" => {
+                        let count = tag.try_get_attribute("failures").expect("attributes");
+                        declared =
+                            count.map(|count| String::from_utf8_lossy(&count.value).into_owned());
+                    }
+                    _ => {}
+                },
+                Event::Eof => break,
+                _ => {}
+            }
+        }
+        assert_eq!(failed, failures, "{xml}");
+        assert_eq!(declared, Some(failures.to_string()), "{xml}");
+        assert_eq!(
+            cases,
+            failures + 1,
+            "what passes stands in a case of its own: {xml}"
+        );
+    }
+}
