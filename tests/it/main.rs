@@ -1,3 +1,5 @@
 //! The integration tests; files mirror `src`.
 
+mod architecture;
 mod model;
+mod readme;
