@@ -1,5 +1,6 @@
 //! The integration tests; files mirror `src`.
 
 mod architecture;
+mod examples;
 mod model;
 mod readme;
