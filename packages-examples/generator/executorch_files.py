@@ -8,11 +8,13 @@ import contextlib
 import copy
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import torch
@@ -206,10 +208,33 @@ def domain(value, graph):
 
 @contextlib.contextmanager
 def reproducible(backend):
-    """While lowering: what the exporter would take from the clock or from chance is fixed."""
-    if backend != "coreml":
+    """While lowering: what the exporter would take from the clock, from chance or from the place of
+    these scripts is fixed."""
+    if backend == "coreml":
+        with reproducible_coreml():
+            yield
+    elif backend == "mlx":
+        with reproducible_mlx():
+            yield
+    else:
         yield
-        return
+
+
+@contextlib.contextmanager
+def reproducible_mlx():
+    """The keys of weights begin with a digest of the graph's text, which names source files."""
+    from executorch.backends.mlx import preprocess
+
+    def sha256(text):
+        return hashlib.sha256(re.sub(rb"# File: .*", b"", text))
+
+    with mock.patch.object(preprocess, "hashlib", SimpleNamespace(sha256=sha256)):
+        yield
+
+
+@contextlib.contextmanager
+def reproducible_coreml():
+    """The date, the random identifiers and the map of debug handles are taken out or fixed."""
     from executorch.backends.apple.coreml import executorchcoreml
     from executorch.backends.apple.coreml.compiler import CoreMLBackend
 
