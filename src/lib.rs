@@ -1,8 +1,13 @@
-//! pkgtool: the tool for on-device model packages.
+#![doc = include_str!("ARCHITECTURE.md")]
+
+pub mod source;
+
+pub mod diagnostic;
+
+pub mod package;
+
+pub mod model;
+
+pub mod validate;
 
 pub mod cli;
-pub mod diagnostic;
-pub mod model;
-pub mod package;
-pub mod source;
-pub mod validate;

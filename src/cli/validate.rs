@@ -21,6 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Arguments of `pkgtool validate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::exit::HELP)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(super) struct Args {
     /// Files and directories to check. A directory is walked for config.json files in directories
     /// named after a backend, other config.json files that look like package configs, and

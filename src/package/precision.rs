@@ -39,6 +39,9 @@ impl PrecisionList {
     }
 
     /// The list inside the binary.
+    ///
+    /// # Panics
+    /// Never: a test reads the same text.
     pub fn embedded() -> Self {
         let document = Document::parse(DEFAULT_LIST).expect("the embedded list is JSON");
         Self::from_document(&document)

@@ -131,7 +131,7 @@ impl Document {
     pub fn key_span(&self, path: &JsonPath) -> Span {
         let member = path
             .parent()
-            .and_then(|(parent, last)| self.node(&parent)?.member(&last.as_key()?));
+            .and_then(|(parent, last)| self.node(&parent)?.member(last.as_key()?));
         member.map_or_else(|| self.value_span(path), |member| member.key_span)
     }
 }
@@ -171,7 +171,8 @@ impl Node {
         }
     }
 
-    /// The integer, if it is a number written as one that fits; `1.0` is one, as in JSON Schema.
+    /// The integer, if it is a whole number; `1.0` is one, as in JSON Schema. One that does not
+    /// fit becomes the nearest that does.
     pub fn as_i64(&self) -> Option<i64> {
         let Kind::Number(text) = &self.kind else {
             return None;
@@ -179,9 +180,9 @@ impl Node {
         let number: serde_json::Number = text.parse().ok()?;
         number.as_i64().or_else(|| {
             let float = number.as_f64()?;
-            let whole = float.fract() == 0.0 && float.abs() < 9e15;
-            #[expect(clippy::cast_possible_truncation, reason = "checked the line above")]
-            whole.then_some(float as i64)
+            #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
+            let nearest = float as i64;
+            (float.fract() == 0.0).then_some(nearest)
         })
     }
 
@@ -446,6 +447,9 @@ mod tests {
             Some(10),
             "a whole float is an integer"
         );
+        let huge = Document::parse("[-1e99, 99999999999999999999, 1.5]").expect("JSON");
+        let huge: Vec<_> = huge.root.elements().iter().map(Node::as_i64).collect();
+        assert_eq!(huge, [Some(i64::MIN), Some(i64::MAX), None]);
         let a = document.root.get("a").expect("a");
         assert!(a.is_null(), "the last of repeated keys");
         assert_eq!(document.root.members().len(), 3);

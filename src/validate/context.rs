@@ -91,10 +91,10 @@ impl Precisions {
 
 impl<'a> Context<'a> {
     /// Collects the facts, stage by stage.
-    pub(super) fn build(inputs: Inputs<'a>) -> Self {
+    pub(super) fn build(inputs: &Inputs<'a>) -> Self {
         let Inputs {
             loaded, is_list, ..
-        } = inputs;
+        } = *inputs;
         let mut context = Self {
             directory: inputs.directory,
             loaded,
@@ -116,7 +116,7 @@ impl<'a> Context<'a> {
         let config = Config::from_document(document);
         context.violations = schema::check_config(document, &config);
         if document.root.is_object() {
-            context.files = follow(&config, &inputs);
+            context.files = follow(&config, inputs);
             context.mismatches = signature::compare_all(&config, &context.files);
             context.config = Some(config);
         }

@@ -157,7 +157,7 @@ impl Run {
         let root = self.package_root(&directory, found.walked_from.as_deref());
         let precisions = self.precisions_for(found, &root);
         let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(&loaded);
-        let context = Context::build(context::Inputs {
+        let context = Context::build(&context::Inputs {
             loaded: &loaded,
             is_list,
             depth: depth_below(&directory, &root),

@@ -114,13 +114,13 @@ fn segments(text: &mut String, info: &ModelInfo) {
 fn value_text(value: &Value) -> String {
     match &value.kind {
         ValueKind::Tensor { info, data: None } => {
-            let symbolic = info
+            let uncertain = info
                 .dims
                 .iter()
                 .flatten()
                 .any(|dim| matches!(dim, Dim::Maybe { .. }));
-            let doubt = if symbolic {
-                " (dynamic; the file does not tell in which dimension)"
+            let doubt = if uncertain {
+                " (dynamic; the file does not tell in which of these dimensions)"
             } else {
                 ""
             };

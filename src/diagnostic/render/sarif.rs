@@ -97,7 +97,8 @@ fn uri(path: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             uri.push(char::from(byte));
         } else {
-            uri.push_str(&format!("%{byte:02X}"));
+            let hex = |digit: u8| char::from(b"0123456789ABCDEF"[usize::from(digit)]);
+            uri.extend(['%', hex(byte >> 4), hex(byte & 15)]);
         }
     }
     uri

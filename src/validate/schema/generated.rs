@@ -1,9 +1,4 @@
 //! Validators generated from the schemas when this crate is compiled: nothing to build at start.
-#![expect(
-    clippy::pedantic,
-    clippy::unwrap_used,
-    reason = "the code is the generator's, not ours"
-)]
 
 /// Checks configs.
 #[jsonschema::validator(path = "schemas/config.schema.json", validate_formats = true)]

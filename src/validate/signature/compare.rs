@@ -154,7 +154,7 @@ impl Place<'_> {
             out.push(self.mismatch(
                 Kind::Name,
                 spec.path.key("name"),
-                format!("is named `{declared}`, the model names it `{real}`"),
+                &format!("is named `{declared}`, the model names it `{real}`"),
                 "keep it if the name is a curated one; otherwise leave `name` out".to_owned(),
             ));
         }
@@ -168,13 +168,13 @@ impl Place<'_> {
             ElementType::Known(real) => out.push(self.mismatch(
                 Kind::DType,
                 path,
-                format!("is declared as {declared}, the model says {real}"),
+                &format!("is declared as {declared}, the model says {real}"),
                 format!("write \"dtype\": \"{real}\""),
             )),
             ElementType::Other(real) => out.push(self.mismatch(
                 Kind::Inexpressible,
                 path,
-                format!("is {real} in the model, which a config cannot say"),
+                &format!("is {real} in the model, which a config cannot say"),
                 format!(
                     "the format's dtypes: {}",
                     DType::ALL.map(DType::name).join(", ")
@@ -191,14 +191,14 @@ impl Place<'_> {
         dims: &[Dim],
     ) -> Option<Mismatch> {
         let path = spec.path.key("shape");
-        let write = format!("the model says {}", info);
+        let write = format!("the model says {info}");
         if shape.len() != dims.len() {
             let message = format!(
                 "is declared with {}, the model's has {}",
                 counted(shape.len(), "dimension"),
                 dims.len()
             );
-            return Some(self.mismatch(Kind::Rank, path, message, write));
+            return Some(self.mismatch(Kind::Rank, path, &message, write));
         }
         // A size below -1 has its own rule.
         if info.dynamism == Dynamism::Unbounded || shape.iter().any(|size| *size < -1) {
@@ -227,7 +227,7 @@ impl Place<'_> {
             }
             _ => format!("is declared as {shape:?}, but dimension {first} is dynamic in the model"),
         };
-        Some(self.mismatch(kind, path, message, write))
+        Some(self.mismatch(kind, path, &message, write))
     }
 
     /// A bounded tensor must be declared with at least one dynamic dimension.
@@ -243,11 +243,11 @@ impl Place<'_> {
             let message = format!(
                 "is declared as {shape:?}, but the model's is dynamic: these are its upper bounds"
             );
-            self.mismatch(Kind::Dynamic, path, message, write)
+            self.mismatch(Kind::Dynamic, path, &message, write)
         })
     }
 
-    fn mismatch(&self, kind: Kind, path: JsonPath, message: String, help: String) -> Mismatch {
+    fn mismatch(&self, kind: Kind, path: JsonPath, message: &str, help: String) -> Mismatch {
         let Self { side, index, file } = self;
         Mismatch {
             kind,

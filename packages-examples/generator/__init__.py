@@ -1,0 +1,1 @@
+"""What regenerate.py is made of: networks, exporters, side files, configs, packages."""

@@ -1,0 +1,82 @@
+"""Writes every example package anew: networks, model files, shared files, configs.
+
+    python3.11 -m venv venv && . venv/bin/activate
+    pip install -r packages-examples/requirements.txt
+    python packages-examples/regenerate.py                # all repositories
+    python packages-examples/regenerate.py glimpse pebble # some of them
+
+On Linux torch comes with its GPU libraries (5 GB in all): that wheel does not load without them,
+so `--no-deps` does not help there. Nothing here uses a GPU. A run takes two minutes on one core.
+MLX: the executorch wheel lacks the Python classes of the MLX schema but has their generator; the
+script runs it once, which writes into the environment's site-packages.
+
+The networks are real in structure and tiny; their weights are random, from fixed seeds, so their
+answers mean nothing. Sizes in names (`1b`) show how names are built, not how large a file is.
+
+| repository       | backends                        | shows |
+|------------------|---------------------------------|-------|
+| glimpse          | xnnpack coreml vulkan mlx qnn   | classification on every backend; fp32, fp16 and int8 in one config; dynamic batch; QDQ int8 ONNX; a stub `config.json` at the root |
+| hush-sentence    | xnnpack mlx                     | fp32 and 8da4w (groups of 32); dynamic length; `get_model_schema`; shared tokenizer; ONNX with two dynamic dimensions |
+| murmur-vad       | xnnpack qnn                     | a dynamic number of frames, in a program and in ONNX |
+| pebble           | 0_6b/xnnpack 1b/mlx             | a language model with a key/value cache; sizes; 8da4w (a scale a channel), bf16, int4; constant methods; licence slug |
+| scribe-tiny-en   | xnnpack mlx                     | two methods in one file; ONNX components with named values |
+| pocket-diffusion | xnnpack                         | three models and two components that are no models |
+| twin-view        | xnnpack                         | components in two precisions |
+| mosaic           | nano/vulkan                     | segmentation; a size that is no number |
+| spotter          | s/qnn                           | several outputs; float16 inputs and outputs in ONNX |
+| readline-ocr     | xnnpack                         | a dynamic width of which the output has a quarter; an alphabet as a component |
+| watercolor       | mlx coreml                      | image to image; ONNX meant for mlx |
+| parlor-tts       | 82m/xnnpack                     | ONNX with external data |
+
+`methods` is taken from what was exported. Names of values are left out, as introspecting tools do,
+except where they are curated (scribe-tiny-en and watercolor on mlx). `size_bytes` is the size of
+the file, or the sum over all files under `components`; data outside an ONNX file does not count.
+
+QNN: exporting a program needs the vendor's SDK, which is not in the wheel; its packages use ONNX.
+Core ML: exported on Linux, never run there. Identifiers and the date that the Core ML exporter
+would make up are replaced by fixed ones, and its map of debug handles is left out.
+"""
+
+import logging
+import os
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def main(names):
+    """Regenerates the named repositories, or all of them."""
+    fix_chance()
+    from generator.executorch_files import ensure_mlx_schema
+
+    ensure_mlx_schema()
+    from generator.packages import REPOSITORIES
+
+    unknown = [name for name in names if name not in REPOSITORIES]
+    if unknown:
+        sys.exit(f"no such repository: {', '.join(unknown)}; there are: {', '.join(REPOSITORIES)}")
+    for name in names or REPOSITORIES:
+        shutil.rmtree(HERE / name, ignore_errors=True)
+        REPOSITORIES[name](HERE)
+        files = [path for path in (HERE / name).rglob("*") if path.is_file()]
+        print(f"{name}: {len(files)} files, {sum(path.stat().st_size for path in files)} bytes")
+
+
+def fix_chance():
+    """One thread, quiet exporters, and a fixed order of sets of strings."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    sys.dont_write_bytecode = True
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    import torch
+
+    torch.set_num_threads(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,99 @@
+//! The example packages: clean to the last note, and showing what they are there to show.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pkgtool::package::{Backend, Config, FileRef};
+use pkgtool::source::Document;
+use pkgtool::validate::{Options, validate};
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples")
+}
+
+/// Every config of the examples with its path below them.
+fn configs() -> Vec<(PathBuf, Config)> {
+    let mut configs = Vec::new();
+    for backend in Backend::ALL {
+        let mut directories = vec![examples()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(&directory).expect("a directory") {
+                let path = entry.expect("an entry").path();
+                if !path.is_dir() {
+                    continue;
+                }
+                if path.ends_with(backend.name()) {
+                    let config = path.join("config.json");
+                    let text = fs::read_to_string(&config).expect("a config");
+                    let document = Document::parse(&text).expect("JSON");
+                    configs.push((config, Config::from_document(&document)));
+                } else {
+                    directories.push(path);
+                }
+            }
+        }
+    }
+    configs
+}
+
+#[test]
+fn all_are_clean_to_the_last_note() {
+    let options = Options {
+        paths: vec![examples()],
+        precisions: None,
+        open_models: true,
+        jobs: 0,
+    };
+    let outcome = validate(&options, &|_, _| {}).expect("it runs");
+    assert_eq!(outcome.report.packages, configs().len());
+    let findings: Vec<String> = outcome
+        .report
+        .diagnostics
+        .iter()
+        .map(|d| {
+            format!(
+                "{}{}: {} {}",
+                d.source.path, d.pointer, d.rule.code, d.message
+            )
+        })
+        .collect();
+    assert!(findings.is_empty(), "{findings:#?}");
+    assert_eq!(outcome.skipped.len(), 1, "the stub at a repository's root");
+}
+
+#[test]
+fn they_show_the_whole_format() {
+    let configs = configs();
+    assert!(configs.len() >= 8);
+    let backends: BTreeSet<&str> = configs
+        .iter()
+        .filter_map(|(_, config)| config.backend.map(Backend::name))
+        .collect();
+    assert_eq!(backends.len(), Backend::ALL.len(), "{backends:?}");
+
+    let files: Vec<&FileRef> = configs.iter().flat_map(|(_, c)| c.files()).collect();
+    let any = |what: &str, test: &dyn Fn(&FileRef) -> bool| {
+        assert!(
+            files.iter().any(|file| test(file)),
+            "no example shows {what}"
+        );
+    };
+    any("ONNX", &|f| f.reference.ends_with(".onnx"));
+    any("a program", &|f| f.reference.ends_with(".pte"));
+    any("a file at the repository root", &|f| {
+        f.reference == "../tokenizer.json"
+    });
+    any("a file above a size directory", &|f| {
+        f.reference == "../../tokenizer.json"
+    });
+    any("a component that is no model", &|f| {
+        f.component.is_some() && f.reference.ends_with(".json")
+    });
+    assert!(
+        configs
+            .iter()
+            .any(|(_, config)| config.variants.len() > 1 && config.size.is_some()),
+        "no example shows several precisions under a size directory"
+    );
+}
