@@ -43,12 +43,6 @@ pub(crate) fn validate(directory: &Path, path: &str) -> Ran {
 }
 
 impl Run {
-    /// Adds an argument.
-    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
-        self.command.arg(argument);
-        self
-    }
-
     /// Sets the working directory.
     pub(crate) fn within(mut self, directory: impl AsRef<Path>) -> Self {
         self.command.current_dir(directory);

@@ -2,9 +2,7 @@
 //! within seconds with a finding, never with a crash (the harness fails on one), never with output
 //! that steers a terminal or fills a disk.
 
-use std::fmt::Write;
 use std::fs::File;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -93,7 +91,7 @@ fn deep_nesting_in_a_tokenizer_is_refused() {
 #[test]
 fn binary_rubbish_is_refused() {
     let bytes: Vec<u8> = (0..100_000_u32)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[1])
         .collect();
     only_in(&Tree::new().file("xnnpack/config.json", &bytes), "PKG002");
     only_in(
@@ -208,10 +206,7 @@ fn files_cannot_steer_the_terminal() {
     config["variants"][0]["methods"][evil] = json!({ "inputs": [], "outputs": [] });
     let tree = Tree::new().package("xnnpack", &config);
     // Once more unescaped: what does not parse is shown as well.
-    let tree = tree.file(
-        "coreml/config.json",
-        format!("{{ \"a\u{1b}[31m\u{9b}\u{202e}\": }}"),
-    );
+    let tree = tree.file("coreml/config.json", "{ \"a\u{1b}[31m\u{9b}\u{202e}\": }");
     let arguments = ["validate", "--color", "never"];
     let ran = pkgtool(arguments).within(tree.root()).run().expect_code(1);
     for forbidden in ['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}', '\0', '\r'] {
@@ -250,10 +245,9 @@ fn many_paths_to_one_file_are_one_file() {
 }
 
 #[test]
-fn a_config_directly_at_the_root_of_the_file_system_is_a_path_like_others() {
-    assert_eq!(pkgtool(["validate", "/dev/null/config.json"]).run().code, 2);
-    let mut message = String::new();
-    write!(message, "{}", Path::new("/nonexistent").display()).expect("a string");
-    let ran = pkgtool(["validate", "/nonexistent"]).run().expect_code(2);
-    assert!(ran.stderr.contains(&message), "{}", ran.stderr);
+fn paths_that_are_not_there_are_named() {
+    for path in ["/nonexistent", "/dev/null/config.json"] {
+        let ran = pkgtool(["validate", path]).run().expect_code(2);
+        assert!(ran.stderr.contains(path), "{}", ran.stderr);
+    }
 }

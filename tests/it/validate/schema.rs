@@ -2,6 +2,8 @@
 //! of the specification's tables. Each gives exactly one finding, at the place of the fault; the
 //! published schema files refuse the same ones.
 
+use std::fmt::Write;
+
 use serde_json::{Value, json};
 
 use super::schema_cases::{CASES_OF_A_CONFIG, CASES_OF_A_LIST, Case, Edit};
@@ -79,7 +81,6 @@ fn edited(mut value: Value, edit: &Edit) -> Value {
         }
         (Value::Array(array), Some(new)) => {
             let index: usize = last.parse().expect("an index");
-            array.truncate(array.len().max(index));
             if index < array.len() {
                 array[index] = new;
             } else {
@@ -136,10 +137,12 @@ fn check(name: &str, base: &Value, cases: &[Case]) {
             _ => vec![(case.code, case.pointer, case.message)],
         };
         if real != expected {
-            wrong += &format!(
-                "{:?}\n  expected {expected:?}\n  found    {real:?}\n",
+            writeln!(
+                wrong,
+                "{:?}\n  expected {expected:?}\n  found    {real:?}",
                 case.edit
-            );
+            )
+            .expect("a string");
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
