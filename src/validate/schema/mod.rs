@@ -8,7 +8,8 @@
 mod generated;
 mod message;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
@@ -26,6 +27,10 @@ use crate::source::{Document, JsonPath};
 pub const CONFIG_SCHEMA: &str = include_str!("../../../schemas/config.schema.json");
 /// The schema of precision lists, JSON Schema 2020-12.
 pub const PRECISIONS_SCHEMA: &str = include_str!("../../../schemas/precisions.schema.json");
+
+/// The schemas as values: where the keys of an object are looked up.
+static CONFIG: LazyLock<Value> = LazyLock::new(|| parsed(CONFIG_SCHEMA));
+static PRECISIONS: LazyLock<Value> = LazyLock::new(|| parsed(PRECISIONS_SCHEMA));
 
 /// Definitions of the config schema whose violations other rules report.
 const LEFT_TO_RULES: &str = "/$defs/fileOrComponents/";
@@ -65,7 +70,7 @@ enum Raw {
 pub(super) fn check_config(document: &Document, config: &Config) -> Vec<Violation> {
     let errors = generated::Config::iter_errors(&document.value);
     let errors = errors.filter(|error| !error.schema_path().as_str().starts_with(LEFT_TO_RULES));
-    let raw = errors.flat_map(|error| read(&error, document, CONFIG_SCHEMA));
+    let raw = errors.flat_map(|error| read(&error, document, &CONFIG));
     let misnested: Vec<&JsonPath> = config.variants.iter().flat_map(wrong_shapes).collect();
     let raw = raw.filter(|raw| {
         let path = raw.path();
@@ -77,7 +82,7 @@ pub(super) fn check_config(document: &Document, config: &Config) -> Vec<Violatio
 /// Faults of a precision list, in the validator's order.
 pub(super) fn check_precisions(document: &Document) -> Vec<Violation> {
     let errors = generated::Precisions::iter_errors(&document.value);
-    let raw = errors.flat_map(|error| read(&error, document, PRECISIONS_SCHEMA));
+    let raw = errors.flat_map(|error| read(&error, document, &PRECISIONS));
     merge(raw.collect())
 }
 
@@ -106,7 +111,7 @@ fn belongs_to_a_rule(raw: &Raw, document: &Document) -> bool {
     }
 }
 
-fn read(error: &ValidationError<'_>, document: &Document, schema: &str) -> Vec<Raw> {
+fn read(error: &ValidationError<'_>, document: &Document, schema: &Value) -> Vec<Raw> {
     let path = to_path(error.instance_path(), document);
     match error.kind() {
         ValidationErrorKind::Required { property } => vec![Raw::MissingKey {
@@ -152,10 +157,12 @@ fn repeated(path: &JsonPath, document: &Document) -> Vec<Raw> {
 
 fn merge(raw: Vec<Raw>) -> Vec<Violation> {
     let mut typos: HashSet<(JsonPath, String)> = HashSet::new();
+    let missing = missing_keys(&raw);
     for one in &raw {
-        if let Raw::UnknownKey { object, key, .. } = one {
-            let missing = missing_keys(&raw, object);
-            if let Some(meant) = suggest::nearest(key, missing) {
+        if let Raw::UnknownKey { object, key, .. } = one
+            && let Some(missing) = missing.get(object)
+        {
+            if let Some(meant) = suggest::nearest(key, missing.iter().copied()) {
                 typos.insert((object.clone(), meant.to_owned()));
             }
         }
@@ -169,11 +176,15 @@ fn merge(raw: Vec<Raw>) -> Vec<Violation> {
     raw.map(Raw::into_violation).collect()
 }
 
-fn missing_keys<'r>(raw: &'r [Raw], of: &'r JsonPath) -> impl Iterator<Item = &'r str> {
-    raw.iter().filter_map(move |one| match one {
-        Raw::MissingKey { object, key } if object == of => Some(key.as_str()),
-        _ => None,
-    })
+/// The missing keys of each object.
+fn missing_keys(raw: &[Raw]) -> HashMap<&JsonPath, Vec<&str>> {
+    let mut missing: HashMap<&JsonPath, Vec<&str>> = HashMap::new();
+    for one in raw {
+        if let Raw::MissingKey { object, key } = one {
+            missing.entry(object).or_default().push(key);
+        }
+    }
+    missing
 }
 
 impl Raw {
@@ -232,11 +243,10 @@ fn to_path(location: &Location, document: &Document) -> JsonPath {
 }
 
 /// The keys that the schema at an `additionalProperties` location lists beside it.
-fn allowed_keys(schema_path: &str, schema: &str) -> Vec<String> {
+fn allowed_keys(schema_path: &str, schema: &Value) -> Vec<String> {
     let properties = schema_path
         .strip_suffix("/additionalProperties")
         .map(|object| format!("{object}/properties"));
-    let schema: Value = serde_json::from_str(schema).expect("the embedded schema is JSON");
     let keys = properties.and_then(|pointer| {
         Some(
             schema
@@ -248,4 +258,8 @@ fn allowed_keys(schema_path: &str, schema: &str) -> Vec<String> {
         )
     });
     keys.unwrap_or_default()
+}
+
+fn parsed(schema: &str) -> Value {
+    serde_json::from_str(schema).expect("the embedded schema is JSON")
 }
