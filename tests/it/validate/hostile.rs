@@ -147,8 +147,8 @@ fn thousands_of_faults_are_cut_off() {
     );
 }
 
-fn with_tensors(count: usize, method: &str) -> Tree {
-    let tensors = vec!["{}"; count].join(",");
+fn with_tensors(tensor: &str, count: usize, method: &str) -> Tree {
+    let tensors = vec![tensor; count].join(",");
     let text = serde_json::to_string(&config()).expect("JSON");
     let text = text.replace("\"forward\"", &format!("\"{method}\""));
     let text = text.replacen("\"inputs\":[", &format!("\"inputs\":[{tensors},"), 1);
@@ -157,17 +157,17 @@ fn with_tensors(count: usize, method: &str) -> Tree {
 
 #[test]
 fn more_values_and_longer_keys_than_any_config_has_are_refused() {
-    let found = soon(|| only_in(&with_tensors(1_000_000, "forward"), "PKG002"));
+    let found = soon(|| only_in(&with_tensors("{}", 1_000_000, "forward"), "PKG002"));
     assert!(found.message.contains("Too many values"), "{found:?}");
     // Each finding would have the name in its path.
-    let found = only_in(&with_tensors(3, &"n".repeat(1_000_000)), "PKG002");
+    let found = only_in(&with_tensors("{}", 3, &"n".repeat(1_000_000)), "PKG002");
     assert!(found.message.contains("Too long a key"), "{found:?}");
 }
 
 #[test]
 fn as_many_faults_as_can_be_take_little_time_and_room() {
-    // Each `{}` lacks two keys.
-    let tree = with_tensors(20_000, &"n".repeat(256));
+    // Each lacks two keys and has one that is unknown.
+    let tree = with_tensors("{\"a\":0}", 20_000, &"n".repeat(256));
     for format in ["human", "json", "sarif", "github", "junit"] {
         let arguments = ["validate", "--format", format];
         let ran = soon(|| pkgtool(arguments).within(tree.root()).run()).expect_code(1);
