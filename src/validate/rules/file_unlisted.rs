@@ -15,7 +15,8 @@ const MAX_LISTED: usize = 20;
 rule! {
     /// # What it checks
     /// Every model file in the config's directory (`.pte`, `.onnx`, `.mlpackage`, …) is named by a
-    /// variant.
+    /// variant. Nothing is said while a reference of the config can't be followed: it may be meant for
+    /// the file.
     ///
     /// # Why
     /// A file that no variant names is published and downloaded for nothing, or a variant was

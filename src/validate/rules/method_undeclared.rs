@@ -6,7 +6,7 @@ use crate::validate::signature::{Kind, findings_of};
 
 rule! {
     /// # What it checks
-    /// Every method of the model file is declared, once the variant declares methods at all. Constant methods (no inputs, no instructions: `get_max_seq_len`, …) are metadata and are left out.
+    /// Every method of the model file is declared, once the variant declares methods at all. Constant methods (no inputs, no instructions: `get_max_seq_len`, …) are metadata and are left out. While a declared method is not in the model (`method-not-in-model`), nothing is said: a wrong name is most likely the missing one.
     ///
     /// # Why
     /// What is not declared can't be found by a caller, and is not checked.

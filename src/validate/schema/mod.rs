@@ -161,10 +161,9 @@ fn merge(raw: Vec<Raw>) -> Vec<Violation> {
     for one in &raw {
         if let Raw::UnknownKey { object, key, .. } = one
             && let Some(missing) = missing.get(object)
+            && let Some(meant) = suggest::nearest(key, missing.iter().copied())
         {
-            if let Some(meant) = suggest::nearest(key, missing.iter().copied()) {
-                typos.insert((object.clone(), meant.to_owned()));
-            }
+            typos.insert((object.clone(), meant.to_owned()));
         }
     }
     let mut seen = HashSet::new();
