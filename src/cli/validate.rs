@@ -1,7 +1,7 @@
 //! `pkgtool validate`.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -117,7 +117,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let outcome = outcome.map_err(|error| Failure::Other(error.to_string()))?;
     args.tell_skipped(&outcome);
     args.write_reports(&outcome.report)?;
-    args.print(&outcome.report)?;
+    match args.print(&outcome.report) {
+        // Whoever reads our output has gone; what was found is still what was found.
+        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        printed => printed?,
+    }
     Ok(args.exit(&outcome))
 }
 

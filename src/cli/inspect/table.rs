@@ -1,10 +1,9 @@
 //! A model's description for people.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use crate::model::{Dim, Method, ModelInfo, Value, ValueKind};
-use crate::source::text::defuse;
+use crate::source::text::defuse_line;
 
 /// Most elements of a constant that are shown.
 const MAX_ELEMENTS: usize = 16;
@@ -30,7 +29,7 @@ pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64) -> String {
         );
     }
     segments(&mut text, info);
-    defuse(&text)
+    text
 }
 
 fn head(text: &mut String, path: &str, info: &ModelInfo, file_size: u64) {
@@ -58,7 +57,8 @@ fn head(text: &mut String, path: &str, info: &ModelInfo, file_size: u64) {
 }
 
 fn write_method(text: &mut String, method: &Method) {
-    line(text, &format!("\nmethod {}", method.name));
+    text.push('\n');
+    line(text, &format!("method {}", method.name));
     for (noun, values) in [("input", &method.inputs), ("output", &method.outputs)] {
         for (i, value) in values.iter().enumerate() {
             let name = value
@@ -158,9 +158,10 @@ fn rows(text: &mut String, rows: impl Iterator<Item = (String, String)>) {
     }
 }
 
+/// One line, whatever names from the file are in it.
 fn line(text: &mut String, content: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "{content}");
+    text.push_str(&defuse_line(content));
+    text.push('\n');
 }
 
 fn bytes(size: u64) -> String {
