@@ -120,7 +120,7 @@ impl<'a> Pages<'a> {
         while done < buffer.len() {
             let at = offset + done as u64;
             let page = self.page(at)?;
-            let within = usize::try_from(at % PAGE_SIZE as u64).expect("less than a page");
+            let within = within_page(at);
             let count = (page.len() - within).min(buffer.len() - done);
             buffer[done..done + count].copy_from_slice(&page[within..within + count]);
             done += count;
@@ -195,13 +195,20 @@ impl<'a> Pages<'a> {
     }
 }
 
+/// Where in its page an offset lies.
+fn within_page(offset: u64) -> usize {
+    usize::try_from(offset % PAGE_SIZE as u64).expect("less than a page")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn reads_across_pages_and_refuses_the_rest() {
-        let bytes: Vec<u8> = (0..PAGE_SIZE * 3).map(|i| (i % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..PAGE_SIZE * 3)
+            .map(|i| u8::try_from(i % 251).expect("below 251"))
+            .collect();
         let pages = Pages::with_budget(&bytes, 6);
         let at = PAGE_SIZE - 2;
         assert_eq!(

@@ -1,6 +1,26 @@
 //! ExecuTorch programs (`.pte`) and bundled programs (`.bpte`), read from the FlatBuffer alone.
+//!
+//! `container` finds the FlatBuffer in the file, `flatbuffer` reads it with every access checked,
+//! `storage` knows where bytes are kept, `plan` and `value` read methods, `dynamism` settles which
+//! dimensions vary. Payloads of delegates are not opened.
+
+mod container;
+mod declared;
+mod dynamism;
+mod element;
+mod error;
+mod evidence;
+mod flatbuffer;
+mod path;
+mod plan;
+mod program;
+mod schema;
+mod storage;
+mod value;
 
 use std::path::Path;
+
+pub use error::{Error, Place};
 
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::ReadAt;
@@ -9,27 +29,25 @@ use crate::source::ReadAt;
 #[derive(Debug)]
 pub struct ExecuTorch;
 
-/// What is broken in an ExecuTorch program.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {}
-
-impl Error {
-    /// The file offset of what is broken, where there is one.
-    pub fn offset(&self) -> Option<u64> {
-        match *self {}
-    }
-}
-
 impl ModelFormat for ExecuTorch {
     fn name(&self) -> &'static str {
         "executorch"
     }
 
-    fn matches(&self, _path: &Path, _first_bytes: &[u8]) -> bool {
-        false
+    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let named = extension.is_some_and(|extension| {
+            ["pte", "bpte"]
+                .iter()
+                .any(|known| extension.eq_ignore_ascii_case(known))
+        });
+        let marked = first_bytes.get(4..8).is_some_and(|id| {
+            container::is_of_family(id, *b"ET") || container::is_of_family(id, *b"BP")
+        });
+        named || marked
     }
 
-    fn inspect(&self, _source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
-        Ok(ModelInfo::default())
+    fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
+        Ok(program::inspect(source)?)
     }
 }

@@ -1,3 +1,4 @@
 //! Readers of model formats.
 
+mod executorch;
 mod onnx;

@@ -1,0 +1,148 @@
+//! Which dimensions of a bounded tensor are dynamic.
+//!
+//! A program says of a tensor only that its sizes are upper bounds. What is certain comes from
+//! declarations (`declared.rs`), then from instructions (`evidence.rs`), then from arithmetic: where
+//! only one dimension can vary, it does. The rest is [`Dim::Maybe`], whose `likely_dynamic` is a
+//! guess and says so. Invariant: a bounded tensor of rank 1 or more has a dynamic or likely dynamic
+//! dimension.
+
+use std::collections::BTreeSet;
+
+use super::declared::{Declared, Position, Side};
+use super::evidence::{Certain, Evidence};
+use super::plan::Plan;
+use crate::model::{Dim, Dynamism, TensorInfo, Value, ValueKind};
+
+/// A bounded tensor on its way.
+struct Open<'a> {
+    info: &'a mut TensorInfo,
+    bounds: Vec<u64>,
+    known: Vec<Option<Certain>>,
+}
+
+/// Settles the bounded tensors of a method.
+pub(super) fn settle(plan: &mut Plan, declared: &Declared) {
+    let method = &mut plan.method;
+    let mut open = Vec::new();
+    let sides = [
+        (Side::Inputs, &mut method.inputs, &plan.inputs),
+        (Side::Outputs, &mut method.outputs, &plan.outputs),
+    ];
+    for (side, values, indices) in sides {
+        let ranks: Vec<usize> = values
+            .iter()
+            .filter_map(Value::tensor)
+            .map(|info| info.dims.as_ref().map_or(0, Vec::len))
+            .collect();
+        let mut tensor = 0;
+        for (value, &index) in values.iter_mut().zip(indices) {
+            let ValueKind::Tensor { info, .. } = &mut value.kind else {
+                continue;
+            };
+            let position = Position {
+                method: &method.name,
+                side,
+                tensor,
+                ranks: &ranks,
+            };
+            tensor += 1;
+            if info.dynamism == Dynamism::Bounded {
+                open.push(Open::new(info, |bounds| {
+                    combine(declared.of(position, bounds), index, &plan.evidence)
+                }));
+            }
+        }
+    }
+    let mut likely = plan.evidence.bounds.clone();
+    for tensor in &open {
+        likely.extend(tensor.dynamic_bounds());
+    }
+    for tensor in open {
+        tensor.close(&likely);
+    }
+}
+
+/// Declarations first, instructions where they are silent.
+fn combine(
+    declared: Vec<Option<Certain>>,
+    value: u64,
+    evidence: &Evidence,
+) -> Vec<Option<Certain>> {
+    let dims = declared.into_iter().enumerate();
+    dims.map(|(dim, known)| known.or_else(|| evidence.of(value, dim)))
+        .collect()
+}
+
+impl<'a> Open<'a> {
+    fn new(info: &'a mut TensorInfo, known: impl FnOnce(&[u64]) -> Vec<Option<Certain>>) -> Self {
+        let dims = info.dims.as_deref().unwrap_or_default();
+        let bounds: Vec<u64> = dims
+            .iter()
+            .map(|dim| match dim {
+                Dim::Fixed(bound) | Dim::Maybe { bound, .. } => *bound,
+                Dim::Dynamic { bound, .. } => bound.unwrap_or(0),
+            })
+            .collect();
+        let known = complete(&bounds, known(&bounds));
+        Self {
+            info,
+            bounds,
+            known,
+        }
+    }
+
+    fn dynamic_bounds(&self) -> BTreeSet<u64> {
+        let dims = self.known.iter().zip(&self.bounds);
+        dims.filter(|(known, _)| **known == Some(Certain::Dynamic))
+            .map(|(_, &bound)| bound)
+            .collect()
+    }
+
+    /// Writes the dimensions. A bound in `likely` belongs to a dynamic dimension of the method.
+    fn close(self, likely: &BTreeSet<u64>) {
+        let own = self.dynamic_bounds();
+        let undecided = |dim: &usize| self.known[*dim].is_none();
+        let dims: Vec<usize> = (0..self.bounds.len()).filter(undecided).collect();
+        let mut guesses: BTreeSet<usize> = dims
+            .iter()
+            .copied()
+            .filter(|&dim| {
+                let bound = self.bounds[dim];
+                bound > 1 && likely.contains(&bound) && !own.contains(&bound)
+            })
+            .collect();
+        if own.is_empty() && guesses.is_empty() {
+            let large = dims.iter().find(|&&dim| self.bounds[dim] > 1);
+            guesses.extend(large.or(dims.first()));
+        }
+        let settled = self.bounds.iter().zip(&self.known).enumerate();
+        let settled = settled.map(|(dim, (&bound, known))| match known {
+            Some(Certain::Fixed) => Dim::Fixed(bound),
+            Some(Certain::Dynamic) => Dim::Dynamic {
+                bound: Some(bound),
+                name: None,
+            },
+            None => Dim::Maybe {
+                bound,
+                likely_dynamic: guesses.contains(&dim),
+            },
+        });
+        self.info.dims = Some(settled.collect());
+    }
+}
+
+/// Draws the conclusions that need no guess.
+fn complete(bounds: &[u64], mut known: Vec<Option<Certain>>) -> Vec<Option<Certain>> {
+    if known.iter().all(|known| *known == Some(Certain::Fixed)) {
+        // It contradicts the tensor, of which something does vary: so none of it counts.
+        known.fill(None);
+    }
+    if known.contains(&Some(Certain::Dynamic)) {
+        return known;
+    }
+    let mut candidates = (0..bounds.len()).filter(|&dim| known[dim].is_none() && bounds[dim] > 1);
+    if let (Some(only), None) = (candidates.next(), candidates.next()) {
+        known[only] = Some(Certain::Dynamic);
+    }
+    known
+}

@@ -1,0 +1,424 @@
+//! Checked reading of a FlatBuffer that lies somewhere in a file.
+//!
+//! Invariant: no byte outside the buffer is read, no length is believed before it is checked
+//! against the buffer's end, and what is kept of the file is counted against [`MAX_KEPT`]. Layout:
+//! <https://flatbuffers.dev/internals/>. Knows nothing of the schema; alignment is not checked, as
+//! nothing here depends on it.
+
+use std::cell::Cell;
+
+use super::error::{Error, Place};
+use super::path::{Path, Step};
+use crate::source::Pages;
+
+/// Longest string in bytes; a longer name is an error, a longer text is cut.
+pub(super) const MAX_STRING: u32 = 64 * 1024;
+/// Bytes, about, that the description of one file may take in memory.
+pub(super) const MAX_KEPT: u64 = 64 * 1024 * 1024;
+
+/// A field of a table: its number in the schema and its name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field(pub(super) u16, pub(super) &'static str);
+
+/// A FlatBuffer and where it lies in the file.
+pub(super) struct Buffer<'a> {
+    pages: &'a Pages<'a>,
+    start: u64,
+    end: u64,
+    kept: Cell<u64>,
+}
+
+impl<'a> Buffer<'a> {
+    /// The FlatBuffer in the bytes `start..end` of the file.
+    pub(super) fn new(pages: &'a Pages<'a>, start: u64, end: u64) -> Self {
+        Self {
+            pages,
+            start,
+            end,
+            kept: Cell::new(0),
+        }
+    }
+
+    /// The root table, called `name` in messages.
+    pub(super) fn root(&'a self, name: &'static str) -> Result<Table<'a>, Error> {
+        let path = Path::root(name);
+        let at = self.follow(self.start, &path, Step::Here)?;
+        Table::read(self, at, path)
+    }
+
+    /// The whole file.
+    pub(super) fn pages(&self) -> &'a Pages<'a> {
+        self.pages
+    }
+
+    /// Counts `size` more bytes that stay in memory.
+    pub(super) fn keep(&self, size: u64, place: impl FnOnce() -> Place) -> Result<(), Error> {
+        self.kept.set(self.kept.get().saturating_add(size));
+        if self.kept.get() > MAX_KEPT {
+            return Err(Error::TooMuch {
+                place: place(),
+                most: MAX_KEPT,
+            });
+        }
+        Ok(())
+    }
+
+    fn check(&self, at: u64, size: u64, path: &Path, step: Step) -> Result<(), Error> {
+        match at.checked_add(size) {
+            Some(end) if at >= self.start && end <= self.end => Ok(()),
+            _ => Err(Error::OutsideBuffer {
+                place: path.place(step, at),
+                size,
+                end: self.end,
+            }),
+        }
+    }
+
+    fn array<const N: usize>(&self, at: u64, path: &Path, step: Step) -> Result<[u8; N], Error> {
+        self.check(at, N as u64, path, step)?;
+        self.pages.array(at).map_err(|error| Error::Read {
+            place: path.place(step, at),
+            error,
+        })
+    }
+
+    /// Where the offset at `at` leads: to at least four bytes inside the buffer.
+    fn follow(&self, at: u64, path: &Path, step: Step) -> Result<u64, Error> {
+        let found = u32::from_le_bytes(self.array(at, path, step)?);
+        let target = at + u64::from(found);
+        if found == 0 || target + 4 > self.end {
+            return Err(Error::Offset {
+                place: path.place(step, at),
+                found,
+                end: self.end,
+            });
+        }
+        Ok(target)
+    }
+
+    fn string(&self, at: u64, path: &Path, step: Step, cut: bool) -> Result<String, Error> {
+        let place = || path.place(step, at);
+        let found = u32::from_le_bytes(self.array(at, path, step)?);
+        let room = self.end - (at + 4);
+        let most = if cut {
+            room
+        } else {
+            room.min(MAX_STRING.into())
+        };
+        if u64::from(found) > most {
+            return Err(Error::StringLength {
+                place: place(),
+                found,
+                most,
+            });
+        }
+        let size = found.min(MAX_STRING);
+        self.keep(u64::from(size) + 32, place)?;
+        let bytes = self
+            .pages
+            .bytes(at + 4, size as usize)
+            .map_err(|error| Error::Read {
+                place: place(),
+                error,
+            })?;
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(text),
+            Err(error) => {
+                let problem = error.utf8_error();
+                let valid = problem.valid_up_to();
+                // A cut may go through the middle of a character.
+                if size < found && problem.error_len().is_none() {
+                    let mut bytes = error.into_bytes();
+                    bytes.truncate(valid);
+                    return Ok(String::from_utf8_lossy(&bytes).into_owned());
+                }
+                Err(Error::Utf8 {
+                    place: place(),
+                    valid,
+                })
+            }
+        }
+    }
+}
+
+/// A table: a vtable that says where its fields are.
+#[derive(Clone)]
+pub(super) struct Table<'a> {
+    buffer: &'a Buffer<'a>,
+    at: u64,
+    vtable: u64,
+    vtable_size: u16,
+    size: u16,
+    path: Path,
+}
+
+impl<'a> Table<'a> {
+    fn read(buffer: &'a Buffer<'a>, at: u64, path: Path) -> Result<Self, Error> {
+        let distance = i32::from_le_bytes(buffer.array(at, &path, Step::Here)?);
+        let inside = at
+            .checked_add_signed(-i64::from(distance))
+            .filter(|&vtable| vtable >= buffer.start && vtable + 4 <= buffer.end);
+        let Some(vtable) = inside else {
+            return Err(Error::Vtable {
+                place: path.place(Step::Here, at),
+                found: distance,
+            });
+        };
+        let sizes: [u8; 4] = buffer.array(vtable, &path, Step::Here)?;
+        let vtable_size = u16::from_le_bytes([sizes[0], sizes[1]]);
+        let size = u16::from_le_bytes([sizes[2], sizes[3]]);
+        if vtable_size < 4
+            || !vtable_size.is_multiple_of(2)
+            || size < 4
+            || vtable + u64::from(vtable_size) > buffer.end
+            || at + u64::from(size) > buffer.end
+        {
+            return Err(Error::VtableSize {
+                place: path.place(Step::Here, at),
+                vtable: vtable_size,
+                table: size,
+            });
+        }
+        Ok(Self {
+            buffer,
+            at,
+            vtable,
+            vtable_size,
+            size,
+            path,
+        })
+    }
+
+    /// The buffer the table lies in.
+    pub(super) fn buffer(&self) -> &'a Buffer<'a> {
+        self.buffer
+    }
+
+    /// The table itself, for a message.
+    pub(super) fn here(&self) -> Place {
+        self.path.place(Step::Here, self.at)
+    }
+
+    /// A field, for a message: at its own offset where it is present, else at the table's.
+    pub(super) fn place(&self, field: Field) -> Place {
+        let at = self.slot(field, 1).ok().flatten().unwrap_or(self.at);
+        self.path.place(Step::Field(field.1), at)
+    }
+
+    /// Where the field stands, if it is present.
+    fn slot(&self, field: Field, size: u16) -> Result<Option<u64>, Error> {
+        let entry = 4 + 2 * field.0;
+        if entry + 2 > self.vtable_size {
+            return Ok(None);
+        }
+        let step = Step::Field(field.1);
+        let at = self.vtable + u64::from(entry);
+        let found = u16::from_le_bytes(self.buffer.array(at, &self.path, step)?);
+        if found == 0 {
+            return Ok(None);
+        }
+        if found < 4 || u32::from(found) + u32::from(size) > u32::from(self.size) {
+            return Err(Error::FieldOutsideTable {
+                place: self.path.place(step, at),
+                size,
+                table: self.size,
+                found,
+            });
+        }
+        Ok(Some(self.at + u64::from(found)))
+    }
+
+    fn scalar<const N: usize>(&self, field: Field) -> Result<[u8; N], Error> {
+        let size = u16::try_from(N).expect("scalars are at most eight bytes");
+        match self.slot(field, size)? {
+            Some(at) => self.buffer.array(at, &self.path, Step::Field(field.1)),
+            None => Ok([0; N]),
+        }
+    }
+
+    /// An unsigned byte, 0 where absent.
+    pub(super) fn u8(&self, field: Field) -> Result<u8, Error> {
+        Ok(u8::from_le_bytes(self.scalar(field)?))
+    }
+
+    /// A signed byte, 0 where absent.
+    pub(super) fn i8(&self, field: Field) -> Result<i8, Error> {
+        Ok(i8::from_le_bytes(self.scalar(field)?))
+    }
+
+    /// A 32-bit unsigned integer, 0 where absent.
+    pub(super) fn u32(&self, field: Field) -> Result<u32, Error> {
+        Ok(u32::from_le_bytes(self.scalar(field)?))
+    }
+
+    /// A 32-bit integer, 0 where absent.
+    pub(super) fn i32(&self, field: Field) -> Result<i32, Error> {
+        Ok(i32::from_le_bytes(self.scalar(field)?))
+    }
+
+    /// A 64-bit unsigned integer, 0 where absent.
+    pub(super) fn u64(&self, field: Field) -> Result<u64, Error> {
+        Ok(u64::from_le_bytes(self.scalar(field)?))
+    }
+
+    /// A 64-bit integer, 0 where absent.
+    pub(super) fn i64(&self, field: Field) -> Result<i64, Error> {
+        Ok(i64::from_le_bytes(self.scalar(field)?))
+    }
+
+    /// A double, 0 where absent.
+    pub(super) fn f64(&self, field: Field) -> Result<f64, Error> {
+        Ok(f64::from_le_bytes(self.scalar(field)?))
+    }
+
+    fn target(&self, field: Field) -> Result<Option<u64>, Error> {
+        self.slot(field, 4)?
+            .map(|at| self.buffer.follow(at, &self.path, Step::Field(field.1)))
+            .transpose()
+    }
+
+    /// A table, if present.
+    pub(super) fn table(&self, field: Field) -> Result<Option<Table<'a>>, Error> {
+        self.target(field)?
+            .map(|at| Table::read(self.buffer, at, self.path.then(Step::Field(field.1))))
+            .transpose()
+    }
+
+    /// A table that must be there.
+    pub(super) fn required(&self, field: Field) -> Result<Table<'a>, Error> {
+        self.table(field)?.ok_or_else(|| Error::MissingField {
+            place: self.place(field),
+        })
+    }
+
+    /// A name, if present.
+    pub(super) fn name(&self, field: Field) -> Result<Option<String>, Error> {
+        self.text(field, false)
+    }
+
+    /// A text, if present, cut where it is very long.
+    pub(super) fn cut_text(&self, field: Field) -> Result<Option<String>, Error> {
+        self.text(field, true)
+    }
+
+    fn text(&self, field: Field, cut: bool) -> Result<Option<String>, Error> {
+        let step = Step::Field(field.1);
+        self.target(field)?
+            .map(|at| self.buffer.string(at, &self.path, step, cut))
+            .transpose()
+    }
+
+    /// A vector of elements of `width` bytes; empty where absent.
+    pub(super) fn vector(&self, field: Field, width: u8) -> Result<Vector<'a>, Error> {
+        let path = self.path.then(Step::Field(field.1));
+        let Some(at) = self.target(field)? else {
+            return Ok(Vector {
+                buffer: self.buffer,
+                first: self.at,
+                len: 0,
+                width,
+                path,
+            });
+        };
+        let found = u32::from_le_bytes(self.buffer.array(at, &path, Step::Here)?);
+        let most = (self.buffer.end - (at + 4)) / u64::from(width);
+        if u64::from(found) > most {
+            return Err(Error::VectorLength {
+                place: path.place(Step::Here, at),
+                found,
+                most,
+            });
+        }
+        Ok(Vector {
+            buffer: self.buffer,
+            first: at + 4,
+            len: found,
+            width,
+            path,
+        })
+    }
+
+    /// A vector of tables (or strings); empty where absent.
+    pub(super) fn tables(&self, field: Field) -> Result<Vector<'a>, Error> {
+        self.vector(field, 4)
+    }
+}
+
+/// A vector whose length was found to fit the buffer.
+#[derive(Clone)]
+pub(super) struct Vector<'a> {
+    buffer: &'a Buffer<'a>,
+    first: u64,
+    len: u32,
+    width: u8,
+    path: Path,
+}
+
+impl<'a> Vector<'a> {
+    /// Number of elements.
+    pub(super) fn len(&self) -> u64 {
+        self.len.into()
+    }
+
+    /// Whether there are no elements.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// File offset of the first element.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The vector itself, for a message.
+    pub(super) fn here(&self) -> Place {
+        self.path.place(Step::Here, self.first)
+    }
+
+    /// An element, for a message.
+    pub(super) fn place(&self, index: u64) -> Place {
+        self.path.place(Step::Index(index), self.at(index))
+    }
+
+    fn at(&self, index: u64) -> u64 {
+        debug_assert!(index < self.len());
+        self.first + index * u64::from(self.width)
+    }
+
+    fn element<const N: usize>(&self, index: u64) -> Result<[u8; N], Error> {
+        self.buffer
+            .array(self.at(index), &self.path, Step::Index(index))
+    }
+
+    /// An unsigned byte.
+    pub(super) fn u8(&self, index: u64) -> Result<u8, Error> {
+        Ok(u8::from_le_bytes(self.element(index)?))
+    }
+
+    /// A 32-bit integer.
+    pub(super) fn i32(&self, index: u64) -> Result<i32, Error> {
+        Ok(i32::from_le_bytes(self.element(index)?))
+    }
+
+    /// A 64-bit integer.
+    pub(super) fn i64(&self, index: u64) -> Result<i64, Error> {
+        Ok(i64::from_le_bytes(self.element(index)?))
+    }
+
+    /// A 64-bit unsigned integer.
+    pub(super) fn u64(&self, index: u64) -> Result<u64, Error> {
+        Ok(u64::from_le_bytes(self.element(index)?))
+    }
+
+    /// A table.
+    pub(super) fn table(&self, index: u64) -> Result<Table<'a>, Error> {
+        let step = Step::Index(index);
+        let at = self.buffer.follow(self.at(index), &self.path, step)?;
+        Table::read(self.buffer, at, self.path.then(step))
+    }
+
+    /// All tables in order.
+    pub(super) fn iter_tables(&self) -> impl Iterator<Item = Result<Table<'a>, Error>> {
+        (0..self.len()).map(|index| self.table(index))
+    }
+}

@@ -1,0 +1,71 @@
+//! Names of places in a FlatBuffer, as error messages show them.
+//!
+//! A path is a shared chain of steps, so that naming a table costs one small allocation and the
+//! text is only made when something is wrong.
+
+use std::fmt;
+use std::rc::Rc;
+
+use super::error::Place;
+
+/// One step of a path.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step {
+    /// The place itself.
+    Here,
+    /// A field of a table.
+    Field(&'static str),
+    /// An element of a vector.
+    Index(u64),
+}
+
+/// The way from the root to a table or vector.
+#[derive(Debug, Clone)]
+pub(super) struct Path(Rc<Node>);
+
+#[derive(Debug)]
+struct Node {
+    parent: Option<Path>,
+    step: Step,
+}
+
+impl Path {
+    /// The path of a root table.
+    pub(super) fn root(name: &'static str) -> Self {
+        Self(Rc::new(Node {
+            parent: None,
+            step: Step::Field(name),
+        }))
+    }
+
+    /// One step further.
+    pub(super) fn then(&self, step: Step) -> Self {
+        Self(Rc::new(Node {
+            parent: Some(self.clone()),
+            step,
+        }))
+    }
+
+    /// The place one step further, for a message.
+    pub(super) fn place(&self, step: Step, offset: u64) -> Place {
+        let path = match step {
+            Step::Here => self.to_string(),
+            _ => self.then(step).to_string(),
+        };
+        Place { path, offset }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = &self.0.parent {
+            parent.fmt(f)?;
+        }
+        match self.0.step {
+            Step::Here => Ok(()),
+            Step::Field(name) if self.0.parent.is_none() => f.write_str(name),
+            Step::Field(name) => write!(f, ".{name}"),
+            Step::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}

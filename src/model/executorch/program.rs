@@ -1,0 +1,100 @@
+//! The whole program: methods, storage and what the bundle adds, as a [`ModelInfo`].
+
+use std::collections::BTreeSet;
+
+use super::container::{BUNDLE_IDENTIFIER, Container, IDENTIFIER};
+use super::declared::Declared;
+use super::dynamism::settle;
+use super::error::Error;
+use super::flatbuffer::{Buffer, Table};
+use super::plan::Plan;
+use super::schema::{plan, program};
+use super::storage::Storage;
+use crate::model::{ExternalData, ModelInfo};
+use crate::source::pages::DEFAULT_BUDGET;
+use crate::source::{Pages, ReadAt};
+
+/// Reads any program has for free.
+const BASE_BUDGET: u64 = 1_000_000;
+/// Reads a program has for each byte of its FlatBuffer; real ones need less than one.
+const BUDGET_PER_BYTE: u64 = 4;
+
+/// Reads the program in `source`.
+pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
+    let container = Container::find(&Pages::with_budget(source, BASE_BUDGET))?;
+    // Offsets may lead to the same table again and again: work is bounded by the header's size.
+    let budget = container
+        .flatbuffer
+        .saturating_mul(BUDGET_PER_BYTE)
+        .saturating_add(BASE_BUDGET)
+        .min(DEFAULT_BUDGET);
+    let pages = Pages::with_budget(source, budget);
+    let end = container.start + container.flatbuffer;
+    let buffer = Buffer::new(&pages, container.start, end);
+    let root = buffer.root("Program")?;
+    let mut storage = Storage::read(&root, &container)?;
+    let mut externals = BTreeSet::new();
+    let mut plans = read_plans(&root, &mut storage, &mut externals)?;
+    let declared = Declared::find(&plans);
+    for plan in &mut plans {
+        settle(plan, &declared);
+    }
+    Ok(ModelInfo {
+        format: "executorch",
+        format_version: IDENTIFIER.to_owned(),
+        // Nothing in the format names the exporter.
+        producer: None,
+        names_methods: true,
+        methods: plans.into_iter().map(|plan| plan.method).collect(),
+        weight_bytes: storage.weight_bytes()?,
+        segments: storage.into_segments(&container),
+        external: external(&externals),
+        metadata: metadata(root.u32(program::VERSION)?, &container),
+    })
+}
+
+fn read_plans(
+    root: &Table<'_>,
+    storage: &mut Storage<'_>,
+    externals: &mut BTreeSet<String>,
+) -> Result<Vec<Plan>, Error> {
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut names = BTreeSet::new();
+    for table in root.tables(program::EXECUTION_PLAN)?.iter_tables() {
+        let table = table?;
+        let plan = Plan::read(&table, storage, externals)?;
+        if !names.insert(plan.method.name.clone()) {
+            return Err(Error::DuplicateMethod {
+                place: table.place(plan::NAME),
+                found: plan.method.name,
+            });
+        }
+        plans.push(plan);
+    }
+    Ok(plans)
+}
+
+fn external(names: &BTreeSet<String>) -> Vec<ExternalData> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    vec![ExternalData {
+        location: None,
+        needs_bytes: None,
+        tensors: names.len() as u64,
+    }]
+}
+
+fn metadata(version: u32, container: &Container) -> Vec<(String, String)> {
+    let mut metadata = Vec::new();
+    if version != 0 {
+        metadata.push(("program version".to_owned(), version.to_string()));
+    }
+    if let Some(suites) = &container.bundle {
+        metadata.push(("bundled program".to_owned(), BUNDLE_IDENTIFIER.to_owned()));
+        for (method, cases) in suites {
+            metadata.push((format!("test cases of {method}"), cases.to_string()));
+        }
+    }
+    metadata
+}

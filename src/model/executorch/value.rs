@@ -1,0 +1,281 @@
+//! The values of a method: tensors, scalars, lists.
+//!
+//! A tensor of bounded dynamism comes out of here with dimensions that are all `Maybe`; which of
+//! them are dynamic is decided in `dynamism.rs`.
+
+use super::element::{decode, element_of};
+use super::error::Error;
+use super::flatbuffer::Table;
+use super::schema::{tensor, value};
+use super::storage::{Storage, Stored};
+use crate::model::{Dim, Dynamism, ElementType, TensorInfo, ValueKind};
+
+/// Most dimensions a tensor may have; the runtime itself stops at 16.
+const MAX_RANK: u64 = 64;
+/// Most bytes of a constant tensor whose elements are read.
+const MAX_DATA: u64 = 4096;
+/// Bytes an element of [`ValueKind::Tensor`]'s data takes in memory, about.
+const ELEMENT_COST: u64 = 80;
+/// Bytes a dimension takes in memory, about.
+const DIM_COST: u64 = 48;
+
+/// Union members of `KernelTypes`, by number.
+pub(super) const INT: u8 = 2;
+pub(super) const TENSOR: u8 = 5;
+pub(super) const INT_LIST: u8 = 7;
+const LAST: u8 = 11;
+
+/// A value: its type and table.
+pub(super) struct Evalue<'a> {
+    /// Member of the union `KernelTypes`.
+    pub(super) tag: u8,
+    /// The member's table; only `Null` may have none.
+    table: Option<Table<'a>>,
+    outer: Table<'a>,
+}
+
+/// A tensor as the file has it.
+pub(super) struct Tensor {
+    /// dtype and sizes.
+    pub(super) element: ElementType,
+    /// Sizes, or their upper bounds.
+    pub(super) sizes: Vec<u64>,
+    /// Static, bounded or unbounded.
+    pub(super) dynamism: Dynamism,
+    /// Its name and whether its data are in another file.
+    pub(super) external: Option<String>,
+    /// Stored bytes of a constant in row-major order, exactly its size.
+    constant: Option<(Stored, u64)>,
+}
+
+impl<'a> Evalue<'a> {
+    /// Reads the type of a value.
+    pub(super) fn read(outer: Table<'a>) -> Result<Self, Error> {
+        let tag = outer.u8(value::TYPE)?;
+        if tag == 0 || tag > LAST {
+            return Err(Error::UnionType {
+                place: outer.place(value::TYPE),
+                found: tag,
+                most: LAST,
+            });
+        }
+        let table = outer.table(value::VALUE)?;
+        if table.is_none() && tag != 1 {
+            return Err(Error::MissingField {
+                place: outer.place(value::VALUE),
+            });
+        }
+        Ok(Self { tag, table, outer })
+    }
+
+    /// The value's own table.
+    pub(super) fn table(&self) -> Result<&Table<'a>, Error> {
+        self.table.as_ref().ok_or_else(|| Error::MissingField {
+            place: self.outer.place(value::VALUE),
+        })
+    }
+
+    /// The value in the neutral form, with the data of a small constant.
+    pub(super) fn describe(&self, storage: &Storage<'_>) -> Result<ValueKind, Error> {
+        let keep = |size| self.outer.buffer().keep(size, || self.outer.here());
+        keep(128)?;
+        let other = |name: &str| Ok(ValueKind::Other(name.to_owned()));
+        match self.tag {
+            1 => Ok(ValueKind::None),
+            INT => Ok(ValueKind::Int(self.table()?.i64(value::INT)?)),
+            3 => Ok(ValueKind::Bool(self.table()?.u8(value::BOOL)? != 0)),
+            4 => Ok(ValueKind::Double(self.table()?.f64(value::DOUBLE)?)),
+            TENSOR => {
+                let found = Tensor::read(self.table()?, storage)?;
+                keep(found.sizes.len() as u64 * DIM_COST)?;
+                let data = found.data(self.table()?)?;
+                Ok(ValueKind::Tensor {
+                    info: found.into_info(),
+                    data,
+                })
+            }
+            6 => {
+                let text = self.table()?.cut_text(value::STRING)?;
+                Ok(ValueKind::String(text.unwrap_or_default()))
+            }
+            INT_LIST => other("int_list"),
+            8 => other("double_list"),
+            9 => other("bool_list"),
+            10 => other("tensor_list"),
+            _ => other("optional_tensor_list"),
+        }
+    }
+}
+
+impl Tensor {
+    /// Reads a tensor and checks what it refers to.
+    pub(super) fn read(table: &Table<'_>, storage: &Storage<'_>) -> Result<Self, Error> {
+        let (element, width) = element_of(table.i8(tensor::SCALAR_TYPE)?);
+        let sizes = read_sizes(table)?;
+        let dynamism = match table.i8(tensor::DYNAMISM)? {
+            0 => Dynamism::Static,
+            1 => Dynamism::Bounded,
+            2 => Dynamism::Unbounded,
+            found => {
+                return Err(Error::EnumValue {
+                    place: table.place(tensor::DYNAMISM),
+                    found,
+                    most: 2,
+                });
+            }
+        };
+        let bytes = match dynamism {
+            // Its stored sizes mean nothing.
+            Dynamism::Unbounded => None,
+            _ => size_in_bytes(table, &sizes, width)?,
+        };
+        let extra = table.table(tensor::EXTRA)?;
+        let external = match &extra {
+            Some(extra) => external_name(extra)?,
+            None => None,
+        };
+        let mut found = Self {
+            element,
+            sizes,
+            dynamism,
+            external,
+            constant: None,
+        };
+        let index = table.u32(tensor::DATA_INDEX)?;
+        // The index of external data means nothing.
+        if index == 0 || found.external.is_some() {
+            return Ok(found);
+        }
+        let place = || table.place(tensor::DATA_INDEX);
+        if table.table(tensor::ALLOCATION)?.is_some() {
+            let which = match &extra {
+                Some(extra) => extra.u64(tensor::MUTABLE_INDEX)?,
+                None => 0,
+            };
+            check_data(table, storage.mutable(which, index, place)?, bytes)?;
+        } else {
+            let stored = storage.constant(index, place)?;
+            check_data(table, stored, bytes)?;
+            let plain = table.i32(tensor::STORAGE_OFFSET)? == 0 && is_row_major(table)?;
+            if let (Some(bytes), true) = (bytes, plain) {
+                found.constant = Some((stored, bytes));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Elements of a small constant.
+    fn data(&self, table: &Table<'_>) -> Result<Option<Vec<serde_json::Value>>, Error> {
+        let ElementType::Known(dtype) = self.element else {
+            return Ok(None);
+        };
+        let Some((stored, bytes)) = self.constant.filter(|(_, bytes)| *bytes <= MAX_DATA) else {
+            return Ok(None);
+        };
+        let place = || table.place(tensor::DATA_INDEX);
+        let buffer = table.buffer();
+        buffer.keep(bytes / dtype.size() * ELEMENT_COST, place)?;
+        let size = usize::try_from(bytes).expect("at most MAX_DATA");
+        let raw = buffer
+            .pages()
+            .bytes(stored.offset, size)
+            .map_err(|error| Error::Read {
+                place: place(),
+                error,
+            })?;
+        Ok(decode(dtype, &raw))
+    }
+
+    fn into_info(self) -> TensorInfo {
+        let dim = |size: u64| match self.dynamism {
+            Dynamism::Static => Dim::Fixed(size),
+            Dynamism::Bounded => Dim::Maybe {
+                bound: size,
+                likely_dynamic: false,
+            },
+            // Programs have no symbols; without a bound there is nothing else to say.
+            Dynamism::Symbolic | Dynamism::Unbounded => Dim::Dynamic {
+                bound: None,
+                name: None,
+            },
+        };
+        TensorInfo {
+            dims: Some(self.sizes.iter().copied().map(dim).collect()),
+            element: self.element,
+            dynamism: self.dynamism,
+        }
+    }
+}
+
+fn read_sizes(table: &Table<'_>) -> Result<Vec<u64>, Error> {
+    let vector = table.vector(tensor::SIZES, 4)?;
+    if vector.len() > MAX_RANK {
+        return Err(Error::Rank {
+            place: vector.here(),
+            found: vector.len(),
+            most: MAX_RANK,
+        });
+    }
+    (0..vector.len())
+        .map(|index| {
+            let found = vector.i32(index)?;
+            u64::try_from(found).map_err(|_| Error::NegativeSize {
+                place: vector.place(index),
+                found,
+            })
+        })
+        .collect()
+}
+
+/// Bytes of a tensor, where its elements are whole bytes.
+fn size_in_bytes(
+    table: &Table<'_>,
+    sizes: &[u64],
+    width: Option<u64>,
+) -> Result<Option<u64>, Error> {
+    let elements = sizes
+        .iter()
+        .try_fold(1u64, |product, size| product.checked_mul(*size));
+    let bytes = elements.and_then(|elements| elements.checked_mul(width.unwrap_or(1)));
+    match bytes {
+        Some(bytes) => Ok(width.map(|_| bytes)),
+        None => Err(Error::TensorSize {
+            place: table.place(tensor::SIZES),
+            found: sizes.to_vec(),
+        }),
+    }
+}
+
+fn external_name(extra: &Table<'_>) -> Result<Option<String>, Error> {
+    match extra.i8(tensor::LOCATION)? {
+        0 => Ok(None),
+        1 => Ok(Some(extra.name(tensor::FULL_NAME)?.unwrap_or_default())),
+        found => Err(Error::EnumValue {
+            place: extra.place(tensor::LOCATION),
+            found,
+            most: 1,
+        }),
+    }
+}
+
+fn check_data(table: &Table<'_>, stored: Stored, bytes: Option<u64>) -> Result<(), Error> {
+    match bytes {
+        Some(size) if size > stored.available => Err(Error::TensorData {
+            place: table.place(tensor::DATA_INDEX),
+            offset: stored.offset,
+            size,
+            available: stored.available,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn is_row_major(table: &Table<'_>) -> Result<bool, Error> {
+    let order = table.vector(tensor::DIM_ORDER, 1)?;
+    for index in 0..order.len() {
+        if u64::from(order.u8(index)?) != index {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

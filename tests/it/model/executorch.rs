@@ -1,0 +1,48 @@
+//! The reader of ExecuTorch programs, against real programs, hand-made ones and broken ones.
+//!
+//! Programs too large for the repository are kept as their headers (`*.head.pte`): the bytes before
+//! the first segment. The reader never looks at the rest, so a hole of the right size stands for it.
+
+mod broken;
+mod builder;
+mod dynamism;
+mod hostile;
+mod programs;
+
+use std::path::{Path, PathBuf};
+
+use pkgtool::model::executorch::{Error, ExecuTorch};
+use pkgtool::model::{ModelError, ModelFormat, ModelInfo};
+use pkgtool::source::ReadAt;
+
+/// The programs kept as headers, and their full lengths.
+const HEADERS: [(&str, u64); 3] = [
+    ("llama_tiny_kv_xnnpack_fp32", 579_584),
+    ("minilm_l2_xnnpack_8da4w", 3_030_016),
+    ("mobilenet_v3_small_xnnpack_int8", 2_751_136),
+];
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/models")
+        .join(name)
+}
+
+fn bytes_of(name: &str) -> Vec<u8> {
+    std::fs::read(fixture(name)).expect("the fixture is there")
+}
+
+fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
+    ExecuTorch.inspect(source).map_err(|error| match error {
+        ModelError::ExecuTorch(error) => error,
+        other => panic!("an error of another format: {other}"),
+    })
+}
+
+fn read(bytes: &[u8]) -> ModelInfo {
+    inspect(&bytes.to_vec()).expect("a sound program")
+}
+
+fn error(bytes: &[u8]) -> Error {
+    inspect(&bytes.to_vec()).expect_err("a broken program")
+}

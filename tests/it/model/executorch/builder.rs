@@ -1,0 +1,214 @@
+//! A small writer of FlatBuffers, for programs that no exporter writes.
+//!
+//! Writes front to back, without alignment: the reader does not ask for it.
+
+/// Something an offset can lead to.
+#[derive(Clone)]
+pub(super) enum Node {
+    /// Fields by number.
+    Table(Vec<(u16, Field)>),
+    /// A vector of tables.
+    Tables(Vec<Node>),
+    /// A vector of 32-bit integers.
+    Ints(Vec<i32>),
+    /// A vector of 64-bit integers.
+    Longs(Vec<i64>),
+    /// A vector of bytes.
+    Bytes(Vec<u8>),
+    /// A string.
+    Text(String),
+    /// A vector that claims this length and has no elements.
+    Lie(u32),
+}
+
+/// A field of a table.
+#[derive(Clone)]
+pub(super) enum Field {
+    /// A scalar, little endian.
+    Scalar(Vec<u8>),
+    /// An offset to something.
+    To(Node),
+}
+
+pub(super) fn byte(value: u8) -> Field {
+    Field::Scalar(vec![value])
+}
+
+pub(super) fn int(value: u32) -> Field {
+    Field::Scalar(value.to_le_bytes().to_vec())
+}
+
+pub(super) fn long(value: u64) -> Field {
+    Field::Scalar(value.to_le_bytes().to_vec())
+}
+
+pub(super) fn text(value: &str) -> Field {
+    Field::To(Node::Text(value.to_owned()))
+}
+
+pub(super) fn tables(nodes: Vec<Node>) -> Field {
+    Field::To(Node::Tables(nodes))
+}
+
+pub(super) fn ints(values: &[i32]) -> Field {
+    Field::To(Node::Ints(values.to_vec()))
+}
+
+/// A file with this root table and identifier `ET12`.
+pub(super) fn file(root: &Node) -> Vec<u8> {
+    let mut out = vec![0; 16];
+    out[4..8].copy_from_slice(b"ET12");
+    let at = write(&mut out, root);
+    out[..4].copy_from_slice(&u32::try_from(at).expect("a small file").to_le_bytes());
+    out
+}
+
+fn write(out: &mut Vec<u8>, node: &Node) -> usize {
+    match node {
+        Node::Table(fields) => write_table(out, fields),
+        Node::Tables(nodes) => {
+            let at = start(out, nodes.len());
+            let slots: Vec<usize> = nodes.iter().map(|_| push(out, &[0; 4])).collect();
+            for (slot, node) in slots.into_iter().zip(nodes) {
+                link(out, slot, node);
+            }
+            at
+        }
+        Node::Ints(values) => {
+            let at = start(out, values.len());
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            at
+        }
+        Node::Longs(values) => {
+            let at = start(out, values.len());
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            at
+        }
+        Node::Bytes(bytes) => {
+            let at = start(out, bytes.len());
+            out.extend(bytes);
+            at
+        }
+        Node::Text(text) => {
+            let at = start(out, text.len());
+            out.extend(text.as_bytes());
+            out.push(0);
+            at
+        }
+        Node::Lie(length) => push(out, &length.to_le_bytes()),
+    }
+}
+
+fn write_table(out: &mut Vec<u8>, fields: &[(u16, Field)]) -> usize {
+    let slots = fields.iter().map(|(slot, _)| slot + 1).max().unwrap_or(0);
+    let mut vtable = vec![0u16; usize::from(slots)];
+    let mut body = vec![0u8; 4];
+    let mut links = Vec::new();
+    for (slot, field) in fields {
+        vtable[usize::from(*slot)] = u16::try_from(body.len()).expect("a small table");
+        match field {
+            Field::Scalar(bytes) => body.extend(bytes),
+            Field::To(node) => {
+                links.push((body.len(), node));
+                body.extend([0; 4]);
+            }
+        }
+    }
+    let size = 4 + 2 * slots;
+    let start = push(out, &size.to_le_bytes());
+    push(
+        out,
+        &u16::try_from(body.len()).expect("small").to_le_bytes(),
+    );
+    out.extend(vtable.iter().flat_map(|entry| entry.to_le_bytes()));
+    let distance = u32::try_from(out.len() - start).expect("small");
+    body[..4].copy_from_slice(&distance.to_le_bytes());
+    let at = push(out, &body);
+    for (within, node) in links {
+        link(out, at + within, node);
+    }
+    at
+}
+
+fn start(out: &mut Vec<u8>, len: usize) -> usize {
+    let len = u32::try_from(len).expect("a small vector");
+    push(out, &len.to_le_bytes())
+}
+
+fn push(out: &mut Vec<u8>, bytes: &[u8]) -> usize {
+    let at = out.len();
+    out.extend(bytes);
+    at
+}
+
+fn link(out: &mut Vec<u8>, slot: usize, node: &Node) {
+    let target = write(out, node);
+    let distance = u32::try_from(target - slot).expect("a small file");
+    out[slot..slot + 4].copy_from_slice(&distance.to_le_bytes());
+}
+
+/// A program of these methods.
+pub(super) fn program(plans: Vec<Node>) -> Node {
+    Node::Table(vec![(1, tables(plans))])
+}
+
+/// A method, as a list of what matters to it.
+#[derive(Default)]
+pub(super) struct Plan {
+    pub(super) name: &'static str,
+    pub(super) values: Vec<Node>,
+    pub(super) inputs: Vec<i32>,
+    pub(super) outputs: Vec<i32>,
+    /// Full names, split at the dot.
+    pub(super) operators: Vec<&'static str>,
+    /// Operator and arguments.
+    pub(super) calls: Vec<(u32, Vec<i32>)>,
+}
+
+impl Plan {
+    pub(super) fn node(&self) -> Node {
+        let operator = |full: &&str| {
+            let (name, overload) = full.split_once('.').unwrap_or((*full, ""));
+            Node::Table(vec![(0, text(name)), (1, text(overload))])
+        };
+        let call = |(operator, args): &(u32, Vec<i32>)| {
+            let call = Node::Table(vec![(0, int(*operator)), (1, ints(args))]);
+            Node::Table(vec![(0, byte(1)), (1, Field::To(call))])
+        };
+        let instructions = tables(self.calls.iter().map(call).collect());
+        Node::Table(vec![
+            (0, text(self.name)),
+            (2, tables(self.values.clone())),
+            (3, ints(&self.inputs)),
+            (4, ints(&self.outputs)),
+            (5, tables(vec![Node::Table(vec![(2, instructions)])])),
+            (6, tables(self.operators.iter().map(operator).collect())),
+        ])
+    }
+}
+
+/// A value of a union member.
+pub(super) fn value(tag: u8, table: Vec<(u16, Field)>) -> Node {
+    Node::Table(vec![(0, byte(tag)), (1, Field::To(Node::Table(table)))])
+}
+
+/// A float32 tensor: static 0, bounded 1, unbounded 2.
+pub(super) fn tensor(sizes: &[i32], dynamism: u8) -> Node {
+    value(5, vec![(0, byte(6)), (2, ints(sizes)), (8, byte(dynamism))])
+}
+
+/// An integer.
+pub(super) fn integer(number: i64) -> Node {
+    value(2, vec![(0, Field::Scalar(number.to_le_bytes().to_vec()))])
+}
+
+/// A constant method that returns a value.
+pub(super) fn constant(name: &'static str, value: Node) -> Node {
+    let plan = Plan {
+        name,
+        values: vec![value],
+        outputs: vec![0],
+        ..Plan::default()
+    };
+    plan.node()
+}

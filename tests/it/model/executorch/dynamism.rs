@@ -1,0 +1,216 @@
+//! Which dimensions come out dynamic, by each kind of evidence.
+
+use pkgtool::model::{Dim, Dynamism, Method, Value, ValueKind};
+
+use super::builder::{Field, Node, Plan, byte, constant, file, integer, ints, program, tables};
+use super::builder::{tensor, text, value};
+use super::{bytes_of, read};
+
+fn dynamic(bound: u64) -> Dim {
+    Dim::Dynamic {
+        bound: Some(bound),
+        name: None,
+    }
+}
+
+fn maybe(bound: u64, likely_dynamic: bool) -> Dim {
+    Dim::Maybe {
+        bound,
+        likely_dynamic,
+    }
+}
+
+fn dims(method: &Method) -> Vec<Vec<Dim>> {
+    let values = method.inputs.iter().chain(&method.outputs);
+    let tensors = values.filter_map(Value::tensor);
+    tensors
+        .map(|info| info.dims.clone().expect("a rank"))
+        .collect()
+}
+
+/// The dimensions of the inputs, then outputs, of `forward` in a program of these methods.
+fn forward(plan: &Plan, others: Vec<Node>) -> Vec<Vec<Dim>> {
+    let mut plans = vec![plan.node()];
+    plans.extend(others);
+    let info = read(&file(&program(plans)));
+    dims(info.method("forward").expect("forward"))
+}
+
+/// A method without instructions that takes tensors of these bounds.
+fn takes(bounds: &[&[i32]]) -> Plan {
+    Plan {
+        name: "forward",
+        values: bounds.iter().map(|sizes| tensor(sizes, 1)).collect(),
+        inputs: (0..).take(bounds.len()).collect(),
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn a_dynamic_batch_shows_on_both_sides() {
+    let info = read(&bytes_of("dyn_batch_xnnpack_fp32.pte"));
+    let found = dims(info.method("forward").expect("forward"));
+    let input = vec![
+        dynamic(16),
+        maybe(3, false),
+        maybe(32, false),
+        maybe(32, false),
+    ];
+    assert_eq!(found, [input, vec![maybe(16, true), maybe(4, false)]]);
+}
+
+#[test]
+fn without_evidence_the_first_large_dimension_is_the_guess() {
+    let found = forward(&takes(&[&[1, 3, 8]]), Vec::new());
+    assert_eq!(
+        found,
+        [vec![maybe(1, false), maybe(3, true), maybe(8, false)]]
+    );
+    let found = forward(&takes(&[&[1, 1]]), Vec::new());
+    assert_eq!(found, [vec![maybe(1, true), maybe(1, false)]]);
+    assert_eq!(forward(&takes(&[&[]]), Vec::new()), [Vec::new()]);
+}
+
+#[test]
+fn an_only_candidate_is_certain_and_its_bound_guides_the_others() {
+    let found = forward(&takes(&[&[1, 128], &[64, 128]]), Vec::new());
+    let first = vec![maybe(1, false), dynamic(128)];
+    assert_eq!(found, [first, vec![maybe(64, false), maybe(128, true)]]);
+}
+
+#[test]
+fn unbounded_tensors_have_no_bounds() {
+    let plan = Plan {
+        name: "forward",
+        values: vec![tensor(&[4, 0], 2), tensor(&[4, 1], 0)],
+        inputs: vec![0, 1],
+        ..Plan::default()
+    };
+    let info = read(&file(&program(vec![plan.node()])));
+    let method = info.method("forward").expect("forward");
+    let open = Dim::Dynamic {
+        bound: None,
+        name: None,
+    };
+    let fixed = vec![Dim::Fixed(4), Dim::Fixed(1)];
+    assert_eq!(dims(method), [vec![open.clone(), open], fixed]);
+    let unbounded = method.inputs[0].tensor().map(|info| info.dynamism);
+    assert_eq!(unbounded, Some(Dynamism::Unbounded));
+}
+
+#[test]
+fn sym_size_proves_a_dimension_dynamic() {
+    for (argument, expected) in [
+        (1, vec![maybe(7, false), dynamic(9)]),
+        (-2, vec![dynamic(7), maybe(9, false)]),
+        (5, vec![maybe(7, true), maybe(9, false)]),
+    ] {
+        let plan = Plan {
+            values: vec![tensor(&[7, 9], 1), integer(argument), integer(0)],
+            inputs: vec![0],
+            operators: vec!["aten::sym_size.int"],
+            calls: vec![(0, vec![0, 1, 2])],
+            ..takes(&[])
+        };
+        assert_eq!(forward(&plan, Vec::new()), [expected]);
+    }
+}
+
+#[test]
+fn a_view_tells_computed_sizes_from_literals() {
+    let sizes = vec![4, 5, 6];
+    let list = value(7, vec![(0, Field::To(Node::Longs(sizes)))]);
+    let values = vec![
+        tensor(&[16, 4], 1),
+        integer(0),
+        integer(0),
+        tensor(&[16, 2, 2], 1),
+        integer(0),
+        integer(2),
+        integer(3),
+        list,
+    ];
+    let plan = Plan {
+        name: "forward",
+        values,
+        inputs: vec![0],
+        outputs: vec![3],
+        operators: vec!["aten::sym_size.int", "executorch_prim::et_view.default"],
+        calls: vec![(0, vec![0, 1, 4]), (1, vec![0, 7, 3])],
+    };
+    // The last literal contradicts the bound: it tells nothing.
+    let output = vec![dynamic(16), Dim::Fixed(2), maybe(2, false)];
+    let input = vec![dynamic(16), maybe(4, false)];
+    assert_eq!(forward(&plan, Vec::new()), [input, output]);
+}
+
+#[test]
+fn a_model_schema_is_believed_where_it_agrees() {
+    let schema = r#"{"forward": {"inputs": [
+        {"kind": "Int"},
+        {"kind": "Tensor", "dtype": "float32", "shape": [
+            {"kind": "constant", "value": 3},
+            {"kind": "range", "range": {"min": 1, "max": 8, "step": 1}},
+            {"kind": "enum", "choices": [2, 4]},
+            {"kind": "enum", "choices": [4]},
+            {"kind": "constant", "value": 5}]}],
+        "outputs": [], "runtimeConstraints": []}}"#;
+    let declared = || constant("get_model_schema", value(6, vec![(0, text(schema))]));
+    let found = forward(&takes(&[&[3, 8, 4, 4, 6]]), vec![declared()]);
+    let expected = vec![
+        Dim::Fixed(3),
+        dynamic(8),
+        dynamic(4),
+        Dim::Fixed(4),
+        maybe(6, false),
+    ];
+    assert_eq!(found, [expected]);
+    // Another rank, or another tensor: no word on it.
+    let found = forward(&takes(&[&[3, 8]]), vec![declared()]);
+    assert_eq!(found, [vec![maybe(3, true), maybe(8, false)]]);
+}
+
+#[test]
+fn a_schema_that_leaves_nothing_dynamic_is_not_believed() {
+    let schema = r#"{"forward": {"inputs": [{"kind": "Tensor", "shape": [
+        {"kind": "constant", "value": 3}, {"kind": "constant", "value": 8}]}]}}"#;
+    let declared = constant("get_model_schema", value(6, vec![(0, text(schema))]));
+    let found = forward(&takes(&[&[3, 8]]), vec![declared]);
+    assert_eq!(found, [vec![maybe(3, true), maybe(8, false)]]);
+}
+
+#[test]
+fn dynamic_dims_are_rows_over_all_inputs() {
+    let rows: [i64; 12] = [1, 1, 1, 1, 128, 1, 2, 2, 1, 1, 64, 1];
+    let raw = rows
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    let table = vec![
+        (0, byte(4)),
+        (2, ints(&[4, 3])),
+        (5, Field::Scalar(1u32.to_le_bytes().to_vec())),
+    ];
+    let mut plan = takes(&[&[1, 128], &[2, 64]]);
+    plan.values.push(tensor(&[2, 64], 1));
+    plan.outputs = vec![2];
+    let plans = vec![plan.node(), constant("get_dynamic_dims", value(5, table))];
+    let stored = |bytes: Vec<u8>| Node::Table(vec![(0, Field::To(Node::Bytes(bytes)))]);
+    let root = Node::Table(vec![
+        (1, tables(plans)),
+        (2, tables(vec![stored(Vec::new()), stored(raw)])),
+    ]);
+    let info = read(&file(&root));
+    assert_eq!(info.weight_bytes, 96);
+    let found = dims(info.method("forward").expect("forward"));
+    let expected = [
+        vec![Dim::Fixed(1), dynamic(128)],
+        vec![Dim::Fixed(2), dynamic(64)],
+        vec![maybe(2, false), maybe(64, true)],
+    ];
+    assert_eq!(found, expected);
+    let ValueKind::Tensor { data, .. } = &info.methods[1].outputs[0].kind else {
+        panic!("a tensor");
+    };
+    assert_eq!(data.as_ref().map(Vec::len), Some(12));
+}
