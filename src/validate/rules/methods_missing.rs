@@ -36,9 +36,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 }
             }
             Methods::Declared { misnested, .. } if misnested.is_empty() => {
+                let declared = variant.methods_by_component();
                 for file in context.files_of(index).filter(readable) {
-                    if variant.methods_of(&file.file).is_none()
-                        && let Some(component) = &file.file.component
+                    if let Some(component) = &file.file.component
+                        && !declared.contains_key(&Some(component.as_str()))
                     {
                         let anchor = Anchor::Key(variant.path.key("methods"));
                         let message = format!("`methods` has no entry for the component `{component}`");
