@@ -56,7 +56,7 @@ impl Snippet {
             window: (start, end - start).into(),
             line: first,
             column: start - lines.line_start(first),
-            name: format!("{}:{}:{}", source.path, at.line, at.column),
+            name: format!("{}:{}:{}", defuse(&source.path), at.line, at.column),
             underline,
         })
     }

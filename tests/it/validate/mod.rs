@@ -1,0 +1,4 @@
+//! Validation as a whole.
+
+mod bounds;
+mod properties;
