@@ -122,15 +122,24 @@ impl Finding {
         self
     }
 
+    /// The bytes of the file that it is about.
+    pub fn span(&self, document: Option<&Document>) -> Span {
+        match (&self.anchor, document) {
+            (Anchor::Text(span) | Anchor::RepeatedKey(_, span), _) => *span,
+            (Anchor::Value(path), Some(document)) => document.value_span(path),
+            (Anchor::Key(path), Some(document)) => document.key_span(path),
+            (Anchor::File, Some(document)) => document.root.span,
+            (Anchor::File | Anchor::Value(_) | Anchor::Key(_), None) => Span::new(0, 0),
+        }
+    }
+
     /// Finds the place in the file's text.
     pub fn locate(self, source: &Arc<SourceText>, document: Option<&Document>) -> Diagnostic {
-        let root = document.map_or(Span::new(0, 0), |document| document.root.span);
-        let (pointer, span) = match (&self.anchor, document) {
-            (Anchor::Text(span), _) => (String::new(), *span),
-            (Anchor::RepeatedKey(path, span), _) => (path.to_pointer(), *span),
-            (Anchor::Value(path), Some(document)) => (path.to_pointer(), document.value_span(path)),
-            (Anchor::Key(path), Some(document)) => (path.to_pointer(), document.key_span(path)),
-            (Anchor::File | Anchor::Value(_) | Anchor::Key(_), _) => (String::new(), root),
+        let span = self.span(document);
+        let pointer = match (&self.anchor, document) {
+            (Anchor::RepeatedKey(path, _), _)
+            | (Anchor::Value(path) | Anchor::Key(path), Some(_)) => path.to_pointer(),
+            _ => String::new(),
         };
         Diagnostic {
             rule: self.rule,

@@ -3,8 +3,10 @@
 //! Invariant: reading never fails. Whatever has the wrong type is absent from the view; the schema
 //! stage reports it. Everything keeps its path, so that findings can point at it.
 
+use std::collections::HashMap;
+
 use super::{Backend, DType};
-use crate::source::json::{Document, JsonPath, Node};
+use crate::source::json::{Document, JsonPath, Member, Node};
 
 /// URI of the config schema, also the schema's `$id`.
 pub const SCHEMA_ID: &str = "https://pkgtool.dev/schemas/config.schema.json";
@@ -136,7 +138,7 @@ impl Config {
             license: string(root, "license"),
             tokenizer_files: ["tokenizer", "tokenizer_config"]
                 .into_iter()
-                .filter_map(|key| FileRef::read(root, key, &at, None))
+                .filter_map(|key| FileRef::read(root, key, &at))
                 .collect(),
             variants: variants
                 .iter()
@@ -156,12 +158,20 @@ impl Config {
 }
 
 impl FileRef {
-    fn read(node: &Node, key: &str, at: &JsonPath, component: Option<&str>) -> Option<Self> {
+    fn read(node: &Node, key: &str, at: &JsonPath) -> Option<Self> {
         let reference = string(node, key)?;
         Some(Self {
-            component: component.map(str::to_owned),
+            component: None,
             reference,
             path: at.key(key),
+        })
+    }
+
+    fn component(member: &Member, at: &JsonPath) -> Option<Self> {
+        Some(Self {
+            component: Some(member.key.clone()),
+            reference: member.value.as_str()?.to_owned(),
+            path: at.key(&member.key),
         })
     }
 }
@@ -176,14 +186,12 @@ impl Variant {
             components
                 .flat_map(|object| {
                     let at = &at;
-                    let keys = object.members().iter().map(|member| &member.key);
-                    keys.filter_map(move |key| FileRef::read(object, key, at, Some(key)))
+                    let members = object.effective_members();
+                    members.filter_map(move |member| FileRef::component(member, at))
                 })
                 .collect()
         } else {
-            FileRef::read(node, "file", &path, None)
-                .into_iter()
-                .collect()
+            FileRef::read(node, "file", &path).into_iter().collect()
         };
         Self {
             precision: string(node, "precision"),
@@ -199,14 +207,16 @@ impl Variant {
         }
     }
 
-    /// The signatures declared for one of this variant's files; `None` if there are none.
-    pub fn methods_of(&self, file: &FileRef) -> Option<&MethodGroup> {
-        match &self.methods {
-            Methods::Absent => None,
-            Methods::Declared { groups, .. } => groups
-                .iter()
-                .find(|group| group.component == file.component),
-        }
+    /// The declared signatures by component; those of a single-file variant stand under `None`.
+    pub fn methods_by_component(&self) -> HashMap<Option<&str>, &MethodGroup> {
+        let groups = match &self.methods {
+            Methods::Absent => &[][..],
+            Methods::Declared { groups, .. } => groups,
+        };
+        let keyed = groups
+            .iter()
+            .map(|group| (group.component.as_deref(), group));
+        keyed.collect()
     }
 }
 
@@ -217,7 +227,7 @@ impl Methods {
         };
         let (mut groups, mut misnested) = (Vec::new(), Vec::new());
         let mut flat = Vec::new();
-        for member in node.members() {
+        for member in node.effective_members() {
             let at = path.key(&member.key);
             if has_components && is_signature(&member.value)
                 || !has_components && is_method_group(&member.value)
@@ -286,8 +296,7 @@ impl TensorSpec {
 }
 
 fn read_signatures(node: &Node, path: &JsonPath) -> Vec<MethodSignature> {
-    let members = node.members().iter();
-    members
+    node.effective_members()
         .map(|member| MethodSignature::read(&member.value, &member.key, path.key(&member.key)))
         .collect()
 }

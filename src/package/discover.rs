@@ -54,6 +54,17 @@ pub struct Skipped {
     pub reason: String,
 }
 
+impl Found {
+    /// A file that the caller named.
+    pub fn named(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            kind: named_kind(path),
+            walked_from: None,
+        }
+    }
+}
+
 impl Discovery {
     /// Looks at `paths`: a file is taken as it is, a directory is walked.
     pub fn walk(paths: &[PathBuf]) -> Self {
@@ -62,11 +73,7 @@ impl Discovery {
             if path.is_dir() {
                 discovery.walk_directory(path);
             } else {
-                discovery.found.push(Found {
-                    path: path.clone(),
-                    kind: named_kind(path),
-                    walked_from: None,
-                });
+                discovery.found.push(Found::named(path));
             }
         }
         if paths.len() > 1 {

@@ -6,12 +6,14 @@
 //! and keys are bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all its members in the tree; look-ups find the last one, as
 //! `serde_json` does.
 
+use std::sync::Arc;
+
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseErrorKind;
 use serde_json::error::Category;
 
-use super::{LineIndex, Span};
+use super::{LineIndex, Members, Span};
 
 /// Deepest nesting of arrays and objects that is read.
 pub const MAX_DEPTH: usize = 127;
@@ -71,7 +73,7 @@ pub enum Kind {
     /// An array.
     Array(Vec<Node>),
     /// An object's members in order, repeated keys included.
-    Object(Vec<Member>),
+    Object(Members),
 }
 
 /// A key and its value.
@@ -86,16 +88,16 @@ pub struct Member {
 }
 
 /// One step of a path.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// Into an object's member.
-    Key(String),
+    /// Into an object's member; shared, because paths are made by the thousand and keys may be long.
+    Key(Arc<str>),
     /// Into an array's element.
     Index(usize),
 }
 
 /// A path from the root of a document to a value: what a JSON Pointer (RFC 6901) says.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct JsonPath(Vec<Step>);
 
 impl Document {
@@ -139,7 +141,10 @@ impl Document {
 impl Node {
     /// The member of this key, the last if it is repeated; `None` in anything but an object.
     pub fn member(&self, key: &str) -> Option<&Member> {
-        self.members().iter().rev().find(|member| member.key == key)
+        match &self.kind {
+            Kind::Object(members) => members.last(key),
+            _ => None,
+        }
     }
 
     /// The value of the member of this key.
@@ -153,6 +158,15 @@ impl Node {
             Kind::Object(members) => members,
             _ => &[],
         }
+    }
+
+    /// The members that count: of a repeated key the last.
+    pub fn effective_members(&self) -> impl Iterator<Item = &Member> {
+        let members = match &self.kind {
+            Kind::Object(members) => Some(members.effective()),
+            _ => None,
+        };
+        members.into_iter().flatten()
     }
 
     /// The elements of an array; none for anything else.
@@ -244,7 +258,7 @@ impl JsonPath {
     /// This path and one step more, into a member.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        self.then(Step::Key(key.to_owned()))
+        self.then(Step::Key(key.into()))
     }
 
     /// This path and one step more, into an element.

@@ -7,13 +7,17 @@
 pub mod json;
 pub mod lfs;
 pub mod lines;
+pub mod members;
 pub mod pages;
+pub mod path_set;
 pub mod read_at;
 pub mod span;
 pub mod text;
 
 pub use json::{Document, JsonPath};
 pub use lines::{LineIndex, Position};
+pub use members::Members;
 pub use pages::Pages;
+pub use path_set::PathSet;
 pub use read_at::{FileSource, ReadAt};
 pub use span::Span;

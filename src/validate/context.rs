@@ -9,7 +9,7 @@ use super::signature::{self, Mismatch};
 use crate::model::ModelInfo;
 use crate::package::reference::{self, ReferenceError};
 use crate::package::{Config, FileRef, LoadFault, Loaded, PrecisionList, Variant};
-use crate::source::{Document, JsonPath};
+use crate::source::{Document, JsonPath, PathSet};
 
 /// A precision list and whether it may be believed to be complete.
 #[derive(Debug)]
@@ -40,6 +40,7 @@ pub(crate) struct Context<'a> {
     pub(super) is_list: bool,
     /// The schema's violations that no other rule speaks of.
     pub(super) violations: Vec<Violation>,
+    violated: PathSet,
     /// The config, if the file is one and parsed to an object.
     pub(super) config: Option<Config>,
     /// The precision list that rules the config.
@@ -100,6 +101,7 @@ impl<'a> Context<'a> {
             loaded,
             is_list,
             violations: Vec::new(),
+            violated: PathSet::default(),
             config: None,
             precisions: inputs.precisions,
             files: Vec::new(),
@@ -110,11 +112,11 @@ impl<'a> Context<'a> {
             return context;
         };
         if is_list {
-            context.violations = schema::check_precisions(document);
+            context.set_violations(schema::check_precisions(document));
             return context;
         }
         let config = Config::from_document(document);
-        context.violations = schema::check_config(document, &config);
+        context.set_violations(schema::check_config(document, &config));
         if document.root.is_object() {
             context.files = follow(&config, inputs);
             context.mismatches = signature::compare_all(&config, &context.files);
@@ -140,8 +142,7 @@ impl<'a> Context<'a> {
 
     /// The files of the variant with this index.
     pub(super) fn files_of(&self, variant: usize) -> impl Iterator<Item = &Referenced> {
-        let files = self.files.iter();
-        files.filter(move |file| file.variant == Some(variant))
+        files_of(&self.files, variant).iter()
     }
 
     /// The models that could be read, with their references.
@@ -158,8 +159,13 @@ impl<'a> Context<'a> {
 
     /// Whether the schema stage reports something at `path` or below.
     pub(super) fn is_violated(&self, path: &JsonPath) -> bool {
-        let mut violations = self.violations.iter();
-        violations.any(|violation| violation.path.is_within(path))
+        self.violated.reaches_into(path)
+    }
+
+    fn set_violations(&mut self, violations: Vec<Violation>) {
+        let paths = violations.iter().map(|violation| violation.path.clone());
+        self.violated = paths.collect();
+        self.violations = violations;
     }
 }
 
@@ -169,6 +175,13 @@ impl Referenced {
         let facts = self.facts.as_ref().ok()?;
         self.is_model.then(|| facts.model.as_ref()?.info())?
     }
+}
+
+/// Those of `files`, which are in the config's order, that belong to the variant with this index.
+pub(super) fn files_of(files: &[Referenced], variant: usize) -> &[Referenced] {
+    let start = files.partition_point(|file| file.variant < Some(variant));
+    let end = files.partition_point(|file| file.variant <= Some(variant));
+    &files[start..end]
 }
 
 /// Extensions of components that are data, not models.

@@ -6,6 +6,8 @@
 
 mod context;
 mod files;
+mod limit;
+mod listing;
 mod rules;
 mod schema;
 mod signature;
@@ -21,12 +23,10 @@ use crate::diagnostic::{Diagnostic, Report, RuleMeta, SourceText};
 use crate::package::{Discovery, Found, FoundKind, Loaded, PrecisionList, Skipped, discover};
 use context::{Context, Precisions};
 use files::FileCache;
+use limit::Worst;
 
 pub use rules::{RULES, Rule};
 pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA};
-
-/// Most findings reported for one file.
-const MAX_FINDINGS: usize = 1000;
 
 /// What to validate, and how.
 #[derive(Debug, Clone)]
@@ -109,6 +109,14 @@ pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Er
     Ok(collect(checked, &discovery))
 }
 
+/// Validates `bytes` as if they were the file at `path`: what they refer to is looked for beside
+/// it, but the file itself is not read and need not exist.
+pub fn validate_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<Outcome, Error> {
+    let found = Found::named(path);
+    let checked = Run::new(options)?.check_loaded(&found, &Loaded::from_bytes(bytes));
+    Ok(collect(vec![checked], &Discovery::default()))
+}
+
 /// The fate of one found file.
 enum Checked {
     File {
@@ -144,8 +152,11 @@ impl Run {
     }
 
     fn check(&self, found: &Found) -> Checked {
-        let loaded = Loaded::read(&found.path);
-        if found.kind == FoundKind::MaybeConfig && !discover::is_package_config(&loaded) {
+        self.check_loaded(found, &Loaded::read(&found.path))
+    }
+
+    fn check_loaded(&self, found: &Found, loaded: &Loaded) -> Checked {
+        if found.kind == FoundKind::MaybeConfig && !discover::is_package_config(loaded) {
             return Checked::Skipped(Skipped {
                 path: found.path.clone(),
                 reason: "no package config: it has neither `backend` nor `variants`, and its \
@@ -156,9 +167,9 @@ impl Run {
         let directory = found.path.parent().unwrap_or(Path::new("")).to_owned();
         let root = self.package_root(&directory, found.walked_from.as_deref());
         let precisions = self.precisions_for(found, &root);
-        let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(&loaded);
+        let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(loaded);
         let context = Context::build(&context::Inputs {
-            loaded: &loaded,
+            loaded,
             is_list,
             depth: depth_below(&directory, &root),
             directory: &directory,
@@ -169,16 +180,16 @@ impl Run {
             shown_path(&found.path),
             loaded.text.clone(),
         ));
-        let mut findings = Vec::new();
+        let mut worst = Worst::new(loaded.document.as_ref().ok());
         for rule in RULES {
+            let mut findings = Vec::new();
             (rule.check)(&context, &mut findings);
+            worst.add(findings);
         }
-        let document = loaded.document.as_ref().ok();
-        let located = findings.into_iter().map(|f| f.locate(&source, document));
         Checked::File {
             path: source.path.clone(),
             is_package: !is_list,
-            diagnostics: limited(located.collect(), &source),
+            diagnostics: worst.locate(&source),
         }
     }
 
@@ -296,17 +307,6 @@ fn is_precision_list(loaded: &Loaded) -> bool {
     };
     let has = |key: &str| document.root.get(key).is_some();
     (has("quantized") || has("non_quantized")) && !has("variants") && !has("backend")
-}
-
-fn limited(mut diagnostics: Vec<Diagnostic>, source: &Arc<SourceText>) -> Vec<Diagnostic> {
-    if diagnostics.len() > MAX_FINDINGS {
-        diagnostics.sort_by_key(|d| (std::cmp::Reverse(d.severity), d.span.start));
-        let dropped = diagnostics.len() - MAX_FINDINGS;
-        diagnostics.truncate(MAX_FINDINGS);
-        let note = rules::findings_limit(dropped);
-        diagnostics.push(note.locate(source, None));
-    }
-    diagnostics
 }
 
 fn absolute(path: &Path) -> PathBuf {

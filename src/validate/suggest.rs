@@ -1,10 +1,20 @@
 //! "Did you mean": the known word nearest to an unknown one.
 
+/// Words of more bytes are no slips of known ones: comparing them would only take long.
+const MAX_WORD: usize = 64;
+
+/// Most known words that a word is compared with.
+const MAX_KNOWN: usize = 100;
+
 /// The word of `known` that `word` most likely meant; `None` if none is near
 /// or two are as near.
 pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    if word.len() > MAX_WORD {
+        return None;
+    }
     let lower = word.to_lowercase();
     let mut near: Vec<(usize, &str)> = known
+        .take(MAX_KNOWN)
         .filter_map(|candidate| Some((distance(&lower, candidate)?, candidate)))
         .collect();
     near.sort_unstable_by_key(|(distance, _)| *distance);
@@ -22,11 +32,18 @@ fn distance(word: &str, candidate: &str) -> Option<usize> {
     if word == candidate {
         return Some(0);
     }
+    if candidate.len() > MAX_WORD {
+        return None;
+    }
     if letters(word) == letters(candidate) {
         return Some(1);
     }
-    let edits = strsim::damerau_levenshtein(word, candidate);
     let allowed = (candidate.chars().count() / 3).clamp(1, 3);
+    // Each character too many or too few is an edit.
+    if word.chars().count().abs_diff(candidate.chars().count()) > allowed {
+        return None;
+    }
+    let edits = strsim::damerau_levenshtein(word, candidate);
     (edits <= allowed).then_some(edits)
 }
 
@@ -49,5 +66,8 @@ mod tests {
         assert_eq!(meant("in8"), Some("int8"));
         assert_eq!(meant("something"), None);
         assert_eq!(meant("int"), None, "int8 or int4");
+        assert_eq!(meant(&"int8".repeat(100_000)), None);
+        let long = "a".repeat(100_000);
+        assert_eq!(nearest("a", std::iter::once(long.as_str())), None);
     }
 }

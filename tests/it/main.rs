@@ -4,6 +4,8 @@ mod architecture;
 mod cli;
 mod examples;
 mod model;
+mod package;
 mod readme;
+mod source;
 mod support;
 mod validate;

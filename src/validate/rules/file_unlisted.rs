@@ -1,9 +1,11 @@
 //! `file-unlisted`: a model file that no variant names.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
 use crate::diagnostic::{Anchor, Finding};
+use crate::package::reference::normalize;
 use crate::validate::context::{Context, Referenced};
 use crate::validate::files::{FileFacts, FileState};
 
@@ -40,8 +42,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if !complete || !clear || files.any(|file| !is_followed(file)) {
         return;
     }
+    let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
+    let listed: HashSet<&Path> = facts.map(|facts| facts.path.as_path()).collect();
     let mut unlisted: Vec<String> = model_files(context.directory)
-        .filter(|name| !is_listed(context, name))
+        .filter(|name| !listed.contains(normalize(&context.directory.join(name)).as_path()))
         .collect();
     unlisted.sort();
     unlisted.truncate(MAX_LISTED);
@@ -61,12 +65,6 @@ fn is_followed(file: &Referenced) -> bool {
         Ok(facts) => !(file.is_model && missing(facts)),
         Err(_) => false,
     }
-}
-
-fn is_listed(context: &Context<'_>, name: &str) -> bool {
-    let path = crate::package::reference::normalize(&context.directory.join(name));
-    let mut listed = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
-    listed.any(|facts| facts.path == path)
 }
 
 fn model_files(directory: &Path) -> impl Iterator<Item = String> {

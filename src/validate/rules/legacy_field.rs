@@ -28,7 +28,7 @@ rule! {
 
 /// Whether `key` of the object at `object` is such a field.
 pub(in crate::validate) fn is_legacy_field(object: &JsonPath, key: &str) -> bool {
-    let is_variant = matches!(object.steps(), [Step::Key(list), Step::Index(_)] if list == "variants");
+    let is_variant = matches!(object.steps(), [Step::Key(list), Step::Index(_)] if &**list == "variants");
     is_variant && LEGACY.contains(&key)
 }
 

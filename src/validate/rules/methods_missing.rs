@@ -1,8 +1,10 @@
 //! `methods-missing`: a readable model without declared signatures.
 
+use std::collections::HashSet;
+
 use crate::diagnostic::{Anchor, Finding};
-use crate::package::{MethodGroup, Methods, Variant};
-use crate::validate::context::Context;
+use crate::package::Methods;
+use crate::validate::context::{Context, Referenced};
 
 rule! {
     /// # What it checks
@@ -25,7 +27,7 @@ rule! {
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for (index, variant) in context.variants().iter().enumerate() {
-        let readable = |file: &&super::super::context::Referenced| file.model_info().is_some();
+        let readable = |file: &&Referenced| file.model_info().is_some();
         match &variant.methods {
             Methods::Absent => {
                 if let Some(file) = context.files_of(index).find(readable) {
@@ -37,12 +39,14 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             }
             Methods::Declared { groups, misnested } if misnested.is_empty() => {
                 // An entry of a wrong name is most likely the missing one.
-                if groups.iter().any(|group| !is_component(variant, group)) {
+                let components: HashSet<_> = variant.files.iter().map(|f| &f.component).collect();
+                if groups.iter().any(|group| !components.contains(&group.component)) {
                     continue;
                 }
+                let declared = variant.methods_by_component();
                 for file in context.files_of(index).filter(readable) {
-                    if variant.methods_of(&file.file).is_none()
-                        && let Some(component) = &file.file.component
+                    if let Some(component) = &file.file.component
+                        && !declared.contains_key(&Some(component.as_str()))
                     {
                         let anchor = Anchor::Key(variant.path.key("methods"));
                         let message = format!("`methods` has no entry for the component `{component}`");
@@ -54,8 +58,4 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             Methods::Declared { .. } => {}
         }
     }
-}
-
-fn is_component(variant: &Variant, group: &MethodGroup) -> bool {
-    variant.files.iter().any(|file| file.component == group.component)
 }

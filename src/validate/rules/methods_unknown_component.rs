@@ -3,6 +3,7 @@
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::Methods;
 use crate::validate::context::Context;
+use crate::validate::listing::listed;
 use crate::validate::rules::is_placeholder;
 use crate::validate::suggest;
 
@@ -30,20 +31,20 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             continue;
         };
         let node = context.document().and_then(|d| d.node(&variant.path));
-        let members = node.and_then(|node| node.get("components"));
-        let members = members.map_or(&[][..], |components| components.members());
-        let names: Vec<&str> = members.iter().map(|member| member.key.as_str()).collect();
+        let components = node.and_then(|node| node.get("components"));
+        let members = components.map_or(&[][..], |components| components.members());
+        let names = || members.iter().map(|member| member.key.as_str());
         // Without any, `components` is at fault.
-        for group in groups.iter().filter(|_| !names.is_empty()) {
+        for group in groups.iter().filter(|_| !members.is_empty()) {
             let Some(component) = &group.component else {
                 continue;
             };
-            if names.contains(&component.as_str()) || is_placeholder(component) {
+            if components.is_some_and(|node| node.get(component).is_some()) || is_placeholder(component) {
                 continue;
             }
-            let help = match suggest::nearest(component, names.iter().copied()) {
+            let help = match suggest::nearest(component, names()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("the variant's components: {}", names.join(", ")),
+                None => format!("the variant's components: {}", listed(names())),
             };
             let anchor = Anchor::Key(group.path.clone());
             let message = format!("the variant has no component `{component}`");

@@ -47,7 +47,8 @@ fn visit(node: &Node, path: &JsonPath, findings: &mut Vec<Finding>) {
             }
         }
         Kind::Object(members) => {
-            for member in members {
+            // What a repeated key hides is nobody's value.
+            for member in members.effective() {
                 if is_placeholder(&member.key) {
                     findings.push(placeholder(Anchor::Key(path.key(&member.key)), &member.key));
                 }

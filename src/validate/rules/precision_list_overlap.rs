@@ -1,5 +1,7 @@
 //! `precision-list-overlap`: a token on both sides of the precision list.
 
+use std::collections::HashSet;
+
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::precision::{GROUPS, located_tokens};
 use crate::validate::context::Context;
@@ -27,9 +29,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     };
     let [quantized, other] = GROUPS;
-    let left: Vec<&str> = located_tokens(document, quantized).map(|(_, t)| t).collect();
+    let left: HashSet<&str> = located_tokens(document, quantized).map(|(_, t)| t).collect();
     for (path, token) in located_tokens(document, other) {
-        if left.contains(&token) {
+        if left.contains(token) {
             let message = format!("`{token}` stands under `{quantized}` too");
             let finding = RULE.meta.finding(Anchor::Value(path), message);
             findings.push(finding.help("every token belongs to exactly one of the two arrays"));

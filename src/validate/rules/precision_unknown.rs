@@ -2,6 +2,7 @@
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
+use crate::validate::listing::listed;
 use crate::validate::rules::is_placeholder;
 use crate::validate::suggest;
 
@@ -38,10 +39,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         if list.contains(token) || is_placeholder(token) || context.is_violated(&path) {
             continue;
         }
-        let known: Vec<&str> = list.tokens().collect();
         let help = match suggest::nearest(token, list.tokens()) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("the list has: {}", known.join(", ")),
+            None => format!("the list has: {}", listed(list.tokens())),
         };
         let message = format!("`{token}` is not in the precision list");
         findings.push(RULE.meta.finding(Anchor::Value(path), message).help(help));

@@ -48,8 +48,8 @@ pub(super) fn missing_key(object: &JsonPath, key: &str) -> String {
 }
 
 /// Which keys there are, or which one was meant.
-pub(super) fn unknown_key_help(key: &str, allowed: &[String]) -> String {
-    match suggest::nearest(key, allowed.iter().map(String::as_str)) {
+pub(super) fn unknown_key_help(key: &str, allowed: &[&str]) -> String {
+    match suggest::nearest(key, allowed.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("remove it; the keys here are {}", list(allowed)),
     }
@@ -58,7 +58,7 @@ pub(super) fn unknown_key_help(key: &str, allowed: &[String]) -> String {
 fn noun(object: &JsonPath) -> String {
     let steps = object.steps();
     let name = |step: &Step| match step {
-        Step::Key(key) => key.clone(),
+        Step::Key(key) => key.to_string(),
         Step::Index(index) => index.to_string(),
     };
     match steps {
@@ -73,13 +73,10 @@ fn noun(object: &JsonPath) -> String {
 
 fn not_one_of(found: &Value, options: &Value) -> (String, Option<String>) {
     let options = options.as_array().into_iter().flatten();
-    let options: Vec<String> = options
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
+    let options: Vec<&str> = options.filter_map(Value::as_str).collect();
     let word = found.as_str().unwrap_or_default();
     let all = format!("one of {}", list(&options));
-    let help = match suggest::nearest(word, options.iter().map(String::as_str)) {
+    let help = match suggest::nearest(word, options.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`? It must be {all}"),
         None => format!("it must be {all}"),
     };
@@ -118,7 +115,7 @@ fn article(noun: &str) -> String {
     }
 }
 
-fn list(words: &[String]) -> String {
+fn list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     quoted.join(", ")
 }

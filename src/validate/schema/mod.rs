@@ -14,23 +14,26 @@ use std::sync::LazyLock;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::paths::{Location, LocationSegment};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::rules::{is_legacy_field, is_placeholder};
 use super::suggest;
 use crate::diagnostic::Anchor;
 use crate::package::{Config, Methods};
 use crate::source::json::Step;
-use crate::source::{Document, JsonPath};
+use crate::source::{Document, JsonPath, PathSet};
 
 /// The schema of configs, JSON Schema 2020-12.
 pub const CONFIG_SCHEMA: &str = include_str!("../../../schemas/config.schema.json");
 /// The schema of precision lists, JSON Schema 2020-12.
 pub const PRECISIONS_SCHEMA: &str = include_str!("../../../schemas/precisions.schema.json");
 
-/// The schemas as values: where the keys of an object are looked up.
-static CONFIG: LazyLock<Value> = LazyLock::new(|| parsed(CONFIG_SCHEMA));
-static PRECISIONS: LazyLock<Value> = LazyLock::new(|| parsed(PRECISIONS_SCHEMA));
+static CONFIG_VALUE: LazyLock<Value> = LazyLock::new(|| schema_value(CONFIG_SCHEMA));
+static PRECISIONS_VALUE: LazyLock<Value> = LazyLock::new(|| schema_value(PRECISIONS_SCHEMA));
+
+/// Most faults that are looked into: far more than are reported, far fewer than a hostile file of
+/// allowed size can have.
+const MAX_FAULTS: usize = 20_000;
 
 /// Definitions of the config schema whose violations other rules report.
 const LEFT_TO_RULES: &str = "/$defs/fileOrComponents/";
@@ -60,7 +63,7 @@ enum Raw {
     UnknownKey {
         object: JsonPath,
         key: String,
-        allowed: Vec<String>,
+        allowed: Option<&'static Map<String, Value>>,
     },
     /// An object lacks a key.
     MissingKey { object: JsonPath, key: String },
@@ -70,20 +73,18 @@ enum Raw {
 pub(super) fn check_config(document: &Document, config: &Config) -> Vec<Violation> {
     let errors = generated::Config::iter_errors(&document.value);
     let errors = errors.filter(|error| !error.schema_path().as_str().starts_with(LEFT_TO_RULES));
-    let raw = errors.flat_map(|error| read(&error, document, &CONFIG));
-    let misnested: Vec<&JsonPath> = config.variants.iter().flat_map(wrong_shapes).collect();
-    let raw = raw.filter(|raw| {
-        let path = raw.path();
-        !misnested.iter().any(|at| path.is_within(at)) && !belongs_to_a_rule(raw, document)
-    });
-    merge(raw.collect())
+    let raw = errors.flat_map(|error| read(&error, document, &CONFIG_VALUE));
+    let misnested = config.variants.iter().flat_map(wrong_shapes).cloned();
+    let misnested: PathSet = misnested.collect();
+    let raw = raw.filter(|raw| !misnested.covers(&raw.path()) && !belongs_to_a_rule(raw, document));
+    merge(raw.take(MAX_FAULTS).collect())
 }
 
 /// Faults of a precision list, in the validator's order.
 pub(super) fn check_precisions(document: &Document) -> Vec<Violation> {
     let errors = generated::Precisions::iter_errors(&document.value);
-    let raw = errors.flat_map(|error| read(&error, document, &PRECISIONS));
-    merge(raw.collect())
+    let raw = errors.flat_map(|error| read(&error, document, &PRECISIONS_VALUE));
+    merge(raw.take(MAX_FAULTS).collect())
 }
 
 /// The parts of a variant's `methods` that `methods-nesting` reports, or that can't be judged
@@ -111,7 +112,7 @@ fn belongs_to_a_rule(raw: &Raw, document: &Document) -> bool {
     }
 }
 
-fn read(error: &ValidationError<'_>, document: &Document, schema: &Value) -> Vec<Raw> {
+fn read(error: &ValidationError<'_>, document: &Document, schema: &'static Value) -> Vec<Raw> {
     let path = to_path(error.instance_path(), document);
     match error.kind() {
         ValidationErrorKind::Required { property } => vec![Raw::MissingKey {
@@ -120,11 +121,14 @@ fn read(error: &ValidationError<'_>, document: &Document, schema: &Value) -> Vec
         }],
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             let allowed = allowed_keys(error.schema_path().as_str(), schema);
-            let unknown = unexpected.iter().map(|key| Raw::UnknownKey {
-                object: path.clone(),
-                key: key.clone(),
-                allowed: allowed.clone(),
-            });
+            let unknown = unexpected
+                .iter()
+                .take(MAX_FAULTS)
+                .map(|key| Raw::UnknownKey {
+                    object: path.clone(),
+                    key: key.clone(),
+                    allowed,
+                });
             unknown.collect()
         }
         ValidationErrorKind::UniqueItems => repeated(&path, document),
@@ -156,14 +160,14 @@ fn repeated(path: &JsonPath, document: &Document) -> Vec<Raw> {
 }
 
 fn merge(raw: Vec<Raw>) -> Vec<Violation> {
-    let mut typos: HashSet<(JsonPath, String)> = HashSet::new();
     let missing = missing_keys(&raw);
+    let mut typos: HashSet<(JsonPath, String)> = HashSet::new();
     for one in &raw {
-        if let Raw::UnknownKey { object, key, .. } = one
-            && let Some(missing) = missing.get(object)
-            && let Some(meant) = suggest::nearest(key, missing.iter().copied())
-        {
-            typos.insert((object.clone(), meant.to_owned()));
+        if let Raw::UnknownKey { object, key, .. } = one {
+            let missing = missing.get(object).into_iter().flatten().copied();
+            if let Some(meant) = suggest::nearest(key, missing) {
+                typos.insert((object.clone(), meant.to_owned()));
+            }
         }
     }
     let mut seen = HashSet::new();
@@ -175,7 +179,7 @@ fn merge(raw: Vec<Raw>) -> Vec<Violation> {
     raw.map(Raw::into_violation).collect()
 }
 
-/// The missing keys of each object.
+/// The missing keys of each object that lacks any.
 fn missing_keys(raw: &[Raw]) -> HashMap<&JsonPath, Vec<&str>> {
     let mut missing: HashMap<&JsonPath, Vec<&str>> = HashMap::new();
     for one in raw {
@@ -208,7 +212,7 @@ impl Raw {
                 anchor: Anchor::Key(path.clone()),
                 path,
                 message: format!("unknown key `{key}`"),
-                help: Some(message::unknown_key_help(&key, &allowed)),
+                help: Some(message::unknown_key_help(&key, &names(allowed))),
             },
             Self::MissingKey { object, key } => Violation {
                 anchor: Anchor::Value(path.clone()),
@@ -229,11 +233,11 @@ fn to_path(location: &Location, document: &Document) -> JsonPath {
             LocationSegment::Property(key) => match (node, key.parse()) {
                 // A location that was made from text does not tell "0" from 0.
                 (Some(Value::Array(_)), Ok(index)) => Step::Index(index),
-                _ => Step::Key(key.into_owned()),
+                _ => Step::Key(key.as_ref().into()),
             },
         };
         node = node.and_then(|node| match &step {
-            Step::Key(key) => node.get(key),
+            Step::Key(key) => node.get(&**key),
             Step::Index(index) => node.get(index),
         });
         steps.push(step);
@@ -241,24 +245,17 @@ fn to_path(location: &Location, document: &Document) -> JsonPath {
     steps.into_iter().collect()
 }
 
-/// The keys that the schema at an `additionalProperties` location lists beside it.
-fn allowed_keys(schema_path: &str, schema: &Value) -> Vec<String> {
-    let properties = schema_path
-        .strip_suffix("/additionalProperties")
-        .map(|object| format!("{object}/properties"));
-    let keys = properties.and_then(|pointer| {
-        Some(
-            schema
-                .pointer(&pointer)?
-                .as_object()?
-                .keys()
-                .cloned()
-                .collect(),
-        )
-    });
-    keys.unwrap_or_default()
+/// The properties that the schema at an `additionalProperties` location lists beside it.
+fn allowed_keys(schema_path: &str, schema: &'static Value) -> Option<&'static Map<String, Value>> {
+    let object = schema_path.strip_suffix("/additionalProperties")?;
+    schema.pointer(&format!("{object}/properties"))?.as_object()
 }
 
-fn parsed(schema: &str) -> Value {
-    serde_json::from_str(schema).expect("the embedded schema is JSON")
+fn names(properties: Option<&Map<String, Value>>) -> Vec<&str> {
+    let keys = properties.into_iter().flat_map(Map::keys);
+    keys.map(String::as_str).collect()
+}
+
+fn schema_value(text: &str) -> Value {
+    serde_json::from_str(text).expect("the embedded schema is JSON")
 }

@@ -4,6 +4,7 @@ use super::{Kind, Mismatch};
 use crate::model::{Dim, Dynamism, ElementType, Method, TensorInfo, Value};
 use crate::package::{DType, MethodSignature, TensorSpec};
 use crate::source::JsonPath;
+use crate::validate::listing::listed;
 
 /// Which side of a method.
 #[derive(Clone, Copy)]
@@ -74,7 +75,7 @@ fn compare_side(
                 "`{file}` also has {} that {} no tensor: {}",
                 counted(others.len(), side.noun()),
                 if others.len() == 1 { "is" } else { "are" },
-                others.join(", ")
+                listed(others)
             ),
             help: Some("a config can describe tensors only; callers must know of it".to_owned()),
         });
@@ -93,14 +94,13 @@ fn count_mismatch(
     at: &JsonPath,
     file: &str,
 ) -> Mismatch {
-    let texts: Vec<String> = tensors.iter().map(|(_, info)| info.to_string()).collect();
     let beside = if others.is_empty() {
         String::new()
     } else {
         format!(
             " (and {} that a config cannot describe: {})",
             others.len(),
-            others.join(", ")
+            listed(others)
         )
     };
     let noun = format!("{} tensor", side.noun());
@@ -112,7 +112,11 @@ fn count_mismatch(
             counted(declared, &noun),
             tensors.len()
         ),
-        help: Some(format!("the model's {}s: {}", noun, texts.join(", "))),
+        help: Some(format!(
+            "the model's {}s: {}",
+            noun,
+            listed(tensors.iter().map(|(_, info)| info.to_string()))
+        )),
     }
 }
 

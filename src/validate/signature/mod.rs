@@ -6,7 +6,10 @@
 
 mod compare;
 
-use super::context::{Context, Referenced};
+use std::collections::{HashMap, HashSet};
+
+use super::context::{Context, Referenced, files_of};
+use super::listing::listed;
 use super::rules::is_placeholder;
 use crate::diagnostic::{Anchor, Finding, RuleMeta};
 use crate::model::{Method, ModelInfo};
@@ -46,23 +49,23 @@ pub(super) struct Mismatch {
     pub(super) help: Option<String>,
 }
 
-/// All differences of a config, file by file.
+/// Most differences that are collected, file by file until there are so many: many more than are
+/// reported. One model named by every variant can differ in every method from each of them.
+const MAX_MISMATCHES: usize = 20_000;
+
+/// The differences of a config, file by file.
 pub(super) fn compare_all(config: &Config, files: &[Referenced]) -> Vec<Mismatch> {
     let mut mismatches = Vec::new();
-    for file in files {
-        let Some((index, info)) = file.variant.zip(file.model_info()) else {
-            continue;
-        };
-        let Some(variant) = config.variants.get(index) else {
-            continue;
-        };
-        if let Some(group) = variant.methods_of(&file.file) {
-            let pair = Pair {
-                file: &file.file.reference,
-                info,
-                group,
-            };
-            pair.compare(&mut mismatches);
+    for (index, variant) in config.variants.iter().enumerate() {
+        let groups = variant.methods_by_component();
+        for file in files_of(files, index) {
+            if mismatches.len() >= MAX_MISMATCHES {
+                return mismatches;
+            }
+            let group = groups.get(&file.file.component.as_deref());
+            if let Some((info, group)) = file.model_info().zip(group) {
+                Pair::new(&file.file.reference, info, group).compare(&mut mismatches);
+            }
         }
     }
     mismatches
@@ -73,9 +76,21 @@ struct Pair<'a> {
     file: &'a str,
     info: &'a ModelInfo,
     group: &'a MethodGroup,
+    by_name: HashMap<&'a str, &'a Method>,
 }
 
-impl Pair<'_> {
+impl<'a> Pair<'a> {
+    fn new(file: &'a str, info: &'a ModelInfo, group: &'a MethodGroup) -> Self {
+        // Of repeated names the first: later ones are put in, and written over, earlier.
+        let methods = info.methods.iter().rev();
+        Self {
+            file,
+            info,
+            group,
+            by_name: methods.map(|method| (&*method.name, method)).collect(),
+        }
+    }
+
     fn compare(&self, out: &mut Vec<Mismatch>) {
         for declared in &self.group.methods {
             match self.method_for(declared) {
@@ -87,16 +102,13 @@ impl Pair<'_> {
         }
         // A wrong name and a missing one are the same slip, told once.
         let declared = self.group.methods.iter();
-        if declared
-            .map(|one| self.method_for(one))
-            .any(|found| found.is_none())
-        {
+        let matched: Vec<_> = declared.map(|one| self.method_for(one)).collect();
+        if matched.iter().any(Option::is_none) {
             return;
         }
+        let matched: HashSet<&str> = matched.iter().flatten().map(|m| &*m.name).collect();
         for method in &self.info.methods {
-            let declared = self.group.methods.iter();
-            let mut matched = declared.filter_map(|declared| self.method_for(declared));
-            if !method.constant && !matched.any(|found| found.name == method.name) {
+            if !method.constant && !matched.contains(&*method.name) {
                 out.push(self.undeclared(method));
             }
         }
@@ -104,9 +116,9 @@ impl Pair<'_> {
 
     /// The model's method that a declaration means. A file that does not name its methods has one,
     /// which answers to `forward` or to the only declared name, whatever that is.
-    fn method_for(&self, declared: &MethodSignature) -> Option<&Method> {
+    fn method_for(&self, declared: &MethodSignature) -> Option<&'a Method> {
         if self.info.names_methods || self.group.methods.len() > 1 {
-            self.info.method(&declared.name)
+            self.by_name.get(&*declared.name).copied()
         } else {
             self.info.methods.first()
         }
@@ -114,7 +126,7 @@ impl Pair<'_> {
 
     fn not_in_model(&self, declared: &MethodSignature) -> Mismatch {
         let methods = self.info.methods.iter().filter(|method| !method.constant);
-        let names: Vec<String> = methods.map(|method| format!("`{}`", method.name)).collect();
+        let names = listed(methods.map(|method| format!("`{}`", method.name)));
         Mismatch {
             kind: Kind::MethodNotInModel,
             path: declared.path.clone(),
@@ -122,7 +134,7 @@ impl Pair<'_> {
             help: Some(if names.is_empty() {
                 "the file has no methods".to_owned()
             } else {
-                format!("its methods: {}", names.join(", "))
+                format!("its methods: {names}")
             }),
         }
     }

@@ -1,6 +1,8 @@
-//! Validation through the binary.
+//! Validation as a whole, through the library and through the binary.
 
+mod bounds;
 mod hostile;
+mod properties;
 mod rules;
 mod schema;
 mod schema_cases;

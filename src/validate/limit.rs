@@ -1,0 +1,78 @@
+//! The most severe findings of one file: enough to work with, whatever the file holds.
+//!
+//! Invariant: between rules no more than [`MAX_FINDINGS`] are kept; the text of what is reported,
+//! pointers included, has at most [`MAX_TEXT`] bytes.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::rules;
+use crate::diagnostic::{Diagnostic, Finding, Severity, SourceText};
+use crate::source::Document;
+
+/// Most findings reported for one file.
+const MAX_FINDINGS: usize = 1000;
+/// Most bytes of messages, helps and pointers for one file; a single finding may have more.
+const MAX_TEXT: usize = 16 * 1024 * 1024;
+
+/// The findings worth keeping and how many are not.
+pub(super) struct Worst<'d> {
+    document: Option<&'d Document>,
+    kept: Vec<Finding>,
+    dropped: usize,
+}
+
+impl<'d> Worst<'d> {
+    pub(super) fn new(document: Option<&'d Document>) -> Self {
+        Self {
+            document,
+            kept: Vec::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Adds a rule's findings.
+    pub(super) fn add(&mut self, findings: Vec<Finding>) {
+        self.kept.extend(findings);
+        let excess = self.kept.len().saturating_sub(MAX_FINDINGS);
+        if excess > 0 {
+            self.sort();
+            self.kept.truncate(MAX_FINDINGS);
+            self.dropped += excess;
+        }
+    }
+
+    /// Everything that was kept, with its place, and a note if that is not all.
+    pub(super) fn locate(mut self, source: &Arc<SourceText>) -> Vec<Diagnostic> {
+        self.sort();
+        let mut diagnostics: Vec<Diagnostic> = Vec::with_capacity(self.kept.len());
+        let mut text = 0;
+        for finding in self.kept {
+            if text > MAX_TEXT {
+                self.dropped += 1;
+                continue;
+            }
+            let diagnostic = finding.locate(source, self.document);
+            text += text_of(&diagnostic);
+            diagnostics.push(diagnostic);
+        }
+        if self.dropped > 0 {
+            let note = rules::findings_limit(self.dropped);
+            diagnostics.push(note.locate(source, None));
+        }
+        diagnostics
+    }
+
+    fn sort(&mut self) {
+        let document = self.document;
+        let order = |finding: &Finding| -> (Reverse<Severity>, usize) {
+            (Reverse(finding.severity), finding.span(document).start)
+        };
+        self.kept.sort_by_cached_key(order);
+    }
+}
+
+fn text_of(diagnostic: &Diagnostic) -> usize {
+    let help = diagnostic.help.as_ref().map_or(0, String::len);
+    diagnostic.message.len() + help + diagnostic.pointer.len()
+}

@@ -1,0 +1,3 @@
+//! What a package is.
+
+mod properties;

@@ -1,0 +1,5 @@
+//! Text and its positions.
+
+mod json;
+mod lines;
+pub(crate) mod mutate;
