@@ -1,8 +1,8 @@
 //! Which dimensions of a bounded tensor are dynamic.
 //!
 //! A program says of a tensor only that its sizes are upper bounds. What is certain comes from
-//! declarations (`declared.rs`), then from instructions (`evidence.rs`), then from arithmetic: where
-//! only one dimension can vary, it does. The rest is [`Dim::Maybe`], whose `likely_dynamic` is a
+//! declarations (`declared.rs`), then from instructions (`evidence.rs`), then from delegates (`wiring.rs`), then
+//! from arithmetic: where only one dimension can vary, it does. The rest is [`Dim::Maybe`], whose `likely_dynamic` is a
 //! guess and says so. Invariant: a bounded tensor of rank 1 or more has a dynamic or likely dynamic
 //! dimension.
 
@@ -11,10 +11,12 @@ use std::collections::BTreeSet;
 use super::declared::{Declared, Position, Side};
 use super::evidence::{Certain, Evidence};
 use super::plan::Plan;
+use super::wiring::Wiring;
 use crate::model::{Dim, Dynamism, TensorInfo, Value, ValueKind};
 
 /// A bounded tensor on its way.
 struct Open<'a> {
+    value: u64,
     info: &'a mut TensorInfo,
     bounds: Vec<u64>,
     known: Vec<Option<Certain>>,
@@ -47,18 +49,35 @@ pub(super) fn settle(plan: &mut Plan, declared: &Declared) {
             };
             tensor += 1;
             if info.dynamism == Dynamism::Bounded {
-                open.push(Open::new(info, |bounds| {
+                open.push(Open::new(index, info, |bounds| {
                     combine(declared.of(position, bounds), index, &plan.evidence)
                 }));
             }
         }
     }
+    conclude(&mut open, &plan.evidence, &mut plan.wiring);
     let mut likely = plan.evidence.bounds.clone();
+    likely.extend(plan.wiring.dynamic_bounds());
     for tensor in &open {
         likely.extend(tensor.dynamic_bounds());
     }
     for tensor in open {
         tensor.close(&likely);
+    }
+}
+
+/// Adds what follows from what is known by the graphs of delegates.
+fn conclude(open: &mut [Open<'_>], evidence: &Evidence, wiring: &mut Wiring) {
+    for tensor in &*open {
+        wiring.learn(tensor.value, &tensor.known);
+    }
+    let judged: BTreeSet<u64> = open.iter().map(|tensor| tensor.value).collect();
+    wiring.learn_all(|value, dim| evidence.of(value, dim).filter(|_| !judged.contains(&value)));
+    wiring.solve();
+    for tensor in open {
+        let dims = tensor.known.iter().enumerate();
+        let known = dims.map(|(dim, known)| known.or_else(|| wiring.of(tensor.value, dim)));
+        tensor.known = complete(&tensor.bounds, known.collect());
     }
 }
 
@@ -74,7 +93,11 @@ fn combine(
 }
 
 impl<'a> Open<'a> {
-    fn new(info: &'a mut TensorInfo, known: impl FnOnce(&[u64]) -> Vec<Option<Certain>>) -> Self {
+    fn new(
+        value: u64,
+        info: &'a mut TensorInfo,
+        known: impl FnOnce(&[u64]) -> Vec<Option<Certain>>,
+    ) -> Self {
         let dims = info.dims.as_deref().unwrap_or_default();
         let bounds: Vec<u64> = dims
             .iter()
@@ -85,6 +108,7 @@ impl<'a> Open<'a> {
             .collect();
         let known = complete(&bounds, known(&bounds));
         Self {
+            value,
             info,
             bounds,
             known,

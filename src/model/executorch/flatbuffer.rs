@@ -256,6 +256,14 @@ impl<'a> Table<'a> {
         Ok(i32::from_le_bytes(self.scalar(field)?))
     }
 
+    /// A 32-bit integer, `default` where absent.
+    pub(super) fn i32_or(&self, field: Field, default: i32) -> Result<i32, Error> {
+        match self.slot(field, 4)? {
+            Some(_) => self.i32(field),
+            None => Ok(default),
+        }
+    }
+
     /// A 64-bit unsigned integer, 0 where absent.
     pub(super) fn u64(&self, field: Field) -> Result<u64, Error> {
         Ok(u64::from_le_bytes(self.scalar(field)?))
@@ -393,6 +401,11 @@ impl<'a> Vector<'a> {
     /// An unsigned byte.
     pub(super) fn u8(&self, index: u64) -> Result<u8, Error> {
         Ok(u8::from_le_bytes(self.element(index)?))
+    }
+
+    /// A 32-bit unsigned integer.
+    pub(super) fn u32(&self, index: u64) -> Result<u32, Error> {
+        Ok(u32::from_le_bytes(self.element(index)?))
     }
 
     /// A 32-bit integer.

@@ -2,10 +2,12 @@
 //!
 //! `container` finds the FlatBuffer in the file, `flatbuffer` reads it with every access checked,
 //! `storage` knows where bytes are kept, `plan` and `value` read methods, `dynamism` settles which
-//! dimensions vary. Payloads of delegates are not opened.
+//! dimensions vary. `delegate` looks into the payloads of delegates for evidence of that, `wiring`
+//! joins it to a method's values, `relations` draws the conclusions.
 
 mod container;
 mod declared;
+mod delegate;
 mod dynamism;
 mod element;
 mod error;
@@ -14,9 +16,11 @@ mod flatbuffer;
 mod path;
 mod plan;
 mod program;
+mod relations;
 mod schema;
 mod storage;
 mod value;
+mod wiring;
 
 use std::path::Path;
 

@@ -4,12 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::delegate::Payloads;
 use super::error::{Error, Place};
 use super::evidence::{Evidence, Telling, Traces};
 use super::flatbuffer::{Field, Table, Vector};
 use super::schema::{chain, plan};
-use super::storage::Storage;
+use super::storage::{Storage, Stored};
 use super::value::{Evalue, TENSOR, Tensor};
+use super::wiring::{self, Wiring};
 use crate::model::{Delegate, Dynamism, Method, Value};
 
 /// Last member of the union `InstructionArguments`.
@@ -27,6 +29,8 @@ pub(super) struct Plan {
     pub(super) outputs: Vec<u64>,
     /// What its instructions tell.
     pub(super) evidence: Evidence,
+    /// What its delegates tell.
+    pub(super) wiring: Wiring,
 }
 
 impl Plan {
@@ -34,12 +38,13 @@ impl Plan {
     pub(super) fn read(
         table: &Table<'_>,
         storage: &mut Storage<'_>,
+        payloads: &Payloads<'_>,
         externals: &mut BTreeSet<String>,
     ) -> Result<Self, Error> {
         let name = table.name(plan::NAME)?.ok_or_else(|| Error::MissingField {
             place: table.place(plan::NAME),
         })?;
-        let delegates = read_delegates(table, storage)?;
+        let (delegates, stored) = read_delegates(table, storage)?;
         let values = table.tables(plan::VALUES)?;
         let mut evidence = Evidence::default();
         check_values(&values, storage, externals, &mut evidence)?;
@@ -48,6 +53,13 @@ impl Plan {
         let mut code = Code::new(table, &values, delegates.len() as u64)?;
         code.read(table)?;
         code.traces.judge(&inputs, storage, &mut evidence)?;
+        let method = wiring::Method {
+            values: &values,
+            inputs: &inputs.iter().copied().collect(),
+            storage,
+            payloads,
+        };
+        let wiring = wire(&method, &outputs, &code, &stored)?;
         Ok(Self {
             method: Method {
                 name,
@@ -60,25 +72,56 @@ impl Plan {
             inputs,
             outputs,
             evidence,
+            wiring,
         })
     }
 }
 
-fn read_delegates(table: &Table<'_>, storage: &mut Storage<'_>) -> Result<Vec<Delegate>, Error> {
+/// Joins what delegates tell to the method's values. Where instructions branch, a value may come
+/// from either branch, so nothing is concluded.
+fn wire(
+    method: &wiring::Method<'_>,
+    outputs: &[u64],
+    code: &Code<'_>,
+    stored: &[Option<Stored>],
+) -> Result<Wiring, Error> {
+    let mut wiring = Wiring::default();
+    for &value in method.inputs.iter().chain(outputs) {
+        wiring.tensor(method, value)?;
+    }
+    if code.branches {
+        return Ok(wiring);
+    }
+    for (delegate, args) in &code.delegated {
+        if let Some(payload) = stored[*delegate] {
+            wiring.call(method, payload, args)?;
+        }
+    }
+    Ok(wiring)
+}
+
+/// The delegates, and where their payloads are.
+fn read_delegates(
+    table: &Table<'_>,
+    storage: &mut Storage<'_>,
+) -> Result<(Vec<Delegate>, Vec<Option<Stored>>), Error> {
     let mut delegates = Vec::new();
+    let mut payloads = Vec::new();
     for delegate in table.tables(plan::DELEGATES)?.iter_tables() {
         let delegate = delegate?;
         let id = delegate.name(plan::DELEGATE_ID)?.unwrap_or_default();
-        let payload_bytes = match delegate.table(plan::PROCESSED)? {
-            Some(data) => Some(payload_size(&data, &id, storage)?),
+        let payload = match delegate.table(plan::PROCESSED)? {
+            Some(data) => Some(find_payload(&data, &id, storage)?),
             None => None,
         };
+        let payload_bytes = payload.map(|payload| payload.available);
         delegates.push(Delegate { id, payload_bytes });
+        payloads.push(payload);
     }
-    Ok(delegates)
+    Ok((delegates, payloads))
 }
 
-fn payload_size(data: &Table<'_>, id: &str, storage: &mut Storage<'_>) -> Result<u64, Error> {
+fn find_payload(data: &Table<'_>, id: &str, storage: &mut Storage<'_>) -> Result<Stored, Error> {
     let index = data.u32(plan::INDEX)?;
     let place = || data.place(plan::INDEX);
     match data.i8(plan::LOCATION)? {
@@ -170,6 +213,10 @@ struct Code<'a> {
     operators: Vec<(String, u64)>,
     delegates: u64,
     instructions: u64,
+    /// Whether any instruction jumps.
+    branches: bool,
+    /// Calls of delegates: which, and their arguments.
+    delegated: Vec<(usize, Vec<u64>)>,
     traces: Traces<'a>,
 }
 
@@ -191,6 +238,8 @@ impl<'a> Code<'a> {
             operators,
             delegates,
             instructions: 0,
+            branches: false,
+            delegated: Vec::new(),
             traces: Traces::new(values.clone()),
         })
     }
@@ -225,6 +274,7 @@ impl<'a> Code<'a> {
                 self.computes(&args, target)
             }
             4 => {
+                self.branches = true;
                 self.value(&args, chain::CONDITION)?;
                 // A jump may lead behind the last instruction: to the end.
                 index(&args, chain::DESTINATION, count + 1, "instructions").map(|_| ())
@@ -258,13 +308,19 @@ impl<'a> Code<'a> {
     }
 
     fn delegate_call(&mut self, call: &Table<'a>) -> Result<(), Error> {
-        index(call, chain::DELEGATE_INDEX, self.delegates, "delegates")?;
+        let delegate = index(call, chain::DELEGATE_INDEX, self.delegates, "delegates")?;
+        let delegate = usize::try_from(delegate).expect("an index of a Vec");
         let args = call.vector(chain::ARGS, 4)?;
+        call.buffer().keep(2 * INDEX_COST, || call.here())?;
+        let mut passed = Vec::new();
         for position in 0..args.len() {
             let value = self.argument(&args, position)?;
-            call.buffer().keep(INDEX_COST, || args.place(position))?;
+            call.buffer()
+                .keep(2 * INDEX_COST, || args.place(position))?;
             self.traces.delegates(value);
+            passed.push(value);
         }
+        self.delegated.push((delegate, passed));
         Ok(())
     }
 

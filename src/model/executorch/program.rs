@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::container::{BUNDLE_IDENTIFIER, Container, IDENTIFIER};
 use super::declared::Declared;
+use super::delegate::Payloads;
 use super::dynamism::settle;
 use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
@@ -34,7 +35,8 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let root = buffer.root("Program")?;
     let mut storage = Storage::read(&root, &container)?;
     let mut externals = BTreeSet::new();
-    let mut plans = read_plans(&root, &mut storage, &mut externals)?;
+    let payloads = Payloads::new(source);
+    let mut plans = read_plans(&root, &mut storage, &payloads, &mut externals)?;
     let declared = Declared::find(&plans);
     for plan in &mut plans {
         settle(plan, &declared);
@@ -56,13 +58,14 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
 fn read_plans(
     root: &Table<'_>,
     storage: &mut Storage<'_>,
+    payloads: &Payloads<'_>,
     externals: &mut BTreeSet<String>,
 ) -> Result<Vec<Plan>, Error> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut names = BTreeSet::new();
     for table in root.tables(program::EXECUTION_PLAN)?.iter_tables() {
         let table = table?;
-        let plan = Plan::read(&table, storage, externals)?;
+        let plan = Plan::read(&table, storage, payloads, externals)?;
         if !names.insert(plan.method.name.clone()) {
             return Err(Error::DuplicateMethod {
                 place: table.place(plan::NAME),

@@ -38,7 +38,7 @@ struct Offsets<'a> {
     offsets: Vector<'a>,
 }
 
-/// Stored bytes of a tensor.
+/// Stored bytes of a tensor or of a delegate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored {
     /// File offset.
@@ -136,12 +136,12 @@ impl<'a> Storage<'a> {
         Ok(index as usize)
     }
 
-    /// Size of the delegate payload stored inline at `index`.
+    /// The delegate payload stored inline at `index`.
     pub(super) fn inline_payload(
         &self,
         index: u32,
         place: impl FnOnce() -> Place,
-    ) -> Result<u64, Error> {
+    ) -> Result<Stored, Error> {
         let count = self.inline_delegates.len();
         if u64::from(index) >= count {
             return Err(Error::Index {
@@ -152,18 +152,26 @@ impl<'a> Storage<'a> {
             });
         }
         let table = self.inline_delegates.table(index.into())?;
-        Ok(table.vector(inline::DATA, 1)?.len())
+        let bytes = table.vector(inline::DATA, 1)?;
+        Ok(Stored {
+            offset: bytes.first(),
+            available: bytes.len(),
+        })
     }
 
-    /// Size of the delegate payload in segment `index`, which is named after its backend.
+    /// The delegate payload in segment `index`, which is named after its backend.
     pub(super) fn segment_payload(
         &mut self,
         index: u32,
         id: &str,
         place: impl FnOnce() -> Place,
-    ) -> Result<u64, Error> {
+    ) -> Result<Stored, Error> {
         let index = self.use_segment(index, place, || format!("delegate {id}"))?;
-        Ok(self.segments[index].size)
+        let area = &self.segments[index];
+        Ok(Stored {
+            offset: area.offset,
+            available: area.size,
+        })
     }
 
     /// The stored bytes of constant `index`.

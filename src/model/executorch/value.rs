@@ -164,6 +164,28 @@ impl Tensor {
         Ok(found)
     }
 
+    /// Whether it is stored in the file and never written.
+    pub(super) fn is_constant(&self) -> bool {
+        self.constant.is_some()
+    }
+
+    /// Its dimensions from the outermost in memory; empty if that makes no sense.
+    pub(super) fn dim_order(table: &Table<'_>) -> Result<Vec<usize>, Error> {
+        let rank = table.vector(tensor::SIZES, 4)?.len();
+        let order = table.vector(tensor::DIM_ORDER, 1)?;
+        if rank > MAX_RANK || order.len() != rank {
+            let row_major = order.is_empty() && rank <= MAX_RANK;
+            let rank = usize::try_from(rank).unwrap_or(0);
+            return Ok((0..rank).filter(|_| row_major).collect());
+        }
+        let order = (0..rank).map(|index| order.u8(index).map(usize::from));
+        let order: Vec<usize> = order.collect::<Result<_, _>>()?;
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        let sound = sorted.iter().copied().eq(0..sorted.len());
+        Ok(if sound { order } else { Vec::new() })
+    }
+
     /// Elements of a small constant.
     fn data(&self, table: &Table<'_>) -> Result<Option<Vec<serde_json::Value>>, Error> {
         let ElementType::Known(dtype) = self.element else {

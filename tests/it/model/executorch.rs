@@ -5,6 +5,7 @@
 
 mod broken;
 mod builder;
+mod delegates;
 mod dynamism;
 mod hostile;
 mod programs;

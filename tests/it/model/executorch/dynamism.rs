@@ -52,11 +52,11 @@ fn a_dynamic_batch_shows_on_both_sides() {
     let found = dims(info.method("forward").expect("forward"));
     let input = vec![
         dynamic(16),
-        maybe(3, false),
+        Dim::Fixed(3),
         maybe(32, false),
         maybe(32, false),
     ];
-    assert_eq!(found, [input, vec![maybe(16, true), maybe(4, false)]]);
+    assert_eq!(found, [input, vec![dynamic(16), Dim::Fixed(4)]]);
 }
 
 #[test]

@@ -10,12 +10,16 @@ use super::builder::{Field, Node, Plan, byte, file, int, ints, program, tables, 
 use super::{HEADERS, bytes_of, error, inspect};
 
 /// Small programs with something of everything in them.
-const SEEDS: [&str; 8] = [
+const SEEDS: [&str; 12] = [
     "add_linear_portable.pte",
     "add_linear_xnnpack_fp32.pte",
     "bundled_program.bpte",
     "dtypes_portable.pte",
+    "dyn_attention_mlx_fp32.pte",
     "dyn_batch_xnnpack_fp32.pte",
+    "dyn_joined_xnnpack_fp32.pte",
+    "dyn_mlp_vulkan_fp32.pte",
+    "dyn_mlp_xnnpack_fp32.pte",
     "external_ptd.pte",
     "multi_method_xnnpack_fp32.pte",
     "nontensor_io_portable.pte",

@@ -1,0 +1,227 @@
+//! The payload of `VulkanBackend`: `VkGraph` behind a header `VH00`.
+//!
+//! Its tensors have no dynamism, but its operators are those of the exporter, by name: `sym_size`
+//! is only there for a dimension that is dynamic, and a view takes a literal for a fixed size and a
+//! symbol for another. Of the rest, the operators in [`Calls::call`] tell how dimensions hang
+//! together. Schema: `vulkan/serialization/schema.fbs` of ExecuTorch 1.5.
+
+use std::collections::BTreeMap;
+
+use super::super::error::Error;
+use super::super::evidence::Certain;
+use super::super::flatbuffer::{Field, Table, Vector};
+use super::graph::{Graph, Shape};
+use super::{MAX_PORTS, Ports};
+
+const CHAIN: Field = Field(1, "chain");
+const VALUES: Field = Field(2, "values");
+const INPUTS: Field = Field(3, "input_ids");
+const OUTPUTS: Field = Field(4, "output_ids");
+const NAME: Field = Field(1, "name");
+const ARGS: Field = Field(2, "args");
+const TYPE: Field = Field(0, "value_type");
+const VALUE: Field = Field(1, "value");
+const DIMS: Field = Field(1, "dims");
+const CONSTANT: Field = Field(2, "constant_id");
+const INT: Field = Field(0, "int_val");
+const ITEMS: Field = Field(0, "items");
+
+/// Members of the union `GraphTypes`, by number.
+const IS_INT: u8 = 2;
+const IS_TENSOR: u8 = 5;
+const IS_INT_LIST: u8 = 6;
+const IS_VALUE_LIST: u8 = 9;
+const IS_SYMBOL: u8 = 11;
+
+/// Most dimensions of a tensor, and most arguments that are looked at.
+const MAX_ITEMS: u64 = 16;
+
+/// The tensors that a graph's calls connect.
+struct Calls<'g, 'r, 'b> {
+    graph: &'g mut Graph<'r>,
+    values: Vector<'b>,
+    shapes: BTreeMap<u64, Shape>,
+}
+
+/// Adds the rules of a graph; its inputs and outputs.
+pub(super) fn read(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
+    let mut calls = Calls {
+        graph,
+        values: root.tables(VALUES)?,
+        shapes: BTreeMap::new(),
+    };
+    calls.tensors()?;
+    for call in root.tables(CHAIN)?.iter_tables() {
+        let call = call?;
+        let args = call.vector(ARGS, 4)?;
+        if args.len() <= MAX_ITEMS {
+            let name = call.name(NAME)?.unwrap_or_default();
+            calls.call(&name, &indices(&args)?)?;
+        }
+    }
+    let mut shapes = Vec::new();
+    for field in [INPUTS, OUTPUTS] {
+        let ids = root.vector(field, 4)?;
+        for index in 0..ids.len().min(MAX_PORTS) {
+            shapes.push(calls.shapes.get(&ids.u32(index)?.into()).cloned());
+        }
+    }
+    Ok(Ports {
+        shapes,
+        in_memory_order: false,
+    })
+}
+
+impl<'b> Calls<'_, '_, 'b> {
+    fn tensors(&mut self) -> Result<(), Error> {
+        for index in 0..self.values.len() {
+            let Some(tensor) = self.member(index, IS_TENSOR)? else {
+                continue;
+            };
+            let dims = tensor.vector(DIMS, 4)?;
+            if dims.len() > MAX_ITEMS {
+                continue;
+            }
+            let dims = (0..dims.len()).map(|dim| dims.u32(dim).map(u64::from));
+            let Some(shape) = self.graph.shape(dims.collect::<Result<_, _>>()?) else {
+                return Ok(());
+            };
+            // Absent is 0: a constant.
+            if tensor.i32(CONSTANT)? >= 0 {
+                self.graph.fixed(&shape);
+            }
+            self.shapes.insert(index, shape);
+        }
+        Ok(())
+    }
+
+    /// The value at `index` if it is of this type.
+    fn member(&self, index: u64, tag: u8) -> Result<Option<Table<'b>>, Error> {
+        if index >= self.values.len() {
+            return Ok(None);
+        }
+        let value = self.values.table(index)?;
+        if value.u8(TYPE)? == tag {
+            value.table(VALUE)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn int(&self, index: u64) -> Result<Option<i64>, Error> {
+        match self.member(index, IS_INT)? {
+            Some(table) => table.i64(INT).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Operators by name. Arguments are those of the operator, the result is the last.
+    fn call(&mut self, name: &str, args: &[u64]) -> Result<(), Error> {
+        let shape = |index: usize| {
+            args.get(index)
+                .and_then(|arg| self.shapes.get(arg))
+                .cloned()
+        };
+        let (Some(first), second) = (shape(0), shape(1)) else {
+            return Ok(());
+        };
+        let last = args.len().checked_sub(1).and_then(shape);
+        match (name, second, last) {
+            ("sym_size.int", None, None) => self.sym_size(&first, args),
+            ("aten.view_copy.default", None, Some(to)) => self.view(&to, args),
+            ("aten.linear.default", Some(matrix), Some(to)) => {
+                self.graph.linear(&to, &first, &matrix, false);
+                Ok(())
+            }
+            ("aten.bmm.default", Some(second), Some(to)) => {
+                self.graph.matmul(&to, &first, &second);
+                Ok(())
+            }
+            (
+                "aten.add.Tensor" | "aten.sub.Tensor" | "aten.mul.Tensor" | "aten.div.Tensor",
+                Some(second),
+                Some(to),
+            ) => {
+                self.graph.broadcast(&to, &first, &second);
+                Ok(())
+            }
+            (
+                "aten._softmax.default"
+                | "aten.relu.default"
+                | "aten.sigmoid.default"
+                | "aten.tanh.default"
+                | "aten.gelu.default"
+                | "aten.clone.default",
+                _,
+                Some(to),
+            ) => {
+                self.graph.elementwise(&to, &first);
+                Ok(())
+            }
+            ("aten.permute_copy.default", None, Some(to)) => self.permute(&to, &first, args),
+            _ => Ok(()),
+        }
+    }
+
+    fn sym_size(&mut self, tensor: &Shape, args: &[u64]) -> Result<(), Error> {
+        let &[_, dim, _] = args else { return Ok(()) };
+        let Some(dim) = self.int(dim)? else {
+            return Ok(());
+        };
+        let rank = i64::try_from(tensor.rank()).expect("a rank is small");
+        let dim = if dim < 0 {
+            dim.saturating_add(rank)
+        } else {
+            dim
+        };
+        let dim = usize::try_from(dim).ok();
+        if let Some(dim) = dim.filter(|&dim| tensor.bounds.get(dim).is_some_and(|&n| n > 1)) {
+            self.graph.fact(tensor.dim(dim), Certain::Dynamic);
+        }
+        Ok(())
+    }
+
+    fn view(&mut self, to: &Shape, args: &[u64]) -> Result<(), Error> {
+        let &[_, sizes, _] = args else { return Ok(()) };
+        let Some(list) = self.member(sizes, IS_VALUE_LIST)? else {
+            return Ok(());
+        };
+        let items = list.vector(ITEMS, 4)?;
+        if items.len() != to.rank() as u64 {
+            return Ok(());
+        }
+        let items = indices(&items)?;
+        for (dim, item) in items.into_iter().enumerate() {
+            if let Some(size) = self.int(item)? {
+                if let Ok(size) = u64::try_from(size) {
+                    self.graph.literal(to, dim, size);
+                }
+            } else if self.member(item, IS_SYMBOL)?.is_some() && to.bounds[dim] > 1 {
+                self.graph.fact(to.dim(dim), Certain::Dynamic);
+            }
+        }
+        Ok(())
+    }
+
+    fn permute(&mut self, to: &Shape, from: &Shape, args: &[u64]) -> Result<(), Error> {
+        let &[_, order, _] = args else { return Ok(()) };
+        let Some(list) = self.member(order, IS_INT_LIST)? else {
+            return Ok(());
+        };
+        let items = list.vector(ITEMS, 8)?;
+        if items.len() != to.rank() as u64 {
+            return Ok(());
+        }
+        let order = (0..items.len()).map(|index| items.u64(index));
+        let order: Vec<u64> = order.collect::<Result<_, _>>()?;
+        self.graph.transpose(to, from, &order);
+        Ok(())
+    }
+}
+
+/// Indices of values; a negative one leads nowhere.
+fn indices(vector: &Vector<'_>) -> Result<Vec<u64>, Error> {
+    (0..vector.len())
+        .map(|index| Ok(u64::try_from(vector.i32(index)?).unwrap_or(u64::MAX)))
+        .collect()
+}

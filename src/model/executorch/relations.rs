@@ -1,0 +1,252 @@
+//! What the dynamism of one dimension says of another's.
+//!
+//! A delegate's graph rarely says that a dimension is dynamic, but it says how dimensions hang
+//! together: rules of the kind "if all of these are fixed, so is that". [`Relations::solve`] draws
+//! every conclusion from what is known. Invariant: a rule never overrides what is known already, and
+//! leaving rules out can only leave more unknown. Knows nothing of tensors or files.
+
+use super::evidence::Certain;
+
+/// A dimension of some tensor of a method.
+pub(super) type DimId = usize;
+
+/// How dimensions hang together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// `to` is computed from `from`, and from nothing else that varies.
+    Function {
+        /// The result.
+        to: DimId,
+        /// Its arguments, each once.
+        from: Vec<DimId>,
+        /// With all arguments but one fixed, another value of that one gives another result.
+        injective: bool,
+    },
+    /// `to` is what two dimensions, both larger than 1, broadcast to.
+    Broadcast {
+        /// The result.
+        to: DimId,
+        /// The two dimensions.
+        from: [DimId; 2],
+    },
+    /// At least one of these varies.
+    SomeVaries(Vec<DimId>),
+}
+
+/// Dimensions, what is known of them, and rules.
+#[derive(Debug, Default)]
+pub(super) struct Relations {
+    known: Vec<Option<Certain>>,
+    facts: Vec<(DimId, Certain)>,
+    rules: Vec<Rule>,
+}
+
+impl Relations {
+    /// So many new dimensions; the first one's number.
+    pub(super) fn dims(&mut self, count: usize) -> DimId {
+        let first = self.known.len();
+        self.known.resize(first + count, None);
+        first
+    }
+
+    /// What is known of a dimension.
+    pub(super) fn known(&self, dim: DimId) -> Option<Certain> {
+        self.known[dim]
+    }
+
+    /// Sets what is known of a dimension, unless something is.
+    pub(super) fn learn(&mut self, dim: DimId, certain: Certain) {
+        self.known[dim].get_or_insert(certain);
+    }
+
+    /// Something that will be learnt when all that is more trustworthy has been.
+    pub(super) fn fact(&mut self, dim: DimId, certain: Certain) {
+        self.facts.push((dim, certain));
+    }
+
+    /// Adds a rule.
+    pub(super) fn rule(&mut self, rule: Rule) {
+        self.rules.push(rule);
+    }
+
+    /// One dimension varies exactly when the other does.
+    pub(super) fn same(&mut self, to: DimId, from: DimId) {
+        if to != from {
+            self.rule(Rule::Function {
+                to,
+                from: vec![from],
+                injective: true,
+            });
+        }
+    }
+
+    /// Draws all conclusions. Each dimension is settled once, so the work is bounded by the number
+    /// of rules and of the dimensions they name.
+    pub(super) fn solve(&mut self) {
+        for (dim, certain) in std::mem::take(&mut self.facts) {
+            self.learn(dim, certain);
+        }
+        let mut uses: Vec<Vec<usize>> = vec![Vec::new(); self.known.len()];
+        for (index, rule) in self.rules.iter().enumerate() {
+            rule.dims(|dim| uses[dim].push(index));
+        }
+        let mut queue: Vec<usize> = (0..self.rules.len()).rev().collect();
+        while let Some(index) = queue.pop() {
+            for (dim, certain) in self.conclude(&self.rules[index]) {
+                if self.known[dim].is_none() {
+                    self.known[dim] = Some(certain);
+                    queue.extend(&uses[dim]);
+                }
+            }
+        }
+    }
+
+    fn conclude(&self, rule: &Rule) -> Vec<(DimId, Certain)> {
+        match rule {
+            Rule::Function {
+                to,
+                from,
+                injective,
+            } => self.function(*to, from, *injective),
+            Rule::Broadcast { to, from } => self.broadcast(*to, *from),
+            Rule::SomeVaries(dims) => {
+                let mut open = dims.iter().filter(|&&dim| self.known[dim].is_none());
+                let settled = dims
+                    .iter()
+                    .any(|&dim| self.known[dim] == Some(Certain::Dynamic));
+                match (settled, open.next(), open.next()) {
+                    (false, Some(&only), None) => vec![(only, Certain::Dynamic)],
+                    _ => Vec::new(),
+                }
+            }
+        }
+    }
+
+    fn function(&self, to: DimId, from: &[DimId], injective: bool) -> Vec<(DimId, Certain)> {
+        let mut open = from
+            .iter()
+            .copied()
+            .filter(|&dim| self.known[dim] != Some(Certain::Fixed));
+        let (Some(only), None) = (open.next(), open.next()) else {
+            let fixed = from
+                .iter()
+                .all(|&dim| self.known[dim] == Some(Certain::Fixed));
+            return Vec::from_iter(fixed.then_some((to, Certain::Fixed)));
+        };
+        match (self.known[to], self.known[only]) {
+            (Some(Certain::Dynamic), None) => vec![(only, Certain::Dynamic)],
+            (Some(Certain::Fixed), None) if injective => vec![(only, Certain::Fixed)],
+            (None, Some(Certain::Dynamic)) if injective => vec![(to, Certain::Dynamic)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// A fixed size above 1 is the result's size. Two that vary may not both be 1 for ever.
+    fn broadcast(&self, to: DimId, [a, b]: [DimId; 2]) -> Vec<(DimId, Certain)> {
+        use Certain::{Dynamic, Fixed};
+        match (self.known[to], self.known[a], self.known[b]) {
+            (None, Some(Fixed), _) | (None, _, Some(Fixed)) => vec![(to, Fixed)],
+            (None, Some(Dynamic), Some(Dynamic)) => vec![(to, Dynamic)],
+            (Some(Dynamic), _, _) => vec![(a, Dynamic), (b, Dynamic)],
+            (Some(Fixed), Some(Dynamic), None) => vec![(b, Fixed)],
+            (Some(Fixed), None, Some(Dynamic)) => vec![(a, Fixed)],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Rule {
+    fn dims(&self, mut visit: impl FnMut(DimId)) {
+        match self {
+            Self::Function { to, from, .. } => {
+                visit(*to);
+                from.iter().copied().for_each(visit);
+            }
+            Self::Broadcast { to, from } => {
+                visit(*to);
+                from.iter().copied().for_each(visit);
+            }
+            Self::SomeVaries(dims) => dims.iter().copied().for_each(visit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIXED: Option<Certain> = Some(Certain::Fixed);
+    const DYNAMIC: Option<Certain> = Some(Certain::Dynamic);
+
+    /// What three dimensions come out as: the result, then two arguments.
+    fn solved(rule: Rule, known: [Option<Certain>; 3]) -> [Option<Certain>; 3] {
+        let mut relations = Relations::default();
+        relations.dims(3);
+        relations.rule(rule);
+        for (dim, known) in known.into_iter().enumerate() {
+            if let Some(certain) = known {
+                relations.fact(dim, certain);
+            }
+        }
+        relations.solve();
+        [0, 1, 2].map(|dim| relations.known(dim))
+    }
+
+    #[test]
+    fn a_function_of_fixed_sizes_is_fixed_and_of_others_only_if_injective() {
+        let function = |injective| Rule::Function {
+            to: 0,
+            from: vec![1, 2],
+            injective,
+        };
+        for injective in [false, true] {
+            let rule = || function(injective);
+            assert_eq!(solved(rule(), [None, FIXED, FIXED]), [FIXED; 3]);
+            let all = [DYNAMIC, FIXED, DYNAMIC];
+            assert_eq!(solved(rule(), [DYNAMIC, FIXED, None]), all);
+            assert_eq!(solved(rule(), [None, DYNAMIC, None])[0], None);
+            let two = [None, DYNAMIC, DYNAMIC];
+            assert_eq!(solved(rule(), two), two);
+            let one = solved(rule(), [None, FIXED, DYNAMIC]);
+            assert_eq!(one[0], injective.then_some(Certain::Dynamic));
+            let back = solved(rule(), [FIXED, None, FIXED]);
+            assert_eq!(back[1], injective.then_some(Certain::Fixed));
+        }
+    }
+
+    #[test]
+    fn broadcasting_claims_no_more_than_sizes_above_one_allow() {
+        let rule = || Rule::Broadcast {
+            to: 0,
+            from: [1, 2],
+        };
+        assert_eq!(solved(rule(), [None, FIXED, None]), [FIXED, FIXED, None]);
+        assert_eq!(solved(rule(), [None, DYNAMIC, DYNAMIC]), [DYNAMIC; 3]);
+        let open = [None, DYNAMIC, None];
+        assert_eq!(solved(rule(), open), open);
+        assert_eq!(solved(rule(), [DYNAMIC, None, None]), [DYNAMIC; 3]);
+        let mixed = [FIXED, DYNAMIC, FIXED];
+        assert_eq!(solved(rule(), [FIXED, DYNAMIC, None]), mixed);
+        let silent = [FIXED, None, None];
+        assert_eq!(solved(rule(), silent), silent);
+    }
+
+    #[test]
+    fn what_is_known_stays_and_the_last_candidate_varies() {
+        let rule = || Rule::SomeVaries(vec![0, 1, 2]);
+        assert_eq!(
+            solved(rule(), [FIXED, None, FIXED]),
+            [FIXED, DYNAMIC, FIXED]
+        );
+        let silent = [FIXED, None, None];
+        assert_eq!(solved(rule(), silent), silent);
+        assert_eq!(solved(rule(), [FIXED; 3]), [FIXED; 3]);
+        let contradiction = [DYNAMIC, FIXED, FIXED];
+        let rule = Rule::Function {
+            to: 0,
+            from: vec![1, 2],
+            injective: true,
+        };
+        assert_eq!(solved(rule, contradiction), contradiction);
+    }
+}

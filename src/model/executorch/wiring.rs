@@ -1,0 +1,166 @@
+//! How the graphs of delegates hang on the values of a method.
+//!
+//! A call of a delegate passes the inputs of its graph, then its outputs: here their dimensions are
+//! joined to those of the method's own tensors. Sizes that contradict each other join nothing.
+//! Static tensors count as fixed only where they come in: exporters were seen to write a static
+//! result for a dynamic argument.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::delegate::{ANY_SIZE, Payloads, Shape};
+use super::error::Error;
+use super::evidence::Certain;
+use super::flatbuffer::Vector;
+use super::relations::{DimId, Relations, Rule};
+use super::storage::{Storage, Stored};
+use super::value::{Evalue, TENSOR, Tensor};
+use crate::model::Dynamism;
+
+/// The dimensions of a method's tensors and what is known of them.
+#[derive(Debug, Default)]
+pub(super) struct Wiring {
+    relations: Relations,
+    tensors: BTreeMap<u64, Shape>,
+}
+
+/// What is needed to wire a method.
+pub(super) struct Method<'a> {
+    /// Its values.
+    pub(super) values: &'a Vector<'a>,
+    /// Which of them a caller sets.
+    pub(super) inputs: &'a BTreeSet<u64>,
+    /// Where its tensors are stored.
+    pub(super) storage: &'a Storage<'a>,
+    /// The payloads of its delegates.
+    pub(super) payloads: &'a Payloads<'a>,
+}
+
+impl Wiring {
+    /// Joins the graph in a payload to the values that a call passes.
+    pub(super) fn call(
+        &mut self,
+        method: &Method<'_>,
+        payload: Stored,
+        args: &[u64],
+    ) -> Result<(), Error> {
+        let Some(ports) = method.payloads.read(payload, &mut self.relations) else {
+            return Ok(());
+        };
+        if ports.shapes.len() != args.len() {
+            return Ok(());
+        }
+        for (&value, port) in args.iter().zip(ports.shapes) {
+            let Some(port) = port else { continue };
+            let found = Evalue::read(method.values.table(value)?)?;
+            if found.tag != TENSOR {
+                continue;
+            }
+            self.tensor(method, value)?;
+            let order = if ports.in_memory_order {
+                Tensor::dim_order(found.table()?)?
+            } else {
+                (0..port.rank()).collect()
+            };
+            if method.payloads.room.take(port.rank()) {
+                self.join(value, &port, &order);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the dimensions of a value known, if it is a tensor.
+    pub(super) fn tensor(&mut self, method: &Method<'_>, value: u64) -> Result<(), Error> {
+        let found = Evalue::read(method.values.table(value)?)?;
+        if found.tag != TENSOR || self.tensors.contains_key(&value) {
+            return Ok(());
+        }
+        let tensor = Tensor::read(found.table()?, method.storage)?;
+        let given = method.inputs.contains(&value) || tensor.is_constant();
+        let room = &method.payloads.room;
+        let Some(shape) = room.shape(&mut self.relations, tensor.sizes) else {
+            return Ok(());
+        };
+        match tensor.dynamism {
+            Dynamism::Static if given => {
+                for dim in 0..shape.rank() {
+                    self.relations.fact(shape.dim(dim), Certain::Fixed);
+                }
+            }
+            Dynamism::Bounded => {
+                let large = (0..shape.rank()).filter(|&dim| shape.bounds[dim] > 1);
+                let large = large.map(|dim| shape.dim(dim)).collect();
+                self.relations.rule(Rule::SomeVaries(large));
+            }
+            _ => {}
+        }
+        self.tensors.insert(value, shape);
+        Ok(())
+    }
+
+    fn join(&mut self, value: u64, port: &Shape, order: &[usize]) {
+        let Some(shape) = self.tensors.get(&value) else {
+            return;
+        };
+        if shape.rank() != port.rank() || order.len() != port.rank() {
+            return;
+        }
+        let pairs: Vec<(usize, usize)> = order.iter().copied().enumerate().collect();
+        let agrees = pairs.iter().all(|&(there, here)| {
+            let bound = port.bounds[there];
+            bound == ANY_SIZE || bound == shape.bounds[here]
+        });
+        if agrees {
+            for (there, here) in pairs {
+                self.relations.same(shape.dim(here), port.dim(there));
+            }
+        }
+    }
+
+    /// Sets what is known of a value's dimensions from elsewhere.
+    pub(super) fn learn(&mut self, value: u64, known: &[Option<Certain>]) {
+        let Some(shape) = self.tensors.get(&value) else {
+            return;
+        };
+        for (dim, certain) in known.iter().enumerate().take(shape.rank()) {
+            if let Some(certain) = certain {
+                self.relations.learn(shape.dim(dim), *certain);
+            }
+        }
+    }
+
+    /// Does so for all values, one dimension at a time.
+    pub(super) fn learn_all(&mut self, known: impl Fn(u64, usize) -> Option<Certain>) {
+        for (&value, shape) in &self.tensors {
+            for dim in 0..shape.rank() {
+                if let Some(certain) = known(value, dim) {
+                    self.relations.learn(shape.dim(dim), certain);
+                }
+            }
+        }
+    }
+
+    /// Draws all conclusions.
+    pub(super) fn solve(&mut self) {
+        self.relations.solve();
+    }
+
+    /// What is known of a dimension of a value.
+    pub(super) fn of(&self, value: u64, dim: usize) -> Option<Certain> {
+        self.dim(value, dim)
+            .and_then(|dim| self.relations.known(dim))
+    }
+
+    /// Largest sizes of the dimensions that are certainly dynamic.
+    pub(super) fn dynamic_bounds(&self) -> impl Iterator<Item = u64> {
+        self.tensors.values().flat_map(|shape| {
+            let dims = shape.bounds.iter().enumerate();
+            dims.filter(|(dim, _)| self.relations.known(shape.dim(*dim)) == Some(Certain::Dynamic))
+                .map(|(_, &bound)| bound)
+        })
+    }
+
+    fn dim(&self, value: u64, dim: usize) -> Option<DimId> {
+        let shape = self.tensors.get(&value)?;
+        (dim < shape.rank()).then(|| shape.dim(dim))
+    }
+}

@@ -1,0 +1,173 @@
+//! What the payloads of delegates tell of dynamic dimensions, and that they can do no harm.
+
+use std::time::{Duration, Instant};
+
+use pkgtool::model::ModelInfo;
+use proptest::prelude::*;
+
+use super::builder::{Field, Node, byte, file, int, ints, tables, tensor, text};
+use super::{bytes_of, read};
+
+/// Real programs, each with what was dynamic at export: `length`, `batch`, or both.
+const PROGRAMS: [(&str, &str); 7] = [
+    // batch
+    (
+        "dyn_batch_xnnpack_fp32.pte",
+        "(float32[-1 (up to 16), 3, 32 or -1, 32 or -1]) → (float32[-1 (up to 16), 4])",
+    ),
+    // batch: a filter is as wide as what it is applied to, so the other dimension varies
+    (
+        "dyn_mlp_xnnpack_fp32.pte",
+        "(float32[-1 (up to 16), 8]) → (float32[-1 (up to 16), 4])",
+    ),
+    // length: XNNPACK does not tell it from the batch
+    (
+        "dyn_attention_xnnpack_fp32.pte",
+        "(float32[2 or -1, 32 or -1, 8]) → (float32[2 or -1, 32 or -1, 8])",
+    ),
+    // batch: a broadcast second argument might be one row
+    (
+        "dyn_joined_xnnpack_fp32.pte",
+        "(float32[-1 (up to 16), 8], float32[-1 (up to 16), 8 or -1]) → \
+         (float32[-1 (up to 16), 8], float32[-1 (up to 16), 16 or -1])",
+    ),
+    // length
+    (
+        "dyn_attention_mlx_fp32.pte",
+        "(float32[2, -1 (up to 32), 8]) → (float32[2, -1 (up to 32), 8])",
+    ),
+    // both
+    (
+        "dyn_mlp_vulkan_fp32.pte",
+        "(float32[-1 (up to 16), -1 (up to 32), 8 or -1]) → \
+         (float32[-1 (up to 16), -1 (up to 32), 4])",
+    ),
+    // none
+    ("mlp_mlx_fp32.pte", "(float32[1, 16]) → (float32[1, 10])"),
+];
+
+fn forward(info: &ModelInfo) -> String {
+    info.method("forward").expect("forward").to_string()
+}
+
+#[test]
+fn delegates_tell_what_was_dynamic_at_export() {
+    for (name, expected) in PROGRAMS {
+        assert_eq!(forward(&read(&bytes_of(name))), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_payload_of_another_kind_tells_nothing() {
+    for (name, magic) in [
+        ("dyn_mlp_xnnpack_fp32.pte", *b"XN01"),
+        ("dyn_mlp_xnnpack_fp32.pte", *b"XH00"),
+    ] {
+        let mut bytes = bytes_of(name);
+        let at = bytes.windows(4).position(|four| *four == magic);
+        bytes[at.expect("the magic")] ^= 0xff;
+        let expected = "(float32[16 or -1, 8 or -1]) → (float32[16 or -1, 4 or -1])";
+        assert_eq!(forward(&read(&bytes)), expected);
+    }
+}
+
+/// Bytes of the file that hold delegates' payloads.
+fn payload_bytes(info: &ModelInfo) -> Vec<usize> {
+    let delegates = info
+        .segments
+        .iter()
+        .filter(|segment| segment.name.starts_with("delegate "));
+    delegates
+        .flat_map(|segment| segment.offset..segment.offset + segment.size)
+        .map(|at| usize::try_from(at).expect("a small file"))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_broken_payload_is_no_error(
+        (name, _) in prop::sample::select(&PROGRAMS[..]),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = bytes_of(name);
+        let places = payload_bytes(&read(&bytes));
+        prop_assert!(!places.is_empty());
+        for (at, byte) in changes {
+            bytes[*at.get(&places)] = byte;
+        }
+        let start = Instant::now();
+        read(&bytes);
+        prop_assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}
+
+/// `XNNGraph`: the sigmoid, over and over, of a tensor of these sizes.
+fn sigmoids(dims: &[i32], count: u32) -> Vec<u8> {
+    let value = |id: u32| {
+        let rank = u32::try_from(dims.len()).expect("a small rank");
+        let tensor = vec![(1, int(rank)), (2, ints(dims)), (6, int(id))];
+        Node::Table(vec![(0, byte(1)), (1, Field::To(Node::Table(tensor)))])
+    };
+    let node = |id: u32| {
+        let sigmoid = vec![(0, int(id)), (1, int(id + 1))];
+        Node::Table(vec![(0, byte(4)), (1, Field::To(Node::Table(sigmoid)))])
+    };
+    let last = i32::try_from(count).expect("a small graph");
+    let root = Node::Table(vec![
+        (1, tables((0..count).map(node).collect())),
+        (2, tables((0..=count).map(value).collect())),
+        (4, ints(&[0])),
+        (5, ints(&[last])),
+    ]);
+    let mut bytes = file(&root);
+    bytes[4..8].copy_from_slice(b"XN01");
+    bytes
+}
+
+/// A program that calls an inline payload so often, on a tensor of its input's sizes and another.
+fn caller(payload: Vec<u8>, sizes: [&[i32]; 2], calls: usize) -> Vec<u8> {
+    let call = Node::Table(vec![(1, ints(&[0, 1]))]);
+    let call = Node::Table(vec![(0, byte(2)), (1, Field::To(call))]);
+    let chain = Node::Table(vec![(2, tables(vec![call; calls]))]);
+    let delegate = vec![
+        (0, text("XnnpackBackend")),
+        (1, Field::To(Node::Table(vec![(1, int(0))]))),
+    ];
+    let plan = Node::Table(vec![
+        (0, text("forward")),
+        (2, tables(sizes.map(|sizes| tensor(sizes, 1)).to_vec())),
+        (3, ints(&[0])),
+        (4, ints(&[1])),
+        (5, tables(vec![chain])),
+        (7, tables(vec![Node::Table(delegate)])),
+    ]);
+    let stored = Node::Table(vec![(0, Field::To(Node::Bytes(payload)))]);
+    file(&Node::Table(vec![
+        (1, tables(vec![plan])),
+        (3, tables(vec![stored])),
+    ]))
+}
+
+#[test]
+fn a_payload_called_over_and_over_does_not_multiply_the_work() {
+    let bytes = caller(sigmoids(&[3, 8], 300), [&[3, 8], &[3, 8]], 3_000);
+    let start = Instant::now();
+    assert_eq!(
+        forward(&read(&bytes)),
+        "(float32[3 or -1, 8 or -1]) → (float32[3 or -1, 8 or -1])"
+    );
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn dynamism_goes_through_a_graph_both_ways_unless_sizes_contradict() {
+    // Of the result only one dimension can vary; the argument's bounds have to be the same.
+    let bytes = caller(sigmoids(&[1, 8], 3), [&[1, 8], &[1, 8]], 1);
+    let all = "(float32[1 or -1, -1 (up to 8)]) → (float32[1 or -1, -1 (up to 8)])";
+    assert_eq!(forward(&read(&bytes)), all);
+    let bytes = caller(sigmoids(&[1, 8], 3), [&[2, 8], &[1, 8]], 1);
+    let one = "(float32[2 or -1, 8 or -1]) → (float32[1 or -1, -1 (up to 8)])";
+    assert_eq!(forward(&read(&bytes)), one);
+}
