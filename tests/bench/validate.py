@@ -1,0 +1,222 @@
+"""Times `pkgtool` against the schema checkers of the field, and on very large model files.
+
+    python3 tests/bench/validate.py [--runs 15] [--json FILE]
+
+Whole processes, on the same configs, in turn (A B A B …) after one warm-up run each; medians, and
+ratios of medians. The peers are installed into target/bench: `@sourcemeta/jsonschema` and
+`ajv-cli` with npm, `check-jsonschema` with pip. One that cannot be installed is reported as
+missing. Needs Linux (peak memory comes from the kernel's accounting) and 2 GB of free disk.
+
+The peers get the published schema and the configs; pkgtool also checks names, references, sizes,
+precisions and licences. `--no-model` is on for the configs: there are files, but no models.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / "target" / "bench"
+PKGTOOL = ROOT / "target" / "release" / "pkgtool"
+SCHEMA = ROOT / "schemas" / "config.schema.json"
+SMALL_PROGRAM = ROOT / "packages-examples/glimpse/xnnpack/glimpse_xnnpack_fp32.pte"
+NPM = ["@sourcemeta/jsonschema@16.11.0", "ajv-cli@5.0.0", "ajv-formats@3.0.1"]
+PIP = ["check-jsonschema==0.39.0"]
+SIZES = [1, 124, 1000]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    subprocess.run(["cargo", "build", "--release", "--locked"], cwd=ROOT, check=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    peers = install_peers()
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
+    results = {"machine": machine, "configs": [], "models": []}
+    print(f"\n{machine}; median of {options.runs} runs\n")
+    with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+        results["configs"] = bench_configs(Path(scratch), peers, options.runs)
+        results["models"] = bench_models(Path(scratch), options.runs)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def install_peers():
+    """Commands of the peers, by name, each a function from a list of configs to an argv."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    peers = {}
+    npm = CACHE / "npm"
+    npm.mkdir(exist_ok=True)
+    (npm / "package.json").write_text("{}")
+    if shutil.which("npm") and subprocess.run(
+        ["npm", "install", "--no-audit", "--no-fund", *NPM], cwd=npm, **quiet
+    ).returncode == 0:
+        machine = {"x86_64": "x86_64", "aarch64": "arm64"}.get(platform.machine(), "")
+        native = npm / "node_modules/@sourcemeta/jsonschema/build/github-releases"
+        native = native / f"jsonschema-linux-{machine}"
+        if native.exists():
+            peers["@sourcemeta/jsonschema --fast"] = lambda files: [
+                native, "validate", "--fast", SCHEMA, *files]
+        ajv = npm / "node_modules/.bin/ajv"
+        peers["ajv-cli"] = lambda files: [
+            ajv, "validate", "--spec=draft2020", "--strict=false", "-c", "ajv-formats",
+            "-s", SCHEMA, *[part for file in files for part in ("-d", file)]]
+    venv = CACHE / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True, **quiet)
+    if subprocess.run([venv / "bin/pip", "install", "-q", *PIP], **quiet).returncode == 0:
+        check = venv / "bin/check-jsonschema"
+        peers["check-jsonschema"] = lambda files: [check, "--schemafile", SCHEMA, *files]
+    for name in ("@sourcemeta/jsonschema --fast", "ajv-cli", "check-jsonschema"):
+        if name not in peers:
+            print(f"MISSING: {name} could not be installed; there is no ratio for it")
+    return peers
+
+
+def write_configs(folder, count):
+    """So many valid packages of three variants each; returns the configs' paths."""
+    configs = []
+    signature = {
+        "inputs": [{"shape": [1, 3, 224, 224], "dtype": "float32"}],
+        "outputs": [{"shape": [1, 1000], "dtype": "float32"}],
+    }
+    for number in range(count):
+        model = f"model_{number}"
+        directory = folder / model / "xnnpack"
+        directory.mkdir(parents=True)
+        variants = []
+        for precision in ("fp32", "int8", "8da4w"):
+            file = f"{model}_xnnpack_{precision}.pte"
+            (directory / file).write_bytes(bytes(4096))
+            variants.append({"precision": precision, "file": file, "size_bytes": 4096,
+                             "methods": {"forward": signature}})
+        config = {
+            "$schema": "https://pkgtool.dev/schemas/config.schema.json",
+            "model": model, "family": "model", "capabilities": ["classification"],
+            "backend": "xnnpack", "license": "Apache-2.0", "variants": variants,
+        }
+        path = directory / "config.json"
+        path.write_text(json.dumps(config, indent=2))
+        configs.append(path)
+    return configs
+
+
+def bench_configs(scratch, peers, runs):
+    rows = []
+    print("| configs | pkgtool ms | peer | peer ms | peer / pkgtool |\n|---|---|---|---|---|")
+    for count in SIZES:
+        folder = scratch / str(count)
+        files = write_configs(folder, count)
+        ours = [PKGTOOL, "validate", "--no-model", folder]
+        for name, command in peers.items():
+            slow = name != "@sourcemeta/jsonschema --fast"
+            mine, theirs = in_turn(ours, command(files), max(3, runs // 3) if slow else runs)
+            rows.append({"configs": count, "peer": name, "pkgtool_ms": mine, "peer_ms": theirs})
+            print(f"| {count} | {mine:.1f} | {name} | {theirs:.1f} | {theirs / mine:.1f} |")
+        shutil.rmtree(folder)
+    return rows
+
+
+def bench_models(scratch, runs):
+    rows = []
+    print("\n| file | size | command | ms | peak MB |\n|---|---|---|---|---|")
+    makers = [(".pte", write_program, 150_000_000), (".onnx", write_onnx, 1_500_000_000)]
+    for suffix, write, large in makers:
+        for size in (large // 1000, large):
+            path = scratch / f"model{suffix}"
+            write(path, size)
+            command = [PKGTOOL, "inspect", "--json", path]
+            samples = [measure(command) for _ in range(runs + 1)][1:]
+            wall = statistics.median(sample[0] for sample in samples)
+            peak = statistics.median(sample[1] for sample in samples)
+            rows.append({"file": suffix, "bytes": size, "ms": wall, "peak_mb": peak})
+            print(f"| {suffix} | {size / 1e6:.1f} MB | inspect | {wall:.1f} | {peak:.1f} |")
+            path.unlink()
+    return rows
+
+
+def write_program(path, size):
+    """A real program whose last segment's area is extended to `size` bytes of weights."""
+    data = bytearray(SMALL_PROGRAM.read_bytes())
+    base, = struct.unpack_from("<Q", data, 24)
+    struct.pack_into("<Q", data, 32, size - base)
+    with path.open("wb") as file:
+        file.write(data)
+        fill(file, size - len(data))
+
+
+def write_onnx(path, size):
+    """A graph of one MatMul whose weight takes `size` bytes, before the inputs and outputs."""
+    def field(number, payload):
+        return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+    def tensor_info(name, rows, columns):
+        dims = b"".join(field(1, b"\x08" + varint(n)) for n in (rows, columns))
+        return field(1, name) + field(2, field(1, b"\x08\x01" + field(2, dims)))
+
+    width = 1000
+    rows = size // 4 // width
+    node = field(1, b"x") + field(1, b"w") + field(2, b"y") + field(4, b"MatMul")
+    head = b"\x08" + varint(rows) + b"\x08" + varint(width) + b"\x10\x01" + field(8, b"w")
+    raw = rows * width * 4
+    weight = head + varint(9 << 3 | 2) + varint(raw)
+    begin = field(1, node) + field(2, b"g") + varint(5 << 3 | 2) + varint(len(weight) + raw) + weight
+    end = field(11, tensor_info(b"x", 1, rows)) + field(12, tensor_info(b"y", 1, width))
+    opset = field(8, b"\x10" + varint(18))
+    with path.open("wb") as file:
+        file.write(b"\x08\x0a" + opset + varint(7 << 3 | 2) + varint(len(begin) + raw + len(end)))
+        file.write(begin)
+        fill(file, raw)
+        file.write(end)
+
+
+def varint(value):
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def fill(file, size):
+    """Writes real bytes, so that the file is not sparse."""
+    block = os.urandom(1 << 20)
+    while size > 0:
+        file.write(block[:size])
+        size -= len(block)
+
+
+def in_turn(ours, theirs, runs):
+    """Medians in milliseconds of both commands, run in turn after a warm-up."""
+    pairs = [(measure(ours)[0], measure(theirs)[0]) for _ in range(runs + 1)][1:]
+    return tuple(statistics.median(side) for side in zip(*pairs))
+
+
+def measure(command):
+    """Milliseconds and peak megabytes of one run, which must succeed."""
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        [str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    errors = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    elapsed = (time.perf_counter() - started) * 1000
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stderr.close()
+    if process.returncode != 0:
+        sys.exit(f"{command[0]} failed with {process.returncode}: {errors.decode()[-500:]}")
+    return elapsed, usage.ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()
