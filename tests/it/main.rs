@@ -1,5 +1,6 @@
 //! The integration tests; files mirror `src`.
 
+mod fuzz;
 mod model;
 mod package;
 mod source;
