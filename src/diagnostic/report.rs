@@ -134,8 +134,8 @@ impl Finding {
     pub fn locate(self, source: &Arc<SourceText>, document: Option<&Document>) -> Diagnostic {
         let span = self.span(document);
         let pointer = match (&self.anchor, document) {
-            (Anchor::RepeatedKey(path, _), _) => path.to_pointer(),
-            (Anchor::Value(path) | Anchor::Key(path), Some(_)) => path.to_pointer(),
+            (Anchor::RepeatedKey(path, _), _)
+            | (Anchor::Value(path) | Anchor::Key(path), Some(_)) => path.to_pointer(),
             _ => String::new(),
         };
         Diagnostic {

@@ -117,7 +117,7 @@ impl Document {
     pub fn key_span(&self, path: &JsonPath) -> Span {
         let member = path
             .parent()
-            .and_then(|(parent, last)| self.node(&parent)?.member(&last.as_key()?));
+            .and_then(|(parent, last)| self.node(&parent)?.member(last.as_key()?));
         member.map_or_else(|| self.value_span(path), |member| member.key_span)
     }
 }

@@ -93,7 +93,11 @@ mod tests {
             for key in ["k0", "k1", "k2", "k3", "k4", "k", "k5", ""] {
                 let last = keys.iter().rposition(|known| known == key);
                 let found = root.get(key).and_then(super::super::json::Node::as_i64);
-                assert_eq!(found.map(|i| i as usize), last, "{key} of {text}");
+                assert_eq!(
+                    found,
+                    last.and_then(|at| i64::try_from(at).ok()),
+                    "{key} of {text}"
+                );
             }
             let effective = root.effective_members().count();
             assert_eq!(effective, width.min(5), "{text}");

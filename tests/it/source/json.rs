@@ -90,7 +90,7 @@ proptest! {
     ) {
         let mut tree = Tree::parse(TEXT);
         for (at, change) in &changes {
-            tree.apply(at, change);
+            tree.apply(*at, change);
         }
         let mut text: Vec<char> = tree.text().chars().collect();
         for (at, letter) in &letters {

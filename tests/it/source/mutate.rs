@@ -91,7 +91,7 @@ impl Tree {
         text
     }
 
-    pub(crate) fn apply(&mut self, at: &Index, change: &Change) {
+    pub(crate) fn apply(&mut self, at: Index, change: &Change) {
         let mut left = at.index(self.count());
         self.visit(&mut left, change);
     }

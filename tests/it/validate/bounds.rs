@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pkgtool::validate::{Options, validate_bytes};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 const MANY: usize = 30_000;
 
 fn list(item: impl Fn(usize) -> String) -> String {

@@ -117,7 +117,7 @@ proptest! {
     ) {
         let mut tree = Tree::parse(seed);
         for (at, change) in &changes {
-            tree.apply(at, change);
+            tree.apply(*at, change);
         }
         let text = tree.text();
         let first = report(text.as_bytes());
