@@ -13,6 +13,7 @@ pub mod path_set;
 pub mod read_at;
 pub mod span;
 pub mod text;
+pub mod trail;
 
 pub use json::{Document, JsonPath};
 pub use lines::{LineIndex, Position};
@@ -21,3 +22,4 @@ pub use pages::Pages;
 pub use path_set::PathSet;
 pub use read_at::{FileSource, ReadAt};
 pub use span::Span;
+pub use trail::Trail;

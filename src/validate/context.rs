@@ -24,6 +24,8 @@ pub(super) struct Inputs<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) is_list: bool,
     pub(super) directory: &'a Path,
+    /// The same from the file system's root.
+    pub(super) absolute: &'a Path,
     /// How many directories `directory` lies below the package root.
     pub(super) depth: usize,
     pub(super) precisions: &'a Arc<Precisions>,
@@ -34,6 +36,8 @@ pub(super) struct Inputs<'a> {
 pub(crate) struct Context<'a> {
     /// Its directory.
     pub(super) directory: &'a Path,
+    /// The same from the file system's root.
+    pub(super) absolute: &'a Path,
     /// Its text and document.
     pub(super) loaded: &'a Loaded,
     /// Whether it is a precision list; otherwise it is a config.
@@ -98,6 +102,7 @@ impl<'a> Context<'a> {
         } = *inputs;
         let mut context = Self {
             directory: inputs.directory,
+            absolute: inputs.absolute,
             loaded,
             is_list,
             violations: Vec::new(),

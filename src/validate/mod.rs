@@ -8,6 +8,7 @@ mod context;
 mod files;
 mod limit;
 mod listing;
+mod roots;
 mod rules;
 mod schema;
 mod signature;
@@ -24,6 +25,7 @@ use crate::package::{Discovery, Found, FoundKind, Loaded, PrecisionList, Skipped
 use context::{Context, Precisions};
 use files::FileCache;
 use limit::Worst;
+use roots::Roots;
 
 pub use rules::{RULES, Rule};
 pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA};
@@ -106,15 +108,16 @@ pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Er
         let pool = pool.build()?;
         pool.install(|| discovery.found.par_iter().map(check).collect())
     };
-    Ok(collect(checked, &discovery))
+    Ok(collect(checked, &discovery, &run.roots))
 }
 
 /// Validates `bytes` as if they were the file at `path`: what they refer to is looked for beside
 /// it, but the file itself is not read and need not exist.
 pub fn validate_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<Outcome, Error> {
     let found = Found::named(path);
-    let checked = Run::new(options)?.check_loaded(&found, &Loaded::from_bytes(bytes));
-    Ok(collect(vec![checked], &Discovery::default()))
+    let run = Run::new(options)?;
+    let checked = run.check_loaded(&found, &Loaded::from_bytes(bytes));
+    Ok(collect(vec![checked], &Discovery::default(), &run.roots))
 }
 
 /// The fate of one found file.
@@ -133,7 +136,7 @@ struct Run {
     given: Option<Arc<Precisions>>,
     embedded: Arc<Precisions>,
     lists: Mutex<HashMap<PathBuf, Option<Arc<Precisions>>>>,
-    roots: Mutex<HashMap<PathBuf, Option<PathBuf>>>,
+    roots: Roots,
 }
 
 impl Run {
@@ -147,7 +150,7 @@ impl Run {
             given,
             embedded: Arc::new(Precisions::trusted(PrecisionList::embedded())),
             lists: Mutex::default(),
-            roots: Mutex::default(),
+            roots: Roots::new(),
         })
     }
 
@@ -165,19 +168,22 @@ impl Run {
             });
         }
         let directory = found.path.parent().unwrap_or(Path::new("")).to_owned();
-        let root = self.package_root(&directory, found.walked_from.as_deref());
+        let absolute = self.roots.absolute(&directory);
+        let walked_from = found.walked_from.as_deref();
+        let root = self.roots.package_root(&absolute, walked_from);
         let precisions = self.precisions_for(found, &root);
         let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(loaded);
         let context = Context::build(&context::Inputs {
             loaded,
             is_list,
-            depth: depth_below(&directory, &root),
+            depth: depth_below(&absolute, &root),
+            absolute: &absolute,
             directory: &directory,
             precisions: &precisions,
             files: &self.files,
         });
         let source = Arc::new(SourceText::new(
-            shown_path(&found.path),
+            self.roots.shown(&found.path),
             loaded.text.clone(),
         ));
         let mut worst = Worst::new(loaded.document.as_ref().ok());
@@ -217,40 +223,6 @@ impl Run {
         });
         list.clone()
     }
-
-    /// The directory that references may not leave: the nearest ancestor with a `.git`, else the
-    /// directory the caller named, else two levels above the config's directory.
-    fn package_root(&self, directory: &Path, walked_from: Option<&Path>) -> PathBuf {
-        let absolute = absolute(directory);
-        if let Some(root) = self.git_root(&absolute) {
-            return root;
-        }
-        match walked_from {
-            Some(given) => self::absolute(given),
-            None => absolute.ancestors().nth(2).unwrap_or(&absolute).to_owned(),
-        }
-    }
-
-    fn git_root(&self, directory: &Path) -> Option<PathBuf> {
-        let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut passed = Vec::new();
-        let mut found = None;
-        for ancestor in directory.ancestors() {
-            if let Some(known) = roots.get(ancestor) {
-                found.clone_from(known);
-                break;
-            }
-            passed.push(ancestor.to_owned());
-            if ancestor.join(".git").symlink_metadata().is_ok() {
-                found = Some(ancestor.to_owned());
-                break;
-            }
-        }
-        for ancestor in passed {
-            roots.insert(ancestor, found.clone());
-        }
-        found
-    }
 }
 
 /// Metadata of all rules, in the order of their codes.
@@ -258,7 +230,7 @@ pub fn rule_metas() -> Vec<&'static RuleMeta> {
     RULES.iter().map(|rule| &rule.meta).collect()
 }
 
-fn collect(checked: Vec<Checked>, discovery: &Discovery) -> Outcome {
+fn collect(checked: Vec<Checked>, discovery: &Discovery, roots: &Roots) -> Outcome {
     let mut outcome = Outcome::default();
     for one in checked {
         match one {
@@ -275,7 +247,7 @@ fn collect(checked: Vec<Checked>, discovery: &Discovery) -> Outcome {
         }
     }
     for (path, reason) in &discovery.unreadable {
-        let source = Arc::new(SourceText::new(shown_path(path), String::new()));
+        let source = Arc::new(SourceText::new(roots.shown(path), String::new()));
         let finding = rules::unreadable_directory(reason);
         outcome.report.files.push(source.path.clone());
         let diagnostic = finding.locate(&source, None);
@@ -309,34 +281,8 @@ fn is_precision_list(loaded: &Loaded) -> bool {
     (has("quantized") || has("non_quantized")) && !has("variants") && !has("backend")
 }
 
-fn absolute(path: &Path) -> PathBuf {
-    let path = if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    };
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    crate::package::reference::normalize(&absolute)
-}
-
 fn depth_below(directory: &Path, root: &Path) -> usize {
-    let directory = absolute(directory);
     directory
         .strip_prefix(root)
         .map_or(0, |below| below.components().count())
-}
-
-/// The path as reports show it: relative to the working directory where it lies below it, with
-/// `/` between its parts.
-fn shown_path(path: &Path) -> String {
-    let here = std::env::current_dir().ok();
-    let path = here
-        .and_then(|here| path.strip_prefix(here).ok())
-        .unwrap_or(path);
-    let text = path.to_string_lossy();
-    if std::path::MAIN_SEPARATOR == '\\' {
-        text.replace('\\', "/")
-    } else {
-        text.into_owned()
-    }
 }

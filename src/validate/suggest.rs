@@ -13,9 +13,10 @@ pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> O
         return None;
     }
     let lower = word.to_lowercase();
+    let sorted = letters(&lower);
     let mut near: Vec<(usize, &str)> = known
         .take(MAX_KNOWN)
-        .filter_map(|candidate| Some((distance(&lower, candidate)?, candidate)))
+        .filter_map(|candidate| Some((distance(&lower, &sorted, candidate)?, candidate)))
         .collect();
     near.sort_unstable_by_key(|(distance, _)| *distance);
     match near[..] {
@@ -27,15 +28,15 @@ pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> O
 }
 
 /// How far apart two words are; `None` if too far to suggest one for the other. The same letters
-/// in another order (`8w4da` for `8da4w`) are one slip.
-fn distance(word: &str, candidate: &str) -> Option<usize> {
+/// in another order (`8w4da` for `8da4w`) are one slip; `sorted` are the word's letters.
+fn distance(word: &str, sorted: &[char], candidate: &str) -> Option<usize> {
     if word == candidate {
         return Some(0);
     }
     if candidate.len() > MAX_WORD {
         return None;
     }
-    if letters(word) == letters(candidate) {
+    if letters(candidate) == sorted {
         return Some(1);
     }
     let allowed = (candidate.chars().count() / 3).clamp(1, 3);

@@ -3,6 +3,7 @@
 mod architecture;
 mod cli;
 mod examples;
+mod fuzz;
 mod model;
 mod package;
 mod readme;

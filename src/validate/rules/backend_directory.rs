@@ -25,8 +25,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(backend) = context.config.as_ref().and_then(|config| config.backend) else {
         return;
     };
-    let absolute = crate::validate::absolute(context.directory);
-    let Some(directory) = absolute.file_name().and_then(|name| name.to_str()) else {
+    let Some(directory) = context.absolute.file_name().and_then(|name| name.to_str()) else {
         return;
     };
     if directory == backend.name() {

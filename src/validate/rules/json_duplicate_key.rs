@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::diagnostic::{Anchor, Finding};
-use crate::source::JsonPath;
+use crate::source::Trail;
 use crate::source::json::{Kind, Node};
 use crate::validate::context::Context;
 
@@ -27,41 +27,30 @@ rule! {
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if let Some(document) = context.document() {
-        visit(&document.root, &JsonPath::root(), findings);
+        visit(&document.root, Trail::root(), findings);
     }
 }
 
-fn visit(node: &Node, path: &JsonPath, findings: &mut Vec<Finding>) {
+fn visit(node: &Node, trail: Trail<'_>, findings: &mut Vec<Finding>) {
     match &node.kind {
         Kind::Array(elements) => {
             for (i, element) in elements.iter().enumerate() {
-                if holds_objects(element) {
-                    visit(element, &path.index(i), findings);
-                }
+                visit(element, trail.index(i), findings);
             }
         }
         Kind::Object(members) => {
             let mut seen = HashSet::new();
             for member in members {
-                let is_first = seen.insert(member.key.as_str());
-                if is_first && !holds_objects(&member.value) {
-                    continue;
-                }
-                let path = path.key(&member.key);
-                if !is_first {
-                    let anchor = Anchor::RepeatedKey(path.clone(), member.key_span);
+                let trail = trail.key(&member.key);
+                if !seen.insert(member.key.as_str()) {
+                    let anchor = Anchor::RepeatedKey(trail.to_path(), member.key_span);
                     let message = format!("the key `{}` is already in this object", member.key);
                     let finding = RULE.meta.finding(anchor, message);
                     findings.push(finding.help("remove all but one; parsers differ in which counts"));
                 }
-                visit(&member.value, &path, findings);
+                visit(&member.value, trail, findings);
             }
         }
         _ => {}
     }
-}
-
-/// Whether there can be keys in it: paths are made only for these.
-fn holds_objects(node: &Node) -> bool {
-    matches!(node.kind, Kind::Array(_) | Kind::Object(_))
 }

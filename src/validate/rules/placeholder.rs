@@ -1,7 +1,7 @@
 //! `placeholder`: what a generator left for a person to fill in.
 
 use crate::diagnostic::{Anchor, Finding};
-use crate::source::JsonPath;
+use crate::source::Trail;
 use crate::source::json::{Kind, Node};
 use crate::validate::context::Context;
 
@@ -30,43 +30,31 @@ pub(in crate::validate) fn is_placeholder(text: &str) -> bool {
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if let Some(document) = context.document() {
-        visit(&document.root, &JsonPath::root(), findings);
+        visit(&document.root, Trail::root(), findings);
     }
 }
 
-fn visit(node: &Node, path: &JsonPath, findings: &mut Vec<Finding>) {
+fn visit(node: &Node, trail: Trail<'_>, findings: &mut Vec<Finding>) {
     match &node.kind {
         Kind::String(text) if is_placeholder(text) => {
-            findings.push(placeholder(Anchor::Value(path.clone()), text));
+            findings.push(placeholder(Anchor::Value(trail.to_path()), text));
         }
         Kind::Array(elements) => {
             for (i, element) in elements.iter().enumerate() {
-                if matters(element) {
-                    visit(element, &path.index(i), findings);
-                }
+                visit(element, trail.index(i), findings);
             }
         }
         Kind::Object(members) => {
             // What a repeated key hides is nobody's value.
             for member in members.effective() {
+                let trail = trail.key(&member.key);
                 if is_placeholder(&member.key) {
-                    findings.push(placeholder(Anchor::Key(path.key(&member.key)), &member.key));
+                    findings.push(placeholder(Anchor::Key(trail.to_path()), &member.key));
                 }
-                if matters(&member.value) {
-                    visit(&member.value, &path.key(&member.key), findings);
-                }
+                visit(&member.value, trail, findings);
             }
         }
         _ => {}
-    }
-}
-
-/// Whether a placeholder can be there: paths are made only for these.
-fn matters(node: &Node) -> bool {
-    match &node.kind {
-        Kind::String(text) => is_placeholder(text),
-        Kind::Array(_) | Kind::Object(_) => true,
-        _ => false,
     }
 }
 

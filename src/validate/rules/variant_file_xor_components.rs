@@ -1,7 +1,7 @@
 //! `variant-file-xor-components`: a variant with both or neither.
 
 use crate::diagnostic::{Anchor, Finding};
-use crate::source::json::Member;
+use crate::source::json::{Member, Node};
 use crate::validate::context::Context;
 use crate::validate::suggest;
 
@@ -27,17 +27,20 @@ rule! {
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for variant in context.variants() {
         let node = context.document().and_then(|document| document.node(&variant.path));
-        let mentions_components = node.is_some_and(|node| node.members().iter().any(is_meant));
         if variant.has_file && variant.has_components {
             let anchor = Anchor::Key(variant.path.key("components"));
             let finding = RULE.meta.finding(anchor, "the variant has both `file` and `components`");
             findings.push(finding.help("keep one; a multi-component variant has `\"file\": null`"));
-        } else if !variant.has_file && !mentions_components {
+        } else if !variant.has_file && !node.is_some_and(mentions_components) {
             let anchor = Anchor::Value(variant.path.clone());
             let finding = RULE.meta.finding(anchor, "the variant has neither `file` nor `components`");
             findings.push(finding.help("name the model file in `file`, or its parts in `components`"));
         }
     }
+}
+
+fn mentions_components(variant: &Node) -> bool {
+    variant.members().iter().any(is_meant)
 }
 
 /// Whether a member is `components`, or one of the two mistyped, which the schema reports.

@@ -1,0 +1,43 @@
+//! The positioned JSON tree against `serde_json`: the same texts, the same values, true spans.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pkgtool::source::Document;
+use pkgtool::source::json::{Kind, Node};
+use serde_json::Value;
+
+fuzz_target!(|text: &str| {
+    let value = serde_json::from_str::<Value>(text);
+    match Document::parse(text) {
+        Ok(document) => {
+            let value = value.expect("only what is JSON is accepted");
+            assert_eq!(document.value, value);
+            check(&document.root, &value, text);
+        }
+        Err(error) => {
+            assert!(value.is_err(), "refused JSON: {error:?}");
+            let span = error.span;
+            assert!(span.start <= span.end && span.end <= text.len(), "{error:?}");
+        }
+    }
+});
+
+fn check(node: &Node, value: &Value, text: &str) {
+    let own = &text[node.span.start..node.span.end];
+    assert_eq!(&serde_json::from_str::<Value>(own).expect("JSON"), value);
+    match (&node.kind, value) {
+        (Kind::Array(elements), Value::Array(values)) => {
+            assert_eq!(elements.len(), values.len());
+            for (element, value) in elements.iter().zip(values) {
+                check(element, value, text);
+            }
+        }
+        (Kind::Object(members), Value::Object(values)) => {
+            assert_eq!(members.effective().count(), values.len());
+            for member in members.effective() {
+                check(&member.value, &values[&member.key], text);
+            }
+        }
+        _ => {}
+    }
+}

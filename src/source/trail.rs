@@ -1,0 +1,61 @@
+//! The way to a node during a walk: a list on the stack, a [`JsonPath`] only when one is wanted.
+//!
+//! Walks visit every value of every file and report almost none: they must not make a path for
+//! each.
+
+use super::JsonPath;
+
+/// The way from the root of a document to a node.
+#[derive(Debug, Clone, Copy)]
+pub struct Trail<'a> {
+    last: Option<(&'a Trail<'a>, Step<'a>)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> Trail<'a> {
+    /// The way to the root.
+    pub fn root() -> Self {
+        Self { last: None }
+    }
+
+    /// This way and one step more, into a member.
+    #[must_use]
+    pub fn key(&'a self, key: &'a str) -> Self {
+        let last = Some((self, Step::Key(key)));
+        Self { last }
+    }
+
+    /// This way and one step more, into an element.
+    #[must_use]
+    pub fn index(&'a self, index: usize) -> Self {
+        let last = Some((self, Step::Index(index)));
+        Self { last }
+    }
+
+    /// The same as a path.
+    pub fn to_path(&self) -> JsonPath {
+        match self.last {
+            None => JsonPath::root(),
+            Some((parent, Step::Key(key))) => parent.to_path().key(key),
+            Some((parent, Step::Index(index))) => parent.to_path().index(index),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Trail;
+
+    #[test]
+    fn a_trail_becomes_its_path() {
+        let root = Trail::root();
+        let a = root.key("a");
+        assert_eq!(a.index(3).key("b").to_path().to_pointer(), "/a/3/b");
+        assert_eq!(root.to_path().to_pointer(), "");
+    }
+}
