@@ -5,10 +5,12 @@
 Whole processes, on the same configs, in turn (A B A B …) after one warm-up run each; medians, and
 ratios of medians. The peers are installed into target/bench: `@sourcemeta/jsonschema` and
 `ajv-cli` with npm, `check-jsonschema` with pip. One that cannot be installed is reported as
-missing. Needs Linux (peak memory comes from the kernel's accounting) and 2 GB of free disk.
+missing. Needs Linux, GNU time for the peak memory, and 2 GB of free disk.
 
-The peers get the published schema and the configs; pkgtool also checks names, references, sizes,
-precisions and licences. `--no-model` is on for the configs: there are files, but no models.
+The peers get the published schema; pkgtool also checks names, references, sizes, precisions and
+licences. `--no-model` is on for the configs: there are files, but no models. pkgtool and
+`@sourcemeta/jsonschema` are given the directory and find the configs; the other peers cannot do
+that and get the list of them.
 """
 
 import argparse
@@ -53,7 +55,7 @@ def main():
 
 
 def install_peers():
-    """Commands of the peers, by name, each a function from a list of configs to an argv."""
+    """Commands of the peers, by name, each a function from a folder and its configs to an argv."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     peers = {}
     npm = CACHE / "npm"
@@ -66,17 +68,17 @@ def install_peers():
         native = npm / "node_modules/@sourcemeta/jsonschema/build/github-releases"
         native = native / f"jsonschema-linux-{machine}"
         if native.exists():
-            peers["@sourcemeta/jsonschema --fast"] = lambda files: [
-                native, "validate", "--fast", SCHEMA, *files]
+            peers["@sourcemeta/jsonschema --fast"] = lambda folder, files: [
+                native, "validate", "--fast", SCHEMA, folder]
         ajv = npm / "node_modules/.bin/ajv"
-        peers["ajv-cli"] = lambda files: [
+        peers["ajv-cli"] = lambda folder, files: [
             ajv, "validate", "--spec=draft2020", "--strict=false", "-c", "ajv-formats",
             "-s", SCHEMA, *[part for file in files for part in ("-d", file)]]
     venv = CACHE / "venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True, **quiet)
     if subprocess.run([venv / "bin/pip", "install", "-q", *PIP], **quiet).returncode == 0:
         check = venv / "bin/check-jsonschema"
-        peers["check-jsonschema"] = lambda files: [check, "--schemafile", SCHEMA, *files]
+        peers["check-jsonschema"] = lambda folder, files: [check, "--schemafile", SCHEMA, *files]
     for name in ("@sourcemeta/jsonschema --fast", "ajv-cli", "check-jsonschema"):
         if name not in peers:
             print(f"MISSING: {name} could not be installed; there is no ratio for it")
@@ -120,7 +122,7 @@ def bench_configs(scratch, peers, runs):
         ours = [PKGTOOL, "validate", "--no-model", folder]
         for name, command in peers.items():
             slow = name != "@sourcemeta/jsonschema --fast"
-            mine, theirs = in_turn(ours, command(files), max(3, runs // 3) if slow else runs)
+            mine, theirs = in_turn(ours, command(folder, files), max(3, runs // 3) if slow else runs)
             rows.append({"configs": count, "peer": name, "pkgtool_ms": mine, "peer_ms": theirs})
             print(f"| {count} | {mine:.1f} | {name} | {theirs:.1f} | {theirs / mine:.1f} |")
         shutil.rmtree(folder)
@@ -136,11 +138,10 @@ def bench_models(scratch, runs):
             path = scratch / f"model{suffix}"
             write(path, size)
             command = [PKGTOOL, "inspect", "--json", path]
-            samples = [measure(command) for _ in range(runs + 1)][1:]
-            wall = statistics.median(sample[0] for sample in samples)
-            peak = statistics.median(sample[1] for sample in samples)
+            wall = statistics.median([measure(command) for _ in range(runs + 1)][1:])
+            peak = peak_megabytes(command)
             rows.append({"file": suffix, "bytes": size, "ms": wall, "peak_mb": peak})
-            print(f"| {suffix} | {size / 1e6:.1f} MB | inspect | {wall:.1f} | {peak:.1f} |")
+            print(f"| {suffix} | {size / 1e6:.1f} MB | inspect | {wall:.1f} | {peak} |")
             path.unlink()
     return rows
 
@@ -199,23 +200,29 @@ def fill(file, size):
 
 def in_turn(ours, theirs, runs):
     """Medians in milliseconds of both commands, run in turn after a warm-up."""
-    pairs = [(measure(ours)[0], measure(theirs)[0]) for _ in range(runs + 1)][1:]
+    pairs = [(measure(ours), measure(theirs)) for _ in range(runs + 1)][1:]
     return tuple(statistics.median(side) for side in zip(*pairs))
 
 
 def measure(command):
-    """Milliseconds and peak megabytes of one run, which must succeed."""
+    """Milliseconds of one run, which must succeed."""
+    command = [str(part) for part in command]
     started = time.perf_counter()
-    process = subprocess.Popen(
-        [str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    errors = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     elapsed = (time.perf_counter() - started) * 1000
-    process.returncode = os.waitstatus_to_exitcode(status)
-    process.stderr.close()
-    if process.returncode != 0:
-        sys.exit(f"{command[0]} failed with {process.returncode}: {errors.decode()[-500:]}")
-    return elapsed, usage.ru_maxrss / 1024
+    if done.returncode != 0:
+        sys.exit(f"{command[0]} failed with {done.returncode}: {done.stderr.decode()[-500:]}")
+    return elapsed
+
+
+def peak_megabytes(command):
+    """Peak memory of one run by GNU time, whose own small process is what forks; a child of this
+    one would be charged with Python's memory. `None` where GNU time is not installed."""
+    if not Path("/usr/bin/time").exists():
+        return None
+    command = ["/usr/bin/time", "-f", "%M", *map(str, command)]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
+    return round(int(done.stderr.split()[-1]) / 1024, 1)
 
 
 if __name__ == "__main__":
