@@ -20,6 +20,8 @@ pub enum Anchor {
     Value(JsonPath),
     /// The key of a member.
     Key(JsonPath),
+    /// The beginning of a value: for what an object or array lacks.
+    Start(JsonPath),
     /// A piece of text, in a file that did not parse.
     Text(Span),
     /// The key of one of several members with the same path.
@@ -128,8 +130,12 @@ impl Finding {
             (Anchor::Text(span) | Anchor::RepeatedKey(_, span), _) => *span,
             (Anchor::Value(path), Some(document)) => document.value_span(path),
             (Anchor::Key(path), Some(document)) => document.key_span(path),
+            (Anchor::Start(path), Some(document)) => {
+                let start = document.value_span(path).start;
+                Span::new(start, start + 1)
+            }
             (Anchor::File, Some(document)) => document.root.span,
-            (Anchor::File | Anchor::Value(_) | Anchor::Key(_), None) => Span::new(0, 0),
+            (_, None) => Span::new(0, 0),
         }
     }
 
@@ -138,7 +144,9 @@ impl Finding {
         let span = self.span(document);
         let pointer = match (&self.anchor, document) {
             (Anchor::RepeatedKey(path, _), _)
-            | (Anchor::Value(path) | Anchor::Key(path), Some(_)) => path.to_pointer(),
+            | (Anchor::Value(path) | Anchor::Key(path) | Anchor::Start(path), Some(_)) => {
+                path.to_pointer()
+            }
             _ => String::new(),
         };
         Diagnostic {

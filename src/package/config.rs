@@ -49,6 +49,8 @@ pub struct FileRef {
 pub struct Variant {
     /// The variant's path in the config.
     pub path: JsonPath,
+    /// Its place in `variants`, from 0.
+    pub position: usize,
     /// Precision token.
     pub precision: Option<String>,
     /// Whether `file` is set to anything but null.
@@ -144,7 +146,7 @@ impl Config {
                 .iter()
                 .enumerate()
                 .filter(|(_, node)| node.is_object())
-                .map(|(i, node)| Variant::read(node, variants_at.index(i)))
+                .map(|(i, node)| Variant::read(node, i, variants_at.index(i)))
                 .collect(),
         }
     }
@@ -177,7 +179,7 @@ impl FileRef {
 }
 
 impl Variant {
-    fn read(node: &Node, path: JsonPath) -> Self {
+    fn read(node: &Node, position: usize, path: JsonPath) -> Self {
         let present = |key| node.get(key).is_some_and(|value| !value.is_null());
         let has_components = present("components");
         let files = if has_components {
@@ -194,6 +196,7 @@ impl Variant {
             FileRef::read(node, "file", &path).into_iter().collect()
         };
         Self {
+            position,
             precision: string(node, "precision"),
             has_file: present("file"),
             has_components,

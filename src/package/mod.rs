@@ -6,6 +6,7 @@ pub mod backend;
 pub mod config;
 pub mod discover;
 pub mod dtype;
+pub mod leftover;
 pub mod license;
 pub mod load;
 pub mod naming;

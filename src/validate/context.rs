@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::files::{FileCache, FileFacts};
+use super::files::FileCache;
+use super::references::{self, Referenced};
 use super::schema::{self, Violation};
 use super::signature::{self, Mismatch};
 use crate::model::ModelInfo;
-use crate::package::reference::{self, ReferenceError};
-use crate::package::{Config, FileRef, LoadFault, Loaded, PrecisionList, Variant};
+use crate::package::{Config, LoadFault, Loaded, PrecisionList, Variant};
 use crate::source::{Document, JsonPath, PathSet};
 
 /// A precision list and whether it may be believed to be complete.
@@ -55,18 +55,6 @@ pub(crate) struct Context<'a> {
     pub(super) mismatches: Vec<Mismatch>,
     /// Whether model files are opened.
     pub(super) models_opened: bool,
-}
-
-/// A reference and what became of it.
-pub(super) struct Referenced {
-    /// The reference.
-    pub(super) file: FileRef,
-    /// Index of its variant; `None` for tokenizer files.
-    pub(super) variant: Option<usize>,
-    /// Whether it should be a model (and not a tokenizer or another component's data file).
-    pub(super) is_model: bool,
-    /// The file's facts, or why the reference can't be followed.
-    pub(super) facts: Result<Arc<FileFacts>, ReferenceError>,
 }
 
 impl Precisions {
@@ -123,7 +111,8 @@ impl<'a> Context<'a> {
         let config = Config::from_document(document);
         context.set_violations(schema::check_config(document, &config));
         if document.root.is_object() {
-            context.files = follow(&config, inputs);
+            context.files =
+                references::follow(&config, inputs.directory, inputs.depth, inputs.files);
             context.mismatches = signature::compare_all(&config, &context.files);
             context.config = Some(config);
         }
@@ -147,7 +136,7 @@ impl<'a> Context<'a> {
 
     /// The files of the variant with this index.
     pub(super) fn files_of(&self, variant: usize) -> impl Iterator<Item = &Referenced> {
-        files_of(&self.files, variant).iter()
+        references::files_of(&self.files, variant).iter()
     }
 
     /// The models that could be read, with their references.
@@ -172,54 +161,4 @@ impl<'a> Context<'a> {
         self.violated = paths.collect();
         self.violations = violations;
     }
-}
-
-impl Referenced {
-    /// What the model's header says, if it was read.
-    pub(super) fn model_info(&self) -> Option<&ModelInfo> {
-        let facts = self.facts.as_ref().ok()?;
-        self.is_model.then(|| facts.model.as_ref()?.info())?
-    }
-}
-
-/// Those of `files`, which are in the config's order, that belong to the variant with this index.
-pub(super) fn files_of(files: &[Referenced], variant: usize) -> &[Referenced] {
-    let start = files.partition_point(|file| file.variant < Some(variant));
-    let end = files.partition_point(|file| file.variant <= Some(variant));
-    &files[start..end]
-}
-
-/// Extensions of components that are data, not models.
-const DATA_EXTENSIONS: [&str; 10] = [
-    "json", "jsonl", "txt", "model", "vocab", "merges", "yaml", "yml", "toml", "md",
-];
-
-fn follow(config: &Config, inputs: &Inputs<'_>) -> Vec<Referenced> {
-    let tokenizers = config.tokenizer_files.iter().map(|file| (file, None));
-    let variants = config.variants.iter().enumerate();
-    let models = variants.flat_map(|(i, variant)| variant.files.iter().map(move |f| (f, Some(i))));
-    tokenizers
-        .chain(models)
-        .map(|(file, variant)| {
-            let is_model = variant.is_some() && !is_data_component(file);
-            let target = reference::resolve(inputs.directory, inputs.depth, &file.reference);
-            Referenced {
-                file: file.clone(),
-                variant,
-                is_model,
-                facts: target.map(|path| inputs.files.facts(&path, is_model)),
-            }
-        })
-        .collect()
-}
-
-fn is_data_component(file: &FileRef) -> bool {
-    let extension = Path::new(&file.reference).extension();
-    file.component.is_some()
-        && extension
-            .and_then(|extension| extension.to_str())
-            .is_some_and(|extension| {
-                let lower = extension.to_ascii_lowercase();
-                DATA_EXTENSIONS.contains(&lower.as_str())
-            })
 }

@@ -8,6 +8,7 @@ mod context;
 mod files;
 mod limit;
 mod listing;
+mod references;
 mod roots;
 mod rules;
 mod schema;

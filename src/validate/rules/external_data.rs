@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::diagnostic::{Anchor, Finding};
 use crate::model::ExternalData;
 use crate::package::reference::{self, ReferenceError};
-use crate::validate::context::{Context, Referenced};
+use crate::validate::context::Context;
+use crate::validate::references::Referenced;
 
 rule! {
     /// # What it checks

@@ -3,7 +3,7 @@
 use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
 use crate::validate::files::FileState;
-use crate::validate::rules::is_placeholder;
+use crate::package::leftover::is_placeholder;
 
 rule! {
     /// # What it checks

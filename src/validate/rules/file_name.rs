@@ -6,9 +6,10 @@ use crate::diagnostic::{Anchor, Finding};
 use crate::package::naming::{Expected, NameFault};
 use crate::package::{Config, Variant};
 use crate::source::JsonPath;
-use crate::validate::context::{Context, Referenced};
+use crate::validate::context::Context;
+use crate::validate::references::Referenced;
 use crate::validate::files::FileState;
-use crate::validate::rules::is_placeholder;
+use crate::package::leftover::is_placeholder;
 
 rule! {
     /// # What it checks

@@ -24,6 +24,7 @@ rule! {
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let mut first = HashMap::new();
+    let position = |variant: usize| context.variants()[variant].position;
     for file in context.files.iter().filter(|file| file.is_model) {
         let Some((facts, variant)) = file.facts.as_ref().ok().zip(file.variant) else {
             continue;
@@ -36,7 +37,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 let message = format!("another component of this variant is `{reference}` already");
                 (message, "name each component's own file")
             } else {
-                let message = format!("variant {} names `{reference}` already", earlier.0);
+                let message = format!("variant {} names `{reference}` already", position(earlier.0));
                 (message, "name this variant's own file")
             };
             findings.push(RULE.meta.finding(anchor, message).help(help));

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::reference::normalize;
-use crate::validate::context::{Context, Referenced};
+use crate::validate::context::Context;
+use crate::validate::references::Referenced;
 use crate::validate::files::{FileFacts, FileState};
 
 /// Extensions of model files, files of weights beside them left out.

@@ -1,11 +1,8 @@
 //! `legacy-field`: fields of an earlier revision of the format.
 
 use crate::diagnostic::{Anchor, Finding};
-use crate::source::JsonPath;
-use crate::source::json::Step;
+use crate::package::leftover::LEGACY_VARIANT_FIELDS;
 use crate::validate::context::Context;
-
-const LEGACY: [&str; 2] = ["quantized", "default"];
 
 rule! {
     /// # What it checks
@@ -26,18 +23,12 @@ rule! {
     PKG005 "legacy-field" Error "A variant has a field that the format dropped." => check
 }
 
-/// Whether `key` of the object at `object` is such a field.
-pub(in crate::validate) fn is_legacy_field(object: &JsonPath, key: &str) -> bool {
-    let is_variant = matches!(object.steps(), [Step::Key(list), Step::Index(_)] if &**list == "variants");
-    is_variant && LEGACY.contains(&key)
-}
-
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for variant in context.variants() {
         let Some(node) = context.document().and_then(|d| d.node(&variant.path)) else {
             continue;
         };
-        for key in LEGACY.into_iter().filter(|key| node.get(key).is_some()) {
+        for key in LEGACY_VARIANT_FIELDS.into_iter().filter(|key| node.get(key).is_some()) {
             let help = match key {
                 "quantized" => "delete it: the precision list says which tokens are quantized",
                 _ => "delete it: the format has no default variant",

@@ -4,7 +4,7 @@ use crate::diagnostic::{Anchor, Finding};
 use crate::package::license;
 use crate::source::JsonPath;
 use crate::validate::context::Context;
-use crate::validate::rules::is_placeholder;
+use crate::package::leftover::is_placeholder;
 
 rule! {
     /// # What it checks

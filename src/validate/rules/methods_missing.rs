@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::Methods;
-use crate::validate::context::{Context, Referenced};
+use crate::validate::context::Context;
+use crate::validate::references::Referenced;
 
 rule! {
     /// # What it checks
@@ -31,7 +32,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         match &variant.methods {
             Methods::Absent => {
                 if let Some(file) = context.files_of(index).find(readable) {
-                    let anchor = Anchor::Value(variant.path.clone());
+                    let anchor = Anchor::Start(variant.path.clone());
                     let reference = &file.file.reference;
                     let finding = RULE.meta.finding(anchor, "the variant declares no `methods`");
                     findings.push(finding.help(format!("`pkgtool inspect` shows those of `{reference}`")));

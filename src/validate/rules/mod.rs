@@ -34,6 +34,8 @@ macro_rules! rule {
     };
 }
 
+mod mismatch;
+
 /// Declares the modules and the list of their rules, in the order of the codes.
 macro_rules! rules {
     ($($module:ident),+ $(,)?) => {
@@ -91,5 +93,3 @@ rules! {
 pub(super) use file_unreadable::unreadable_directory;
 pub(super) use findings_limit::findings_limit;
 pub(super) use json_syntax::describe_fault;
-pub(super) use legacy_field::is_legacy_field;
-pub(super) use placeholder::is_placeholder;

@@ -1,6 +1,7 @@
 //! `placeholder`: what a generator left for a person to fill in.
 
 use crate::diagnostic::{Anchor, Finding};
+use crate::package::leftover::is_placeholder;
 use crate::source::Trail;
 use crate::source::json::{Kind, Node};
 use crate::validate::context::Context;
@@ -21,11 +22,6 @@ rule! {
     /// # Fix
     /// Fill in the value, or leave an optional field out.
     PKG010 "placeholder" Error "A value is a generator's placeholder." => check
-}
-
-/// Whether a text is a placeholder.
-pub(in crate::validate) fn is_placeholder(text: &str) -> bool {
-    text == "TODO" || text.starts_with("TODO_")
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

@@ -3,7 +3,7 @@
 use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
-use crate::validate::rules::is_placeholder;
+use crate::package::leftover::is_placeholder;
 use crate::validate::suggest;
 
 rule! {

@@ -2,7 +2,8 @@
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
-use crate::validate::signature::{Kind, findings_of};
+use crate::validate::rules::mismatch::findings_of;
+use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks

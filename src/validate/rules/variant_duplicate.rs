@@ -23,12 +23,12 @@ rule! {
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let mut first = HashMap::new();
-    for (index, variant) in context.variants().iter().enumerate() {
+    for variant in context.variants() {
         let Some(precision) = &variant.precision else {
             continue;
         };
-        let earlier = *first.entry(precision).or_insert(index);
-        if earlier != index {
+        let earlier = *first.entry(precision).or_insert(variant.position);
+        if earlier != variant.position {
             let anchor = Anchor::Value(variant.path.key("precision"));
             let message = format!("variant {earlier} has the precision `{precision}` already");
             let finding = RULE.meta.finding(anchor, message);

@@ -28,11 +28,15 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for variant in context.variants() {
         let node = context.document().and_then(|document| document.node(&variant.path));
         if variant.has_file && variant.has_components {
+            // An empty `file` is a fault of its own.
+            if context.is_violated(&variant.path.key("file")) {
+                continue;
+            }
             let anchor = Anchor::Key(variant.path.key("components"));
             let finding = RULE.meta.finding(anchor, "the variant has both `file` and `components`");
             findings.push(finding.help("keep one; a multi-component variant has `\"file\": null`"));
         } else if !variant.has_file && !node.is_some_and(mentions_components) {
-            let anchor = Anchor::Value(variant.path.clone());
+            let anchor = Anchor::Start(variant.path.clone());
             let finding = RULE.meta.finding(anchor, "the variant has neither `file` nor `components`");
             findings.push(finding.help("name the model file in `file`, or its parts in `components`"));
         }

@@ -16,9 +16,9 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::paths::{Location, LocationSegment};
 use serde_json::{Map, Value};
 
-use super::rules::{is_legacy_field, is_placeholder};
 use super::suggest;
 use crate::diagnostic::Anchor;
+use crate::package::leftover::{is_legacy_field, is_placeholder};
 use crate::package::{Config, Methods};
 use crate::source::json::Step;
 use crate::source::{Document, JsonPath, PathSet};
@@ -203,7 +203,7 @@ impl Raw {
         let path = self.path();
         match self {
             Self::Value { message, help, .. } => Violation {
-                anchor: Anchor::Value(path.clone()),
+                anchor: Anchor::Start(path.clone()),
                 path,
                 message,
                 help,

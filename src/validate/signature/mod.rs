@@ -8,11 +8,10 @@ mod compare;
 
 use std::collections::{HashMap, HashSet};
 
-use super::context::{Context, Referenced, files_of};
 use super::listing::listed;
-use super::rules::is_placeholder;
-use crate::diagnostic::{Anchor, Finding, RuleMeta};
+use super::references::{Referenced, files_of};
 use crate::model::{Method, ModelInfo};
+use crate::package::leftover::is_placeholder;
 use crate::package::{Config, MethodGroup, MethodSignature};
 use crate::source::JsonPath;
 
@@ -149,26 +148,5 @@ impl<'a> Pair<'a> {
             ),
             help: Some(format!("declare it; its signature: {method}")),
         }
-    }
-}
-
-/// Adds a finding of `rule` for each difference of this kind.
-pub(super) fn findings_of(
-    kind: Kind,
-    rule: &'static RuleMeta,
-    context: &Context<'_>,
-    findings: &mut Vec<Finding>,
-) {
-    for mismatch in context.mismatches.iter().filter(|m| m.kind == kind) {
-        let path = mismatch.path.clone();
-        let anchor = match kind {
-            Kind::MethodNotInModel | Kind::MethodUndeclared => Anchor::Key(path),
-            _ => Anchor::Value(path),
-        };
-        let finding = rule.finding(anchor, &mismatch.message);
-        findings.push(match &mismatch.help {
-            Some(help) => finding.help(help),
-            None => finding,
-        });
     }
 }

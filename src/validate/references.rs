@@ -1,0 +1,77 @@
+//! The references of a config, followed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::files::{FileCache, FileFacts};
+use crate::model::ModelInfo;
+use crate::package::reference::{self, ReferenceError};
+use crate::package::{Config, FileRef};
+
+/// A reference and what became of it.
+pub(super) struct Referenced {
+    /// The reference.
+    pub(super) file: FileRef,
+    /// Index of its variant; `None` for tokenizer files.
+    pub(super) variant: Option<usize>,
+    /// Whether it should be a model (and not a tokenizer or another component's data file).
+    pub(super) is_model: bool,
+    /// The file's facts, or why the reference can't be followed.
+    pub(super) facts: Result<Arc<FileFacts>, ReferenceError>,
+}
+
+impl Referenced {
+    /// What the model's header says, if it was read.
+    pub(super) fn model_info(&self) -> Option<&ModelInfo> {
+        let facts = self.facts.as_ref().ok()?;
+        self.is_model.then(|| facts.model.as_ref()?.info())?
+    }
+}
+
+/// Those of `files`, which are in the config's order, that belong to the variant with this index.
+pub(super) fn files_of(files: &[Referenced], variant: usize) -> &[Referenced] {
+    let start = files.partition_point(|file| file.variant < Some(variant));
+    let end = files.partition_point(|file| file.variant <= Some(variant));
+    &files[start..end]
+}
+
+/// Extensions of components that are data, not models.
+const DATA_EXTENSIONS: [&str; 10] = [
+    "json", "jsonl", "txt", "model", "vocab", "merges", "yaml", "yml", "toml", "md",
+];
+
+/// Looks at all files that a config in `directory`, so many levels below the package root, names.
+pub(super) fn follow(
+    config: &Config,
+    directory: &Path,
+    depth: usize,
+    cache: &FileCache,
+) -> Vec<Referenced> {
+    let tokenizers = config.tokenizer_files.iter().map(|file| (file, None));
+    let variants = config.variants.iter().enumerate();
+    let models = variants.flat_map(|(i, variant)| variant.files.iter().map(move |f| (f, Some(i))));
+    tokenizers
+        .chain(models)
+        .map(|(file, variant)| {
+            let is_model = variant.is_some() && !is_data_component(file);
+            let target = reference::resolve(directory, depth, &file.reference);
+            Referenced {
+                file: file.clone(),
+                variant,
+                is_model,
+                facts: target.map(|path| cache.facts(&path, is_model)),
+            }
+        })
+        .collect()
+}
+
+fn is_data_component(file: &FileRef) -> bool {
+    let extension = Path::new(&file.reference).extension();
+    file.component.is_some()
+        && extension
+            .and_then(|extension| extension.to_str())
+            .is_some_and(|extension| {
+                let lower = extension.to_ascii_lowercase();
+                DATA_EXTENSIONS.contains(&lower.as_str())
+            })
+}

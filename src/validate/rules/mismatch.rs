@@ -1,0 +1,26 @@
+//! Findings of the rules that compare declared signatures with the model's.
+
+use crate::diagnostic::{Anchor, Finding, RuleMeta};
+use crate::validate::context::Context;
+use crate::validate::signature::Kind;
+
+/// Adds a finding of `rule` for each difference of this kind.
+pub(super) fn findings_of(
+    kind: Kind,
+    rule: &'static RuleMeta,
+    context: &Context<'_>,
+    findings: &mut Vec<Finding>,
+) {
+    for mismatch in context.mismatches.iter().filter(|m| m.kind == kind) {
+        let path = mismatch.path.clone();
+        let anchor = match kind {
+            Kind::MethodNotInModel | Kind::MethodUndeclared => Anchor::Key(path),
+            _ => Anchor::Value(path),
+        };
+        let finding = rule.finding(anchor, &mismatch.message);
+        findings.push(match &mismatch.help {
+            Some(help) => finding.help(help),
+            None => finding,
+        });
+    }
+}
