@@ -17,7 +17,10 @@ fuzz_target!(|text: &str| {
         Err(error) => {
             assert!(value.is_err(), "refused JSON: {error:?}");
             let span = error.span;
-            assert!(span.start <= span.end && span.end <= text.len(), "{error:?}");
+            assert!(
+                span.start <= span.end && span.end <= text.len(),
+                "{error:?}"
+            );
         }
     }
 });

@@ -32,7 +32,7 @@ impl LineIndex {
 
     /// Where `offset` stands in `text`, the text this index was made of.
     pub fn position(&self, text: &str, offset: usize) -> Position {
-        let offset = floor_char_boundary(text, offset);
+        let offset = text.floor_char_boundary(offset);
         let line = self.line_of(offset);
         let column = text[self.starts[line]..offset].chars().count() + 1;
         Position {
@@ -56,14 +56,6 @@ impl LineIndex {
     pub fn line_count(&self) -> usize {
         self.starts.len()
     }
-}
-
-fn floor_char_boundary(text: &str, offset: usize) -> usize {
-    let mut at = offset.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 #[cfg(test)]

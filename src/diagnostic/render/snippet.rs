@@ -48,8 +48,8 @@ impl Snippet {
             let last = line + usize::from(after);
             (first, lines.line_start(first), line_span(source, last).end)
         };
-        let start = boundary(&source.text, start);
-        let end = boundary(&source.text, end);
+        let start = source.text.floor_char_boundary(start);
+        let end = source.text.floor_char_boundary(end);
         let underline = Span::new(underline.start, underline.end.min(end));
         Some(Self {
             data: defuse(&source.text[start..end]),
@@ -111,14 +111,6 @@ fn line_span(source: &SourceText, line: usize) -> Span {
     };
     let text = source.text[start..end].trim_end_matches(['\n', '\r']);
     Span::new(start, start + text.len())
-}
-
-fn boundary(text: &str, offset: usize) -> usize {
-    let mut at = offset.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 #[cfg(test)]
