@@ -1,7 +1,7 @@
 //! Findings, diagnostics and the report of one run.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ pub struct SourceText {
     pub path: String,
     /// The text; empty where it could not be read.
     pub text: String,
-    lines: LineIndex,
+    lines: OnceLock<LineIndex>,
 }
 
 /// Everything one run found.
@@ -175,19 +175,19 @@ impl SourceText {
     pub fn new(path: String, text: String) -> Self {
         Self {
             path,
-            lines: LineIndex::new(&text),
+            lines: OnceLock::new(),
             text,
         }
     }
 
     /// Line and column of a byte offset.
     pub fn position(&self, offset: usize) -> Position {
-        self.lines.position(&self.text, offset)
+        self.lines().position(&self.text, offset)
     }
 
-    /// The line starts.
+    /// The line starts, looked for when they are first asked for: most files have no findings.
     pub fn lines(&self) -> &LineIndex {
-        &self.lines
+        self.lines.get_or_init(|| LineIndex::new(&self.text))
     }
 }
 

@@ -101,7 +101,9 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, LoadFault> {
     if metadata.len() > MAX_SIZE {
         return Err(LoadFault::TooLarge(metadata.len()));
     }
-    let mut bytes = Vec::new();
+    // The size fits: it is at most MAX_SIZE. One more, so that the end is met without growing.
+    let capacity = usize::try_from(metadata.len() + 1).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(capacity);
     // One byte more than allowed: the size a file system reports is not always true.
     let mut file = File::open(path).map_err(unreadable)?.take(MAX_SIZE + 1);
     file.read_to_end(&mut bytes).map_err(unreadable)?;
