@@ -53,12 +53,13 @@ impl Roots {
     }
 
     fn repository(&self, directory: &Path) -> Option<PathBuf> {
+        // The lock is not held while the disk is asked: at worst two threads ask the same.
         let repositories = &self.repositories;
-        let mut known = repositories.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || repositories.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed = Vec::new();
         let mut found = None;
         for ancestor in directory.ancestors() {
-            if let Some(answer) = known.get(ancestor) {
+            if let Some(answer) = known().get(ancestor) {
                 found.clone_from(answer);
                 break;
             }
@@ -68,7 +69,7 @@ impl Roots {
                 break;
             }
         }
-        known.extend(passed.into_iter().map(|ancestor| (ancestor, found.clone())));
+        known().extend(passed.into_iter().map(|ancestor| (ancestor, found.clone())));
         found
     }
 }
