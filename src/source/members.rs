@@ -33,6 +33,24 @@ impl Members {
             .map(|(_, member)| member)
     }
 
+    /// Every member, and whether an earlier one has its key already.
+    pub fn with_repetition(&self) -> impl Iterator<Item = (&Member, bool)> {
+        let members = self.list.iter().enumerate();
+        members.map(|(at, member)| (member, self.first_position(&member.key, at) != at))
+    }
+
+    /// The first position of a key that the member at `at` has.
+    fn first_position(&self, key: &str, at: usize) -> usize {
+        if self.by_key.is_empty() {
+            let earlier = self.list[..at].iter();
+            return earlier.take_while(|member| member.key != key).count();
+        }
+        let before = self
+            .by_key
+            .partition_point(|&at| self.list[at].key.as_str() < key);
+        self.by_key.get(before).copied().unwrap_or(at)
+    }
+
     fn last_position(&self, key: &str) -> Option<usize> {
         if self.by_key.is_empty() {
             return self.list.iter().rposition(|member| member.key == key);
@@ -78,7 +96,7 @@ impl<'a> IntoIterator for &'a Members {
 #[cfg(test)]
 mod tests {
     use crate::source::Document;
-    use crate::source::json::Node;
+    use crate::source::json::{Kind, Node};
 
     #[test]
     fn of_repeated_keys_the_last_counts_at_every_width() {
@@ -96,6 +114,10 @@ mod tests {
                 let found = root.get(key).and_then(Node::as_i64);
                 let last = last.map(|i| i64::try_from(i).expect("a small number"));
                 assert_eq!(found, last, "{key} of {text}");
+            }
+            if let Kind::Object(members) = &root.kind {
+                let repeated = members.with_repetition().filter(|(_, again)| *again);
+                assert_eq!(repeated.count(), width - width.min(5), "{text}");
             }
             let effective = root.effective_members().count();
             assert_eq!(effective, width.min(5), "{text}");

@@ -1,7 +1,5 @@
 //! `json-duplicate-key`: an object that has a key twice.
 
-use std::collections::HashSet;
-
 use crate::diagnostic::{Anchor, Finding};
 use crate::source::Trail;
 use crate::source::json::{Kind, Node};
@@ -39,10 +37,9 @@ fn visit(node: &Node, trail: Trail<'_>, findings: &mut Vec<Finding>) {
             }
         }
         Kind::Object(members) => {
-            let mut seen = HashSet::new();
-            for member in members {
+            for (member, is_repeated) in members.with_repetition() {
                 let trail = trail.key(&member.key);
-                if !seen.insert(member.key.as_str()) {
+                if is_repeated {
                     let anchor = Anchor::RepeatedKey(trail.to_path(), member.key_span);
                     let message = format!("the key `{}` is already in this object", member.key);
                     let finding = RULE.meta.finding(anchor, message);

@@ -1,5 +1,7 @@
 //! `pkgtool inspect`: what it prints, and what it says where there is nothing to read.
 
+use serde_json::{Value, json};
+
 use crate::support::fixture;
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
@@ -26,6 +28,56 @@ fn models_are_shown_as_a_table_and_as_json() {
             json.stdout
         );
     }
+}
+
+/// What a value of `expect.json` looks like in the tool's JSON, as far as both speak of it.
+fn agrees(ours: &Value, expected: &Value) -> bool {
+    match expected["non_tensor"].as_str() {
+        Some(kind) => *ours == json!({ "kind": kind.to_lowercase(), "value": expected["value"] }),
+        None => ours["dtype"] == expected["dtype"] && ours["shape"] == expected["config_shape"],
+    }
+}
+
+#[test]
+fn the_json_agrees_with_an_independent_reading() {
+    let models = fixture("models");
+    let text = std::fs::read_to_string(models.join("expect.json")).expect("expect.json");
+    let expected: Value = serde_json::from_str(&text).expect("JSON");
+    let mut compared = 0;
+    for (model, methods) in expected.as_object().expect("an object") {
+        let file = format!("{model}.pte");
+        // The large ones are kept as headers only; the reader's own tests extend them.
+        if !models.join(&file).exists() {
+            continue;
+        }
+        let ran = pkgtool(["inspect", "--json", &file]).within(&models).run();
+        let ours = ran.expect_code(0).json();
+        let names = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect());
+        assert_eq!(
+            names(&ours["methods"]),
+            names(methods) as Option<Vec<String>>
+        );
+        for (name, expected) in methods.as_object().expect("methods") {
+            let ours = &ours["methods"][name];
+            assert_eq!(
+                ours["constant"], expected["constant_method"],
+                "{model} {name}"
+            );
+            assert_eq!(ours["delegates"], expected["delegates"], "{model} {name}");
+            for side in ["inputs", "outputs"] {
+                let lists = (ours[side].as_array(), expected[side].as_array());
+                let (Some(ours), Some(expected)) = lists else {
+                    panic!("{model} {name}: no {side}");
+                };
+                assert_eq!(ours.len(), expected.len(), "{model} {name} {side}");
+                for (ours, expected) in ours.iter().zip(expected) {
+                    assert!(agrees(ours, expected), "{model} {name}: {ours} {expected}");
+                }
+            }
+        }
+        compared += 1;
+    }
+    assert!(compared >= 11, "only {compared} programs compared");
 }
 
 #[test]
