@@ -10,4 +10,7 @@ pub mod model;
 
 pub mod validate;
 
+#[cfg(feature = "run")]
+pub mod runtime;
+
 pub mod cli;

@@ -4,6 +4,11 @@
 //! outcome into an [`Exit`]. Only [`output`] writes to the terminal.
 
 mod completions;
+#[cfg(feature = "run")]
+mod execute;
+#[cfg(not(feature = "run"))]
+#[path = "execute_absent.rs"]
+mod execute;
 mod exit;
 mod explain;
 mod inspect;
@@ -36,6 +41,8 @@ enum Command {
     Validate(validate::Args),
     /// Show what a model file says of itself, from its header alone
     Inspect(inspect::Args),
+    #[command(flatten)]
+    Execute(execute::Command),
     /// Explain a rule: what it checks, why, an example, the fix
     Explain(explain::Args),
     /// List all rules
@@ -60,6 +67,7 @@ fn run(command: Command) -> Exit {
     let outcome = match command {
         Command::Validate(args) => validate::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Execute(command) => execute::run(&command),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Schema(args) => schema::run(&args),

@@ -11,9 +11,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("package", &["source", "diagnostic"]),
     ("model", &["source", "diagnostic", "package"]),
     ("validate", &["source", "diagnostic", "package", "model"]),
+    ("runtime", &["source", "diagnostic", "package", "model"]),
     (
         "cli",
-        &["source", "diagnostic", "package", "model", "validate"],
+        &[
+            "source",
+            "diagnostic",
+            "package",
+            "model",
+            "validate",
+            "runtime",
+        ],
     ),
 ];
 
@@ -138,7 +146,10 @@ fn features_switch_whole_modules() {
         let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
         for (number, line) in lines.iter().enumerate() {
             if line.contains("cfg(") && line.contains("feature") {
-                let next = lines.get(number + 1).copied().unwrap_or_default();
+                // A `#[path]` may stand between: what a module is without its feature.
+                let mut below = lines[number + 1..].iter().copied();
+                let next = below.find(|line| !line.starts_with("#[path"));
+                let next = next.unwrap_or_default();
                 let on_mod = next.starts_with("mod ") || next.starts_with("pub mod ");
                 let path = file.path.display();
                 assert!(on_mod, "{path}:{}: a feature inside a module", number + 1);

@@ -1,0 +1,31 @@
+//! Running models: tensors, engines, sessions, and which engine runs what.
+//!
+//! Invariant: no type of an inference library leaves its engine's folder; whatever a model does, the
+//! caller gets an [`EngineError`], never a panic.
+
+mod dtype;
+mod engine;
+mod signature;
+mod tensor;
+
+#[cfg(feature = "ort")]
+pub mod ort;
+#[cfg(not(feature = "ort"))]
+#[path = "ort_absent.rs"]
+pub mod ort;
+pub mod tract;
+
+pub use dtype::DType;
+pub use engine::{
+    Answer, Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, Share,
+};
+pub use signature::{Signature, SignatureError, TensorSpec};
+pub use tensor::{MAX_BYTES, Tensor, TensorError, byte_size};
+
+/// All engines of this build.
+pub static ENGINES: &[&dyn Engine] = &[&ort::OnnxRuntime, &tract::Tract];
+
+/// The engine of this name.
+pub fn engine(name: &str) -> Option<&'static dyn Engine> {
+    ENGINES.iter().copied().find(|engine| engine.name() == name)
+}

@@ -1,0 +1,99 @@
+//! What a method takes and gives, in the terms of a run: names, dtypes, dimensions.
+//!
+//! Made of what the model file says; a config adds names where the file has none. Invariant: every
+//! value here is a tensor of a dtype that exists here.
+
+use super::DType;
+use crate::model::{Dim, Method, Value};
+use crate::package::MethodSignature;
+
+/// Inputs and outputs of one method.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Signature {
+    /// The method's name.
+    pub method: String,
+    /// Inputs in calling order.
+    pub inputs: Vec<TensorSpec>,
+    /// Outputs in order.
+    pub outputs: Vec<TensorSpec>,
+}
+
+/// One input or output.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorSpec {
+    /// Its name: the file's, else the config's, else `input_0`, `output_0`, ….
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions, outermost first; `None` where the file does not even give the rank.
+    pub dims: Option<Vec<Dim>>,
+}
+
+/// Why a method cannot be called with tensors.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{side} {index} of `{method}` is {found}; only tensors of numbers and booleans can be given and taken here"
+)]
+pub struct SignatureError {
+    /// The method.
+    pub method: String,
+    /// `input` or `output`.
+    pub side: &'static str,
+    /// Its place, from 0.
+    pub index: usize,
+    /// What it is.
+    pub found: String,
+}
+
+impl Signature {
+    /// The signature of a model's method; names the file does not have come from `declared`, where
+    /// that has as many values.
+    pub fn of(method: &Method, declared: Option<&MethodSignature>) -> Result<Self, SignatureError> {
+        let names = |side: Option<&Vec<crate::package::TensorSpec>>, count: usize| {
+            let specs = side.filter(|specs| specs.len() == count);
+            specs.map(|specs| specs.iter().map(|spec| spec.name.clone()).collect())
+        };
+        let specs = |side: &'static str, values: &[Value], names: Option<Vec<Option<String>>>| {
+            let values = values.iter().enumerate();
+            values
+                .map(|(index, value)| {
+                    let declared = names.as_ref().and_then(|names| names[index].clone());
+                    spec(value, side, index, declared).ok_or_else(|| SignatureError {
+                        method: method.name.clone(),
+                        side,
+                        index,
+                        found: match value.tensor() {
+                            Some(info) => format!("a tensor of dtype {}", info.element.name()),
+                            None => format!("of kind {}", value.kind.name()),
+                        },
+                    })
+                })
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let inputs = names(
+            declared.and_then(|declared| declared.inputs.as_ref()),
+            method.inputs.len(),
+        );
+        let outputs = names(
+            declared.and_then(|declared| declared.outputs.as_ref()),
+            method.outputs.len(),
+        );
+        Ok(Self {
+            method: method.name.clone(),
+            inputs: specs("input", &method.inputs, inputs)?,
+            outputs: specs("output", &method.outputs, outputs)?,
+        })
+    }
+}
+
+fn spec(value: &Value, side: &str, index: usize, declared: Option<String>) -> Option<TensorSpec> {
+    let info = value.tensor()?;
+    let named = value.name.clone().filter(|name| !name.is_empty());
+    Some(TensorSpec {
+        name: named
+            .or(declared)
+            .unwrap_or_else(|| format!("{side}_{index}")),
+        dtype: DType::from_element(&info.element)?,
+        dims: info.dims.clone(),
+    })
+}
