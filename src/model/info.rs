@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::package::DType;
 
 /// What a model file says of itself.
@@ -114,7 +116,7 @@ pub enum Dynamism {
 }
 
 /// One dimension.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dim {
     /// Always this size.
     Fixed(u64),

@@ -5,12 +5,16 @@
 //! panics; its cost does not depend on the size of the file. Knows nothing of configs' rules.
 
 pub mod executorch;
+mod external;
 mod format;
 mod info;
 pub mod onnx;
+mod open;
 
+pub use external::ExternalDataError;
 pub use format::{FORMATS, ModelError, ModelFormat, format_of, inspect};
 pub use info::{
     Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, Segment, TensorInfo,
     Value, ValueKind,
 };
+pub use open::{OpenError, open};

@@ -12,6 +12,7 @@ pub mod load;
 pub mod naming;
 pub mod precision;
 pub mod reference;
+pub mod roots;
 
 pub use backend::Backend;
 pub use config::{Config, FileRef, MethodGroup, MethodSignature, Methods, TensorSpec, Variant};
@@ -19,3 +20,4 @@ pub use discover::{Discovery, Found, FoundKind, Skipped};
 pub use dtype::DType;
 pub use load::{LoadFault, Loaded};
 pub use precision::PrecisionList;
+pub use roots::Roots;

@@ -40,7 +40,7 @@ pub struct Answer {
 }
 
 /// What to load and how.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadRequest {
     /// The model file. Its header was read: it exists and is of a format the engine may know.
     pub model: PathBuf,

@@ -5,7 +5,10 @@
 
 mod dtype;
 mod engine;
+pub mod peak_memory;
+pub mod selection;
 mod signature;
+pub mod target;
 mod tensor;
 
 #[cfg(feature = "ort")]
@@ -14,6 +17,7 @@ pub mod ort;
 #[path = "ort_absent.rs"]
 pub mod ort;
 pub mod tract;
+pub mod worker;
 
 pub use dtype::DType;
 pub use engine::{

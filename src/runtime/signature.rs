@@ -3,12 +3,14 @@
 //! Made of what the model file says; a config adds names where the file has none. Invariant: every
 //! value here is a tensor of a dtype that exists here.
 
+use serde::{Deserialize, Serialize};
+
 use super::DType;
 use crate::model::{Dim, Method, Value};
 use crate::package::MethodSignature;
 
 /// Inputs and outputs of one method.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Signature {
     /// The method's name.
     pub method: String,
@@ -19,7 +21,7 @@ pub struct Signature {
 }
 
 /// One input or output.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TensorSpec {
     /// Its name: the file's, else the config's, else `input_0`, `output_0`, ….
     pub name: String,

@@ -9,7 +9,7 @@ mod files;
 mod limit;
 mod listing;
 mod references;
-mod roots;
+
 mod rules;
 mod schema;
 mod signature;
@@ -22,11 +22,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 
 use crate::diagnostic::{Diagnostic, Report, RuleMeta, SourceText};
-use crate::package::{Discovery, Found, FoundKind, Loaded, PrecisionList, Skipped, discover};
+use crate::package::{
+    Discovery, Found, FoundKind, Loaded, PrecisionList, Roots, Skipped, discover, roots,
+};
 use context::{Context, Precisions};
 use files::FileCache;
 use limit::Worst;
-use roots::Roots;
 
 pub use rules::{RULES, Rule};
 pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA};
@@ -177,7 +178,7 @@ impl Run {
         let context = Context::build(&context::Inputs {
             loaded,
             is_list,
-            depth: depth_below(&absolute, &root),
+            depth: roots::depth_below(&absolute, &root),
             absolute: &absolute,
             directory: &directory,
             precisions: &precisions,
@@ -280,10 +281,4 @@ fn is_precision_list(loaded: &Loaded) -> bool {
     };
     let has = |key: &str| document.root.get(key).is_some();
     (has("quantized") || has("non_quantized")) && !has("variants") && !has("backend")
-}
-
-fn depth_below(directory: &Path, root: &Path) -> usize {
-    directory
-        .strip_prefix(root)
-        .map_or(0, |below| below.components().count())
 }

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Anchor, Finding};
-use crate::model::ExternalData;
-use crate::package::reference::{self, ReferenceError};
+use crate::package::reference;
 use crate::validate::context::Context;
 use crate::validate::references::Referenced;
 
@@ -33,7 +32,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             continue;
         };
         for external in &info.external {
-            if let Some(fault) = fault(external, &directory) {
+            if let Err(fault) = external.locate(&directory) {
                 let anchor = Anchor::Value(file.file.path.clone());
                 let message = format!("`{}` {fault}", file.file.reference);
                 let finding = RULE.meta.finding(anchor, message);
@@ -59,38 +58,4 @@ pub(super) fn present_bytes(file: &Referenced) -> u64 {
 fn directory_of(file: &Referenced) -> Option<PathBuf> {
     let facts = file.facts.as_ref().ok()?;
     facts.path.parent().map(Path::to_owned)
-}
-
-fn fault(external: &ExternalData, directory: &Path) -> Option<String> {
-    let Some(location) = &external.location else {
-        let tensors = external.tensors;
-        return (!has_ptd(directory)).then(|| {
-            format!("keeps {tensors} tensors in a `.ptd` file, but there is none in its directory")
-        });
-    };
-    let path = match reference::resolve(directory, 0, location) {
-        Ok(path) => path,
-        Err(ReferenceError::OutsideRoot) => {
-            return Some(format!("keeps data in `{location}`, outside its own directory"));
-        }
-        Err(error) => return Some(format!("keeps data in `{location}`, which {error}")),
-    };
-    let Ok(metadata) = fs::metadata(&path) else {
-        return Some(format!("keeps data in `{location}`, which does not exist"));
-    };
-    let needs = external.needs_bytes.unwrap_or(0);
-    let has = metadata.len();
-    (has < needs).then(|| format!("needs {needs} bytes of `{location}`, which has {has}"))
-}
-
-fn has_ptd(directory: &Path) -> bool {
-    let directory = if directory.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        directory
-    };
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .any(|path| path.extension().is_some_and(|extension| extension == "ptd"))
 }

@@ -6,16 +6,18 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::package::reference::normalize;
+use super::reference::normalize;
 
 /// The working directory, and the repositories found so far.
-pub(super) struct Roots {
+#[derive(Debug, Default)]
+pub struct Roots {
     here: PathBuf,
     repositories: Mutex<HashMap<PathBuf, Option<PathBuf>>>,
 }
 
 impl Roots {
-    pub(super) fn new() -> Self {
+    /// Nothing found yet; relative paths begin at the working directory.
+    pub fn new() -> Self {
         Self {
             here: std::env::current_dir().unwrap_or_default(),
             repositories: Mutex::default(),
@@ -23,14 +25,14 @@ impl Roots {
     }
 
     /// The path from the file system's root, without `.` and `..`; links are not resolved.
-    pub(super) fn absolute(&self, path: &Path) -> PathBuf {
+    pub fn absolute(&self, path: &Path) -> PathBuf {
         normalize(&self.here.join(path))
     }
 
     /// The directory that references of a config in the absolute `directory` may not leave: the
     /// nearest ancestor with a `.git`, else the directory the caller named, else two levels above
     /// the config's directory.
-    pub(super) fn package_root(&self, directory: &Path, walked_from: Option<&Path>) -> PathBuf {
+    pub fn package_root(&self, directory: &Path, walked_from: Option<&Path>) -> PathBuf {
         if let Some(root) = self.repository(directory) {
             return root;
         }
@@ -42,7 +44,7 @@ impl Roots {
 
     /// The path as reports show it: relative to the working directory where it lies below it, with
     /// `/` between its parts.
-    pub(super) fn shown(&self, path: &Path) -> String {
+    pub fn shown(&self, path: &Path) -> String {
         let text = path.strip_prefix(&self.here).unwrap_or(path);
         let text = text.to_string_lossy();
         if std::path::MAIN_SEPARATOR == '\\' {
@@ -72,4 +74,11 @@ impl Roots {
         known().extend(passed.into_iter().map(|ancestor| (ancestor, found.clone())));
         found
     }
+}
+
+/// How many directories `directory` lies below `root`; 0 if it does not.
+pub fn depth_below(directory: &Path, root: &Path) -> usize {
+    directory
+        .strip_prefix(root)
+        .map_or(0, |below| below.components().count())
 }

@@ -1,0 +1,59 @@
+//! Reading the header of a model file by its path, with the accidents that really happen named.
+
+use std::io;
+use std::path::Path;
+
+use super::{FORMATS, ModelError, ModelInfo, inspect};
+use crate::source::lfs::{self, Pointer};
+use crate::source::{FileSource, ReadAt};
+
+/// Why a file is no model that can be read. The texts go on after the file's name.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be opened or read.
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    /// A Git LFS pointer.
+    #[error("is a Git LFS pointer to {} bytes, not the model itself; run `git lfs pull`", .0.size)]
+    LfsPointer(Pointer),
+    /// No bytes.
+    #[error("is empty (0 bytes)")]
+    Empty,
+    /// It claims a format and breaks it.
+    #[error("is broken: {0}")]
+    Broken(ModelError),
+    /// No format here claims it.
+    #[error(
+        "has a format that is not read here; formats that are: {}",
+        known_formats()
+    )]
+    UnknownFormat,
+}
+
+/// Reads the header of the model at `path`; also gives the file's size in bytes.
+pub fn open(path: &Path) -> Result<(ModelInfo, u64), OpenError> {
+    let source = FileSource::open(path)?;
+    if let Some(pointer) = lfs_pointer(&source) {
+        return Err(OpenError::LfsPointer(pointer));
+    }
+    if source.is_empty() {
+        return Err(OpenError::Empty);
+    }
+    let info = inspect(path, &source).map_err(OpenError::Broken)?;
+    info.map(|info| (info, source.len()))
+        .ok_or(OpenError::UnknownFormat)
+}
+
+fn lfs_pointer(source: &FileSource) -> Option<Pointer> {
+    if source.len() > lfs::MAX_POINTER_SIZE {
+        return None;
+    }
+    let mut bytes = vec![0; usize::try_from(source.len()).ok()?];
+    source.read_exact_at(0, &mut bytes).ok()?;
+    Pointer::parse(&bytes)
+}
+
+fn known_formats() -> String {
+    let known: Vec<&str> = FORMATS.iter().map(|format| format.name()).collect();
+    known.join(", ")
+}

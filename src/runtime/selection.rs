@@ -1,0 +1,453 @@
+//! From what the user names (a package, a config, a model file) to one method of one model file.
+//!
+//! Invariant: what is selected exists, is readable, and its external data is in its own folder.
+//! Where a choice is open and a default would be a guess, the error lists what there is.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Signature, SignatureError};
+use crate::model::{self, ModelInfo};
+use crate::package::{
+    Backend, Config, Discovery, FileRef, FoundKind, LoadFault, Loaded, MethodSignature, Methods,
+    Roots, Variant, config, discover, reference, roots,
+};
+use crate::source::json::JsonPath;
+
+/// What the user chose beside the path; `None` leaves it open.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// Precision of the variant.
+    pub precision: Option<String>,
+    /// Backend, where a directory holds packages for several.
+    pub backend: Option<Backend>,
+    /// Component of a multi-component variant.
+    pub component: Option<String>,
+    /// Method.
+    pub method: Option<String>,
+}
+
+/// One method of one model file.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// The variant of a package it belongs to; `None` for a model file named by itself.
+    pub variant: Option<SelectedVariant>,
+    /// The model file.
+    pub model: PathBuf,
+    /// What its header says.
+    pub info: ModelInfo,
+    /// The method's inputs and outputs.
+    pub signature: Signature,
+}
+
+/// A variant of a package.
+#[derive(Debug, Clone)]
+pub struct SelectedVariant {
+    /// The config.
+    pub config: PathBuf,
+    /// The package's name: its model token, with its size where it has one.
+    pub package: String,
+    /// The config's backend.
+    pub backend: Option<Backend>,
+    /// Precision token.
+    pub precision: Option<String>,
+    /// The component, in a multi-component variant.
+    pub component: Option<String>,
+    /// The variant's place in the config.
+    pub path: JsonPath,
+}
+
+/// Why nothing was selected.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectionError {
+    /// Nothing to work on at the path.
+    #[error("{0}")]
+    Nothing(String),
+    /// Anything else, in words that say what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// The method takes or gives what is no tensor.
+    #[error("{}: {error}", model.display())]
+    Signature {
+        /// The model file.
+        model: PathBuf,
+        /// What is no tensor.
+        error: SignatureError,
+    },
+}
+
+type Selected<T> = Result<T, SelectionError>;
+
+/// Selects one method below `path`.
+pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
+    let kind = fs::metadata(path)
+        .map_err(|error| SelectionError::Nothing(format!("{}: {error}", path.display())))?;
+    if kind.is_dir() {
+        let (found, config) = config_below(path, choice.backend)?;
+        return in_config(&found, Some(path), &config, choice);
+    }
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "json")
+    {
+        let config = read_config(path)?;
+        if let (Some(asked), Some(has)) = (choice.backend, config.backend)
+            && asked != has
+        {
+            return refused(path, &format!("is a package for {has}, not for {asked}"));
+        }
+        return in_config(path, None, &config, choice);
+    }
+    for (what, chosen) in [
+        ("precision", &choice.precision),
+        ("component", &choice.component),
+    ] {
+        if let Some(chosen) = chosen {
+            let reason = format!(
+                "is a model file, not a package: it has no {what} to choose `{chosen}` from"
+            );
+            return refused(path, &reason);
+        }
+    }
+    in_model(path.to_owned(), None, &[], choice)
+}
+
+/// The variants of the config at `path`, in file order: what `select` can choose from.
+pub fn precisions(path: &Path, backend: Option<Backend>) -> Selected<Vec<String>> {
+    let config = if path.is_dir() {
+        config_below(path, backend)?.1
+    } else if path
+        .extension()
+        .is_some_and(|extension| extension == "json")
+    {
+        read_config(path)?
+    } else {
+        return Ok(Vec::new());
+    };
+    Ok(tokens(&config))
+}
+
+/// The components of a variant, in file order; empty for a model file and a single-file variant.
+pub fn components(path: &Path, choice: &Choice) -> Selected<Vec<String>> {
+    let config = if path.is_dir() {
+        config_below(path, choice.backend)?.1
+    } else if path
+        .extension()
+        .is_some_and(|extension| extension == "json")
+    {
+        read_config(path)?
+    } else {
+        return Ok(Vec::new());
+    };
+    let variant = variant_of(path, &config, choice)?;
+    let names = variant
+        .files
+        .iter()
+        .filter_map(|file| file.component.clone());
+    Ok(names.collect())
+}
+
+/// The one config below a directory, for the backend if one is chosen. Of packages that differ only
+/// in their backend the first in the specification's order is taken: it runs on most machines.
+fn config_below(directory: &Path, backend: Option<Backend>) -> Selected<(PathBuf, Config)> {
+    let mut configs = Vec::new();
+    for found in Discovery::walk(&[directory.to_owned()]).found {
+        let loaded = Loaded::read(&found.path);
+        let is_config = match found.kind {
+            FoundKind::Config => true,
+            FoundKind::MaybeConfig => discover::is_package_config(&loaded),
+            FoundKind::PrecisionList => false,
+        };
+        if is_config {
+            let config = config_of(&found.path, &loaded)?;
+            if backend.is_none() || config.backend == backend {
+                configs.push((found.path, config));
+            }
+        }
+    }
+    let Some((_, first)) = configs.first() else {
+        let wanted = backend.map_or_else(String::new, |backend| format!(" for {backend}"));
+        return Err(SelectionError::Nothing(format!(
+            "{}: no package{wanted} is there (no {} in a directory named after a backend)",
+            directory.display(),
+            config::FILE_NAME
+        )));
+    };
+    let identity = |config: &Config| (config.model.clone(), config.size.clone());
+    let only = identity(first);
+    if configs.iter().any(|(_, config)| identity(config) != only) {
+        let paths: Vec<String> = configs
+            .iter()
+            .map(|(path, _)| format!("`{}`", path.display()))
+            .collect();
+        let reason = format!("holds several packages; name one of {}", paths.join(", "));
+        return refused(directory, &reason);
+    }
+    let order = |config: &Config| {
+        let place = |backend| Backend::ALL.iter().position(|known| *known == backend);
+        config.backend.and_then(place).unwrap_or(usize::MAX)
+    };
+    configs.sort_by_key(|(_, config)| order(config));
+    Ok(configs.swap_remove(0))
+}
+
+fn read_config(path: &Path) -> Selected<Config> {
+    config_of(path, &Loaded::read(path))
+}
+
+fn config_of(path: &Path, loaded: &Loaded) -> Selected<Config> {
+    let reason = match &loaded.document {
+        Ok(document) => return Ok(Config::from_document(document)),
+        Err(LoadFault::Unreadable(reason)) => format!("cannot be read: {reason}"),
+        Err(LoadFault::TooLarge(size)) => format!("is no config: it has {size} bytes"),
+        Err(LoadFault::Empty) => "is empty".to_owned(),
+        Err(LoadFault::LfsPointer(_)) => {
+            "is a Git LFS pointer, not the config; run `git lfs pull`".to_owned()
+        }
+        Err(LoadFault::Syntax(error)) => format!(
+            "is not JSON: {}; `pkgtool validate` shows the place",
+            error.message
+        ),
+    };
+    refused(path, &reason)
+}
+
+fn in_config(
+    path: &Path,
+    walked_from: Option<&Path>,
+    config: &Config,
+    choice: &Choice,
+) -> Selected<Selection> {
+    let variant = variant_of(path, config, choice)?;
+    let file = file_of(path, variant, choice)?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let roots = Roots::new();
+    let absolute = roots.absolute(directory);
+    let depth = roots::depth_below(&absolute, &roots.package_root(&absolute, walked_from));
+    let model = match reference::resolve(directory, depth, &file.reference) {
+        Ok(model) => model,
+        Err(error) => return refused(path, &format!("`{}` {error}", file.reference)),
+    };
+    let selected = SelectedVariant {
+        config: path.to_owned(),
+        package: package_name(config, directory),
+        backend: config.backend,
+        precision: variant.precision.clone(),
+        component: file.component.clone(),
+        path: variant.path.clone(),
+    };
+    let declared = match &variant.methods {
+        Methods::Absent => &[][..],
+        Methods::Declared { groups, .. } => groups
+            .iter()
+            .find(|group| group.component == file.component)
+            .map_or(&[][..], |group| &group.methods),
+    };
+    in_model(model, Some(selected), declared, choice)
+}
+
+fn package_name(config: &Config, directory: &Path) -> String {
+    let tokens = [config.model.as_deref(), config.size.as_deref()];
+    let name = tokens.into_iter().flatten().collect::<Vec<_>>().join("_");
+    if name.is_empty() {
+        directory.display().to_string()
+    } else {
+        name
+    }
+}
+
+fn tokens(config: &Config) -> Vec<String> {
+    let variants = config.variants.iter();
+    variants
+        .filter_map(|variant| variant.precision.clone())
+        .collect()
+}
+
+/// The variant of the chosen precision; without a choice the first in the config.
+fn variant_of<'c>(path: &Path, config: &'c Config, choice: &Choice) -> Selected<&'c Variant> {
+    let Some(precision) = &choice.precision else {
+        let first = config.variants.first();
+        return first.map_or_else(|| refused(path, "has no variants"), Ok);
+    };
+    let mut named = config
+        .variants
+        .iter()
+        .filter(|variant| variant.precision.as_ref() == Some(precision));
+    match (named.next(), named.next()) {
+        (Some(variant), None) => Ok(variant),
+        (Some(_), Some(_)) => refused(
+            path,
+            &format!(
+                "has several variants of precision `{precision}`; name the model file instead"
+            ),
+        ),
+        (None, _) => {
+            let has = listed(&tokens(config));
+            refused(
+                path,
+                &format!("has no variant of precision `{precision}`; it has {has}"),
+            )
+        }
+    }
+}
+
+fn file_of<'v>(path: &Path, variant: &'v Variant, choice: &Choice) -> Selected<&'v FileRef> {
+    let names: Vec<String> = variant
+        .files
+        .iter()
+        .filter_map(|file| file.component.clone())
+        .collect();
+    match (&choice.component, &variant.files[..]) {
+        (None, [only]) => Ok(only),
+        (None, []) => refused(path, "has a variant without `file` and `components`"),
+        (None, _) => refused(
+            path,
+            &format!(
+                "has several components; choose one with --component, or several in turn with --chain: {}",
+                listed(&names)
+            ),
+        ),
+        (Some(wanted), files) => {
+            let found = files
+                .iter()
+                .find(|file| file.component.as_ref() == Some(wanted));
+            found.map_or_else(
+                || {
+                    let has = if names.is_empty() {
+                        "no components".to_owned()
+                    } else {
+                        listed(&names)
+                    };
+                    refused(path, &format!("has no component `{wanted}`; it has {has}"))
+                },
+                Ok,
+            )
+        }
+    }
+}
+
+fn in_model(
+    file: PathBuf,
+    variant: Option<SelectedVariant>,
+    declared: &[MethodSignature],
+    choice: &Choice,
+) -> Selected<Selection> {
+    let (info, _) = match model::open(&file) {
+        Ok(opened) => opened,
+        Err(error) => return refused(&file, &error.to_string()),
+    };
+    check_external_data(&file, &info)?;
+    let name = method_name(&file, &info, declared, choice.method.as_deref())?;
+    // An ONNX file has one graph, which answers to whatever method a config declares.
+    let method = match info.method(&name) {
+        Some(method) => method,
+        None => &info.methods[0],
+    };
+    let declared = declared.iter().find(|signature| signature.name == name);
+    let signature = Signature::of(method, declared).map_err(|error| SelectionError::Signature {
+        model: file.clone(),
+        error,
+    })?;
+    let signature = Signature {
+        method: name,
+        ..signature
+    };
+    Ok(Selection {
+        variant,
+        model: file,
+        info,
+        signature,
+    })
+}
+
+/// Refuses data outside the model's folder before an engine could read it, links out of it
+/// included.
+fn check_external_data(model: &Path, info: &ModelInfo) -> Selected<()> {
+    let directory = match model.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    for external in &info.external {
+        let path = match external.locate(directory) {
+            Ok(Some(path)) => path,
+            Ok(None) => continue,
+            Err(error) => return refused(model, &error.to_string()),
+        };
+        let real = path.canonicalize();
+        let home = model.canonicalize().ok();
+        let home = home.as_deref().and_then(Path::parent);
+        let inside = |folder: Option<&Path>| {
+            let within = |real: &PathBuf| folder.is_some_and(|folder| real.starts_with(folder));
+            real.as_ref().is_ok_and(within)
+        };
+        if !inside(home) && !inside(directory.canonicalize().ok().as_deref()) {
+            let location = external.location.as_deref().unwrap_or_default();
+            return refused(
+                model,
+                &format!(
+                    "keeps data in `{location}`, which is a link out of its own directory; put the file itself there"
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The method asked for; without a choice `forward`, or the only one.
+fn method_name(
+    model: &Path,
+    info: &ModelInfo,
+    declared: &[MethodSignature],
+    chosen: Option<&str>,
+) -> Selected<String> {
+    if info.methods.is_empty() {
+        return refused(model, "has no methods");
+    }
+    let names: Vec<String> = if info.names_methods {
+        let callable = info.methods.iter().filter(|method| !method.constant);
+        callable.map(|method| method.name.clone()).collect()
+    } else if declared.is_empty() {
+        vec![info.methods[0].name.clone()]
+    } else {
+        declared.iter().map(|method| method.name.clone()).collect()
+    };
+    let exists = |name: &str| {
+        names.iter().any(|known| known == name) || info.names_methods && info.method(name).is_some()
+    };
+    match chosen {
+        Some(name) if exists(name) => Ok(name.to_owned()),
+        Some(name) => refused(
+            model,
+            &format!("has no method `{name}`; it has {}", listed(&names)),
+        ),
+        None if names.iter().any(|name| name == "forward") => Ok("forward".to_owned()),
+        None => match &names[..] {
+            [only] => Ok(only.clone()),
+            _ => refused(
+                model,
+                &format!(
+                    "has several methods; choose one with --method: {}",
+                    listed(&names)
+                ),
+            ),
+        },
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let mut text = String::new();
+    for (index, name) in names.iter().enumerate() {
+        let comma = if index == 0 { "" } else { ", " };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{comma}`{name}`");
+    }
+    text
+}
+
+fn refused<T>(path: &Path, reason: &str) -> Selected<T> {
+    Err(SelectionError::Refused(format!(
+        "{} {reason}",
+        path.display()
+    )))
+}

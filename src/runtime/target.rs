@@ -1,0 +1,269 @@
+//! Which engine and provider run a model: the backend a package was made for, as far as this
+//! machine has it, else something portable; and the first run, which proves the choice.
+//!
+//! Invariant: what ran is told as it was. Nothing falls back silently, and with `strict` nothing
+//! falls back at all.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::worker::{Launcher, Worker};
+use super::{
+    Answer, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, Signature, Tensor,
+};
+use crate::package::Backend;
+
+/// An engine with a provider that could run a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// Name of the engine.
+    pub engine: &'static str,
+    /// Its provider.
+    pub provider: Provider,
+    /// Whether it is something else than the backend that was asked for.
+    pub fallback: bool,
+}
+
+/// What is to be run, and on what.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// The model file.
+    pub model: PathBuf,
+    /// Its format, as in [`crate::model::ModelInfo::format`].
+    pub format: &'static str,
+    /// The method.
+    pub signature: Signature,
+    /// The backend it was made for, or that the user asks for.
+    pub backend: Option<Backend>,
+    /// The engine, if the user named one.
+    pub engine: Option<String>,
+    /// No fallback.
+    pub strict: bool,
+    /// Threads of a run.
+    pub threads: Option<usize>,
+    /// Observe the placement of nodes.
+    pub observe: bool,
+    /// ONNX Runtime's library, if the user named one.
+    pub library: Option<PathBuf>,
+}
+
+/// A model that is loaded and has run once.
+#[derive(Debug)]
+pub struct Started {
+    /// Its session.
+    pub worker: Worker,
+    /// What runs it.
+    pub candidate: Candidate,
+    /// Candidates before it that did not work, and why.
+    pub passed_over: Vec<(Candidate, EngineError)>,
+    /// What the first run gave.
+    pub first: Answer,
+    /// Time to load.
+    pub load_time: Duration,
+    /// Where nodes ran, as far as the engine tells.
+    pub placement: Placement,
+}
+
+/// Why a model did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Nothing in this build runs the format.
+    #[error("{0}")]
+    Format(String),
+    /// Every candidate failed; the last one's error, and those before it.
+    #[error("{}", failures(.0))]
+    Failed(Vec<(Candidate, EngineError)>),
+    /// `strict`, and only a fallback would run it.
+    #[error("--strict: {reason}")]
+    Strict {
+        /// What would have happened.
+        reason: String,
+    },
+}
+
+/// The candidates for a backend, best first. `None` is a model without a target: whatever is
+/// portable.
+pub fn candidates(backend: Option<Backend>) -> Vec<Candidate> {
+    let providers: &[Provider] = match backend {
+        Some(Backend::Xnnpack) => &[Provider::Xnnpack],
+        Some(Backend::CoreMl) => &[Provider::CoreMl],
+        Some(Backend::Vulkan) => &[Provider::WebGpu],
+        Some(Backend::Qnn) => &[Provider::Qnn],
+        // No library runs ONNX on MLX; on Apple's machines these compute on the same hardware.
+        Some(Backend::Mlx) if cfg!(target_vendor = "apple") => {
+            &[Provider::CoreMl, Provider::WebGpu]
+        }
+        None | Some(Backend::Mlx) => &[],
+    };
+    let on_target = providers.iter().map(|provider| Candidate {
+        engine: "ort",
+        provider: *provider,
+        fallback: false,
+    });
+    let portable = ["ort", "tract"].map(|engine| Candidate {
+        engine,
+        provider: Provider::Cpu,
+        fallback: backend.is_some(),
+    });
+    on_target.chain(portable).collect()
+}
+
+/// Loads the model with the best candidate that works and runs it once.
+pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, StartError> {
+    if wish.format != "onnx" {
+        return Err(StartError::Format(format!(
+            "{} is an ExecuTorch program; the engines of this build (ort, tract) run ONNX models \
+             only, so run the package's ONNX variant, or this program on ExecuTorch itself",
+            wish.model.display()
+        )));
+    }
+    let named = |candidate: &Candidate| {
+        let wanted = wish.engine.as_deref();
+        wanted.is_none_or(|engine| engine == candidate.engine)
+    };
+    let mut passed_over: Vec<(Candidate, EngineError)> = Vec::new();
+    let candidates = candidates(wish.backend);
+    for candidate in candidates.into_iter().filter(named) {
+        if wish.strict && candidate.fallback {
+            return Err(StartError::Strict {
+                reason: would_fall_back(wish, candidate, &passed_over),
+            });
+        }
+        match attempt(wish, candidate, inputs, launcher) {
+            Ok(started) => return finish(wish, started, passed_over),
+            Err(error) => {
+                // A provider's failure is its own. A portable engine's may be the model's fault:
+                // the next would only repeat it, with a worse message.
+                let goes_on = candidate.provider != Provider::Cpu || error.is_about_the_engine();
+                passed_over.push((candidate, error));
+                if !goes_on {
+                    break;
+                }
+            }
+        }
+    }
+    Err(StartError::Failed(passed_over))
+}
+
+fn attempt(
+    wish: &Wish,
+    candidate: Candidate,
+    inputs: &[Tensor],
+    launcher: &Launcher,
+) -> Result<Started, EngineError> {
+    let request = LoadRequest {
+        model: wish.model.clone(),
+        signature: wish.signature.clone(),
+        options: LoadOptions {
+            threads: wish.threads,
+            provider: candidate.provider,
+            strict: wish.strict && candidate.provider != Provider::Cpu,
+            observe: wish.observe || candidate.provider != Provider::Cpu,
+            library: wish.library.clone(),
+        },
+    };
+    let mut worker = launcher.load(candidate.engine, &request)?;
+    let first = worker.run(inputs)?;
+    let placement = worker.placement();
+    let load_time = worker.load_time();
+    Ok(Started {
+        worker,
+        candidate,
+        passed_over: Vec::new(),
+        first,
+        load_time,
+        placement,
+    })
+}
+
+/// Holds what really ran against what was asked for.
+fn finish(
+    wish: &Wish,
+    mut started: Started,
+    passed_over: Vec<(Candidate, EngineError)>,
+) -> Result<Started, StartError> {
+    started.passed_over = passed_over;
+    let provider = started.candidate.provider;
+    let idle = provider != Provider::Cpu
+        && !started.placement.shares.is_empty()
+        && !started.placement.has(provider);
+    if idle && wish.strict {
+        return Err(StartError::Strict {
+            reason: format!("the {provider} provider took no node of the model"),
+        });
+    }
+    if idle {
+        started.candidate.fallback = true;
+    }
+    Ok(started)
+}
+
+fn would_fall_back(
+    wish: &Wish,
+    candidate: Candidate,
+    passed_over: &[(Candidate, EngineError)],
+) -> String {
+    let backend = wish.backend.map_or("", Backend::name);
+    let why = match passed_over {
+        [] => format!("nothing on this machine runs {backend} itself"),
+        tried => failures(tried),
+    };
+    format!("{why}; only {candidate} would run the model, which is not {backend}")
+}
+
+fn failures(tried: &[(Candidate, EngineError)]) -> String {
+    match tried {
+        [] => "no engine of this name can run the model; `pkgtool backends` lists what there is"
+            .to_owned(),
+        [(_, error)] => error.to_string(),
+        several => {
+            let texts: Vec<String> = several
+                .iter()
+                .map(|(candidate, error)| format!("{candidate}: {error}"))
+                .collect();
+            texts.join("; ")
+        }
+    }
+}
+
+impl Placement {
+    /// Whether the provider ran at least one node. Engines name providers in their own way
+    /// (`QNNExecutionProvider`).
+    pub fn has(&self, provider: Provider) -> bool {
+        let is = |name: &str| {
+            let name = name.to_lowercase();
+            name.strip_suffix("executionprovider").unwrap_or(&name) == provider.name()
+        };
+        self.shares.iter().any(|share| is(&share.provider))
+    }
+}
+
+/// `ort on qnn`; an engine on its own CPU code is just `ort (cpu)`.
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.engine, self.provider)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_backend_ends_with_what_is_portable() {
+        for backend in Backend::ALL.map(Some).into_iter().chain([None]) {
+            let last = *candidates(backend).last().expect("there are some");
+            let portable = (last.engine, last.provider, last.fallback);
+            assert_eq!(portable, ("tract", Provider::Cpu, backend.is_some()));
+        }
+    }
+
+    #[test]
+    fn a_backend_asks_for_its_provider_first() {
+        let first = |backend| candidates(Some(backend))[0];
+        assert_eq!(first(Backend::Qnn).provider, Provider::Qnn);
+        assert_eq!(first(Backend::Vulkan).provider, Provider::WebGpu);
+        assert!(!first(Backend::Xnnpack).fallback);
+    }
+}

@@ -1,0 +1,104 @@
+//! The two ends of the channel between a worker process and its parent.
+//!
+//! On Unix it is a socket pair, one end being the worker's standard input: read and written, with a
+//! time limit on reading. Elsewhere it is the pair of standard pipes, without a time limit.
+//! Whatever the inference library prints goes neither into the channel nor to the terminal on Unix.
+
+#[cfg(not(unix))]
+pub(super) use pipes::{Channel, connect, join};
+#[cfg(unix)]
+pub(super) use socket::{Channel, connect, join};
+
+#[cfg(unix)]
+mod socket {
+    use std::io;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::unix::net::UnixStream;
+    use std::process::{Child, Command, Stdio};
+
+    /// One end; it can be cloned, read and written.
+    pub(in super::super) type Channel = UnixStream;
+
+    /// Starts the command with the other end of a new channel. What it prints goes to the returned
+    /// pipe.
+    pub(in super::super) fn connect(
+        command: &mut Command,
+    ) -> io::Result<(Child, Channel, Box<dyn io::Read + Send>)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (printed, print) = io::pipe()?;
+        let child = command
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(print.try_clone()?)
+            .stderr(print)
+            .spawn()?;
+        // The command keeps copies of the pipe's end: with it gone, only the child holds one.
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Ok((child, ours, Box::new(printed)))
+    }
+
+    /// The worker's end.
+    pub(in super::super) fn join() -> io::Result<(Channel, Channel)> {
+        let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        Ok((stream.try_clone()?, stream))
+    }
+}
+
+#[cfg(not(unix))]
+mod pipes {
+    use std::io::{self, Read, Write};
+    use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+    use std::time::Duration;
+
+    /// The parent's end.
+    #[derive(Debug)]
+    pub(in super::super) struct Channel {
+        from: ChildStdout,
+        to: ChildStdin,
+    }
+
+    impl Channel {
+        pub(in super::super) fn set_read_timeout(&self, _: Option<Duration>) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Read for Channel {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.from.read(buffer)
+        }
+    }
+
+    impl Write for Channel {
+        fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+            self.to.write(buffer)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.to.flush()
+        }
+    }
+
+    pub(in super::super) fn connect(
+        command: &mut Command,
+    ) -> io::Result<(Child, Channel, Box<dyn Read + Send>)> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let channel = Channel {
+            from: child.stdout.take().ok_or_else(gone)?,
+            to: child.stdin.take().ok_or_else(gone)?,
+        };
+        let printed = child.stderr.take().ok_or_else(gone)?;
+        Ok((child, channel, Box::new(printed)))
+    }
+
+    pub(in super::super) fn join() -> io::Result<(io::Stdin, io::Stdout)> {
+        Ok((io::stdin(), io::stdout()))
+    }
+}

@@ -1,0 +1,160 @@
+//! The worker's side: takes requests until the parent is gone.
+//!
+//! Invariant: the process ends when its parent does, even in the middle of a run.
+
+use std::io::{BufReader, BufWriter, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::super::{EngineError, LoadRequest, Session, Tensor, engine, peak_memory};
+use super::channel;
+use super::protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};
+
+/// Serves the parent at the other end of standard input until it is gone.
+pub fn serve() -> std::io::Result<()> {
+    let (from_parent, to_parent) = channel::join()?;
+    let (sender, requests) = mpsc::channel();
+    std::thread::Builder::new()
+        .name("requests".to_owned())
+        .spawn(move || {
+            let mut stream = BufReader::new(from_parent);
+            while let Ok(request) = receive::<Request>(&mut stream) {
+                let tensors = match &request {
+                    Request::Inputs(heads) => receive_tensors(&mut stream, heads.clone()),
+                    _ => Ok(Vec::new()),
+                };
+                let Ok(tensors) = tensors else { break };
+                if sender.send((request, tensors)).is_err() {
+                    break;
+                }
+            }
+            // The parent has gone, or talks nonsense: whatever runs is of no use to anybody.
+            std::process::exit(0);
+        })?;
+    let mut to_parent = BufWriter::new(to_parent);
+    let mut state = State::default();
+    for (request, tensors) in requests {
+        let (reply, outputs) = state.answer(request, tensors);
+        send(&mut to_parent, &reply, &outputs)?;
+        to_parent.flush()?;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct State {
+    engine: String,
+    session: Option<Box<dyn Session>>,
+    inputs: Vec<Tensor>,
+}
+
+impl State {
+    fn answer(&mut self, request: Request, tensors: Vec<Tensor>) -> (Reply, Vec<Tensor>) {
+        let name = self.engine.clone();
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.work(request, tensors)));
+        let outcome = outcome.unwrap_or_else(|panic| {
+            Err(EngineError::Run {
+                engine: name,
+                operator: None,
+                reason: format!("it panicked: {}", panic_text(panic.as_ref())),
+            })
+        });
+        outcome.unwrap_or_else(|error| (Reply::Failed(error), Vec::new()))
+    }
+
+    fn work(
+        &mut self,
+        request: Request,
+        tensors: Vec<Tensor>,
+    ) -> Result<(Reply, Vec<Tensor>), EngineError> {
+        let reply = match request {
+            Request::Load {
+                engine,
+                request,
+                memory_limit,
+            } => {
+                if let Some(bytes) = memory_limit {
+                    limit_memory(bytes);
+                }
+                self.engine.clone_from(&engine);
+                let start = Instant::now();
+                self.session = Some(load(&engine, &request)?);
+                Reply::Loaded(nanoseconds(start.elapsed()))
+            }
+            Request::Inputs(_) => {
+                self.inputs = tensors;
+                Reply::Kept
+            }
+            Request::Run => {
+                let answer = session(&mut self.session, &self.engine)?.run(&self.inputs)?;
+                let reply = Reply::Ran {
+                    outputs: TensorHead::of(&answer.outputs),
+                    nanoseconds: nanoseconds(answer.time),
+                };
+                return Ok((reply, answer.outputs));
+            }
+            Request::Repeat { runs, nanoseconds } => {
+                Reply::Repeated(self.repeat(runs, Duration::from_nanos(nanoseconds))?)
+            }
+            Request::Placement => {
+                Reply::Placement(session(&mut self.session, &self.engine)?.placement())
+            }
+            Request::PeakMemory => Reply::PeakMemory(peak_memory::of_this_process()),
+        };
+        Ok((reply, Vec::new()))
+    }
+
+    fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<u64>, EngineError> {
+        let session = session(&mut self.session, &self.engine)?;
+        let start = Instant::now();
+        let mut times = Vec::new();
+        loop {
+            times.push(nanoseconds(session.run(&self.inputs)?.time));
+            if times.len() as u64 >= runs || start.elapsed() >= time {
+                return Ok(times);
+            }
+        }
+    }
+}
+
+fn load(name: &str, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
+    let engine = engine(name).ok_or_else(|| EngineError::Unavailable {
+        what: format!("the engine `{name}`"),
+        reason: "this build does not have it".to_owned(),
+        help: "choose another engine".to_owned(),
+    })?;
+    engine.load(request)
+}
+
+fn session<'a>(
+    session: &'a mut Option<Box<dyn Session>>,
+    engine: &str,
+) -> Result<&'a mut Box<dyn Session>, EngineError> {
+    session.as_mut().ok_or_else(|| EngineError::Run {
+        engine: engine.to_owned(),
+        operator: None,
+        reason: "no model is loaded".to_owned(),
+    })
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
+}
+
+/// Holds the address space of this process to `bytes`. A limit that cannot be set is none: the
+/// parent's time limit and the system remain.
+#[cfg(unix)]
+fn limit_memory(bytes: u64) {
+    use nix::sys::resource::{Resource, setrlimit};
+    let _ = setrlimit(Resource::RLIMIT_AS, bytes, bytes);
+}
+
+#[cfg(not(unix))]
+fn limit_memory(_: u64) {}

@@ -1,0 +1,162 @@
+//! What a worker process and its parent say to each other.
+//!
+//! A frame is the length of a JSON head (u32, little endian), the head, then the bytes of the
+//! tensors that the head lists, in order. Both ends are the same binary, so the format carries no
+//! version. Invariant: nothing is allocated by a length that was not held against a limit.
+
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::super::{DType, EngineError, LoadRequest, Placement, Tensor, byte_size};
+
+/// Longest head, in bytes.
+const MAX_HEAD: u32 = 16 << 20;
+
+/// What the parent asks.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// Load a model with an engine.
+    Load {
+        /// Name of the engine.
+        engine: String,
+        /// What to load.
+        request: LoadRequest,
+        /// Most bytes of address space the process may take.
+        memory_limit: Option<u64>,
+    },
+    /// Keep the tensors that come with this as the inputs of later runs.
+    Inputs(Vec<TensorHead>),
+    /// Run once and answer with the outputs.
+    Run,
+    /// Run again and again, `runs` times or until `nanoseconds` have passed, at least once.
+    Repeat {
+        /// Most runs.
+        runs: u64,
+        /// Time after which no further run is begun.
+        nanoseconds: u64,
+    },
+    /// Tell where nodes ran.
+    Placement,
+    /// Tell the process's peak memory.
+    PeakMemory,
+}
+
+/// What the worker answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    /// The model is loaded, in so many nanoseconds.
+    Loaded(u64),
+    /// The inputs are kept.
+    Kept,
+    /// A run is done: its outputs come with this.
+    Ran {
+        /// dtype and shape of each output.
+        outputs: Vec<TensorHead>,
+        /// Nanoseconds of the engine's work.
+        nanoseconds: u64,
+    },
+    /// Nanoseconds of each run.
+    Repeated(Vec<u64>),
+    /// Where nodes ran.
+    Placement(Placement),
+    /// Bytes, where the system tells.
+    PeakMemory(Option<u64>),
+    /// It did not work.
+    Failed(EngineError),
+}
+
+/// dtype and shape of a tensor whose bytes follow.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct TensorHead {
+    dtype: DType,
+    shape: Vec<u64>,
+}
+
+impl TensorHead {
+    /// The heads of these tensors.
+    pub(super) fn of(tensors: &[Tensor]) -> Vec<Self> {
+        let heads = tensors.iter().map(|tensor| Self {
+            dtype: tensor.dtype(),
+            shape: tensor.shape().to_vec(),
+        });
+        heads.collect()
+    }
+}
+
+/// Sends a head and the bytes of `tensors`, which it must have listed.
+pub(super) fn send(
+    stream: &mut impl Write,
+    head: &impl Serialize,
+    tensors: &[Tensor],
+) -> io::Result<()> {
+    let text = serde_json::to_vec(head)?;
+    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+    stream.write_all(&length.to_le_bytes())?;
+    stream.write_all(&text)?;
+    for tensor in tensors {
+        stream.write_all(tensor.bytes())?;
+    }
+    stream.flush()
+}
+
+/// Receives a head.
+pub(super) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > MAX_HEAD {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut text = vec![0; usize::try_from(length).map_err(|_| io::ErrorKind::InvalidData)?];
+    stream.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Receives the tensors that a head listed.
+pub(super) fn receive_tensors(
+    stream: &mut impl Read,
+    heads: Vec<TensorHead>,
+) -> io::Result<Vec<Tensor>> {
+    let tensors = heads.into_iter().map(|head| {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let size = byte_size(head.dtype, &head.shape).map_err(invalid)?;
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?)
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
+        stream.by_ref().take(size).read_to_end(&mut bytes)?;
+        Tensor::new(head.dtype, head.shape, bytes).map_err(invalid)
+    });
+    tensors.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_survives_the_way() {
+        let tensors = [
+            Tensor::from_f64(DType::Float32, vec![2, 1], [1.0, 2.0]).expect("it is small"),
+            Tensor::zeros(DType::Bool, vec![0]).expect("it is small"),
+        ];
+        let mut bytes = Vec::new();
+        let head = Request::Inputs(TensorHead::of(&tensors));
+        send(&mut bytes, &head, &tensors).expect("memory can be written");
+        let mut stream = &bytes[..];
+        let Request::Inputs(heads) = receive(&mut stream).expect("it is whole") else {
+            panic!("another request");
+        };
+        let received = receive_tensors(&mut stream, heads).expect("they are whole");
+        assert_eq!(received, tensors);
+        assert!(stream.is_empty());
+    }
+
+    #[test]
+    fn a_lying_length_allocates_nothing() {
+        let frame = u32::MAX.to_le_bytes();
+        assert!(receive::<Request>(&mut &frame[..]).is_err());
+    }
+}
