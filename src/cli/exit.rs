@@ -33,6 +33,9 @@ pub(super) enum Failure {
     /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+    /// There is nothing to work on.
+    #[error("{0}")]
+    Nothing(String),
     /// Anything else, in words that say what to do.
     #[error("{0}")]
     Other(String),

@@ -14,6 +14,7 @@ mod explain;
 mod inspect;
 mod man;
 mod output;
+mod report_args;
 mod rules;
 mod schema;
 mod validate;
@@ -82,7 +83,10 @@ fn run(command: Command) -> Exit {
         }
         Err(failure) => {
             output::error(&failure.to_string());
-            Exit::Failure
+            match failure {
+                exit::Failure::Nothing(_) => Exit::Nothing,
+                _ => Exit::Failure,
+            }
         }
     }
 }

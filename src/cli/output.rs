@@ -18,12 +18,12 @@ pub(super) fn print(text: &str) -> io::Result<()> {
 
 /// Tells the user what went wrong.
 pub(super) fn error(message: &str) {
-    write_line("error", message);
+    tell("error", message);
 }
 
 /// Tells the user something beside the command's output.
 pub(super) fn note(message: &str) {
-    write_line("note", message);
+    tell("note", message);
 }
 
 /// Whether standard output shows colours: it is a terminal and `NO_COLOR` is not set.
@@ -37,7 +37,8 @@ pub(super) fn width() -> usize {
     terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).max(40))
 }
 
-fn write_line(kind: &str, message: &str) {
+/// Tells the user something of this kind: `error`, `warning`, `note`.
+pub(super) fn tell(kind: &str, message: &str) {
     // If standard error is closed there is no way left to tell anybody.
     let _ = writeln!(io::stderr().lock(), "{kind}: {}", defuse_line(message));
 }

@@ -1,7 +1,6 @@
 //! `pkgtool validate`.
 
-use std::fs::File;
-use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::exit::{Exit, Failure};
 use super::output;
+use super::report_args::{self, FormatArg};
 use crate::diagnostic::render::{Format, Style};
 use crate::diagnostic::{Report, RuleMeta};
 use crate::validate::{self, Options, Outcome};
@@ -37,7 +37,7 @@ pub(super) struct Args {
     format: FormatArg,
 
     /// Write a report to a file as well; may be given several times
-    #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = parse_report)]
+    #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
     reports: Vec<(FormatArg, PathBuf)>,
 
     /// The precision list to check against, instead of a precisions.json at the root of what is
@@ -76,20 +76,6 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatArg {
-    /// Source snippets with the offending text underlined
-    Human,
-    /// One JSON document
-    Json,
-    /// SARIF 2.1.0
-    Sarif,
-    /// GitHub Actions annotations
-    Github,
-    /// JUnit XML
-    Junit,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ColorArg {
     /// If standard output is a terminal
     Auto,
@@ -122,7 +108,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
         printed => printed?,
     }
-    Ok(args.exit(&outcome))
+    args.exit(&outcome)
 }
 
 impl Args {
@@ -163,21 +149,7 @@ impl Args {
 
     fn write_reports(&self, report: &Report) -> Result<(), Failure> {
         let rules = validate::rule_metas();
-        let style = self.style(false, &rules);
-        for (format, path) in &self.reports {
-            let write = || {
-                let mut file = BufWriter::new(File::create(path)?);
-                format.format().render(report, &style, &mut file)?;
-                file.flush()
-            };
-            write().map_err(|error| {
-                Failure::Other(format!(
-                    "cannot write the report {}: {error}",
-                    path.display()
-                ))
-            })?;
-        }
-        Ok(())
+        report_args::write(&self.reports, report, &self.style(false, &rules))
     }
 
     fn tell_skipped(&self, outcome: &Outcome) {
@@ -189,50 +161,26 @@ impl Args {
         }
     }
 
-    fn exit(&self, outcome: &Outcome) -> Exit {
+    fn exit(&self, outcome: &Outcome) -> Result<Exit, Failure> {
         let summary = outcome.report.summary();
         if outcome.report.files.is_empty() {
-            if !self.quiet {
-                output::error(&nothing_found(&self.paths, outcome));
-            }
-            return Exit::Nothing;
+            return if self.quiet {
+                Ok(Exit::Nothing)
+            } else {
+                Err(Failure::Nothing(nothing_found(&self.paths, outcome)))
+            };
         }
         let counts = if self.deny_warnings {
             summary.errors + summary.warnings
         } else {
             summary.errors
         };
-        if counts > 0 && !self.exit_zero {
+        Ok(if counts > 0 && !self.exit_zero {
             Exit::Findings
         } else {
             Exit::Clean
-        }
+        })
     }
-}
-
-impl FormatArg {
-    fn format(self) -> Format {
-        match self {
-            Self::Human => Format::Human,
-            Self::Json => Format::Json,
-            Self::Sarif => Format::Sarif,
-            Self::Github => Format::Github,
-            Self::Junit => Format::Junit,
-        }
-    }
-}
-
-fn parse_report(text: &str) -> Result<(FormatArg, PathBuf), String> {
-    let (format, path) = text
-        .split_once('=')
-        .ok_or("expected FORMAT=FILE, for example sarif=findings.sarif")?;
-    let format = FormatArg::from_str(format, false).map_err(|_| {
-        format!("unknown format `{format}`; one of human, json, sarif, github, junit")
-    })?;
-    if path.is_empty() {
-        return Err("expected a file name after `=`".to_owned());
-    }
-    Ok((format, PathBuf::from(path)))
 }
 
 fn progress_bar(total: usize) -> ProgressBar {

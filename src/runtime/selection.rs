@@ -82,7 +82,7 @@ type Selected<T> = Result<T, SelectionError>;
 /// Selects one method below `path`.
 pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
     let kind = fs::metadata(path)
-        .map_err(|error| SelectionError::Nothing(format!("{}: {error}", path.display())))?;
+        .map_err(|error| SelectionError::Refused(format!("{}: {error}", path.display())))?;
     if kind.is_dir() {
         let (found, config) = config_below(path, choice.backend)?;
         return in_config(&found, Some(path), &config, choice);

@@ -53,6 +53,8 @@ pub struct Wish {
 pub struct Started {
     /// Its session.
     pub worker: Worker,
+    /// The backend that was asked for.
+    pub backend: Option<Backend>,
     /// What runs it.
     pub candidate: Candidate,
     /// Candidates before it that did not work, and why.
@@ -169,6 +171,7 @@ fn attempt(
     let load_time = worker.load_time();
     Ok(Started {
         worker,
+        backend: wish.backend,
         candidate,
         passed_over: Vec::new(),
         first,

@@ -12,6 +12,7 @@ pub mod pages;
 pub mod path_set;
 pub mod read_at;
 pub mod span;
+pub mod suggest;
 pub mod text;
 pub mod trail;
 

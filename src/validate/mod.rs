@@ -13,7 +13,6 @@ mod references;
 mod rules;
 mod schema;
 mod signature;
-mod suggest;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

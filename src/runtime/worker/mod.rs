@@ -177,8 +177,10 @@ impl Worker {
         let reason = if late {
             let limit = self.timeout.unwrap_or_default().as_secs_f64();
             format!("it was stopped after the time limit of {limit} s")
-        } else {
+        } else if error.kind() == io::ErrorKind::UnexpectedEof || is_closed(error) {
             self.last_words()
+        } else {
+            format!("it gave an answer that cannot be read ({error}), and was stopped")
         };
         self.stop();
         EngineError::Died {
@@ -249,6 +251,14 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Whether the other end is gone.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 /// Reads what a worker prints to its end and keeps the last [`PRINTED`] bytes.

@@ -5,7 +5,7 @@ use crate::package::Methods;
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
 use crate::package::leftover::is_placeholder;
-use crate::validate::suggest;
+use crate::source::suggest;
 
 rule! {
     /// # What it checks

@@ -4,7 +4,7 @@ use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
 use crate::package::leftover::is_placeholder;
-use crate::validate::suggest;
+use crate::source::suggest;
 
 rule! {
     /// # What it checks

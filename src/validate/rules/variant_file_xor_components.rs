@@ -3,7 +3,7 @@
 use crate::diagnostic::{Anchor, Finding};
 use crate::source::json::{Member, Node};
 use crate::validate::context::Context;
-use crate::validate::suggest;
+use crate::source::suggest;
 
 rule! {
     /// # What it checks

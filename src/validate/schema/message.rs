@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::source::JsonPath;
 use crate::source::json::Step;
-use crate::validate::suggest;
+use crate::source::suggest;
 
 /// Longest value quoted in a message, in characters.
 const MAX_QUOTE: usize = 60;

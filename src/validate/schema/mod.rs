@@ -16,11 +16,11 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::paths::{Location, LocationSegment};
 use serde_json::{Map, Value};
 
-use super::suggest;
 use crate::diagnostic::Anchor;
 use crate::package::leftover::{is_legacy_field, is_placeholder};
 use crate::package::{Config, Methods};
 use crate::source::json::Step;
+use crate::source::suggest;
 use crate::source::{Document, JsonPath, PathSet};
 
 /// The schema of configs, JSON Schema 2020-12.

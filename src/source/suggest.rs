@@ -8,7 +8,7 @@ const MAX_KNOWN: usize = 100;
 
 /// The word of `known` that `word` most likely meant; `None` if none is near
 /// or two are as near.
-pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > MAX_WORD {
         return None;
     }

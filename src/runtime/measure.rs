@@ -1,0 +1,120 @@
+//! Timing sessions against each other: warm-up, then rounds in which each has its turn.
+//!
+//! A machine's speed changes while it is measured. So the sessions take turns in short slices, each
+//! round in another order, and ratios are taken within a round. Times are the engines' own
+//! ([`Answer::time`](super::Answer::time)), measured in the worker without a look at the channel
+//! between two runs of a slice.
+
+use std::time::{Duration, Instant};
+
+use super::EngineError;
+use super::worker::Worker;
+
+/// How long to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Runs of each session before anything counts.
+    pub warm_up: u64,
+    /// How much each session runs.
+    pub amount: Amount,
+    /// How many rounds the amount is divided into.
+    pub rounds: u32,
+}
+
+/// How much to run.
+#[derive(Debug, Clone, Copy)]
+pub enum Amount {
+    /// So many runs of each session.
+    Runs(u64),
+    /// So long for each session, at least one run a round.
+    Time(Duration),
+}
+
+/// The times of one session.
+#[derive(Debug, Clone, Default)]
+pub struct Series {
+    /// The runs of each round, in order.
+    pub rounds: Vec<Vec<Duration>>,
+}
+
+impl Series {
+    /// All runs.
+    pub fn times(&self) -> impl Iterator<Item = Duration> + '_ {
+        self.rounds.iter().flatten().copied()
+    }
+}
+
+/// Measures sessions whose inputs are set; `progress` hears of each round that is done.
+///
+/// The first error ends the measurement, with the place of the session that failed.
+pub fn interleaved(
+    workers: &mut [&mut Worker],
+    plan: &Plan,
+    mut progress: impl FnMut(u32),
+) -> Result<Vec<Series>, (usize, EngineError)> {
+    for (place, worker) in workers.iter_mut().enumerate() {
+        warm_up(worker, plan).map_err(|error| (place, error))?;
+    }
+    let count = workers.len();
+    let mut series = vec![Series::default(); count];
+    for round in 0..plan.rounds {
+        let (runs, time) = slice(plan, round);
+        if runs == 0 {
+            break;
+        }
+        for turn in 0..count {
+            // Each round begins with the next session: none is always the first or the last.
+            let place = (turn + round as usize) % count;
+            let times = workers[place].repeat(runs, time);
+            let times = times.map_err(|error| (place, error))?;
+            series[place].rounds.push(times);
+        }
+        progress(round + 1);
+    }
+    Ok(series)
+}
+
+/// Runs until the amount of warm-up is done, though not longer than the measurement itself.
+fn warm_up(worker: &mut Worker, plan: &Plan) -> Result<(), EngineError> {
+    let limit = match plan.amount {
+        Amount::Runs(_) => Duration::MAX,
+        Amount::Time(time) => time,
+    };
+    let start = Instant::now();
+    let mut left = plan.warm_up;
+    while left > 0 && start.elapsed() < limit {
+        let done = worker.repeat(left, limit.saturating_sub(start.elapsed()))?;
+        left = left.saturating_sub(done.len() as u64);
+    }
+    Ok(())
+}
+
+/// Runs and time of one session's slice in a round.
+fn slice(plan: &Plan, round: u32) -> (u64, Duration) {
+    match plan.amount {
+        Amount::Time(time) => (u64::MAX, time / plan.rounds.max(1)),
+        Amount::Runs(runs) => {
+            let rounds = u64::from(plan.rounds.max(1));
+            let extra = u64::from(u64::from(round) < runs % rounds);
+            (runs / rounds + extra, Duration::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_add_up_to_the_runs() {
+        for runs in [1, 7, 20, 1003] {
+            let plan = Plan {
+                warm_up: 0,
+                amount: Amount::Runs(runs),
+                rounds: 20,
+            };
+            let sum: u64 = (0..plan.rounds).map(|round| slice(&plan, round).0).sum();
+            assert_eq!(sum, runs);
+        }
+    }
+}

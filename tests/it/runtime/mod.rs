@@ -1,0 +1,3 @@
+//! Running models.
+
+mod worker;
