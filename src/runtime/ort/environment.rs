@@ -186,7 +186,8 @@ fn plug_in(
     if !loaded.plugins.contains(&plugin.path) {
         loaded
             .environment
-            .register_ep_library(provider.name(), &plugin.path)
+            // Plug-ins name their devices after the name they are registered by.
+            .register_ep_library(provider::full_name(provider), &plugin.path)
             .map_err(|error| {
                 let path = plugin.path.display();
                 provider::absent(provider, &format!("{path} cannot be used: {error}"))

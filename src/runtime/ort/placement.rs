@@ -33,10 +33,11 @@ impl Profile {
 
     /// Ends it and reads it. A profile that cannot be read tells nothing.
     pub(super) fn finish(self, session: &mut ort::session::Session) -> Placement {
-        let Ok(file) = session.end_profiling() else {
-            return Placement::default();
-        };
-        read(Path::new(&file)).unwrap_or_default()
+        let file = session.end_profiling();
+        let placement = file.ok().and_then(|file| read(Path::new(&file)).ok());
+        // Only now may its directory go.
+        drop(self.directory);
+        placement.unwrap_or_default()
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn is_built_in(provider: Provider) -> bool {
 }
 
 /// What ONNX Runtime calls it.
-fn full_name(provider: Provider) -> &'static str {
+pub(super) fn full_name(provider: Provider) -> &'static str {
     match provider {
         Provider::Cpu => CPU::NAME,
         Provider::Xnnpack => XNNPACK::NAME,

@@ -101,13 +101,11 @@ fn halves<T>(tensor: &Tensor, see: fn(&[u16]) -> &[T]) -> ort::Result<SessionInp
 where
     T: PrimitiveTensorElementType + Clone + Debug + 'static,
 {
-    match bytemuck::try_cast_slice::<u8, u16>(tensor.bytes()) {
-        Ok(bits) => borrowed(tensor, see(bits)),
-        Err(_) => {
-            let bits: Vec<u16> = bytemuck::pod_collect_to_vec(tensor.bytes());
-            owned(tensor, see(&bits).to_vec())
-        }
+    if let Ok(bits) = bytemuck::try_cast_slice::<u8, u16>(tensor.bytes()) {
+        return borrowed(tensor, see(bits));
     }
+    let bits: Vec<u16> = bytemuck::pod_collect_to_vec(tensor.bytes());
+    owned(tensor, see(&bits).to_vec())
 }
 
 fn borrowed<'a, T>(tensor: &Tensor, elements: &'a [T]) -> ort::Result<SessionInputValue<'a>>
