@@ -5,6 +5,7 @@
 
 mod dtype;
 mod engine;
+pub mod library;
 pub mod measure;
 pub mod peak_memory;
 pub mod selection;

@@ -12,9 +12,10 @@ use ort::environment::Environment;
 use ort::logging::LogLevel;
 
 use super::installation::{self, too_old, version_by_name};
-use super::library::{self, Found, Origin, Plugin};
+use super::search::{self, Found};
 use super::surroundings::Surroundings;
 use super::{NAME, provider};
+use crate::runtime::library::{Origin, Plugin};
 use crate::runtime::{EngineError, LoadOptions, Provider};
 
 /// What a session is made in.
@@ -79,7 +80,7 @@ fn check_same(loaded: &Loaded, named: Option<&Path>) -> Result<(), EngineError> 
 }
 
 fn load(surroundings: &Surroundings, options: &LoadOptions) -> Result<Loaded, EngineError> {
-    let mut found = library::libraries(surroundings, options.library.as_deref());
+    let mut found = search::libraries(surroundings, options.library.as_deref());
     if found.iter().any(|it| it.origin == Origin::Named) {
         found.retain(|it| it.origin == Origin::Named);
     }
@@ -175,7 +176,7 @@ fn plug_in(
     loaded: &mut Loaded,
     provider: Provider,
 ) -> Result<Plugin, EngineError> {
-    let plugins = library::plugins(surroundings);
+    let plugins = search::plugins(surroundings);
     let plugin = plugins.into_iter().find(|it| it.provider == provider);
     let Some(plugin) = plugin else {
         return Err(provider::absent(
@@ -190,7 +191,7 @@ fn plug_in(
             .register_ep_library(provider::full_name(provider), &plugin.path)
             .map_err(|error| {
                 let path = plugin.path.display();
-                provider::absent(provider, &format!("{path} cannot be used: {error}"))
+                provider::unusable(provider, &format!("{path} cannot be loaded: {error}"))
             })?;
         loaded.plugins.push(plugin.path.clone());
     }

@@ -93,7 +93,7 @@ fn after<'a>(text: &'a str, start: &str) -> Option<&'a str> {
 
 /// The message without the model's path, which the caller knows, and without the place in ONNX
 /// Runtime's own source: `/path/model.cc:256 onnxruntime::Model::Model(…, const …&) what happened`.
-fn trimmed(message: &str) -> String {
+pub(super) fn trimmed(message: &str) -> String {
     let message = match message.split_once(" failed:") {
         Some((start, rest)) if start.starts_with("Load model from ") => rest,
         _ => message,
@@ -113,27 +113,46 @@ fn without_source(message: &str) -> Option<&str> {
     if !is_place {
         return None;
     }
-    // A function with its parameters may follow, and in templates their arguments.
-    Some(without_function(rest).unwrap_or(rest))
+    // A function with its parameters may follow, and the condition that did not hold.
+    let rest = without_function(rest).unwrap_or(rest);
+    let told = after(rest, " was false. ").filter(|told| !told.trim().is_empty());
+    Some(told.unwrap_or(rest))
 }
 
+/// What follows `void onnxruntime::Name(…, const …&) const [with T = …]`; a name may go on after a
+/// parenthesis: `Outer(…)::<lambda(…)>`.
 fn without_function(text: &str) -> Option<&str> {
     let open = text.find('(')?;
     if !text[..open].contains("::") {
         return None;
     }
+    let mut rest = after_parenthesis(&text[open..])?;
+    loop {
+        rest = rest.strip_prefix('>').unwrap_or(rest);
+        let Some(more) = rest.strip_prefix("::") else {
+            break;
+        };
+        rest = after_parenthesis(&more[more.find('(')?..])?;
+    }
+    let rest = rest.trim_start();
+    let rest = rest.strip_prefix("const ").unwrap_or(rest);
+    let arguments = rest
+        .strip_prefix("[with ")
+        .and_then(|it| it.split_once("] "));
+    Some(arguments.map_or(rest, |(_, rest)| rest))
+}
+
+/// What follows the parenthesis that `text` opens with.
+fn after_parenthesis(text: &str) -> Option<&str> {
     let mut depth = 0_usize;
-    for (at, character) in text[open..].char_indices() {
+    for (at, character) in text.char_indices() {
         match character {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             _ => {}
         }
         if depth == 0 {
-            let rest = text[open + at + 1..].trim_start();
-            let rest = rest.strip_prefix("const ").unwrap_or(rest);
-            let arguments = rest.strip_prefix("[with ").and_then(|it| it.find("] "));
-            return Some(arguments.map_or(rest, |end| &rest["[with ".len() + end + 2..]));
+            return Some(&text[at + 1..]);
         }
     }
     None
@@ -193,6 +212,19 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "the ort engine failed at `MatMul`: node `mm`: Compute MatMul dimension mismatch"
+        );
+    }
+
+    #[test]
+    fn conditions_of_its_own_are_left_out() {
+        let text = "/onnxruntime_src/onnxruntime/core/providers/webgpu/webgpu_context.cc:65 \
+                    onnxruntime::webgpu::WebGpuContext::Initialize(const \
+                    onnxruntime::webgpu::WebGpuContextConfig&)::<lambda()>::<lambda(wgpu::Adapter, \
+                    wgpu::Adapter*)> status == wgpu::RequestAdapterStatus::Success was false. \
+                    Failed to get a WebGPU adapter: No supported adapters\n";
+        assert_eq!(
+            trimmed(text),
+            "Failed to get a WebGPU adapter: No supported adapters"
         );
     }
 

@@ -5,41 +5,18 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use memchr::memmem::Finder;
 
-use super::library::{self, Found, Origin, Plugin};
+use super::search::{self, Found};
 use super::surroundings::{Surroundings, entries};
 use crate::runtime::Provider;
+use crate::runtime::library::{Installation, Installations};
 
 /// The first minor version of ONNX Runtime 1 that can be used: the version of its interface this
 /// tool is built for.
-pub const OLDEST: u64 = ort::MINOR_VERSION as u64;
-
-/// A library of ONNX Runtime on this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installation {
-    /// The library.
-    pub path: PathBuf,
-    /// Where it was found.
-    pub origin: Origin,
-    /// Its version, where its name, its package or its symbols tell.
-    pub version: Option<String>,
-    /// Providers built into it; always [`Provider::Cpu`] where it can be used.
-    pub providers: Vec<Provider>,
-    /// Why it cannot be used.
-    pub problem: Option<String>,
-}
-
-/// What of ONNX Runtime is on a machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Installations {
-    /// Its libraries, best first. The first that can be used and has a provider runs it.
-    pub libraries: Vec<Installation>,
-    /// Providers in libraries of their own, which any of the libraries can load.
-    pub plugins: Vec<Plugin>,
-}
+const OLDEST: u64 = ort::MINOR_VERSION as u64;
 
 /// What there is on this machine. `named` is the library the user named.
 pub fn installations(named: Option<&Path>) -> Installations {
@@ -48,10 +25,10 @@ pub fn installations(named: Option<&Path>) -> Installations {
 
 /// What there is in these surroundings.
 pub fn installations_in(surroundings: &Surroundings, named: Option<&Path>) -> Installations {
-    let found = library::libraries(surroundings, named);
+    let found = search::libraries(surroundings, named);
     Installations {
         libraries: found.iter().map(inspect).collect(),
-        plugins: library::plugins(surroundings),
+        plugins: search::plugins(surroundings),
     }
 }
 

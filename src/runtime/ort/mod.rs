@@ -6,10 +6,10 @@
 mod environment;
 mod failure;
 mod installation;
-mod library;
 mod placement;
 mod provider;
 mod python;
+mod search;
 mod session;
 mod surroundings;
 mod value;
@@ -17,8 +17,7 @@ mod value;
 use super::{Engine, EngineError, LoadRequest, Session};
 
 pub use environment::release;
-pub use installation::{Installation, Installations, OLDEST, installations, installations_in};
-pub use library::{Found, Origin, Plugin, libraries, plugins};
+pub use installation::{installations, installations_in};
 pub use surroundings::Surroundings;
 
 /// The engine's name.

@@ -11,7 +11,8 @@ use ort::ep::{CPU, CoreML, ExecutionProvider, QNN, WebGPU, XNNPACK};
 use ort::memory::DeviceType;
 use ort::session::builder::SessionBuilder;
 
-use super::library::Plugin;
+use super::failure;
+use crate::runtime::library::Plugin;
 use crate::runtime::{EngineError, LoadOptions, Provider};
 
 /// Whether the loaded library has the provider's code.
@@ -56,6 +57,23 @@ pub(super) fn absent(provider: Provider, reason: &str) -> EngineError {
     }
 }
 
+/// The error for a provider that is there and does not start.
+pub(super) fn unusable(provider: Provider, message: &str) -> EngineError {
+    let help = match provider {
+        Provider::Cpu | Provider::Xnnpack => "try another library with --ort-lib",
+        Provider::CoreMl => "it needs macOS 12 or later",
+        Provider::Qnn => {
+            "it needs a Qualcomm processor, or on x86-64 the emulator of `onnxruntime-qnn`"
+        }
+        Provider::WebGpu => "it needs a driver of Vulkan, Metal or Direct3D 12",
+    };
+    EngineError::Unavailable {
+        what: format!("ONNX Runtime's {} provider", provider.name()),
+        reason: failure::trimmed(message),
+        help: help.to_owned(),
+    }
+}
+
 /// Sets a session up for the provider.
 pub(super) fn set_up(
     mut builder: SessionBuilder,
@@ -64,7 +82,7 @@ pub(super) fn set_up(
     options: &LoadOptions,
 ) -> Result<SessionBuilder, EngineError> {
     let provider = options.provider;
-    let failed = |error: ort::Error<SessionBuilder>| absent(provider, error.message());
+    let failed = |error: ort::Error<SessionBuilder>| unusable(provider, error.message());
     if options.strict && provider != Provider::Cpu {
         builder = builder.with_disable_cpu_fallback().map_err(failed)?;
     }
@@ -105,7 +123,7 @@ fn set_up_cpu(
     }
     builder
         .with_devices(devices, None)
-        .map_err(|error| absent(Provider::Cpu, error.message()))
+        .map_err(|error| unusable(Provider::Cpu, error.message()))
 }
 
 /// Chooses one device of the plug-in: an NPU if there is one, then a GPU. A list with devices of
@@ -127,7 +145,7 @@ fn set_up_plugin(
     });
     let Some(device) = devices.into_iter().next() else {
         let reason = format!("{} found no device", plugin.path.display());
-        return Err(absent(plugin.provider, &reason));
+        return Err(unusable(plugin.provider, &reason));
     };
     let options: Vec<(String, String)> = device_options(plugin)
         .into_iter()
@@ -135,7 +153,7 @@ fn set_up_plugin(
         .collect();
     builder
         .with_devices([device], Some(&options))
-        .map_err(|error| absent(plugin.provider, error.message()))
+        .map_err(|error| unusable(plugin.provider, error.message()))
 }
 
 /// QNN needs to be told the library of the processor. On x86-64 that library is the emulator,

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pkgtool::runtime::Provider;
-use pkgtool::runtime::ort::{Installation, Installations, Origin, Surroundings, installations_in};
+use pkgtool::runtime::library::{Installation, Installations, Origin};
+use pkgtool::runtime::ort::{Surroundings, installations_in};
 use tempfile::TempDir;
 
 const SITE: &str = "lib/python3.12/site-packages";

@@ -6,7 +6,8 @@
 use std::path::PathBuf;
 
 use pkgtool::runtime::Provider;
-use pkgtool::runtime::ort::{Installation, installations};
+use pkgtool::runtime::library::Installation;
+use pkgtool::runtime::ort::installations;
 
 /// A library of ONNX Runtime for CPU tests: the one the search likes best.
 pub(crate) fn ort() -> Option<PathBuf> {

@@ -8,65 +8,19 @@ use std::path::{Path, PathBuf};
 use super::python;
 use super::surroundings::{Surroundings, entries};
 use crate::runtime::Provider;
-
-/// Where a library was found, in the order in which places are looked into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// Named by the caller.
-    Named,
-    /// Named by the variable `ORT_DYLIB_PATH`.
-    Variable,
-    /// The tool's own directory.
-    Own,
-    /// Next to the program.
-    Program,
-    /// The system's library path.
-    System,
-    /// A Python package.
-    Python,
-}
-
-impl Origin {
-    /// Words for it.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::Named => "--ort-lib",
-            Self::Variable => "ORT_DYLIB_PATH",
-            Self::Own => "the tool's data directory",
-            Self::Program => "next to the program",
-            Self::System => "the system's library path",
-            Self::Python => "a Python package",
-        }
-    }
-
-    /// Whether the user asked for exactly this one.
-    pub fn is_wish(self) -> bool {
-        matches!(self, Self::Named | Self::Variable)
-    }
-}
+use crate::runtime::library::{Origin, Plugin};
 
 /// A file that is named like ONNX Runtime's library.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub(super) struct Found {
     /// The file, links resolved.
-    pub path: PathBuf,
+    pub(super) path: PathBuf,
     /// Where it was found.
-    pub origin: Origin,
-}
-
-/// A provider in a library of its own, which ONNX Runtime loads at run time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plugin {
-    /// What it provides.
-    pub provider: Provider,
-    /// Its library.
-    pub path: PathBuf,
-    /// The library of the vendor that it needs, if it needs one.
-    pub backend: Option<PathBuf>,
+    pub(super) origin: Origin,
 }
 
 /// All libraries, best first; files that the user named come first even if there are none.
-pub fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Vec<Found> {
+pub(super) fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Vec<Found> {
     let mut found = Vec::new();
     let variable = surroundings.variable("ORT_DYLIB_PATH").map(PathBuf::from);
     for (wish, origin) in [
@@ -91,7 +45,7 @@ pub fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Vec<Found
 }
 
 /// All plug-ins that are complete, best first.
-pub fn plugins(surroundings: &Surroundings) -> Vec<Plugin> {
+pub(super) fn plugins(surroundings: &Surroundings) -> Vec<Plugin> {
     let mut found: Vec<Plugin> = Vec::new();
     for package in package_directories(surroundings) {
         for (folder, provider, library, backend) in PLUGINS {
