@@ -4,9 +4,10 @@
 //! there, as in `ort,qnn,webgpu`: without them the test fails.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use pkgtool::runtime::Provider;
-use pkgtool::runtime::library::Installation;
+use pkgtool::runtime::library::{Installation, Installations};
 use pkgtool::runtime::ort::installations;
 
 /// A library of ONNX Runtime for CPU tests: the one the search likes best.
@@ -16,8 +17,10 @@ pub(crate) fn ort() -> Option<PathBuf> {
 
 /// A library of ONNX Runtime on a machine with QNN's plug-in.
 pub(crate) fn qnn() -> Option<PathBuf> {
-    let plugins = installations(None).plugins;
-    let there = plugins.iter().any(|it| it.provider == Provider::Qnn);
+    let there = this_machine()
+        .plugins
+        .iter()
+        .any(|it| it.provider == Provider::Qnn);
     required("qnn", library(Provider::Cpu).filter(|_| there))
 }
 
@@ -28,8 +31,14 @@ pub(crate) fn webgpu() -> Option<PathBuf> {
 
 fn library(provider: Provider) -> Option<PathBuf> {
     let has = |library: &Installation| library.providers.contains(&provider);
-    let libraries = installations(None).libraries;
-    libraries.into_iter().find(has).map(|library| library.path)
+    let library = this_machine().libraries.iter().find(|it| has(it));
+    library.map(|library| library.path.clone())
+}
+
+/// Looked at once: it reads all of every library.
+fn this_machine() -> &'static Installations {
+    static THIS: OnceLock<Installations> = OnceLock::new();
+    THIS.get_or_init(|| installations(None))
 }
 
 #[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
