@@ -5,7 +5,11 @@
 
 mod dtype;
 mod engine;
+pub mod input;
+pub mod npy;
+mod output;
 mod signature;
+mod summary;
 mod tensor;
 
 #[cfg(feature = "ort")]
@@ -19,7 +23,9 @@ pub use dtype::DType;
 pub use engine::{
     Answer, Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, Share,
 };
+pub use output::{OutputError, write_outputs};
 pub use signature::{Signature, SignatureError, TensorSpec};
+pub use summary::{Scalar, Summary};
 pub use tensor::{MAX_BYTES, Tensor, TensorError, byte_size};
 
 /// All engines of this build.

@@ -96,14 +96,22 @@ pub(super) fn read(signature: &Signature, texts: &[String]) -> Result<Values, In
     }
     for given in files {
         let Some(input) = each.iter().position(Option::is_none) else {
-            return Err(refused(&given.origin, "no input is left for it", &names(signature)));
+            return Err(refused(
+                &given.origin,
+                "no input is left for it",
+                &names(signature),
+            ));
         };
         place(signature, &mut each, input, given)?;
     }
     let mut generators = generators.into_iter();
     if let Some(given) = generators.next() {
         if each.iter().all(Option::is_some) {
-            return Err(refused(&given.origin, "no input is left for it", &names(signature)));
+            return Err(refused(
+                &given.origin,
+                "no input is left for it",
+                &names(signature),
+            ));
         }
         if let Some(second) = generators.next() {
             let reason = "two generators are given for all remaining inputs";
@@ -295,7 +303,10 @@ mod tests {
     #[test]
     fn what_is_unclear_is_refused() {
         for (texts, reason) in [
-            (&["a=x.npy", "0=y.npy"][..], "is given twice: by `x.npy` and by `y.npy`"),
+            (
+                &["a=x.npy", "0=y.npy"][..],
+                "is given twice: by `x.npy` and by `y.npy`",
+            ),
             (&["x.npy", "y.npy", "z.npy"], "no input is left"),
             (&["a=1", "b=1", "zeros"], "no input is left"),
             (&["zeros", "ones"], "two generators"),

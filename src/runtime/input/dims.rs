@@ -71,7 +71,8 @@ impl<'s> Dims<'s> {
             Dim::Maybe { bound, .. } => (Some(*bound), None),
         };
         let symbol = symbol.filter(|symbol| !NO_SYMBOLS.contains(symbol));
-        let known = symbol.and_then(|symbol| self.slots.iter().position(|slot| slot.label == symbol));
+        let known =
+            symbol.and_then(|symbol| self.slots.iter().position(|slot| slot.label == symbol));
         if let Some(slot) = known {
             let bounds = [self.slots[slot].bound, bound];
             self.slots[slot].bound = bounds.into_iter().flatten().min();
@@ -151,7 +152,10 @@ impl<'s> Dims<'s> {
         let help = if texts.is_empty() {
             "no dimension of the inputs is open".to_owned()
         } else {
-            format!("write NAME=N or PLACE=N; the open dimensions are {}", texts.join(", "))
+            format!(
+                "write NAME=N or PLACE=N; the open dimensions are {}",
+                texts.join(", ")
+            )
         };
         InputError::Argument {
             option: OPTION,
@@ -221,11 +225,15 @@ impl<'s> Dims<'s> {
                 Size::Slot(slot) => self.slots[*slot].bound,
             };
             if let Some(bound) = bound.filter(|bound| bound < size) {
-                let reason = format!("dimension {axis} is {size}, above the model's bound of {bound}");
+                let reason =
+                    format!("dimension {axis} is {size}, above the model's bound of {bound}");
                 return Err(shape_error(reason, "give a smaller tensor"));
             }
         }
-        let name = format!("input {input} `{}` ({origin})", self.signature.inputs[input].name);
+        let name = format!(
+            "input {input} `{}` ({origin})",
+            self.signature.inputs[input].name
+        );
         for (expected, size) in axes.iter().zip(shape) {
             if let Size::Slot(slot) = expected {
                 self.fix(*slot, *size, &name)?;
@@ -369,7 +377,10 @@ mod tests {
         assert!(dims.set("a[1]=3").is_ok());
         assert!(dims.set("a[0]=3").is_ok());
         let error = dims.set("batch=4").expect_err("it is 3").to_string();
-        assert!(error.contains("`--dim a[0]=3`") || error.contains("--dim a[0]=3"), "{error}");
+        assert!(
+            error.contains("`--dim a[0]=3`") || error.contains("--dim a[0]=3"),
+            "{error}"
+        );
     }
 
     #[test]

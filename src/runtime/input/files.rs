@@ -58,7 +58,9 @@ fn array(
         header.dtype()
     };
     assembly.dims.fit(input, found, &header.shape, origin)?;
-    let data = header.data_size().map_err(|error| unreadable(error.into()))?;
+    let data = header
+        .data_size()
+        .map_err(|error| unreadable(error.into()))?;
     let expected = header.size + data;
     if size > expected {
         return Err(unreadable(NpyError::Trailing { expected: data }));
@@ -70,7 +72,9 @@ fn array(
         }));
     }
     // Reordering needs the elements twice for a moment.
-    assembly.memory.take(if header.fortran_order { 2 * data } else { data })?;
+    assembly
+        .memory
+        .take(if header.fortran_order { 2 * data } else { data })?;
     header
         .read_data(reader, dtype, present.saturating_sub(header.size))
         .map_err(|error| Place::of(assembly.signature, input).value(origin, error, ANOTHER))
@@ -100,11 +104,16 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
     for (member, file) in files.iter().enumerate() {
         let key = file.strip_suffix(".npy");
         let inputs = signature.inputs.iter();
-        let input = inputs.enumerate().find(|(_, input)| Some(input.name.as_str()) == key);
+        let input = inputs
+            .enumerate()
+            .find(|(_, input)| Some(input.name.as_str()) == key);
         let Some((input, _)) = input else {
             let file: String = file.chars().take(200).collect();
             let reason = format!("its member `{file}` is of no input");
-            let help = format!("the keys must be the names of all inputs; {}", names(signature));
+            let help = format!(
+                "the keys must be the names of all inputs; {}",
+                names(signature)
+            );
             return Err(failed(reason, &help));
         };
         members[input] = Some(member);
@@ -133,7 +142,8 @@ pub(super) fn raw(
     let place = || Place::of(assembly.signature, input);
     let dtype = assembly.signature.inputs[input].dtype;
     let (reader, size) = open(path).map_err(|reason| place().value(origin, reason, ANOTHER))?;
-    let help = "the file has to hold exactly the elements, little endian; a .npy file says its shape";
+    let help =
+        "the file has to hold exactly the elements, little endian; a .npy file says its shape";
     let shape = raw_shape(&assembly.dims, input, dtype, size)
         .map_err(|reason| place().value(origin, reason, help))?;
     assembly.dims.fit(input, dtype, &shape, origin)?;
@@ -150,7 +160,9 @@ pub(super) fn raw(
         return Err(place.value(origin, error, ANOTHER));
     }
     if dtype == DType::Bool {
-        bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        bytes
+            .iter_mut()
+            .for_each(|byte| *byte = u8::from(*byte != 0));
     }
     Tensor::new(dtype, shape, bytes).map_err(|error| place.value(origin, error, help))
 }
@@ -163,17 +175,29 @@ fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u
         return Err("the model does not say the input's rank".to_owned());
     };
     let mut shape: Vec<u64> = axes.iter().map(|axis| dims.or_default(*axis)).collect();
-    let free: Vec<Size> = axes.iter().copied().filter(|axis| dims.known(*axis).is_none()).collect();
-    let bounded = free.iter().filter(|axis| dims.bound(**axis).is_some()).count();
+    let free: Vec<Size> = axes
+        .iter()
+        .copied()
+        .filter(|axis| dims.known(*axis).is_none())
+        .collect();
+    let bounded = free
+        .iter()
+        .filter(|axis| dims.bound(**axis).is_some())
+        .count();
     let fits = byte_size(dtype, &shape) == Ok(size);
     if fits && (bounded == free.len() || bounded == 0) {
         return Ok(shape);
     }
-    let open: Vec<Size> = free.into_iter().filter(|axis| dims.is_open(*axis)).collect();
+    let open: Vec<Size> = free
+        .into_iter()
+        .filter(|axis| dims.is_open(*axis))
+        .collect();
     match open[..] {
         [] => {
             let wanted = byte_size(dtype, &shape).map_err(|error| error.to_string())?;
-            Err(format!("it has {size} bytes, and {dtype}{shape:?} has {wanted}"))
+            Err(format!(
+                "it has {size} bytes, and {dtype}{shape:?} has {wanted}"
+            ))
         }
         [open] => {
             let axis = axes.iter().position(|axis| *axis == open).unwrap_or(0);
@@ -189,8 +213,10 @@ fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u
             Ok(shape)
         }
         _ => {
-            let mut labels: Vec<String> =
-                open.iter().map(|axis| format!("`{}`", dims.label(*axis))).collect();
+            let mut labels: Vec<String> = open
+                .iter()
+                .map(|axis| format!("`{}`", dims.label(*axis)))
+                .collect();
             labels.dedup();
             Err(format!(
                 "its {size} bytes do not tell the sizes of {}: give them with `--dim`",

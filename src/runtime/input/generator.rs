@@ -42,7 +42,12 @@ impl Generator {
     pub const NAMES: [&'static str; 4] = ["zeros", "ones", "random", "arange"];
 
     /// A tensor for the input at place `input`.
-    pub fn tensor(self, dtype: DType, shape: Vec<u64>, input: usize) -> Result<Tensor, TensorError> {
+    pub fn tensor(
+        self,
+        dtype: DType,
+        shape: Vec<u64>,
+        input: usize,
+    ) -> Result<Tensor, TensorError> {
         match self {
             Self::Zeros => Tensor::zeros(dtype, shape),
             Self::Ones => Tensor::from_f64(dtype, shape, std::iter::repeat(1.0)),
@@ -164,7 +169,10 @@ mod tests {
     #[test]
     fn counting_stops_at_the_largest_value() {
         assert_eq!(values("arange", DType::Int64, 3, 0), [0.0, 1.0, 2.0]);
-        assert_eq!(values("arange", DType::Uint8, 300, 0)[254..257], [254.0, 255.0, 255.0]);
+        assert_eq!(
+            values("arange", DType::Uint8, 300, 0)[254..257],
+            [254.0, 255.0, 255.0]
+        );
         assert_eq!(values("arange", DType::Int8, 300, 0)[299], 127.0);
         assert_eq!(values("arange", DType::Bool, 3, 0), [0.0, 1.0, 1.0]);
         let many = values("arange", DType::Float16, 70_000, 0);

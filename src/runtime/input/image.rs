@@ -91,8 +91,12 @@ impl Scale {
             [value] => *value,
             values => values[channel],
         };
-        let numbers = (0..count)
-            .map(|channel| (pick(&self.mean, channel, 0.0), pick(&self.std, channel, 1.0)));
+        let numbers = (0..count).map(|channel| {
+            (
+                pick(&self.mean, channel, 0.0),
+                pick(&self.std, channel, 1.0),
+            )
+        });
         Ok(numbers.collect())
     }
 }
@@ -115,8 +119,8 @@ pub(super) fn read(
     origin: &str,
 ) -> Result<Tensor, InputError> {
     let place = Place::of(assembly.signature, input);
-    let layout = layout(assembly, input)
-        .map_err(|reason| place.clone().value(origin, reason, AS_ARRAY))?;
+    let layout =
+        layout(assembly, input).map_err(|reason| place.clone().value(origin, reason, AS_ARRAY))?;
     let dtype = assembly.signature.inputs[input].dtype;
     if dtype == DType::Bool {
         return Err(place.value(origin, "a picture is no array of booleans", AS_ARRAY));
@@ -126,8 +130,8 @@ pub(super) fn read(
     }
     let scale = assembly.scale.channels(layout.channels)?;
     let allowed = assembly.memory.left().min(MAX_DECODED);
-    let picture = decode(path, allowed)
-        .map_err(|reason| place.clone().value(origin, reason, ANOTHER))?;
+    let picture =
+        decode(path, allowed).map_err(|reason| place.clone().value(origin, reason, ANOTHER))?;
     let side = |size: Size, own: u32| {
         // Where the model leaves the size open, the picture keeps its own.
         let wanted = match assembly.dims.known(size) {
@@ -136,16 +140,18 @@ pub(super) fn read(
             None => assembly.dims.or_default(size),
         };
         let side = u32::try_from(wanted).ok();
-        side.filter(|side| (1..=MAX_SIDE).contains(side)).ok_or_else(|| {
-            let reason = format!("a side of {wanted} pixels; 1 to {MAX_SIDE} are possible");
-            place.clone().value(origin, reason, AS_ARRAY)
-        })
+        side.filter(|side| (1..=MAX_SIDE).contains(side))
+            .ok_or_else(|| {
+                let reason = format!("a side of {wanted} pixels; 1 to {MAX_SIDE} are possible");
+                place.clone().value(origin, reason, AS_ARRAY)
+            })
     };
     let height = side(layout.height, picture.height())?;
     let width = side(layout.width, picture.width())?;
     let shape = layout.shape(height, width);
     assembly.dims.fit(input, dtype, &shape, origin)?;
-    let bytes = byte_size(dtype, &shape).map_err(|error| place.clone().value(origin, error, AS_ARRAY))?;
+    let bytes =
+        byte_size(dtype, &shape).map_err(|error| place.clone().value(origin, error, AS_ARRAY))?;
     assembly.memory.take(bytes)?;
     let between = u64::from(picture.width()) * u64::from(height) * RESIZE_PIXEL;
     if between > assembly.memory.left() {
@@ -178,7 +184,9 @@ fn layout(assembly: &Assembly, input: usize) -> Result<Layout, String> {
     }
     let channels = |axis: Size| {
         let size = dims.fixed(axis).or_else(|| dims.known(axis))?;
-        u8::try_from(size).ok().filter(|size| [1, 3, 4].contains(size))
+        u8::try_from(size)
+            .ok()
+            .filter(|size| [1, 3, 4].contains(size))
     };
     let [first, _, last] = axes;
     match (channels(first), channels(last)) {
@@ -196,8 +204,12 @@ fn layout(assembly: &Assembly, input: usize) -> Result<Layout, String> {
             width: axes[1],
             batch,
         }),
-        (Some(_), Some(_)) => Err("both the first and the last dimension could be the channels".to_owned()),
-        (None, None) => Err("neither the first nor the last dimension is 1, 3 or 4 channels".to_owned()),
+        (Some(_), Some(_)) => {
+            Err("both the first and the last dimension could be the channels".to_owned())
+        }
+        (None, None) => {
+            Err("neither the first nor the last dimension is 1, 3 or 4 channels".to_owned())
+        }
     }
 }
 
@@ -240,7 +252,11 @@ impl Layout {
             Tensor::from_f64(dtype, shape, planes)
         } else {
             let bytes = pixels.iter().enumerate();
-            Tensor::from_f64(dtype, shape, bytes.map(|(at, byte)| value(at % count, *byte)))
+            Tensor::from_f64(
+                dtype,
+                shape,
+                bytes.map(|(at, byte)| value(at % count, *byte)),
+            )
         }
     }
 }
@@ -267,7 +283,9 @@ fn decode(path: &Path, allowed: u64) -> Result<DynamicImage, String> {
     let mut decoder = reader.into_decoder().map_err(text)?;
     let (width, height) = decoder.dimensions();
     if width > MAX_SIDE || height > MAX_SIDE || decoder.total_bytes() > allowed {
-        return Err(format!("a picture of {width} x {height} pixels is too large"));
+        return Err(format!(
+            "a picture of {width} x {height} pixels is too large"
+        ));
     }
     let orientation = decoder.orientation().map_err(text)?;
     let mut picture = DynamicImage::from_decoder(decoder).map_err(text)?;

@@ -45,7 +45,10 @@ pub(super) fn object(
             let key = reader.string()?;
             let dtype = dtype(&key).map_err(|reason| at_byte(at, reason))?;
             if members.iter().any(|(known, _)| *known == key) {
-                return Err(at_byte(at, format!("`{key}` stands there for the second time")));
+                return Err(at_byte(
+                    at,
+                    format!("`{key}` stands there for the second time"),
+                ));
             }
             reader.expect(b':')?;
             let tensor = reader.array(dtype).map_err(|fault| JsonFault {
@@ -98,7 +101,8 @@ impl Reader<'_> {
         };
         self.value(&mut growing)?;
         let shape = growing.shape.iter().map(|size| size.unwrap_or(0)).collect();
-        Tensor::new(dtype, shape, growing.bytes).map_err(|error| at_byte(self.at, error.to_string()))
+        Tensor::new(dtype, shape, growing.bytes)
+            .map_err(|error| at_byte(self.at, error.to_string()))
     }
 
     fn value(&mut self, array: &mut Growing) -> Result<(), JsonFault> {
@@ -161,7 +165,10 @@ impl Reader<'_> {
                 self.string()?;
             }
             Some(b'{') => {
-                return Err(at_byte(start, "an object where a number or an array belongs"));
+                return Err(at_byte(
+                    start,
+                    "an object where a number or an array belongs",
+                ));
             }
             _ => {
                 let bytes = self.text.as_bytes()[start..].iter();
@@ -206,7 +213,10 @@ impl Reader<'_> {
         if self.accept(byte) {
             return Ok(());
         }
-        Err(at_byte(self.at, format!("`{}` belongs there", char::from(byte))))
+        Err(at_byte(
+            self.at,
+            format!("`{}` belongs there", char::from(byte)),
+        ))
     }
 
     fn accept(&mut self, byte: u8) -> bool {
@@ -229,7 +239,11 @@ impl Reader<'_> {
 
 impl Growing {
     fn fault(&self, reason: impl Into<String>) -> JsonFault {
-        let place: String = self.place.iter().map(|index| format!("[{index}]")).collect();
+        let place: String = self
+            .place
+            .iter()
+            .map(|index| format!("[{index}]"))
+            .collect();
         let place = if place.is_empty() {
             "the outermost level".to_owned()
         } else {
@@ -260,7 +274,11 @@ fn push(array: &mut Growing, token: &str) -> Result<(), String> {
     let range = || format!("{token} is out of the range of {dtype}");
     macro_rules! push {
         ($integer:ty) => {
-            bytes.extend(<$integer>::try_from(value).map_err(|_| range())?.to_le_bytes())
+            bytes.extend(
+                <$integer>::try_from(value)
+                    .map_err(|_| range())?
+                    .to_le_bytes(),
+            )
         };
     }
     match dtype {
@@ -304,7 +322,10 @@ fn push_float(dtype: DType, token: &str, bytes: &mut Vec<u8>) -> Result<(), Stri
         DType::Float32 => {
             // From the text: rounding twice could miss the nearest value.
             let nearest: f32 = match special {
-                #[expect(clippy::cast_possible_truncation, reason = "NaN and infinities stay so")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "NaN and infinities stay so"
+                )]
                 Some(special) => special as f32,
                 None => token.parse().unwrap_or(f32::NAN),
             };
@@ -337,7 +358,10 @@ fn integer(token: &str) -> Result<i128, String> {
     if value.fract() != 0.0 || value.abs() > MAX_EXACT {
         return Err(whole());
     }
-    #[expect(clippy::cast_possible_truncation, reason = "an integer of at most 53 bits")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "an integer of at most 53 bits"
+    )]
     let value = value as i128;
     Ok(value)
 }
@@ -418,11 +442,18 @@ mod tests {
     #[test]
     fn integers_are_exact_and_in_range() {
         let exact = read("[9007199254740993, -9223372036854775808]", DType::Int64);
-        let bytes = [9_007_199_254_740_993_i64.to_le_bytes(), i64::MIN.to_le_bytes()].concat();
+        let bytes = [
+            9_007_199_254_740_993_i64.to_le_bytes(),
+            i64::MIN.to_le_bytes(),
+        ]
+        .concat();
         assert_eq!(exact, Ok((vec![2], bytes)));
         let largest = read("18446744073709551615", DType::Uint64);
         assert_eq!(largest, Ok((vec![], u64::MAX.to_le_bytes().to_vec())));
-        assert_eq!(read("[1e2, 2.0, -0]", DType::Uint8), Ok((vec![3], vec![100, 2, 0])));
+        assert_eq!(
+            read("[1e2, 2.0, -0]", DType::Uint8),
+            Ok((vec![3], vec![100, 2, 0]))
+        );
         for (text, dtype) in [
             ("300", DType::Uint8),
             ("-1", DType::Uint16),
@@ -460,7 +491,10 @@ mod tests {
         assert_eq!(bytes, expected);
         let (_, bytes) = read("\"NaN\"", DType::Bfloat16).expect("a float");
         assert!(bf16::from_le_bytes([bytes[0], bytes[1]]).is_nan());
-        assert_eq!(read("[true, false]", DType::Bool), Ok((vec![2], vec![1, 0])));
+        assert_eq!(
+            read("[true, false]", DType::Bool),
+            Ok((vec![2], vec![1, 0]))
+        );
     }
 
     #[test]
@@ -472,15 +506,29 @@ mod tests {
 
     #[test]
     fn objects_have_each_key_once() {
-        let dtype = |key: &str| (key != "no").then_some(DType::Int8).ok_or("unknown".to_owned());
+        let dtype = |key: &str| {
+            (key != "no")
+                .then_some(DType::Int8)
+                .ok_or("unknown".to_owned())
+        };
         let members = object(r#"{"a": [1], "b\u00e9": 2}"#, dtype).expect("an object");
         let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["a", "bé"]);
         assert_eq!(object("{}", dtype), Ok(vec![]));
-        for text in [r#"{"a":1,"a":2}"#, r#"{"no":1}"#, r#"{"a":1,}"#, r#"{"a" 1}"#, "{a:1}", "{"] {
+        for text in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"no":1}"#,
+            r#"{"a":1,}"#,
+            r#"{"a" 1}"#,
+            "{a:1}",
+            "{",
+        ] {
             assert!(object(text, dtype).is_err(), "{text}");
         }
         let fault = object(r#"{"a": [1, 1000]}"#, dtype).expect_err("1000");
-        assert_eq!(fault.to_string(), "at `a`, [1]: 1000 is out of the range of int8");
+        assert_eq!(
+            fault.to_string(),
+            "at `a`, [1]: 1000 is out of the range of int8"
+        );
     }
 }

@@ -116,7 +116,9 @@ fn with_default(
     each: Vec<Option<Given>>,
     default: Option<Generator>,
 ) -> Result<Vec<Given>, InputError> {
-    let missing: Vec<usize> = (0..each.len()).filter(|input| each[*input].is_none()).collect();
+    let missing: Vec<usize> = (0..each.len())
+        .filter(|input| each[*input].is_none())
+        .collect();
     if default.is_none() && !missing.is_empty() {
         let examples: Vec<String> = missing
             .iter()
@@ -124,7 +126,10 @@ fn with_default(
             .map(|input| format!("--input {}=random", signature.inputs[*input].name))
             .collect();
         return Err(InputError::Missing {
-            places: missing.iter().map(|input| Place::of(signature, *input)).collect(),
+            places: missing
+                .iter()
+                .map(|input| Place::of(signature, *input))
+                .collect(),
             example: examples.join(" "),
         });
     }
@@ -211,7 +216,10 @@ impl Assembly<'_> {
             let place = Place::of(self.signature, input);
             return Err(place.value(origin, "the model does not say the input's rank", &help));
         };
-        Ok(axes.iter().map(|axis| self.dims.or_default(*axis)).collect())
+        Ok(axes
+            .iter()
+            .map(|axis| self.dims.or_default(*axis))
+            .collect())
     }
 
     /// A tensor of JSON, in the input's shape if that is fixed and the elements are as many in a row.
@@ -219,9 +227,8 @@ impl Assembly<'_> {
         let dtype = self.signature.inputs[input].dtype;
         let tensor = json::array(text, dtype);
         let help = "give nested arrays of numbers, as many in each row";
-        let tensor = tensor.map_err(|fault| {
-            Place::of(self.signature, input).value(origin, fault, help)
-        })?;
+        let tensor =
+            tensor.map_err(|fault| Place::of(self.signature, input).value(origin, fault, help))?;
         Ok(self.unflattened(input, tensor))
     }
 
@@ -245,9 +252,9 @@ impl Assembly<'_> {
         let signature = self.signature;
         let dtype = |key: &str| {
             let input = signature.inputs.iter().find(|input| input.name == key);
-            input.map(|input| input.dtype).ok_or_else(|| {
-                format!("there is no input `{key}`; {}", error::names(signature))
-            })
+            input
+                .map(|input| input.dtype)
+                .ok_or_else(|| format!("there is no input `{key}`; {}", error::names(signature)))
         };
         let members = json::object(text, dtype).map_err(|fault| InputError::Source {
             origin: origin.chars().take(200).collect(),
@@ -269,13 +276,17 @@ impl Assembly<'_> {
         let missing = self.tensors.iter().position(Option::is_none);
         missing.map_or(Ok(()), |input| {
             let place = Place::of(self.signature, input);
-            let help = format!("its keys must be the names of all inputs; {}", error::names(self.signature));
+            let help = format!(
+                "its keys must be the names of all inputs; {}",
+                error::names(self.signature)
+            );
             Err(place.value(origin, "there is no array of this name", &help))
         })
     }
 
     fn keep(&mut self, input: usize, tensor: Tensor, origin: &str) -> Result<(), InputError> {
-        self.dims.fit(input, tensor.dtype(), tensor.shape(), origin)?;
+        self.dims
+            .fit(input, tensor.dtype(), tensor.shape(), origin)?;
         self.memory.take(tensor.bytes().len() as u64)?;
         self.tensors[input] = Some(tensor);
         Ok(())

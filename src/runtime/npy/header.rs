@@ -295,7 +295,10 @@ impl Literal<'_> {
         let mut size: u64 = 0;
         while let Some(digit @ b'0'..=b'9') = self.peek() {
             let digit = u64::from(digit - b'0');
-            let Some(longer) = size.checked_mul(10).and_then(|size| size.checked_add(digit)) else {
+            let Some(longer) = size
+                .checked_mul(10)
+                .and_then(|size| size.checked_add(digit))
+            else {
                 return self.fault(start, "a size of more than 64 bits");
             };
             size = longer;
@@ -355,7 +358,10 @@ impl Literal<'_> {
         self.text.get(self.at).copied()
     }
 
-    #[expect(clippy::unused_self, reason = "reads as what it is: a fault of this text")]
+    #[expect(
+        clippy::unused_self,
+        reason = "reads as what it is: a fault of this text"
+    )]
     fn fault<T>(&self, at: usize, reason: &str) -> Result<T, NpyError> {
         Err(NpyError::Header {
             at,
@@ -400,7 +406,10 @@ mod tests {
             "{'descr': '<f4', 'fortran_order': True, 'shape': ()} + 1",
             "{'descr': '\\x3cf4', 'fortran_order': True, 'shape': ()}",
         ] {
-            assert!(matches!(parse(text), Err(NpyError::Header { .. })), "{text}");
+            assert!(
+                matches!(parse(text), Err(NpyError::Header { .. })),
+                "{text}"
+            );
         }
     }
 
