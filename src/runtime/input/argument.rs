@@ -133,7 +133,7 @@ fn place(
 ) -> Result<(), InputError> {
     if let Some(first) = &each[input] {
         return Err(InputError::Repeated {
-            place: Place::of(signature, input),
+            place: Place::of(signature, input).into(),
             first: first.origin.clone(),
             second: given.origin,
         });

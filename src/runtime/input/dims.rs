@@ -123,14 +123,14 @@ impl<'s> Dims<'s> {
             return slot.ok_or_else(|| self.refused(text, &none));
         }
         let axis = name.strip_suffix(']').and_then(|name| {
-            let (input, axis) = name.rsplit_once('[')?;
+            let (input, number) = name.rsplit_once('[')?;
             let inputs = &self.signature.inputs;
             let input = inputs
                 .iter()
                 .position(|spec| spec.name == input)
                 .or_else(|| input.parse().ok().filter(|place| *place < inputs.len()))?;
             let axes = self.axes[input].as_ref()?;
-            axes.get(axis.parse::<usize>().ok()?).copied()
+            axes.get(number.parse::<usize>().ok()?).copied()
         });
         axis.ok_or_else(|| {
             let meant = nearest(name, self.slots.iter().map(|slot| slot.label.as_str()));
@@ -195,7 +195,7 @@ impl<'s> Dims<'s> {
         let expected = self.signature.inputs[input].dtype;
         if dtype != expected {
             return Err(InputError::DType {
-                place: Place::of(self.signature, input),
+                place: Place::of(self.signature, input).into(),
                 origin: origin.to_owned(),
                 found: dtype,
                 help: conversion(expected),
@@ -205,7 +205,7 @@ impl<'s> Dims<'s> {
             return Ok(());
         };
         let shape_error = |reason: String, help: &str| InputError::Shape {
-            place: Place::of(self.signature, input),
+            place: Place::of(self.signature, input).into(),
             origin: origin.to_owned(),
             found: shape.to_vec(),
             reason,

@@ -38,7 +38,7 @@ pub enum InputError {
     #[error("{place} is given twice: by `{}` and by `{}`; give it once", defuse_line(.first), defuse_line(.second))]
     Repeated {
         /// The input.
-        place: Place,
+        place: Box<Place>,
         /// One value.
         first: String,
         /// The other.
@@ -66,7 +66,7 @@ pub enum InputError {
     #[error("{place}: {} has dtype {found}; {}", defuse_line(.origin), defuse_line(.help))]
     DType {
         /// The input.
-        place: Place,
+        place: Box<Place>,
         /// Where the tensor comes from.
         origin: String,
         /// Its dtype.
@@ -78,7 +78,7 @@ pub enum InputError {
     #[error("{place}: {} has shape {found:?}: {}; {}", defuse_line(.origin), defuse_line(.reason), defuse_line(.help))]
     Shape {
         /// The input.
-        place: Place,
+        place: Box<Place>,
         /// Where the tensor comes from.
         origin: String,
         /// Its shape.
@@ -109,7 +109,7 @@ pub enum InputError {
     #[error("{place}: {}: {}; {}", defuse_line(.origin), defuse_line(.reason), defuse_line(.help))]
     Value {
         /// The input.
-        place: Place,
+        place: Box<Place>,
         /// Where the value comes from.
         origin: String,
         /// What is wrong.
@@ -142,7 +142,7 @@ pub enum InputError {
 
 impl Place {
     /// The input of this index.
-    pub fn of(signature: &Signature, index: usize) -> Self {
+    pub(super) fn of(signature: &Signature, index: usize) -> Self {
         let spec = &signature.inputs[index];
         Self {
             index,
@@ -152,9 +152,9 @@ impl Place {
     }
 
     /// An error about the input's value.
-    pub(super) fn value(self, origin: &str, reason: impl fmt::Display, help: &str) -> InputError {
+    pub(super) fn value(&self, origin: &str, reason: impl fmt::Display, help: &str) -> InputError {
         InputError::Value {
-            place: self,
+            place: Box::new(self.clone()),
             origin: origin.to_owned(),
             reason: reason.to_string(),
             help: help.to_owned(),

@@ -160,9 +160,9 @@ pub(super) fn raw(
         return Err(place.value(origin, error, ANOTHER));
     }
     if dtype == DType::Bool {
-        bytes
-            .iter_mut()
-            .for_each(|byte| *byte = u8::from(*byte != 0));
+        for byte in &mut bytes {
+            *byte = u8::from(*byte != 0);
+        }
     }
     Tensor::new(dtype, shape, bytes).map_err(|error| place.value(origin, error, help))
 }
@@ -200,8 +200,8 @@ fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u
             ))
         }
         [open] => {
-            let axis = axes.iter().position(|axis| *axis == open).unwrap_or(0);
-            shape[axis] = 1;
+            let at = axes.iter().position(|axis| *axis == open).unwrap_or(0);
+            shape[at] = 1;
             let row = byte_size(dtype, &shape).map_err(|error| error.to_string())?;
             if row == 0 || !size.is_multiple_of(row) {
                 let label = dims.label(open);
@@ -209,7 +209,7 @@ fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u
                     "it has {size} bytes, which is no multiple of the {row} that one step of `{label}` has"
                 ));
             }
-            shape[axis] = size / row;
+            shape[at] = size / row;
             Ok(shape)
         }
         _ => {

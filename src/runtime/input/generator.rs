@@ -27,8 +27,9 @@ pub enum Generator {
     /// Floats uniform in [-1, 1), rounded to the dtype; 0 to 9 for integers of 16 and more bits; the
     /// whole range of 8-bit integers; `true` half of the time.
     ///
-    /// The seed is a ChaCha8 key (its bytes little endian, then zeros), the input's place the stream,
-    /// and each element takes 32 bits of it, so inputs that differ in dtype only get the same values.
+    /// The seed is the key of `ChaCha8` (its bytes little endian, then zeros), the input's place
+    /// the number of the stream. Each element takes 32 bits of it, so float inputs that differ in
+    /// dtype only get the same values, rounded.
     Random {
         /// Another seed gives other values.
         seed: u64,
@@ -138,9 +139,9 @@ mod tests {
     fn a_seed_gives_the_same_values_for_ever() {
         let first = values("random", DType::Float32, 4, 0);
         assert_eq!(first, values("random:0", DType::Float32, 4, 0));
-        // The first words of ChaCha8's key stream for a key of zeros are 2fef003e d6405f89 e8b85b7f
-        // a1a5091f as bytes (draft-strombergsson-chacha-test-vectors, TC1).
-        let words = [0x3e00_ef2f_u32, 0x895f_40d6, 0x7f5b_b8e8, 0x1f09_a5a1];
+        // The key stream of ChaCha8 for a key of zeros begins 3e00ef2f 895f40d6 7f5bb8e8 1f09a5a1
+        // (draft-strombergson-chacha-test-vectors, TC1, 256-bit key).
+        let words = [0x2fef_003e_u32, 0xd640_5f89, 0xe8b8_5b7f, 0xa1a5_091f];
         let expected = words.map(|word| f64::from(word >> 8) / 8_388_608.0 - 1.0);
         assert_eq!(first, expected);
         assert_ne!(first, values("random:1", DType::Float32, 4, 0));

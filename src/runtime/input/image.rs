@@ -119,8 +119,7 @@ pub(super) fn read(
     origin: &str,
 ) -> Result<Tensor, InputError> {
     let place = Place::of(assembly.signature, input);
-    let layout =
-        layout(assembly, input).map_err(|reason| place.clone().value(origin, reason, AS_ARRAY))?;
+    let layout = layout(assembly, input).map_err(|reason| place.value(origin, reason, AS_ARRAY))?;
     let dtype = assembly.signature.inputs[input].dtype;
     if dtype == DType::Bool {
         return Err(place.value(origin, "a picture is no array of booleans", AS_ARRAY));
@@ -130,8 +129,7 @@ pub(super) fn read(
     }
     let scale = assembly.scale.channels(layout.channels)?;
     let allowed = assembly.memory.left().min(MAX_DECODED);
-    let picture =
-        decode(path, allowed).map_err(|reason| place.clone().value(origin, reason, ANOTHER))?;
+    let picture = decode(path, allowed).map_err(|reason| place.value(origin, reason, ANOTHER))?;
     let side = |size: Size, own: u32| {
         // Where the model leaves the size open, the picture keeps its own.
         let wanted = match assembly.dims.known(size) {
@@ -143,15 +141,14 @@ pub(super) fn read(
         side.filter(|side| (1..=MAX_SIDE).contains(side))
             .ok_or_else(|| {
                 let reason = format!("a side of {wanted} pixels; 1 to {MAX_SIDE} are possible");
-                place.clone().value(origin, reason, AS_ARRAY)
+                place.value(origin, reason, AS_ARRAY)
             })
     };
     let height = side(layout.height, picture.height())?;
     let width = side(layout.width, picture.width())?;
     let shape = layout.shape(height, width);
     assembly.dims.fit(input, dtype, &shape, origin)?;
-    let bytes =
-        byte_size(dtype, &shape).map_err(|error| place.clone().value(origin, error, AS_ARRAY))?;
+    let bytes = byte_size(dtype, &shape).map_err(|error| place.value(origin, error, AS_ARRAY))?;
     assembly.memory.take(bytes)?;
     let between = u64::from(picture.width()) * u64::from(height) * RESIZE_PIXEL;
     if between > assembly.memory.left() {

@@ -239,12 +239,9 @@ impl Reader<'_> {
 
 impl Growing {
     fn fault(&self, reason: impl Into<String>) -> JsonFault {
-        let place: String = self
-            .place
-            .iter()
-            .map(|index| format!("[{index}]"))
-            .collect();
-        let place = if place.is_empty() {
+        let steps: Vec<String> = self.place.iter().map(u64::to_string).collect();
+        let place = format!("[{}]", steps.join("]["));
+        let place = if steps.is_empty() {
             "the outermost level".to_owned()
         } else {
             place
@@ -261,11 +258,13 @@ fn push(array: &mut Growing, token: &str) -> Result<(), String> {
     let Growing { dtype, bytes, .. } = array;
     let dtype = *dtype;
     if dtype == DType::Bool {
-        return match token {
-            "true" | "1" => Ok(bytes.push(1)),
-            "false" | "0" => Ok(bytes.push(0)),
-            _ => Err(format!("{} is no bool: write true or false", shown(token))),
+        let value = match token {
+            "true" | "1" => 1,
+            "false" | "0" => 0,
+            _ => return Err(format!("{} is no bool: write true or false", shown(token))),
         };
+        bytes.push(value);
+        return Ok(());
     }
     if dtype.is_float() {
         return push_float(dtype, token, bytes);

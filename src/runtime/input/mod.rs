@@ -85,7 +85,7 @@ pub fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, 
             let is_image = |given: &&Given| matches!(given.value, Value::Image(_));
             let images = each.iter().flatten().any(|given| is_image(&given));
             assembly.scale.require_image(images)?;
-            assembly.each(with_default(signature, each, args.default)?)?;
+            assembly.each(&with_default(signature, each, args.default)?)?;
         }
     }
     let tensors: Vec<Tensor> = assembly.tensors.into_iter().flatten().collect();
@@ -154,7 +154,7 @@ struct Assembly<'s> {
 
 impl Assembly<'_> {
     /// Makes the inputs, those first that say their shape themselves.
-    fn each(&mut self, each: Vec<Given>) -> Result<(), InputError> {
+    fn each(&mut self, each: &[Given]) -> Result<(), InputError> {
         for (input, given) in each.iter().enumerate() {
             let origin = &given.origin;
             match &given.value {
@@ -183,7 +183,7 @@ impl Assembly<'_> {
                 _ => {}
             }
         }
-        self.generate(&each)
+        self.generate(each)
     }
 
     /// Makes what generators give, after the sum of their sizes was found to be affordable.

@@ -137,12 +137,12 @@ impl Header {
         }
         let expected = self.data_size()?;
         let mut bytes = read_exactly(reader, expected, present)?;
-        let size = usize::try_from(dtype.size()).expect("a size is at most 8");
+        let size = usize::try_from(dtype.size()).unwrap_or(1);
         if dtype == DType::Bool {
             // NumPy takes any other byte for true; tensors here hold 0 and 1 only.
-            bytes
-                .iter_mut()
-                .for_each(|byte| *byte = u8::from(*byte != 0));
+            for byte in &mut bytes {
+                *byte = u8::from(*byte != 0);
+            }
         }
         if self.big_endian && size > 1 {
             bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
