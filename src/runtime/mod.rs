@@ -3,15 +3,18 @@
 //! Invariant: no type of an inference library leaves its engine's folder; whatever a model does, the
 //! caller gets an [`EngineError`], never a panic.
 
+pub mod agreement;
 mod dtype;
 mod engine;
 pub mod input;
+pub mod machine;
 pub mod measure;
 pub mod npy;
 mod output;
 pub mod peak_memory;
 pub mod selection;
 mod signature;
+pub mod statistics;
 mod summary;
 pub mod target;
 mod tensor;
