@@ -1,5 +1,6 @@
 //! The commands that run models.
 
+mod compare;
 mod input_args;
 mod run;
 mod sides;
@@ -20,6 +21,8 @@ use target_args::TargetArgs;
 pub(super) enum Command {
     /// Run a variant and show or write its outputs
     Run(Box<run::Args>),
+    /// Compare two variants, engines or model files on the same inputs
+    Compare(Box<compare::Args>),
     /// Run models for another pkgtool at the other end of standard input
     #[command(name = worker::ARGUMENT, hide = true)]
     Worker,
@@ -29,6 +32,7 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Worker => {
             worker::serve()?;
             Ok(Exit::Clean)

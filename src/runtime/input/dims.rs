@@ -3,9 +3,9 @@
 //! Invariant: a dimension gets its size once, from `--dim` or from the first tensor that has it; what
 //! comes later agrees or is an error. Knows nothing of values.
 
-use super::InputError;
 use super::error::{Place, names};
 use super::nearest::nearest;
+use super::{InputError, OpenDim};
 use crate::model::Dim;
 use crate::runtime::{DType, Signature};
 
@@ -283,6 +283,18 @@ impl<'s> Dims<'s> {
     /// Whether an axis is, or most likely is, dynamic.
     pub(super) fn is_open(&self, size: Size) -> bool {
         matches!(size, Size::Slot(slot) if self.slots[slot].listed)
+    }
+
+    /// The dynamic dimensions that have no size yet.
+    pub(super) fn open(&self) -> Vec<OpenDim> {
+        let open = |slot: &&Slot| slot.listed && slot.size.is_none();
+        let slots = self.slots.iter().filter(open);
+        slots
+            .map(|slot| OpenDim {
+                label: slot.label.clone(),
+                bound: slot.bound,
+            })
+            .collect()
     }
 
     /// The name of an open axis; empty for a fixed one.

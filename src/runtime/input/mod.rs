@@ -110,6 +110,32 @@ pub fn check(signature: &Signature, inputs: &[Tensor]) -> Result<(), InputError>
     Ok(())
 }
 
+/// An open dimension of a method's inputs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenDim {
+    /// Its symbol, or `input[axis]`: what `--dim` calls it.
+    pub label: String,
+    /// Its largest size, where the model states one.
+    pub bound: Option<u64>,
+}
+
+/// The open dimensions that `args` leave open: none if a value is given that has a shape of its own.
+pub fn open_dims(signature: &Signature, args: &InputArgs) -> Result<Vec<OpenDim>, InputError> {
+    let mut dims = Dims::of(signature);
+    for text in &args.dims {
+        dims.set(text)?;
+    }
+    let given = match argument::read(signature, &args.inputs)? {
+        Values::All(_) => return Ok(Vec::new()),
+        Values::Each(each) => each,
+    };
+    let has_shape = |given: &Given| !matches!(given.value, Value::Generate(_, None));
+    if given.iter().flatten().any(has_shape) {
+        return Ok(Vec::new());
+    }
+    Ok(dims.open())
+}
+
 /// Fills in the default, or lists the inputs without a value.
 fn with_default(
     signature: &Signature,

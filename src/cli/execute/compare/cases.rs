@@ -35,13 +35,12 @@ pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<
         return from_directory(signature, sources.given, directory);
     }
     let mut cases = Vec::new();
-    for sizes in size_choices(signature, sources.given) {
-        let labels: Vec<String> = sizes.clone();
+    for sizes in size_choices(signature, sources.given)? {
         let mut args = sources.given.clone();
         args.dims.extend(sizes.iter().cloned());
         for seed in sources.seeds.clone() {
             args.default = Some(Generator::Random { seed });
-            let mut label = labels.clone();
+            let mut label = sizes.clone();
             label.push(format!("seed {seed}"));
             cases.push(Case {
                 label: label.join(", "),
@@ -57,10 +56,11 @@ pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<
 ///
 /// At the bound and at half of it, where the file states bounds; at 1 and at 3, where it does not:
 /// what is wrong below the bound, or at any size but the exporter's example, hides otherwise.
-fn size_choices(signature: &Signature, given: &InputArgs) -> Vec<Vec<String>> {
-    let open = input::open_dims(signature, given);
+fn size_choices(signature: &Signature, given: &InputArgs) -> Result<Vec<Vec<String>>, Failure> {
+    let open =
+        input::open_dims(signature, given).map_err(|error| Failure::Other(error.to_string()))?;
     if open.is_empty() {
-        return vec![Vec::new()];
+        return Ok(vec![Vec::new()]);
     }
     let at = |choose: fn(&OpenDim) -> u64| -> Vec<String> {
         let sizes = open.iter();
@@ -73,7 +73,7 @@ fn size_choices(signature: &Signature, given: &InputArgs) -> Vec<Vec<String>> {
         at(|dim| dim.bound.map_or(3, |bound| bound.div_ceil(2))),
     ];
     choices.dedup();
-    choices
+    Ok(choices)
 }
 
 /// One set a file: each `.npz`, each subdirectory with a file an input, or, for a method with one
