@@ -1,5 +1,6 @@
 //! The commands that run models.
 
+mod bench;
 mod compare;
 mod input_args;
 mod run;
@@ -21,6 +22,8 @@ use target_args::TargetArgs;
 pub(super) enum Command {
     /// Run a variant and show or write its outputs
     Run(Box<run::Args>),
+    /// Time variants and engines side by side
+    Bench(Box<bench::Args>),
     /// Compare two variants, engines or model files on the same inputs
     Compare(Box<compare::Args>),
     /// Run models for another pkgtool at the other end of standard input
@@ -32,6 +35,7 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => run::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Worker => {
             worker::serve()?;
