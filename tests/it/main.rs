@@ -7,6 +7,8 @@ mod fuzz;
 mod model;
 mod package;
 mod readme;
+#[cfg(feature = "run")]
+mod runtime;
 mod source;
 mod support;
 mod validate;

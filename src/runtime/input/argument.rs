@@ -15,6 +15,9 @@ use crate::runtime::Signature;
 /// Largest JSON file that is read.
 const MAX_JSON: u64 = 256 << 20;
 
+/// Longest text of the user that an error repeats, in characters.
+const MAX_SHOWN: usize = 200;
+
 const OPTION: &str = "--input";
 
 /// What can be given, for a help text.
@@ -73,7 +76,7 @@ pub(super) fn read(signature: &Signature, texts: &[String]) -> Result<Values, In
     for text in texts {
         let (input, value) = split(signature, text)?;
         let given = Given {
-            origin: value.to_owned(),
+            origin: cut(value),
             value: parse(text, value)?,
         };
         match input {
@@ -233,10 +236,19 @@ fn read_text(path: &Path) -> Result<String, String> {
     String::from_utf8(text).map_err(|error| format!("it is not UTF-8: {error}"))
 }
 
+/// A text as errors show it.
+fn cut(text: &str) -> String {
+    if text.chars().count() <= MAX_SHOWN {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(MAX_SHOWN).collect();
+    format!("{start}…")
+}
+
 fn refused(text: &str, reason: &str, help: &str) -> InputError {
     InputError::Argument {
         option: OPTION,
-        text: text.chars().take(200).collect(),
+        text: cut(text),
         reason: reason.to_owned(),
         help: help.to_owned(),
     }

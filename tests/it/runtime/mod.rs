@@ -1,0 +1,6 @@
+//! Running models: what goes in, what comes out.
+
+mod image;
+mod input;
+mod npy;
+mod output;
