@@ -3,11 +3,11 @@
 //! Invariant: each input gets at most one value, and nothing is guessed: what can be read in two ways
 //! is an error that says how to write it. Opens only JSON files, to see whether they are for all inputs.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::error::{Place, names};
+use super::files::open;
 use super::nearest::nearest;
 use super::{Generator, InputError};
 use crate::runtime::Signature;
@@ -227,7 +227,7 @@ fn read_shape(argument: &str, text: &str) -> Result<Vec<u64>, InputError> {
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let (file, _) = open(path)?;
     let mut text = Vec::new();
     let read = file.take(MAX_JSON + 1).read_to_end(&mut text);
     if read.map_err(|error| error.to_string())? as u64 > MAX_JSON {

@@ -379,6 +379,40 @@ fn archives_are_not_inflated_on_their_word() {
 }
 
 #[test]
+fn archives_that_lie_about_a_size_end_where_they_end() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("lie.npz");
+    let signature = signature(&[("x", DType::Uint8, Some(vec![symbol("n")]))]);
+    let claimed = 4_000_000_000_u32;
+    let text = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({claimed},), }}\n");
+    let mut member = b"\x93NUMPY\x01\x00".to_vec();
+    member.extend(
+        u16::try_from(text.len())
+            .expect("it is short")
+            .to_le_bytes(),
+    );
+    member.extend(text.as_bytes());
+    let size = u32::try_from(member.len()).expect("it is short");
+    let lie = archive(&file, &[("x.npy", &member)]);
+    let mut bytes = fs::read(&file).expect("it was written");
+    // The size of the inflated member, in the member's header and in the directory.
+    let (old, new) = (size.to_le_bytes(), (size + claimed).to_le_bytes());
+    let places: Vec<usize> = (0..bytes.len() - 4)
+        .filter(|at| bytes[*at..*at + 4] == old)
+        .collect();
+    assert_eq!(places.len(), 2);
+    for at in places {
+        bytes[at..at + 4].copy_from_slice(&new);
+    }
+    fs::write(&file, bytes).expect("it can be written");
+    let error = fault(&signature, &[&lie], &[]);
+    assert!(
+        error.contains("the data ends after 0 of 4000000000 bytes"),
+        "{error}"
+    );
+}
+
+#[test]
 fn raw_files_tell_one_open_size() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("x.bin");
