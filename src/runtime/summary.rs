@@ -96,6 +96,10 @@ impl Summary {
 
     /// How many elements there are.
     pub fn elements(&self) -> u64 {
+        // The other sizes of an empty tensor may multiply to anything.
+        if self.shape.contains(&0) {
+            return 0;
+        }
         self.shape.iter().product()
     }
 

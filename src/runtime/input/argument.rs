@@ -3,17 +3,20 @@
 //! Invariant: each input gets at most one value, and nothing is guessed: what can be read in two ways
 //! is an error that says how to write it. Opens only JSON files, to see whether they are for all inputs.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::error::{Place, names};
-use super::nearest::nearest;
+use super::files::open;
 use super::{Generator, InputError};
 use crate::runtime::Signature;
+use crate::source::suggest::nearest;
 
 /// Largest JSON file that is read.
 const MAX_JSON: u64 = 256 << 20;
+
+/// Longest text of the user that an error repeats, in characters.
+const MAX_SHOWN: usize = 200;
 
 const OPTION: &str = "--input";
 
@@ -73,7 +76,7 @@ pub(super) fn read(signature: &Signature, texts: &[String]) -> Result<Values, In
     for text in texts {
         let (input, value) = split(signature, text)?;
         let given = Given {
-            origin: value.to_owned(),
+            origin: cut(value),
             value: parse(text, value)?,
         };
         match input {
@@ -224,7 +227,7 @@ fn read_shape(argument: &str, text: &str) -> Result<Vec<u64>, InputError> {
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let (file, _) = open(path)?;
     let mut text = Vec::new();
     let read = file.take(MAX_JSON + 1).read_to_end(&mut text);
     if read.map_err(|error| error.to_string())? as u64 > MAX_JSON {
@@ -233,10 +236,19 @@ fn read_text(path: &Path) -> Result<String, String> {
     String::from_utf8(text).map_err(|error| format!("it is not UTF-8: {error}"))
 }
 
+/// A text as errors show it.
+fn cut(text: &str) -> String {
+    if text.chars().count() <= MAX_SHOWN {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(MAX_SHOWN).collect();
+    format!("{start}…")
+}
+
 fn refused(text: &str, reason: &str, help: &str) -> InputError {
     InputError::Argument {
         option: OPTION,
-        text: text.chars().take(200).collect(),
+        text: cut(text),
         reason: reason.to_owned(),
         help: help.to_owned(),
     }

@@ -4,10 +4,10 @@
 //! comes later agrees or is an error. Knows nothing of values.
 
 use super::error::{Place, names};
-use super::nearest::nearest;
 use super::{InputError, OpenDim};
 use crate::model::Dim;
 use crate::runtime::{DType, Signature};
+use crate::source::suggest::nearest;
 
 /// Names that exporters write where a dimension has none: they say nothing of equality.
 const NO_SYMBOLS: [&str; 4] = ["", "?", "None", "-1"];

@@ -20,11 +20,12 @@ const ANOTHER: &str = "give another file";
 
 /// Opens a regular file; also its size in bytes.
 pub(super) fn open(path: &Path) -> Result<(BufReader<File>, u64), String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    // Opening a pipe would wait for somebody to write into it.
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
         return Err("it is no regular file".to_owned());
     }
+    let file = File::open(path).map_err(|error| error.to_string())?;
     Ok((BufReader::new(file), metadata.len()))
 }
 

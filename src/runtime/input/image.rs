@@ -8,7 +8,7 @@ use std::path::Path;
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, GrayImage, ImageDecoder, ImageReader, Limits};
 
-use super::dims::Size;
+use super::dims::{Dims, Size};
 use super::error::Place;
 use super::files::open;
 use super::{Assembly, InputArgs, InputError};
@@ -68,10 +68,10 @@ impl Scale {
     }
 
     /// Refuses the options where nothing would use them.
-    pub(super) fn require_image(&self, is_image: bool) -> Result<(), InputError> {
+    pub(super) fn require_none(&self, reason: &str) -> Result<(), InputError> {
         for (option, values) in [("--mean", &self.mean), ("--std", &self.std)] {
-            if !is_image && !values.is_empty() {
-                return Err(refused(option, values, "no input is an image"));
+            if !values.is_empty() {
+                return Err(refused(option, values, reason));
             }
         }
         Ok(())
@@ -125,27 +125,17 @@ pub(super) fn read(
         return Err(place.value(origin, "a picture is no array of booleans", AS_ARRAY));
     }
     if !dtype.is_float() {
-        assembly.scale.require_image(false)?;
+        let reason = "the image input has integers, which stay 0 to 255 (int8: -128 to 127)";
+        assembly.scale.require_none(reason)?;
     }
     let scale = assembly.scale.channels(layout.channels)?;
     let allowed = assembly.memory.left().min(MAX_DECODED);
     let picture = decode(path, allowed).map_err(|reason| place.value(origin, reason, ANOTHER))?;
-    let side = |size: Size, own: u32| {
-        // Where the model leaves the size open, the picture keeps its own.
-        let wanted = match assembly.dims.known(size) {
-            Some(known) => known,
-            None if assembly.dims.is_open(size) => u64::from(own),
-            None => assembly.dims.or_default(size),
-        };
-        let side = u32::try_from(wanted).ok();
-        side.filter(|side| (1..=MAX_SIDE).contains(side))
-            .ok_or_else(|| {
-                let reason = format!("a side of {wanted} pixels; 1 to {MAX_SIDE} are possible");
-                place.value(origin, reason, AS_ARRAY)
-            })
+    let sized = |size, own| {
+        side(&assembly.dims, size, own).map_err(|reason| place.value(origin, reason, AS_ARRAY))
     };
-    let height = side(layout.height, picture.height())?;
-    let width = side(layout.width, picture.width())?;
+    let height = sized(layout.height, picture.height())?;
+    let width = sized(layout.width, picture.width())?;
     let shape = layout.shape(height, width);
     assembly.dims.fit(input, dtype, &shape, origin)?;
     let bytes = byte_size(dtype, &shape).map_err(|error| place.value(origin, error, AS_ARRAY))?;
@@ -161,6 +151,25 @@ pub(super) fn read(
     layout
         .tensor(dtype, shape, &pixels, &scale)
         .map_err(|error| place.value(origin, error, AS_ARRAY))
+}
+
+/// The size of a side: the input's, and where that is open the picture's `own`.
+fn side(dims: &Dims, size: Size, own: u32) -> Result<u32, String> {
+    let is_open = dims.known(size).is_none() && dims.is_open(size);
+    if is_open && dims.bound(size).is_some_and(|bound| bound < own.into()) {
+        let (label, bound) = (dims.label(size), dims.or_default(size));
+        return Err(format!(
+            "a side of {own} pixels is above the model's bound of {bound}: resize it with `--dim {label}={bound}`"
+        ));
+    }
+    let wanted = if is_open {
+        own.into()
+    } else {
+        dims.or_default(size)
+    };
+    let pixels = u32::try_from(wanted).ok();
+    let pixels = pixels.filter(|pixels| (1..=MAX_SIDE).contains(pixels));
+    pixels.ok_or_else(|| format!("a side of {wanted} pixels: 1 to {MAX_SIDE} are possible"))
 }
 
 /// Finds channels, rows and columns among the input's axes.

@@ -11,7 +11,6 @@ mod generator;
 mod image;
 mod json;
 mod memory;
-mod nearest;
 
 use argument::{Given, Value, Values};
 use dims::Dims;
@@ -41,6 +40,9 @@ pub const IMAGE_HELP: &str = "\
 Images are turned upright (EXIF), stretched to the input's height and width (bilinear), made grey, RGB \
 or RGBA by the number of channels, and scaled: to 0..1 for floats, then (x - mean) / std; unsigned \
 integers keep 0..255, int8 has -128..127";
+
+/// Why `--mean` and `--std` are refused.
+const NO_IMAGE: &str = "no input is an image";
 
 /// What the user gave.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -74,7 +76,7 @@ pub fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, 
     }
     match argument::read(signature, &args.inputs)? {
         Values::All(given) => {
-            assembly.scale.require_image(false)?;
+            assembly.scale.require_none(NO_IMAGE)?;
             match &given.value {
                 Value::Json(text) => assembly.json_object(text, &given.origin)?,
                 Value::Npz(path) => files::npz(&mut assembly, path, &given.origin)?,
@@ -82,9 +84,10 @@ pub fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, 
             }
         }
         Values::Each(each) => {
-            let is_image = |given: &&Given| matches!(given.value, Value::Image(_));
-            let images = each.iter().flatten().any(|given| is_image(&given));
-            assembly.scale.require_image(images)?;
+            let is_image = |given: &Given| matches!(given.value, Value::Image(_));
+            if !each.iter().flatten().any(is_image) {
+                assembly.scale.require_none(NO_IMAGE)?;
+            }
             assembly.each(&with_default(signature, each, args.default)?)?;
         }
     }
@@ -283,7 +286,7 @@ impl Assembly<'_> {
                 .ok_or_else(|| format!("there is no input `{key}`; {}", error::names(signature)))
         };
         let members = json::object(text, dtype).map_err(|fault| InputError::Source {
-            origin: origin.chars().take(200).collect(),
+            origin: origin.to_owned(),
             reason: fault.to_string(),
             help: "give an object with one array for each input, by name".to_owned(),
         })?;

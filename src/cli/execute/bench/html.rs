@@ -56,7 +56,7 @@ fn plot(report: &BenchReport, series: &[Series]) -> String {
     let mut all: Vec<f64> = series.iter().flat_map(times).collect();
     all.sort_by(f64::total_cmp);
     let edge = quantile(&all, 0.99);
-    if !(edge > 0.0) {
+    if edge.is_nan() || edge <= 0.0 {
         return String::new();
     }
     let step = step(edge / 6.0);
