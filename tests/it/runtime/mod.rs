@@ -1,7 +1,11 @@
-//! Running models.
+//! Running models: what goes in, what comes out, and what happens to the engine's process.
 
+mod image;
+mod input;
+mod npy;
 #[cfg(feature = "ort")]
 mod ort;
 #[cfg(feature = "ort")]
 mod ort_library;
+mod output;
 mod worker;

@@ -278,11 +278,12 @@ fn qnn_runs_beside_the_cpu() {
     let cpu = request(&model);
     let inputs = inputs(&cpu);
     let expected = load(&cpu).run(&inputs).expect("it runs").outputs;
-    let mut session = worker(&on(&model, library, Provider::Qnn)).expect("QNN is set up");
+    let mut wish = on(&model, library, Provider::Qnn);
+    wish.options.strict = true;
+    let mut session = worker(&wish).expect("QNN is set up");
     let answer = session.run(&inputs).expect("it runs");
     close(&answer.outputs, &expected, 2e-2);
-    let placement = session.placement();
-    assert_eq!(placement.shares[0].provider, "QNNExecutionProvider");
+    assert_eq!(providers(&session.placement()), ["QNNExecutionProvider"]);
 }
 
 #[test]
