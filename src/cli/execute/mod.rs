@@ -1,5 +1,6 @@
 //! The commands that run models.
 
+mod backends;
 mod bench;
 mod compare;
 mod input_args;
@@ -26,6 +27,8 @@ pub(super) enum Command {
     Bench(Box<bench::Args>),
     /// Compare two variants, engines or model files on the same inputs
     Compare(Box<compare::Args>),
+    /// Show what this machine has for each backend, by trying it
+    Backends(backends::Args),
     /// Run models for another pkgtool at the other end of standard input
     #[command(name = worker::ARGUMENT, hide = true)]
     Worker,
@@ -36,6 +39,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => run::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Backends(args) => backends::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Worker => {
             worker::serve()?;
