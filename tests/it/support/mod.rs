@@ -2,7 +2,7 @@
 
 #[cfg(feature = "ort")]
 pub(crate) mod engines;
-#[cfg(feature = "ort")]
+#[cfg(feature = "run")]
 pub(crate) mod onnx;
 pub(crate) mod run;
 pub(crate) mod tree;

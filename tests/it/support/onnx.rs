@@ -3,15 +3,22 @@
 use crate::model::onnx::build::{int, model, part};
 
 /// `y = Identity(x)`; without a shape the file does not say the rank.
+#[cfg(feature = "ort")]
 pub(crate) fn identity(dtype: &str, shape: Option<&[u64]>) -> Vec<u8> {
+    unary("Identity", dtype, shape)
+}
+
+/// `y = operator(x)`; without a shape the file does not say the rank.
+pub(crate) fn unary(operator: &str, dtype: &str, shape: Option<&[u64]>) -> Vec<u8> {
     model(&[
-        &node("Identity", &["x"]),
+        &node(operator, &["x"]),
         &value(11, "x", dtype, shape),
         &value(12, "y", dtype, shape),
     ])
 }
 
 /// `y = operator(a, b)` on vectors.
+#[cfg(feature = "ort")]
 pub(crate) fn binary(operator: &str, dtype: &str) -> Vec<u8> {
     model(&[
         &node(operator, &["a", "b"]),
@@ -22,6 +29,7 @@ pub(crate) fn binary(operator: &str, dtype: &str) -> Vec<u8> {
 }
 
 /// `y = [1.5]`, without inputs.
+#[cfg(feature = "ort")]
 pub(crate) fn constant() -> Vec<u8> {
     let tensor = [
         int(1, 1),

@@ -2,7 +2,7 @@
 
 use super::{Args, Stage};
 use crate::cli::exit::Failure;
-use crate::runtime::input::{self, InputArgs};
+use crate::runtime::input::{self, Generator, InputArgs};
 use crate::runtime::selection::Selection;
 use crate::runtime::{Signature, Tensor, TensorSpec};
 
@@ -41,8 +41,9 @@ fn assemble(signature: &Signature, given: &InputArgs) -> Result<Vec<Tensor>, Fai
     input::assemble(signature, given).map_err(|error| Failure::Other(error.to_string()))
 }
 
-/// The input arguments, each for the component that has an input of its name; those without a name
-/// are the first component's.
+/// The input arguments, each for the component that has an input of its name. Of those without a
+/// name, generators are for what no component feeds, in each component; all others are the first
+/// component's.
 struct Given {
     arguments: InputArgs,
 }
@@ -74,10 +75,15 @@ impl Given {
         own.inputs.retain(|argument| match name_of(argument) {
             Some(name) if has(name) => true,
             Some(_) => place == 0 && looks_like_a_value(argument),
-            None => place == 0,
+            None => place == 0 || is_generator(argument),
         });
         own
     }
+}
+
+/// Whether an argument makes values for any input: `zeros`, `random:7`.
+fn is_generator(argument: &str) -> bool {
+    argument.parse::<Generator>().is_ok()
 }
 
 /// The part before the first `=`.
@@ -109,7 +115,12 @@ fn gather(
         inputs: open,
         outputs: Vec::new(),
     };
-    let mut given = assemble(&rest, arguments)?.into_iter();
+    let mut arguments = arguments.clone();
+    if rest.inputs.is_empty() {
+        // A generator with nothing left to fill would be an error.
+        arguments.inputs.retain(|argument| !is_generator(argument));
+    }
+    let mut given = assemble(&rest, &arguments)?.into_iter();
     for slot in &mut fed {
         if slot.is_none() {
             *slot = given.next();
