@@ -3,14 +3,26 @@
 //! Its errors are texts only: what is known about their form is here, each with the form it was
 //! seen in. A text of another form is kept as it is.
 
+use ort::ErrorCode;
+
 use super::NAME;
 use crate::runtime::EngineError;
 
 /// A model that could not be loaded.
-pub(super) fn of_loading(message: &str) -> EngineError {
+pub(super) fn of_loading<R>(error: &ort::Error<R>) -> EngineError {
+    loading(error.code(), error.message())
+}
+
+/// A run that failed.
+pub(super) fn of_running(error: &ort::Error) -> EngineError {
+    running(error.code(), error.message())
+}
+
+fn loading(code: ErrorCode, message: &str) -> EngineError {
     let reason = trimmed(message);
     let operators = missing_operators(&reason);
-    if operators.is_empty() && !is_beyond_the_library(&reason) {
+    let beyond = code == ErrorCode::NotImplemented || is_beyond_the_library(&reason);
+    if operators.is_empty() && !beyond {
         return EngineError::Load {
             engine: NAME.to_owned(),
             reason,
@@ -23,8 +35,7 @@ pub(super) fn of_loading(message: &str) -> EngineError {
     }
 }
 
-/// A run that failed.
-pub(super) fn of_running(message: &str) -> EngineError {
+fn running(code: ErrorCode, message: &str) -> EngineError {
     let reason = trimmed(message);
     let (operator, reason) = match place(&reason) {
         Some((operator, node, rest)) => {
@@ -37,6 +48,13 @@ pub(super) fn of_running(message: &str) -> EngineError {
         }
         None => (None, reason),
     };
+    if code == ErrorCode::NotImplemented {
+        return EngineError::Unsupported {
+            engine: NAME.to_owned(),
+            operators: operator.into_iter().collect(),
+            reason,
+        };
+    }
     EngineError::Run {
         engine: NAME.to_owned(),
         operator,
@@ -73,6 +91,8 @@ fn is_beyond_the_library(reason: &str) -> bool {
         "Unsupported model IR version",
         "is under development and support for this is limited",
         "fallback to CPU EP has been explicitly disabled",
+        // `Batchwise recurrent operations (layout == 1) are not supported.`
+        " are not supported",
     ]
     .iter()
     .any(|text| reason.contains(text))
@@ -98,7 +118,10 @@ pub(super) fn trimmed(message: &str) -> String {
         Some((start, rest)) if start.starts_with("Load model from ") => rest,
         _ => message,
     };
-    let message = message.strip_prefix("Fatal error: ").unwrap_or(message);
+    let message = ["Fatal error: ", "Exception during initialization: "]
+        .iter()
+        .find_map(|start| message.strip_prefix(start))
+        .unwrap_or(message);
     without_source(message.trim())
         .unwrap_or(message)
         .trim()
@@ -164,7 +187,7 @@ mod tests {
 
     #[track_caller]
     fn unsupported(message: &str, expected: &[&str]) {
-        match of_loading(message) {
+        match loading(ErrorCode::GenericFailure, message) {
             EngineError::Unsupported { operators, .. } => assert_eq!(operators, expected),
             other => panic!("{other}"),
         }
@@ -191,7 +214,8 @@ mod tests {
 
     #[test]
     fn the_source_of_onnx_runtime_is_left_out() {
-        let error = of_loading(
+        let error = loading(
+            ErrorCode::GenericFailure,
             "Load model from /tmp/bad.onnx failed:/onnxruntime_src/onnxruntime/core/graph/model.cc\
              :256 onnxruntime::Model::Model(onnx::ModelProto&&, const onnxruntime::PathString&) \
              Unsupported model IR version: 99, max supported IR version: 13\n",
@@ -205,7 +229,8 @@ mod tests {
 
     #[test]
     fn a_failed_run_names_operator_and_node() {
-        let error = of_running(
+        let error = running(
+            ErrorCode::GenericFailure,
             "Non-zero status code returned while running MatMul node. Name:'mm' Status Message: \
              matmul_helper.h:59 Compute MatMul dimension mismatch",
         );

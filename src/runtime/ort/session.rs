@@ -30,8 +30,8 @@ impl OrtSession {
     pub(super) fn load(request: &LoadRequest) -> Result<Self, EngineError> {
         let options = &request.options;
         let ready = environment::ready(options)?;
-        let builder = Session::builder(&ready.environment)
-            .map_err(|error| failure::of_loading(error.message()))?;
+        let builder =
+            Session::builder(&ready.environment).map_err(|error| failure::of_loading(&error))?;
         let builder =
             provider::set_up(builder, &ready.environment, ready.plugin.as_ref(), options)?;
         let profile = if options.observe {
@@ -40,7 +40,7 @@ impl OrtSession {
             None
         };
         let session = commit(builder, request, profile.as_ref())
-            .map_err(|error| failure::of_loading(error.message()))?;
+            .map_err(|error| failure::of_loading(&error))?;
         Ok(Self {
             inputs: input_names(&session, &request.signature)?,
             outputs: request.signature.outputs.clone(),
@@ -93,7 +93,7 @@ fn input_names(session: &Session, signature: &Signature) -> Result<Vec<String>, 
 impl runtime::Session for OrtSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
         let start = Instant::now();
-        let failed = |error: ort::Error| failure::of_running(error.message());
+        let failed = |error: ort::Error| failure::of_running(&error);
         let mut values = Vec::with_capacity(inputs.len());
         for (name, tensor) in self.inputs.iter().zip(inputs) {
             values.push((
