@@ -117,7 +117,11 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
         return Err(StartError::Format(format!(
             "it is an {} program; the engines of this build (ort, tract) run ONNX models only, so \
              run the package's ONNX variant, or this program on ExecuTorch itself",
-            if wish.format == "executorch" { "ExecuTorch" } else { wish.format }
+            if wish.format == "executorch" {
+                "ExecuTorch"
+            } else {
+                wish.format
+            }
         )));
     }
     let named = |candidate: &Candidate| {

@@ -67,7 +67,10 @@ fn dynamic_dimensions_are_run_at_two_sizes() {
         .iter()
         .filter_map(|case| case["label"].as_str())
         .collect();
-    assert_eq!(labels, ["batch=1, sequence=1, seed 0", "batch=3, sequence=3, seed 0"]);
+    assert_eq!(
+        labels,
+        ["batch=1, sequence=1, seed 0", "batch=3, sequence=3, seed 0"]
+    );
     assert!(json["outputs"][0]["snr_db"].is_null(), "there is no noise");
 }
 
