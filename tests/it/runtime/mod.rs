@@ -1,3 +1,4 @@
 //! Running models.
 
+mod conformance;
 mod worker;

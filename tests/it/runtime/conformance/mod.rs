@@ -1,0 +1,222 @@
+//! The backend test cases of the `onnx` package, run through every engine.
+//!
+//! No panic, no wrong answer without a known cause, no outcome that changed unnoticed. Each case
+//! runs in a worker process, so that an engine's crash is one case's outcome.
+//! `CONFORMANCE_UPDATE=1` rewrites `tests/conformance/results` and `table.md`; what each case's
+//! engine said goes to `target/test-environment/conformance-<engine>.log`.
+
+mod case;
+mod outcome;
+mod record;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use pkgtool::runtime::worker::Launcher;
+use pkgtool::runtime::{LoadOptions, Provider};
+
+use self::case::Case;
+use self::outcome::{Outcome, Told};
+use self::record::Results;
+use crate::support::environment::{Piece, say};
+
+/// Longest time a load or a run may take. Cases are tiny, the engine may be a debug build.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// An engine as it is put to the test.
+struct Target {
+    /// Name in files and tables.
+    name: &'static str,
+    /// The library's name of the engine.
+    engine: &'static str,
+    provider: Provider,
+    /// What it needs of the test environment.
+    needs: Option<Piece>,
+}
+
+static TARGETS: &[Target] = &[
+    Target {
+        name: "tract",
+        engine: "tract",
+        provider: Provider::Cpu,
+        needs: None,
+    },
+    Target {
+        name: "ort",
+        engine: "ort",
+        provider: Provider::Cpu,
+        needs: Some(Piece::Ort),
+    },
+];
+
+fn names() -> Vec<&'static str> {
+    TARGETS.iter().map(|target| target.name).collect()
+}
+
+fn is_update() -> bool {
+    env::var_os("CONFORMANCE_UPDATE").is_some()
+}
+
+#[test]
+fn engines_compute_what_the_cases_expect() {
+    let Some(cases) = Piece::Cases.or_skip("ONNX conformance") else {
+        return;
+    };
+    let cases = Case::all(&cases);
+    let problems: Vec<String> = TARGETS
+        .iter()
+        .flat_map(|target| target.problems(&cases))
+        .collect();
+    if is_update() {
+        fs::write(record::table_path(), record::table(&names())).expect("a table is written");
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn the_table_is_that_of_the_results() {
+    if !is_update() {
+        let table = fs::read_to_string(record::table_path()).expect("table.md");
+        assert_eq!(table, record::table(&names()), "CONFORMANCE_UPDATE=1");
+    }
+}
+
+impl Target {
+    /// Runs all cases and says what is not as it should be.
+    fn problems(&self, cases: &[Case]) -> Vec<String> {
+        let library = match self.needs {
+            None => None,
+            Some(piece) => {
+                let Some(path) = piece.or_skip(&format!("ONNX conformance of {}", self.name))
+                else {
+                    return Vec::new();
+                };
+                Some(path)
+            }
+        };
+        let start = Instant::now();
+        let told = self.run(cases, library);
+        if let Some((_, reason)) = told.iter().find(|told| told.0 == Outcome::Unavailable) {
+            assert!(
+                !self.needs.is_some_and(Piece::is_required),
+                "{}: {reason}",
+                self.name
+            );
+            say(&format!(
+                "SKIPPED ONNX conformance of {}: {reason}",
+                self.name
+            ));
+            return Vec::new();
+        }
+        self.log(cases, &told);
+        let outcomes = cases.iter().zip(&told);
+        let results = Results {
+            made_with: self.made_with(),
+            cases: outcomes
+                .map(|(case, (outcome, _))| (case.name.clone(), (case.opset(), *outcome)))
+                .collect(),
+        };
+        let passes = told.iter().filter(|told| told.0 == Outcome::Pass).count();
+        say(&format!(
+            "ONNX conformance of {}: {passes} of {} pass, {} s",
+            self.name,
+            told.len(),
+            start.elapsed().as_secs()
+        ));
+        if is_update() {
+            results.commit(self.name);
+        }
+        let problems = results.problems(
+            &record::known(self.name),
+            Results::committed(self.name).as_ref(),
+        );
+        problems
+            .into_iter()
+            .map(|problem| format!("{}: {problem}", self.name))
+            .collect()
+    }
+
+    fn run(&self, cases: &[Case], library: Option<PathBuf>) -> Vec<Told> {
+        let options = LoadOptions {
+            threads: Some(1),
+            provider: self.provider,
+            library,
+            ..LoadOptions::default()
+        };
+        let launcher = Launcher {
+            program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
+            timeout: Some(TIMEOUT),
+            memory_limit: None,
+        };
+        let next = AtomicUsize::new(0);
+        let told = Mutex::new(Vec::new());
+        let work = || {
+            while let Some((index, case)) = {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                cases.get(index).map(|case| (index, case))
+            } {
+                let outcome = outcome::of(case, self.engine, &options, &launcher);
+                if outcome.0 == Outcome::Unavailable {
+                    // It is so for all of them.
+                    next.store(cases.len(), Ordering::Relaxed);
+                }
+                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                told.push((index, outcome));
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(work);
+            }
+        });
+        let mut told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+        told.sort_by_key(|(index, _)| *index);
+        told.into_iter().map(|(_, told)| told).collect()
+    }
+
+    fn log(&self, cases: &[Case], told: &[Told]) {
+        let mut text = String::new();
+        for (case, (outcome, reason)) in cases.iter().zip(told) {
+            let reason = reason.replace('\n', " | ");
+            writeln!(text, "{outcome:<12} {} {reason}", case.name).expect("a string takes it");
+        }
+        let file = format!("target/test-environment/conformance-{}.log", self.name);
+        fs::write(root().join(file), text).expect("a log is written");
+    }
+
+    /// What results depend on: the cases, the engine's version, the kind of machine.
+    fn made_with(&self) -> String {
+        let requirements = root().join("tests/requirements.txt");
+        let requirements = fs::read_to_string(requirements).expect("tests/requirements.txt");
+        let onnx = requirements
+            .lines()
+            .find_map(|line| line.strip_prefix("onnx=="));
+        let engine = match self.needs {
+            Some(piece) => piece.version(),
+            None => locked_version("tract-onnx"),
+        };
+        format!(
+            "onnx {} cases, {} {}, {} {}",
+            onnx.expect("onnx is pinned"),
+            self.engine,
+            engine.unwrap_or_else(|| "of unknown version".to_owned()),
+            env::consts::OS,
+            env::consts::ARCH
+        )
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The version of a crate in Cargo.lock.
+fn locked_version(name: &str) -> Option<String> {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
+    let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
+    rest.split('"').next().map(str::to_owned)
+}
