@@ -1,5 +1,6 @@
 //! What tests share: running the binary, building packages in temporary directories, fixtures.
 
+#[cfg(feature = "run")]
 pub(crate) mod environment;
 pub(crate) mod run;
 pub(crate) mod tree;

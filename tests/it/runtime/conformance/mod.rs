@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use pkgtool::runtime::worker::Launcher;
-use pkgtool::runtime::{LoadOptions, Provider};
+use pkgtool::runtime::{DType, LoadOptions, Provider};
 
 use self::case::Case;
-use self::outcome::{Outcome, Told};
+use self::outcome::{Outcome, Setting, Told};
 use self::record::Results;
 use crate::support::environment::{Piece, say};
 
@@ -33,9 +33,12 @@ struct Target {
     name: &'static str,
     /// The library's name of the engine.
     engine: &'static str,
+    /// Other providers than the CPU must run the whole model.
     provider: Provider,
-    /// What it needs of the test environment.
-    needs: Option<Piece>,
+    /// What it computes float32 in.
+    precision: DType,
+    /// The piece of the test environment it needs, and the one that is its library.
+    needs: Option<(Piece, Piece)>,
 }
 
 static TARGETS: &[Target] = &[
@@ -43,13 +46,29 @@ static TARGETS: &[Target] = &[
         name: "tract",
         engine: "tract",
         provider: Provider::Cpu,
+        precision: DType::Float32,
         needs: None,
     },
     Target {
         name: "ort",
         engine: "ort",
         provider: Provider::Cpu,
-        needs: Some(Piece::Ort),
+        precision: DType::Float32,
+        needs: Some((Piece::Ort, Piece::Ort)),
+    },
+    Target {
+        name: "ort-qnn",
+        engine: "ort",
+        provider: Provider::Qnn,
+        precision: DType::Float16,
+        needs: Some((Piece::Qnn, Piece::Ort)),
+    },
+    Target {
+        name: "ort-webgpu",
+        engine: "ort",
+        provider: Provider::WebGpu,
+        precision: DType::Float32,
+        needs: Some((Piece::WebGpu, Piece::WebGpu)),
     },
 ];
 
@@ -61,6 +80,11 @@ fn is_update() -> bool {
     env::var_os("CONFORMANCE_UPDATE").is_some()
 }
 
+/// `CONFORMANCE_ONLY`, a list of targets, leaves the others out.
+fn is_chosen(name: &str) -> bool {
+    env::var("CONFORMANCE_ONLY").map_or(true, |list| list.split(',').any(|chosen| chosen == name))
+}
+
 #[test]
 fn engines_compute_what_the_cases_expect() {
     let Some(cases) = Piece::Cases.or_skip("ONNX conformance") else {
@@ -69,6 +93,7 @@ fn engines_compute_what_the_cases_expect() {
     let cases = Case::all(&cases);
     let problems: Vec<String> = TARGETS
         .iter()
+        .filter(|target| is_chosen(target.name))
         .flat_map(|target| target.problems(&cases))
         .collect();
     if is_update() {
@@ -88,28 +113,21 @@ fn the_table_is_that_of_the_results() {
 impl Target {
     /// Runs all cases and says what is not as it should be.
     fn problems(&self, cases: &[Case]) -> Vec<String> {
-        let library = match self.needs {
-            None => None,
-            Some(piece) => {
-                let Some(path) = piece.or_skip(&format!("ONNX conformance of {}", self.name))
-                else {
-                    return Vec::new();
-                };
-                Some(path)
+        let test = format!("ONNX conformance of {}", self.name);
+        let mut library = None;
+        if let Some((piece, holder)) = self.needs {
+            if piece.or_skip(&test).is_none() {
+                return Vec::new();
             }
-        };
+            library = holder.path();
+        }
         let start = Instant::now();
         let told = self.run(cases, library);
         if let Some((_, reason)) = told.iter().find(|told| told.0 == Outcome::Unavailable) {
-            assert!(
-                !self.needs.is_some_and(Piece::is_required),
-                "{}: {reason}",
-                self.name
-            );
-            say(&format!(
-                "SKIPPED ONNX conformance of {}: {reason}",
-                self.name
-            ));
+            match self.needs {
+                Some((piece, _)) => piece.skip(&test, reason),
+                None => say(&format!("SKIPPED {test}: {reason}")),
+            }
             return Vec::new();
         }
         self.log(cases, &told);
@@ -122,8 +140,7 @@ impl Target {
         };
         let passes = told.iter().filter(|told| told.0 == Outcome::Pass).count();
         say(&format!(
-            "ONNX conformance of {}: {passes} of {} pass, {} s",
-            self.name,
+            "{test}: {passes} of {} pass, {} s",
             told.len(),
             start.elapsed().as_secs()
         ));
@@ -141,16 +158,21 @@ impl Target {
     }
 
     fn run(&self, cases: &[Case], library: Option<PathBuf>) -> Vec<Told> {
-        let options = LoadOptions {
-            threads: Some(1),
-            provider: self.provider,
-            library,
-            ..LoadOptions::default()
-        };
-        let launcher = Launcher {
-            program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-            timeout: Some(TIMEOUT),
-            memory_limit: None,
+        let setting = Setting {
+            engine: self.engine,
+            precision: self.precision,
+            options: LoadOptions {
+                threads: Some(1),
+                provider: self.provider,
+                strict: self.provider != Provider::Cpu,
+                library,
+                ..LoadOptions::default()
+            },
+            launcher: Launcher {
+                program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
+                timeout: Some(TIMEOUT),
+                memory_limit: None,
+            },
         };
         let next = AtomicUsize::new(0);
         let told = Mutex::new(Vec::new());
@@ -159,7 +181,7 @@ impl Target {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 cases.get(index).map(|case| (index, case))
             } {
-                let outcome = outcome::of(case, self.engine, &options, &launcher);
+                let outcome = outcome::of(case, &setting);
                 if outcome.0 == Outcome::Unavailable {
                     // It is so for all of them.
                     next.store(cases.len(), Ordering::Relaxed);
@@ -196,7 +218,7 @@ impl Target {
             .lines()
             .find_map(|line| line.strip_prefix("onnx=="));
         let engine = match self.needs {
-            Some(piece) => piece.version(),
+            Some((_, holder)) => holder.version(),
             None => locked_version("tract-onnx"),
         };
         format!(

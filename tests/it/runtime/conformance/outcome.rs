@@ -4,7 +4,7 @@ use std::fmt;
 
 use pkgtool::runtime::selection::{Choice, SelectionError, select};
 use pkgtool::runtime::worker::Launcher;
-use pkgtool::runtime::{EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor};
+use pkgtool::runtime::{DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor};
 
 use super::case::{Case, Values};
 
@@ -79,8 +79,17 @@ impl fmt::Display for Outcome {
 /// An outcome, and what the engine said or what was wrong.
 pub(super) type Told = (Outcome, String);
 
+/// How cases are run.
+pub(super) struct Setting<'a> {
+    pub(super) engine: &'a str,
+    /// What the engine computes float32 in.
+    pub(super) precision: DType,
+    pub(super) options: LoadOptions,
+    pub(super) launcher: Launcher,
+}
+
 /// Runs a case in a worker process of its own.
-pub(super) fn of(case: &Case, engine: &str, options: &LoadOptions, launcher: &Launcher) -> Told {
+pub(super) fn of(case: &Case, setting: &Setting<'_>) -> Told {
     if let Some(what) = case.not_tensors() {
         return (Outcome::NotTensors, what.to_owned());
     }
@@ -94,16 +103,21 @@ pub(super) fn of(case: &Case, engine: &str, options: &LoadOptions, launcher: &La
     let request = LoadRequest {
         model: selection.model,
         signature: selection.signature,
-        options: options.clone(),
+        options: setting.options.clone(),
     };
-    match launcher.load(engine, &request) {
-        Ok(mut worker) => of_runs(case, &request.signature, &mut worker),
+    match setting.launcher.load(setting.engine, &request) {
+        Ok(mut worker) => of_runs(case, &request.signature, setting.precision, &mut worker),
         Err(error) => of_error(&error),
     }
 }
 
 /// Runs all data sets of a case.
-fn of_runs(case: &Case, signature: &Signature, session: &mut dyn Session) -> Told {
+fn of_runs(
+    case: &Case,
+    signature: &Signature,
+    precision: DType,
+    session: &mut dyn Session,
+) -> Told {
     for (inputs, expected) in case.sets() {
         let Some(inputs) = in_order(signature, inputs) else {
             let told = "the inputs are not those of the signature";
@@ -111,7 +125,7 @@ fn of_runs(case: &Case, signature: &Signature, session: &mut dyn Session) -> Tol
         };
         match session.run(&inputs) {
             Ok(answer) => {
-                if let Some(fault) = case.fault(signature, &expected, &answer.outputs) {
+                if let Some(fault) = case.fault(signature, precision, &expected, &answer.outputs) {
                     return (Outcome::Wrong, fault);
                 }
             }
@@ -154,7 +168,7 @@ mod tests {
     use std::time::Duration;
 
     use pkgtool::model::Dim;
-    use pkgtool::runtime::{Answer, DType, Placement, TensorSpec};
+    use pkgtool::runtime::{Answer, Placement, TensorSpec};
     use serde_json::json;
     use tempfile::TempDir;
 
@@ -210,7 +224,7 @@ mod tests {
     fn answers_are_passes_or_wrong() {
         let directory = TempDir::new().expect("a directory");
         let case = case(&directory);
-        let outcome = |answer| of_runs(&case, &signature(), &mut Fake(answer)).0;
+        let outcome = |answer| of_runs(&case, &signature(), DType::Float32, &mut Fake(answer)).0;
         let int8 = |bytes| Tensor::new(DType::Int8, vec![2], bytes).expect("two bytes");
         assert_eq!(outcome(Ok(vec![int8(vec![1, 2])])), Outcome::Pass);
         assert_eq!(outcome(Ok(vec![int8(vec![1, 3])])), Outcome::Wrong);
