@@ -221,15 +221,22 @@ impl Target {
         let onnx = requirements
             .lines()
             .find_map(|line| line.strip_prefix("onnx=="));
-        let engine = match self.needs {
-            Some((_, holder)) => holder.version(),
+        let unknown = || "of unknown version".to_owned();
+        let mut engine = match self.needs {
+            Some((_, library)) => library.version(),
             None => locked_version("tract-onnx"),
-        };
+        }
+        .unwrap_or_else(unknown);
+        if let Some((provider, library)) = self.needs
+            && provider != library
+        {
+            let version = provider.version().unwrap_or_else(unknown);
+            engine = format!("{engine} with {} {version}", provider.name());
+        }
         format!(
-            "onnx {} cases, {} {}, {} {}",
+            "onnx {} cases, {} {engine}, {} {}",
             onnx.expect("onnx is pinned"),
             self.engine,
-            engine.unwrap_or_else(|| "of unknown version".to_owned()),
             env::consts::OS,
             env::consts::ARCH
         )
