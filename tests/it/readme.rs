@@ -113,7 +113,7 @@ fn the_first_block_holds_the_two_commands() {
         commands,
         [
             "cargo run --release -- validate packages-examples",
-            "cargo test"
+            "tests/run"
         ]
     );
 }

@@ -1,6 +1,7 @@
 //! `pkgtool run`: what it prints and writes, and what it says of packages, models and inputs that
 //! cannot be run. On tract, which is everywhere, unless a test says otherwise.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -150,12 +151,16 @@ fn what_cannot_be_run_is_refused_with_what_to_do() {
     let mut text = String::new();
     for case in cases {
         let ran = run(case);
-        text.push_str(&format!(
-            "$ pkgtool run {}\n{}[{}]\n\n",
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "$ pkgtool run {}
+{}[{}]
+",
             case.join(" "),
             ran.stderr,
             ran.code
-        ));
+        );
         assert!(ran.stdout.is_empty(), "{case:?}");
         assert!(matches!(ran.code, 2 | 3), "{case:?}");
     }

@@ -1,5 +1,6 @@
 //! Running models: what goes in, what comes out, and what happens to the engine's process.
 
+mod conformance;
 mod image;
 mod input;
 mod npy;

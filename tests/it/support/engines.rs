@@ -10,9 +10,11 @@ use pkgtool::runtime::Provider;
 use pkgtool::runtime::library::{Installation, Installations};
 use pkgtool::runtime::ort::installations;
 
+use super::environment::Piece;
+
 /// A library of ONNX Runtime for CPU tests: the one the search likes best.
 pub(crate) fn ort() -> Option<PathBuf> {
-    required("ort", library(Provider::Cpu))
+    required(Piece::Ort, library(Provider::Cpu))
 }
 
 /// A library of ONNX Runtime on a machine with QNN's plug-in.
@@ -21,12 +23,12 @@ pub(crate) fn qnn() -> Option<PathBuf> {
         .plugins
         .iter()
         .any(|it| it.provider == Provider::Qnn);
-    required("qnn", library(Provider::Cpu).filter(|_| there))
+    required(Piece::Qnn, library(Provider::Cpu).filter(|_| there))
 }
 
 /// A library of ONNX Runtime with WebGPU.
 pub(crate) fn webgpu() -> Option<PathBuf> {
-    required("webgpu", library(Provider::WebGpu))
+    required(Piece::WebGpu, library(Provider::WebGpu))
 }
 
 fn library(provider: Provider) -> Option<PathBuf> {
@@ -41,13 +43,9 @@ fn this_machine() -> &'static Installations {
     THIS.get_or_init(|| installations(None))
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
-fn required<T>(name: &str, found: Option<T>) -> Option<T> {
+fn required<T>(piece: Piece, found: Option<T>) -> Option<T> {
     if found.is_none() {
-        let list = std::env::var("PKGTOOL_REQUIRE").unwrap_or_default();
-        let must = list.split(',').any(|required| required.trim() == name);
-        assert!(!must, "`{name}` is required and is not on this machine");
-        eprintln!("SKIPPED: `{name}` is not on this machine");
+        piece.skip("a test of it", "it is not on this machine");
     }
     found
 }

@@ -3,6 +3,8 @@
 #[cfg(feature = "ort")]
 pub(crate) mod engines;
 #[cfg(feature = "run")]
+pub(crate) mod environment;
+#[cfg(feature = "run")]
 pub(crate) mod onnx;
 pub(crate) mod run;
 pub(crate) mod tree;

@@ -1,0 +1,216 @@
+//! One conformance case: reading it, and holding an answer against what is expected.
+//!
+//! The rules of comparison are those of the `onnx` package's own runner, and one more: what is off by
+//! no more than some units in the last place of the output's largest value is rounding, as of a sum
+//! in which large terms cancel. The runner's absolute tolerance of 1e-7 does not allow that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pkgtool::runtime::{DType, Signature, Tensor};
+use serde_json::Value;
+
+/// A case, its tensors not read yet.
+#[derive(Debug)]
+pub(super) struct Case {
+    /// Its name, and that of its directory.
+    pub(super) name: String,
+    directory: PathBuf,
+    description: Value,
+}
+
+/// Inputs or outputs, by name.
+pub(super) type Values = Vec<(String, Tensor)>;
+
+impl Case {
+    /// All cases below a directory, by name.
+    pub(super) fn all(directory: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(directory).expect("the cases are there");
+        let mut directories: Vec<PathBuf> = entries
+            .map(|entry| entry.expect("the directory can be read").path())
+            .filter(|path| path.is_dir())
+            .collect();
+        directories.sort();
+        directories.into_iter().map(Self::read).collect()
+    }
+
+    fn read(directory: PathBuf) -> Self {
+        let text = fs::read_to_string(directory.join("case.json")).expect("a description");
+        let name = directory.file_name().and_then(|name| name.to_str());
+        Self {
+            name: name.expect("names are ASCII").to_owned(),
+            description: serde_json::from_str(&text).expect("generate.py writes JSON"),
+            directory,
+        }
+    }
+
+    /// The model file.
+    pub(super) fn model(&self) -> PathBuf {
+        self.directory.join("model.onnx")
+    }
+
+    /// Version of the default operator set, if the model uses it.
+    pub(super) fn opset(&self) -> Option<u64> {
+        self.description["opset"].as_u64()
+    }
+
+    /// What is not a tensor of numbers or booleans, if anything is.
+    pub(super) fn not_tensors(&self) -> Option<&str> {
+        self.description["not_tensors"].as_str()
+    }
+
+    /// Inputs and outputs of each data set.
+    pub(super) fn sets(&self) -> Vec<(Values, Values)> {
+        let sets = self.description["sets"].as_array().expect("a list");
+        let read = |side: &Value| {
+            let values = side.as_array().expect("a list");
+            values.iter().map(|value| self.value(value)).collect()
+        };
+        sets.iter()
+            .map(|set| (read(&set["inputs"]), read(&set["outputs"])))
+            .collect()
+    }
+
+    fn value(&self, value: &Value) -> (String, Tensor) {
+        let text = |key: &str| value[key].as_str().expect("a string");
+        let shape = value["shape"].as_array().expect("a list");
+        let shape = shape.iter().map(|size| size.as_u64().expect("a size"));
+        let bytes = fs::read(self.directory.join(text("file"))).expect("a file of bytes");
+        let dtype = DType::from_name(text("dtype")).expect("a known dtype");
+        let tensor = Tensor::new(dtype, shape.collect(), bytes).expect("as many bytes as it says");
+        (text("name").to_owned(), tensor)
+    }
+
+    /// What is wrong with an answer of an engine that computes float32 in `precision`, if anything
+    /// is.
+    pub(super) fn fault(
+        &self,
+        signature: &Signature,
+        precision: DType,
+        expected: &Values,
+        found: &[Tensor],
+    ) -> Option<String> {
+        if found.len() != expected.len() {
+            return Some(format!("{} outputs, not {}", found.len(), expected.len()));
+        }
+        let tolerance = Tolerance {
+            relative: self.number("rtol"),
+            absolute: self.number("atol"),
+            precision,
+            values: self.description["random"] != true,
+        };
+        let named = signature.outputs.iter().map(|spec| &spec.name).zip(found);
+        expected.iter().find_map(|(name, expected)| {
+            let Some((_, found)) = named.clone().find(|(other, _)| *other == name) else {
+                return Some(format!("no output `{name}`"));
+            };
+            let fault = tolerance.fault(expected, found)?;
+            Some(format!("output `{name}`: {fault}"))
+        })
+    }
+
+    fn number(&self, key: &str) -> f64 {
+        self.description[key].as_f64().expect("a number")
+    }
+}
+
+/// How far an answer may be from what is expected.
+struct Tolerance {
+    relative: f64,
+    absolute: f64,
+    /// What float32 is computed in.
+    precision: DType,
+    /// Whether values are compared at all: random ones are not.
+    values: bool,
+}
+
+impl Tolerance {
+    fn fault(&self, expected: &Tensor, found: &Tensor) -> Option<String> {
+        if expected.dtype() != found.dtype() || expected.shape() != found.shape() {
+            return Some(format!("{found:?}, not {expected:?}"));
+        }
+        if !self.values || expected.bytes() == found.bytes() {
+            return None;
+        }
+        let rounding = self.rounding(expected.dtype());
+        let relative = match expected.dtype() {
+            DType::Bfloat16 => self.relative.max(rounding),
+            _ => self.relative,
+        };
+        let finite = expected.to_f64().filter(|value| value.is_finite());
+        let largest = finite.fold(0.0, |largest: f64, value| largest.max(value.abs()));
+        let absolute = self.absolute.max(rounding * largest);
+        let pairs = expected.to_f64().zip(found.to_f64()).enumerate();
+        let mut far = pairs.filter(|(_, (expected, found))| {
+            let equal = expected.is_nan() && found.is_nan() || expected == found;
+            let margin = absolute + relative * expected.abs();
+            // Not `>`: a distance that is NaN is too far, and infinities are only near themselves.
+            let near = expected.is_finite() && (found - expected).abs() <= margin;
+            !(equal || near)
+        });
+        let (index, (expected_value, value)) = far.next()?;
+        Some(format!(
+            "{} of {} values, the first at {index}: {value}, not {expected_value}",
+            far.count() + 1,
+            expected.len()
+        ))
+    }
+
+    /// The part of the largest value that rounding may take: eight units in the last place, two
+    /// for the half precisions, whose sums are kept in more; 0 for what is not rounded.
+    fn rounding(&self, dtype: DType) -> f64 {
+        let (units, bits) = match dtype {
+            DType::Bfloat16 => (2.0, 7),
+            DType::Float16 => (2.0, 10),
+            DType::Float32 if self.precision == DType::Float16 => (2.0, 10),
+            DType::Float32 => (8.0, 23),
+            DType::Float64 => (8.0, 52),
+            _ => return 0.0,
+        };
+        units * 0.5_f64.powi(bits)
+    }
+}
+
+#[test]
+fn answers_are_compared_as_the_runner_of_the_suite_does() {
+    let tolerance = Tolerance {
+        relative: 1e-3,
+        absolute: 1e-7,
+        precision: DType::Float32,
+        values: true,
+    };
+    let tensor =
+        |dtype, values: [f64; 2]| Tensor::from_f64(dtype, vec![2], values).expect("it is small");
+    let fault = |dtype, expected, found| {
+        tolerance
+            .fault(&tensor(dtype, expected), &tensor(dtype, found))
+            .is_some()
+    };
+    let (nan, infinity) = (f64::NAN, f64::INFINITY);
+    assert!(!fault(DType::Float32, [1.0, nan], [1.0009, nan]));
+    assert!(fault(DType::Float32, [1.0, 2.0], [1.0, 2.003]));
+    assert!(fault(DType::Float32, [1.0, nan], [1.0, 0.0]));
+    assert!(fault(DType::Float32, [1.0, 0.0], [1.0, nan]));
+    assert!(!fault(DType::Float64, [infinity, 0.0], [infinity, -0.0]));
+    assert!(fault(DType::Float64, [infinity, 0.0], [1e300, 0.0]));
+    assert!(fault(DType::Float64, [1e300, 0.0], [infinity, 0.0]));
+    assert!(!fault(DType::Bfloat16, [1.0, 0.0], [1.007_812_5, 0.0]));
+    assert!(fault(DType::Uint8, [200.0, 0.0], [201.0, 0.0]));
+    assert!(!fault(DType::Float32, [100.0, 0.0], [100.0, 9e-5]));
+    assert!(fault(DType::Float32, [100.0, 0.0], [100.0, 1e-4]));
+    let other = Tensor::zeros(DType::Float32, vec![1, 2]).expect("it is small");
+    assert!(
+        tolerance
+            .fault(&tensor(DType::Float32, [0.0, 0.0]), &other)
+            .is_some()
+    );
+    let random = Tolerance {
+        values: false,
+        ..tolerance
+    };
+    let (zero, one) = (
+        tensor(DType::Bool, [0.0, 0.0]),
+        tensor(DType::Bool, [1.0, 1.0]),
+    );
+    assert_eq!(random.fault(&zero, &one), None);
+}

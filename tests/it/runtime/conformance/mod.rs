@@ -1,0 +1,255 @@
+//! The backend test cases of the `onnx` package, run through every engine.
+//!
+//! No panic, no wrong answer without a known cause, no outcome that changed unnoticed. Each case
+//! runs in a worker process, so that an engine's crash is one case's outcome.
+//! `CONFORMANCE_UPDATE=1` rewrites `tests/conformance/results` and `table.md`; what each case's
+//! engine said goes to `target/test-environment/conformance-<engine>.log`.
+
+mod case;
+mod outcome;
+mod record;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use pkgtool::runtime::worker::Launcher;
+use pkgtool::runtime::{DType, LoadOptions, Provider};
+
+use self::case::Case;
+use self::outcome::{Outcome, Setting, Told};
+use self::record::Results;
+use crate::support::environment::{Piece, say};
+
+/// Longest time a load or a run may take. Cases are tiny, the engine may be a debug build.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// An engine as it is put to the test.
+struct Target {
+    /// Name in files and tables.
+    name: &'static str,
+    /// The library's name of the engine.
+    engine: &'static str,
+    /// Other providers than the CPU must run the whole model.
+    provider: Provider,
+    /// What it computes float32 in.
+    precision: DType,
+    /// The piece of the test environment it needs, and the one that is its library.
+    needs: Option<(Piece, Piece)>,
+}
+
+static TARGETS: &[Target] = &[
+    Target {
+        name: "tract",
+        engine: "tract",
+        provider: Provider::Cpu,
+        precision: DType::Float32,
+        needs: None,
+    },
+    Target {
+        name: "ort",
+        engine: "ort",
+        provider: Provider::Cpu,
+        precision: DType::Float32,
+        needs: Some((Piece::Ort, Piece::Ort)),
+    },
+    Target {
+        name: "ort-qnn",
+        engine: "ort",
+        provider: Provider::Qnn,
+        precision: DType::Float16,
+        needs: Some((Piece::Qnn, Piece::Ort)),
+    },
+    Target {
+        name: "ort-webgpu",
+        engine: "ort",
+        provider: Provider::WebGpu,
+        precision: DType::Float32,
+        needs: Some((Piece::WebGpu, Piece::WebGpu)),
+    },
+];
+
+fn names() -> Vec<&'static str> {
+    TARGETS.iter().map(|target| target.name).collect()
+}
+
+fn is_update() -> bool {
+    env::var_os("CONFORMANCE_UPDATE").is_some()
+}
+
+/// `CONFORMANCE_ONLY`, a list of targets, leaves the others out.
+fn is_chosen(name: &str) -> bool {
+    env::var("CONFORMANCE_ONLY").map_or(true, |list| list.split(',').any(|chosen| chosen == name))
+}
+
+#[test]
+fn engines_compute_what_the_cases_expect() {
+    let Some(cases) = Piece::Cases.or_skip("ONNX conformance") else {
+        return;
+    };
+    let cases = Case::all(&cases);
+    let problems: Vec<String> = TARGETS
+        .iter()
+        .filter(|target| is_chosen(target.name))
+        .flat_map(|target| target.problems(&cases))
+        .collect();
+    if is_update() {
+        fs::write(record::table_path(), record::table(&names())).expect("a table is written");
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn the_table_is_that_of_the_results() {
+    if !is_update() {
+        let table = fs::read_to_string(record::table_path()).expect("table.md");
+        assert_eq!(table, record::table(&names()), "CONFORMANCE_UPDATE=1");
+    }
+}
+
+impl Target {
+    /// Runs all cases and says what is not as it should be.
+    fn problems(&self, cases: &[Case]) -> Vec<String> {
+        let test = format!("ONNX conformance of {}", self.name);
+        let mut library = None;
+        if let Some((piece, holder)) = self.needs {
+            if piece.or_skip(&test).is_none() {
+                return Vec::new();
+            }
+            library = holder.path();
+        }
+        let start = Instant::now();
+        let told = self.run(cases, library);
+        if let Some((_, reason)) = told.iter().find(|told| told.0 == Outcome::Unavailable) {
+            match self.needs {
+                Some((piece, _)) => piece.skip(&test, reason),
+                None => {
+                    let was_there = Results::committed(self.name).is_some();
+                    assert!(!was_there, "{test}: {reason}");
+                    say(&format!("SKIPPED {test}: {reason}"));
+                }
+            }
+            return Vec::new();
+        }
+        self.log(cases, &told);
+        let outcomes = cases.iter().zip(&told);
+        let results = Results {
+            made_with: self.made_with(),
+            cases: outcomes
+                .map(|(case, (outcome, _))| (case.name.clone(), (case.opset(), *outcome)))
+                .collect(),
+        };
+        let passes = told.iter().filter(|told| told.0 == Outcome::Pass).count();
+        say(&format!(
+            "{test}: {passes} of {} pass, {} s",
+            told.len(),
+            start.elapsed().as_secs()
+        ));
+        if is_update() {
+            results.commit(self.name);
+        }
+        let problems = results.problems(
+            &record::known(self.name),
+            Results::committed(self.name).as_ref(),
+        );
+        problems
+            .into_iter()
+            .map(|problem| format!("{}: {problem}", self.name))
+            .collect()
+    }
+
+    fn run(&self, cases: &[Case], library: Option<PathBuf>) -> Vec<Told> {
+        let setting = Setting {
+            engine: self.engine,
+            precision: self.precision,
+            options: LoadOptions {
+                threads: Some(1),
+                provider: self.provider,
+                strict: self.provider != Provider::Cpu,
+                library,
+                ..LoadOptions::default()
+            },
+            launcher: Launcher {
+                program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
+                timeout: Some(TIMEOUT),
+                memory_limit: None,
+            },
+        };
+        let next = AtomicUsize::new(0);
+        let told = Mutex::new(Vec::new());
+        let work = || {
+            while let Some((index, case)) = {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                cases.get(index).map(|case| (index, case))
+            } {
+                let outcome = outcome::of(case, &setting);
+                if outcome.0 == Outcome::Unavailable {
+                    // It is so for all of them.
+                    next.store(cases.len(), Ordering::Relaxed);
+                }
+                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                told.push((index, outcome));
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(work);
+            }
+        });
+        let mut told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+        told.sort_by_key(|(index, _)| *index);
+        told.into_iter().map(|(_, told)| told).collect()
+    }
+
+    fn log(&self, cases: &[Case], told: &[Told]) {
+        let mut text = String::new();
+        for (case, (outcome, reason)) in cases.iter().zip(told) {
+            let reason = reason.replace('\n', " | ");
+            writeln!(text, "{outcome:<12} {} {reason}", case.name).expect("a string takes it");
+        }
+        let file = format!("target/test-environment/conformance-{}.log", self.name);
+        fs::write(root().join(file), text).expect("a log is written");
+    }
+
+    /// What results depend on: the cases, the engine's version, the kind of machine.
+    fn made_with(&self) -> String {
+        let requirements = root().join("tests/requirements.txt");
+        let requirements = fs::read_to_string(requirements).expect("tests/requirements.txt");
+        let onnx = requirements
+            .lines()
+            .find_map(|line| line.strip_prefix("onnx=="));
+        let unknown = || "of unknown version".to_owned();
+        let mut engine = match self.needs {
+            Some((_, library)) => library.version(),
+            None => locked_version("tract-onnx"),
+        }
+        .unwrap_or_else(unknown);
+        if let Some((provider, library)) = self.needs
+            && provider != library
+        {
+            let version = provider.version().unwrap_or_else(unknown);
+            engine = format!("{engine} with {} {version}", provider.name());
+        }
+        format!(
+            "onnx {} cases, {} {engine}, {} {}",
+            onnx.expect("onnx is pinned"),
+            self.engine,
+            env::consts::OS,
+            env::consts::ARCH
+        )
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The version of a crate in Cargo.lock.
+fn locked_version(name: &str) -> Option<String> {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
+    let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
+    rest.split('"').next().map(str::to_owned)
+}

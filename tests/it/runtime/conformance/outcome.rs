@@ -1,0 +1,265 @@
+//! What comes of one case on one engine.
+
+use std::fmt;
+
+use pkgtool::runtime::selection::{Choice, SelectionError, select};
+use pkgtool::runtime::worker::Launcher;
+use pkgtool::runtime::{DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor};
+
+use super::case::{Case, Values};
+
+/// The kinds of outcome, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    /// The expected answer.
+    Pass,
+    /// Another answer, and no error.
+    Wrong,
+    /// Refused: the engine says that it cannot.
+    Unsupported,
+    /// Any other error.
+    Failed,
+    /// The engine's process died.
+    Crash,
+    /// The engine's process did not come to an end.
+    Hang,
+    /// A panic, caught.
+    Panic,
+    /// The case is about values that are not tensors of numbers or booleans.
+    NotTensors,
+    /// The engine is not on this machine.
+    Unavailable,
+}
+
+impl Outcome {
+    /// Those that can be recorded.
+    pub(super) const ALL: [Self; 8] = [
+        Self::Pass,
+        Self::Wrong,
+        Self::Unsupported,
+        Self::Failed,
+        Self::Crash,
+        Self::Hang,
+        Self::Panic,
+        Self::NotTensors,
+    ];
+
+    /// As it is written in lists and tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Wrong => "wrong",
+            Self::Unsupported => "unsupported",
+            Self::Failed => "failed",
+            Self::Crash => "crash",
+            Self::Hang => "hang",
+            Self::Panic => "panic",
+            Self::NotTensors => "not-tensors",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// The outcome of this name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.name() == name)
+    }
+
+    /// Whether it may only be where its cause is known.
+    pub(super) fn needs_a_cause(self) -> bool {
+        matches!(self, Self::Wrong | Self::Crash | Self::Hang)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// An outcome, and what the engine said or what was wrong.
+pub(super) type Told = (Outcome, String);
+
+/// How cases are run.
+pub(super) struct Setting<'a> {
+    pub(super) engine: &'a str,
+    /// What the engine computes float32 in.
+    pub(super) precision: DType,
+    pub(super) options: LoadOptions,
+    pub(super) launcher: Launcher,
+}
+
+/// Runs a case in a worker process of its own.
+pub(super) fn of(case: &Case, setting: &Setting<'_>) -> Told {
+    if let Some(what) = case.not_tensors() {
+        return (Outcome::NotTensors, what.to_owned());
+    }
+    let selection = match select(&case.model(), &Choice::default()) {
+        Ok(selection) => selection,
+        Err(error @ SelectionError::Signature { .. }) => {
+            return (Outcome::NotTensors, error.to_string());
+        }
+        Err(error) => return (Outcome::Failed, error.to_string()),
+    };
+    let request = LoadRequest {
+        model: selection.model,
+        signature: selection.signature,
+        options: setting.options.clone(),
+    };
+    match setting.launcher.load(setting.engine, &request) {
+        Ok(mut worker) => of_runs(case, &request.signature, setting.precision, &mut worker),
+        Err(error) => of_error(&error),
+    }
+}
+
+/// Runs all data sets of a case.
+fn of_runs(
+    case: &Case,
+    signature: &Signature,
+    precision: DType,
+    session: &mut dyn Session,
+) -> Told {
+    for (inputs, expected) in case.sets() {
+        let Some(inputs) = in_order(signature, inputs) else {
+            let told = "the inputs are not those of the signature";
+            return (Outcome::Failed, told.to_owned());
+        };
+        match session.run(&inputs) {
+            Ok(answer) => {
+                if let Some(fault) = case.fault(signature, precision, &expected, &answer.outputs) {
+                    return (Outcome::Wrong, fault);
+                }
+            }
+            Err(error) => return of_error(&error),
+        }
+    }
+    (Outcome::Pass, String::new())
+}
+
+fn in_order(signature: &Signature, values: Values) -> Option<Vec<Tensor>> {
+    if values.len() != signature.inputs.len() {
+        return None;
+    }
+    let tensor = |name: &str| values.iter().find(|(other, _)| other == name);
+    let inputs = signature.inputs.iter().map(|spec| tensor(&spec.name));
+    inputs
+        .map(|found| found.map(|(_, tensor)| tensor.clone()))
+        .collect()
+}
+
+fn of_error(error: &EngineError) -> Told {
+    let outcome = match error {
+        EngineError::Unavailable { .. } => Outcome::Unavailable,
+        EngineError::Unsupported { .. } => Outcome::Unsupported,
+        EngineError::Load { reason, .. } | EngineError::Run { reason, .. }
+            if reason.contains("panicked") =>
+        {
+            Outcome::Panic
+        }
+        EngineError::Load { .. } | EngineError::Run { .. } => Outcome::Failed,
+        EngineError::Died { reason, .. } if reason.contains("time limit") => Outcome::Hang,
+        EngineError::Died { .. } => Outcome::Crash,
+    };
+    (outcome, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use pkgtool::model::Dim;
+    use pkgtool::runtime::{Answer, Placement, TensorSpec};
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// An engine that gives what it is told to.
+    struct Fake(Result<Vec<Tensor>, EngineError>);
+
+    impl Session for Fake {
+        fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+            assert_eq!(inputs[0].dtype(), DType::Bool, "inputs come in order");
+            let time = Duration::ZERO;
+            self.0.clone().map(|outputs| Answer { outputs, time })
+        }
+
+        fn placement(&mut self) -> Placement {
+            Placement::default()
+        }
+    }
+
+    fn signature() -> Signature {
+        let spec = |name: &str, dtype| TensorSpec {
+            name: name.to_owned(),
+            dtype,
+            dims: Some(vec![Dim::Fixed(2)]),
+        };
+        Signature {
+            method: "forward".to_owned(),
+            inputs: vec![spec("b", DType::Bool), spec("a", DType::Int8)],
+            outputs: vec![spec("y", DType::Int8)],
+        }
+    }
+
+    /// A case that wants `y = a = [1, 2]`.
+    fn case(directory: &TempDir) -> Case {
+        let value =
+            |name, dtype, file| json!({"name": name, "dtype": dtype, "shape": [2], "file": file});
+        let description = json!({
+            "opset": 13, "rtol": 1e-3, "atol": 1e-7, "random": false,
+            "sets": [{
+                "inputs": [value("a", "int8", "a.bin"), value("b", "bool", "a.bin")],
+                "outputs": [value("y", "int8", "a.bin")],
+            }],
+        });
+        let path = directory.path().join("test_fake");
+        fs::create_dir(&path).expect("a directory");
+        fs::write(path.join("a.bin"), [1, 2]).expect("a file");
+        fs::write(path.join("case.json"), description.to_string()).expect("a file");
+        Case::all(directory.path()).remove(0)
+    }
+
+    #[test]
+    fn answers_are_passes_or_wrong() {
+        let directory = TempDir::new().expect("a directory");
+        let case = case(&directory);
+        let outcome = |answer| of_runs(&case, &signature(), DType::Float32, &mut Fake(answer)).0;
+        let int8 = |bytes| Tensor::new(DType::Int8, vec![2], bytes).expect("two bytes");
+        assert_eq!(outcome(Ok(vec![int8(vec![1, 2])])), Outcome::Pass);
+        assert_eq!(outcome(Ok(vec![int8(vec![1, 3])])), Outcome::Wrong);
+        assert_eq!(outcome(Ok(Vec::new())), Outcome::Wrong);
+    }
+
+    #[test]
+    fn errors_are_told_apart() {
+        let engine = || "fake".to_owned();
+        let died = |reason: &str| EngineError::Died {
+            engine: engine(),
+            doing: "running".to_owned(),
+            reason: reason.to_owned(),
+        };
+        let run = |reason: &str| EngineError::Run {
+            engine: engine(),
+            operator: None,
+            reason: reason.to_owned(),
+        };
+        let unsupported = EngineError::Unsupported {
+            engine: engine(),
+            operators: Vec::new(),
+            reason: String::new(),
+        };
+        for (error, outcome) in [
+            (died("signal: 11 (SIGSEGV)"), Outcome::Crash),
+            (
+                died("it was stopped after the time limit of 60 s"),
+                Outcome::Hang,
+            ),
+            (run("it panicked: index out of bounds"), Outcome::Panic),
+            (run("no kernel"), Outcome::Failed),
+            (unsupported, Outcome::Unsupported),
+        ] {
+            assert_eq!(of_error(&error).0, outcome, "{error}");
+        }
+    }
+}
