@@ -8,6 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use tract_onnx::model::OnnxOpRegister;
 use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::type_proto::Value;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto};
 
 use super::{load_error, unsupported};
@@ -22,30 +24,108 @@ const MAX_DEPTH: usize = 32;
 /// An operator that tract computes wrongly under a condition.
 struct KnownWrong {
     operator: &'static str,
-    condition: fn(&NodeProto) -> bool,
+    condition: fn(&NodeProto, Facts) -> bool,
     cause: &'static str,
+}
+
+/// What a condition may depend on beside the node.
+#[derive(Clone, Copy)]
+struct Facts {
+    /// Version of the default operator set.
+    opset: i64,
+    /// Whether the model's inputs, outputs or weights have float16 among them.
+    has_float16: bool,
 }
 
 const KNOWN_WRONG: &[KnownWrong] = &[
     KnownWrong {
         operator: "GRU",
-        condition: is_reversed,
+        condition: |node, _| is_reversed(node),
         cause: "tract runs a reversed GRU in the wrong order",
     },
     KnownWrong {
         operator: "LSTM",
-        condition: is_reversed,
+        condition: |node, _| is_reversed(node),
         cause: "tract runs a reversed LSTM in the wrong order",
     },
     KnownWrong {
         operator: "RNN",
-        condition: is_reversed,
+        condition: |node, _| is_reversed(node),
         cause: "tract runs a reversed RNN in the wrong order",
+    },
+    KnownWrong {
+        operator: "Attention",
+        condition: |node, _| {
+            let windows = ["left_window_size", "right_window_size"];
+            windows.iter().any(|name| attribute(node, name).is_some())
+        },
+        cause: "tract does not know attention windows and would look at everything",
+    },
+    KnownWrong {
+        operator: "Attention",
+        condition: |node, _| {
+            let past = node.input.get(4).is_some_and(|past| !past.is_empty());
+            past && attribute(node, "is_causal").is_some_and(|causal| causal.i != 0)
+        },
+        cause: "tract's causal mask does not count the past keys",
+    },
+    KnownWrong {
+        operator: "BitShift",
+        condition: |_, facts| facts.opset >= BIT_SHIFT_OF_SIGNED,
+        cause: "tract does not define shifts of signed integers by negative and large amounts",
+    },
+    KnownWrong {
+        operator: "Celu",
+        condition: |node, facts| facts.has_float16 && !is_one(node, "alpha"),
+        cause: "tract ignores Celu's alpha in float16",
+    },
+    KnownWrong {
+        operator: "SpaceToDepth",
+        condition: |node, _| text(node, "mode").is_some_and(|mode| mode == b"CRD"),
+        cause: "tract does not know SpaceToDepth's CRD mode",
+    },
+    KnownWrong {
+        operator: "Swish",
+        condition: |node, _| !is_one(node, "alpha"),
+        cause: "tract ignores Swish's alpha",
     },
 ];
 
+/// The operator set from which on `BitShift` takes signed integers.
+const BIT_SHIFT_OF_SIGNED: i64 = 28;
+
 fn is_reversed(node: &NodeProto) -> bool {
     text(node, "direction").is_some_and(|direction| direction == b"reverse")
+}
+
+/// Whether a float attribute is 1, also by its default.
+fn is_one(node: &NodeProto, name: &str) -> bool {
+    attribute(node, name).is_none_or(|attribute| (attribute.f - 1.0).abs() < f32::EPSILON)
+}
+
+impl Facts {
+    fn of(model: &ModelProto, graph: &GraphProto) -> Self {
+        let opsets = model.opset_import.iter();
+        let opset = opsets
+            .filter(|opset| ["", "ai.onnx"].contains(&opset.domain.as_str()))
+            .map(|opset| opset.version)
+            .max();
+        let values = graph
+            .input
+            .iter()
+            .chain(&graph.output)
+            .chain(&graph.value_info);
+        let types = values.filter_map(|value| match value.r#type.as_ref()?.value.as_ref()? {
+            Value::TensorType(tensor) => Some(tensor.elem_type),
+        });
+        let weights = graph.initializer.iter().map(|tensor| tensor.data_type);
+        Self {
+            opset: opset.unwrap_or(0),
+            has_float16: types
+                .chain(weights)
+                .any(|one| one == DataType::Float16 as i32),
+        }
+    }
 }
 
 /// Refuses a model that tract cannot run, or would run wrongly.
@@ -55,7 +135,8 @@ pub(super) fn check(model: &ModelProto, register: &OnnxOpRegister) -> Result<(),
     };
     check_outputs(graph)?;
     let mut found = Found::default();
-    found.graph(graph, register, 0);
+    let facts = Facts::of(model, graph);
+    found.graph(graph, register, facts, 0);
     if found.too_deep {
         return Err(load_error("its graphs are nested too deeply"));
     }
@@ -96,22 +177,22 @@ struct Found {
 }
 
 impl Found {
-    fn graph(&mut self, graph: &GraphProto, register: &OnnxOpRegister, depth: usize) {
+    fn graph(&mut self, graph: &GraphProto, register: &OnnxOpRegister, facts: Facts, depth: usize) {
         if depth > MAX_DEPTH {
             self.too_deep = true;
             return;
         }
         for node in &graph.node {
-            self.node(node, register);
+            self.node(node, register, facts);
             for attribute in &node.attribute {
                 for inner in attribute.g.iter().chain(&attribute.graphs) {
-                    self.graph(inner, register, depth + 1);
+                    self.graph(inner, register, facts, depth + 1);
                 }
             }
         }
     }
 
-    fn node(&mut self, node: &NodeProto, register: &OnnxOpRegister) {
+    fn node(&mut self, node: &NodeProto, register: &OnnxOpRegister, facts: Facts) {
         let known = DOMAINS.contains(&node.domain.as_str());
         if !known || !register.0.contains_key(&node.op_type) {
             let domain = match node.domain.as_str() {
@@ -121,7 +202,7 @@ impl Found {
             self.missing.insert(format!("{domain}{}", node.op_type));
         }
         for wrong in KNOWN_WRONG {
-            if wrong.operator == node.op_type && (wrong.condition)(node) {
+            if wrong.operator == node.op_type && (wrong.condition)(node, facts) {
                 self.wrong.insert((wrong.operator, wrong.cause));
             }
         }

@@ -262,7 +262,7 @@ fn shapes_beyond_memory_are_refused_before_anything_is_allocated() {
     let start = Instant::now();
     let ran = run_model(&model, &["--input", "zeros"]).expect_code(2);
     assert!(start.elapsed() < Duration::from_secs(30));
-    assert!(ran.stderr.contains("x"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("more than"), "{}", ran.stderr);
 }
 
 #[cfg(unix)]
@@ -286,7 +286,7 @@ fn an_interrupt_ends_the_run_and_its_worker() {
         .spawn()
         .expect("the binary runs");
     let workers = format!("/proc/{0}/task/{0}/children", bench.id());
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let worker = loop {
         let children = fs::read_to_string(&workers).unwrap_or_default();
         if let Some(worker) = children.split_whitespace().next() {

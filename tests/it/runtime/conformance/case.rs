@@ -142,6 +142,7 @@ impl Tolerance {
         let absolute = self.absolute.max(rounding * largest);
         let pairs = expected.to_f64().zip(found.to_f64()).enumerate();
         let mut far = pairs.filter(|(_, (expected, found))| {
+            #[expect(clippy::float_cmp, reason = "equal infinities have no distance")]
             let equal = expected.is_nan() && found.is_nan() || expected == found;
             let margin = absolute + relative * expected.abs();
             // Not `>`: a distance that is NaN is too far, and infinities are only near themselves.
