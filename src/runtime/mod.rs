@@ -3,12 +3,20 @@
 //! Invariant: no type of an inference library leaves its engine's folder; whatever a model does, the
 //! caller gets an [`EngineError`], never a panic.
 
+pub mod agreement;
 mod dtype;
 mod engine;
+pub mod input;
+pub mod library;
+pub mod machine;
 pub mod measure;
+pub mod npy;
+mod output;
 pub mod peak_memory;
 pub mod selection;
 mod signature;
+pub mod statistics;
+mod summary;
 pub mod target;
 mod tensor;
 
@@ -24,7 +32,9 @@ pub use dtype::DType;
 pub use engine::{
     Answer, Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, Share,
 };
+pub use output::{OutputError, write_outputs};
 pub use signature::{Signature, SignatureError, TensorSpec};
+pub use summary::{Scalar, Summary};
 pub use tensor::{MAX_BYTES, Tensor, TensorError, byte_size};
 
 /// All engines of this build.

@@ -1,10 +1,21 @@
 //! ONNX Runtime in a build without it: an engine that says so.
 
+use std::path::Path;
+
+use super::library::Installations;
 use super::{Engine, EngineError, LoadRequest, Session};
 
 /// The engine.
 #[derive(Debug)]
 pub struct OnnxRuntime;
+
+/// What there is on this machine: nothing that this build could use.
+pub fn installations(_: Option<&Path>) -> Installations {
+    Installations::default()
+}
+
+/// Lets go of nothing.
+pub fn release() {}
 
 impl Engine for OnnxRuntime {
     fn name(&self) -> &'static str {

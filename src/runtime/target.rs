@@ -115,9 +115,13 @@ pub fn candidates(backend: Option<Backend>) -> Vec<Candidate> {
 pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, StartError> {
     if wish.format != "onnx" {
         return Err(StartError::Format(format!(
-            "{} is an ExecuTorch program; the engines of this build (ort, tract) run ONNX models \
-             only, so run the package's ONNX variant, or this program on ExecuTorch itself",
-            wish.model.display()
+            "it is an {} program; the engines of this build (ort, tract) run ONNX models only, so \
+             run the package's ONNX variant, or this program on ExecuTorch itself",
+            if wish.format == "executorch" {
+                "ExecuTorch"
+            } else {
+                wish.format
+            }
         )));
     }
     let named = |candidate: &Candidate| {

@@ -1,11 +1,34 @@
 //! The commands that run models.
 
+mod backends;
+mod bench;
+mod compare;
+mod input_args;
+mod run;
+mod sides;
+mod target_args;
+
+use std::path::Path;
+
 use super::exit::{Exit, Failure};
-use crate::runtime::worker;
+use super::output;
+use crate::runtime::Tensor;
+use crate::runtime::selection::{Selection, SelectionError};
+use crate::runtime::target::{self, Started, Wish};
+use crate::runtime::worker::{self, Launcher};
+use target_args::TargetArgs;
 
 /// `run`, `bench`, `compare`, `backends`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
+    /// Run a variant and show or write its outputs
+    Run(Box<run::Args>),
+    /// Time variants and engines side by side
+    Bench(Box<bench::Args>),
+    /// Compare two variants, engines or model files on the same inputs
+    Compare(Box<compare::Args>),
+    /// Show what this machine has for each backend, by trying it
+    Backends(backends::Args),
     /// Run models for another pkgtool at the other end of standard input
     #[command(name = worker::ARGUMENT, hide = true)]
     Worker,
@@ -14,9 +37,44 @@ pub(super) enum Command {
 /// Runs the command.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     match command {
+        Command::Run(args) => run::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Backends(args) => backends::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Worker => {
             worker::serve()?;
             Ok(Exit::Clean)
         }
     }
+}
+
+/// Selects a method below `path`.
+fn selected(args: &TargetArgs, path: &Path, precision: Option<&str>) -> Result<Selection, Failure> {
+    args.select(path, precision).map_err(|error| match error {
+        SelectionError::Nothing(message) => Failure::Nothing(message),
+        other => Failure::Other(other.to_string()),
+    })
+}
+
+/// Loads and runs once, and tells the user of every fallback.
+fn started(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, Failure> {
+    let started = target::start(wish, inputs, launcher)
+        .map_err(|error| Failure::Other(format!("{}: {error}", wish.model.display())))?;
+    if started.candidate.fallback {
+        let backend = wish.backend.map_or("", crate::package::Backend::name);
+        let candidate = started.candidate;
+        let why = match started.passed_over.first() {
+            Some((tried, error)) => format!("{tried}: {error}"),
+            None if wish.engine.is_some() => "the engine was chosen".to_owned(),
+            None if started.placement.shares.is_empty() => {
+                format!("nothing on this machine runs {backend} itself")
+            }
+            None => format!("{} took no node of the model", candidate.provider),
+        };
+        output::tell(
+            "warning",
+            &format!("not run on {backend}, but on {candidate}; {why}"),
+        );
+    }
+    Ok(started)
 }

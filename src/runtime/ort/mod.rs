@@ -1,6 +1,27 @@
-//! The ort engine.
+//! ONNX Runtime, whose library is found and loaded when a model is.
+//!
+//! Invariant: no type of the `ort` crate leaves this folder, and no library is loaded before a
+//! model is to be run. One process has one library, so models run in processes of their own.
+
+mod environment;
+mod failure;
+mod installation;
+mod placement;
+mod provider;
+mod python;
+mod search;
+mod session;
+mod surroundings;
+mod value;
 
 use super::{Engine, EngineError, LoadRequest, Session};
+
+pub use environment::release;
+pub use installation::{installations, installations_in};
+pub use surroundings::Surroundings;
+
+/// The engine's name.
+const NAME: &str = "ort";
 
 /// The engine.
 #[derive(Debug)]
@@ -8,14 +29,18 @@ pub struct OnnxRuntime;
 
 impl Engine for OnnxRuntime {
     fn name(&self) -> &'static str {
-        "ort"
+        NAME
     }
 
-    fn load(&self, _: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
-        Err(EngineError::Unavailable {
-            what: "ort".to_owned(),
-            reason: "not written yet".to_owned(),
-            help: "write it".to_owned(),
-        })
+    fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
+        let extension = request.model.extension();
+        if extension.is_some_and(|extension| extension.eq_ignore_ascii_case("pte")) {
+            return Err(EngineError::Unsupported {
+                engine: NAME.to_owned(),
+                operators: Vec::new(),
+                reason: "ONNX Runtime reads ONNX models, not ExecuTorch programs".to_owned(),
+            });
+        }
+        Ok(Box::new(session::OrtSession::load(request)?))
     }
 }

@@ -1,6 +1,12 @@
 //! The command line, from outside: exit codes, options, formats of reports, small commands.
 
+#[cfg(feature = "run")]
+mod bench;
 mod commands;
+#[cfg(feature = "run")]
+mod compare;
 mod inspect;
 mod report;
+#[cfg(feature = "run")]
+mod run;
 mod validate;

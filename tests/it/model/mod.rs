@@ -1,4 +1,4 @@
 //! Readers of model formats.
 
 mod executorch;
-mod onnx;
+pub(crate) mod onnx;

@@ -2,7 +2,7 @@
 //! hand, large files, random ones.
 
 mod broken;
-mod build;
+pub(crate) mod build;
 mod fixtures;
 mod large;
 mod random;

@@ -1,7 +1,11 @@
 //! What tests share: running the binary, building packages in temporary directories, fixtures.
 
+#[cfg(feature = "ort")]
+pub(crate) mod engines;
 #[cfg(feature = "run")]
 pub(crate) mod environment;
+#[cfg(feature = "run")]
+pub(crate) mod onnx;
 pub(crate) mod run;
 pub(crate) mod tree;
 

@@ -1,7 +1,7 @@
 //! Protobuf bytes by hand: what no ONNX library would write.
 
 /// A varint.
-pub(super) fn varint(mut value: u64) -> Vec<u8> {
+pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
         bytes.push(value.to_le_bytes()[0] | 0x80);
@@ -12,33 +12,33 @@ pub(super) fn varint(mut value: u64) -> Vec<u8> {
 }
 
 /// A field with a number as its value.
-pub(super) fn int(field: u64, value: u64) -> Vec<u8> {
+pub(crate) fn int(field: u64, value: u64) -> Vec<u8> {
     [varint(field << 3), varint(value)].concat()
 }
 
 /// A field with a length: text or a message, given in parts.
-pub(super) fn part(field: u64, parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn part(field: u64, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     [head(field, content.len() as u64), content].concat()
 }
 
 /// The tag and length of such a field alone.
-pub(super) fn head(field: u64, length: u64) -> Vec<u8> {
+pub(crate) fn head(field: u64, length: u64) -> Vec<u8> {
     [varint(field << 3 | 2), varint(length)].concat()
 }
 
 /// A value without a type: an input or output.
-pub(super) fn value(field: u64, name: &str) -> Vec<u8> {
+pub(crate) fn value(field: u64, name: &str) -> Vec<u8> {
     part(field, &[&part(1, &[name.as_bytes()])])
 }
 
 /// A model of one graph.
-pub(super) fn model(graph: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn model(graph: &[&[u8]]) -> Vec<u8> {
     [int(1, 10), part(7, graph), part(8, &[&int(2, 18)])].concat()
 }
 
 /// An external tensor with these entries.
-pub(super) fn external(entries: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn external(entries: &[(&str, &str)]) -> Vec<u8> {
     let mut tensor = int(14, 1);
     for (key, value) in entries {
         tensor.extend(part(

@@ -1,0 +1,275 @@
+//! `pkgtool backends`: what this machine has, found by trying it.
+//!
+//! That a library is there does not mean that it works, so each backend runs a model of two nodes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use super::super::exit::{Exit, Failure};
+use super::super::output;
+use crate::model;
+use crate::package::Backend;
+use crate::runtime::library::{Installation, Installations, Plugin};
+use crate::runtime::machine::Machine;
+use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
+use crate::runtime::worker::Launcher;
+use crate::runtime::{DType, EngineError, Signature, Tensor, ort};
+
+/// `y = max(0, x + x)` on `float32[1, 8]`, opset 13.
+const PROBE: &[u8] = include_bytes!("probe.onnx");
+
+/// Arguments of `pkgtool backends`.
+#[derive(Debug, clap::Args)]
+pub(in super::super) struct Args {
+    /// ONNX Runtime's library, instead of the one that is found
+    #[arg(long, value_name = "FILE")]
+    ort_lib: Option<PathBuf>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of a backend.
+struct Outcome {
+    /// The backend; `None` is a model without one.
+    backend: Option<Backend>,
+    /// What runs it.
+    runs_on: Option<Candidate>,
+    /// What was tried before that, and why it did not work.
+    failed: Vec<(Candidate, EngineError)>,
+}
+
+/// Runs the command.
+pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let found = ort::installations(args.ort_lib.as_deref());
+    let probe = Probe::write()?;
+    let launcher = Launcher::new()
+        .map_err(|error| Failure::Other(format!("cannot find my own program: {error}")))?;
+    let backends = Backend::ALL.map(Some).into_iter().chain([None]);
+    let outcomes: Vec<Outcome> = backends
+        .map(|backend| try_out(backend, &probe.path, args, &launcher))
+        .collect::<Result<_, _>>()?;
+    output::print(&if args.json {
+        to_json(&found, &outcomes)
+    } else {
+        to_text(&found, &outcomes)
+    })?;
+    Ok(Exit::Clean)
+}
+
+fn try_out(
+    backend: Option<Backend>,
+    probe: &Path,
+    args: &Args,
+    launcher: &Launcher,
+) -> Result<Outcome, Failure> {
+    let broken = |reason: String| Failure::Other(format!("the built-in model: {reason}"));
+    let (info, _) = model::open(probe).map_err(|error| broken(error.to_string()))?;
+    let signature =
+        Signature::of(&info.methods[0], None).map_err(|error| broken(error.to_string()))?;
+    let input = Tensor::from_f64(DType::Float32, vec![1, 8], (-3..5_i8).map(f64::from));
+    let input = input.map_err(|error| broken(error.to_string()))?;
+    let wish = Wish {
+        model: probe.to_owned(),
+        format: info.format,
+        signature,
+        backend,
+        engine: None,
+        strict: false,
+        threads: Some(1),
+        observe: true,
+        library: args.ort_lib.clone(),
+    };
+    Ok(match target::start(&wish, &[input], launcher) {
+        Ok(started) => Outcome {
+            backend,
+            runs_on: Some(started.candidate),
+            failed: reasons(started),
+        },
+        Err(StartError::Failed(failed)) => Outcome {
+            backend,
+            runs_on: None,
+            failed,
+        },
+        Err(other) => return Err(Failure::Other(other.to_string())),
+    })
+}
+
+/// Why not something better.
+fn reasons(started: Started) -> Vec<(Candidate, EngineError)> {
+    let wrong = {
+        let outputs = &started.first.outputs;
+        let values: Vec<f64> = outputs.iter().flat_map(Tensor::to_f64).collect();
+        let expected = [0.0, 0.0, 0.0, 0.0, 2.0, 4.0, 6.0, 8.0];
+        let far = |(found, expected): (&f64, &f64)| (found - expected).abs() > 1e-2;
+        values.len() != expected.len() || values.iter().zip(&expected).any(far)
+    };
+    let mut failed = started.passed_over;
+    if wrong {
+        let candidate = started.candidate;
+        failed.push((
+            candidate,
+            EngineError::Run {
+                engine: candidate.engine.to_owned(),
+                operator: None,
+                reason: "it computes a small model wrongly".to_owned(),
+            },
+        ));
+    }
+    failed
+}
+
+fn to_text(found: &Installations, outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = write(&mut text, found, outcomes);
+    text
+}
+
+fn write(text: &mut String, found: &Installations, outcomes: &[Outcome]) -> std::fmt::Result {
+    writeln!(text, "{}", Machine::this())?;
+    writeln!(text, "\nengines")?;
+    writeln!(text, "  tract  in this binary: ONNX models on the CPU")?;
+    if found.libraries.is_empty() {
+        writeln!(
+            text,
+            "  ort    ONNX Runtime is not found; `pip install onnxruntime` puts it where it is looked for,\n         or name its library with --ort-lib or ORT_DYLIB_PATH"
+        )?;
+    }
+    for library in &found.libraries {
+        writeln!(text, "  ort    {}", describe(library))?;
+    }
+    for plugin in &found.plugins {
+        writeln!(text, "         {}", describe_plugin(plugin))?;
+    }
+    writeln!(text, "\nbackends of ONNX models")?;
+    for outcome in outcomes {
+        let name = outcome.backend.map_or("(none)", Backend::name);
+        let on = match outcome.runs_on {
+            Some(candidate) if candidate.fallback => format!("{candidate}, a fallback"),
+            Some(candidate) => candidate.to_string(),
+            None => "nothing".to_owned(),
+        };
+        writeln!(text, "  {name:8} {on}")?;
+        if outcome.failed.is_empty() && outcome.backend == Some(Backend::Mlx) {
+            writeln!(
+                text,
+                "           nothing runs ONNX models on MLX itself; on Apple's machines Core ML and WebGPU use the same hardware"
+            )?;
+        }
+        for (candidate, error) in &outcome.failed {
+            writeln!(text, "           not {candidate}: {error}")?;
+        }
+    }
+    writeln!(
+        text,
+        "\nExecuTorch programs (.pte) can be validated and inspected; no engine of this build runs them."
+    )
+}
+
+fn describe(library: &Installation) -> String {
+    let version = library.version.as_deref().unwrap_or("of unknown version");
+    let path = library.path.display();
+    let origin = library.origin.describe();
+    let providers: Vec<&str> = library.providers.iter().map(|one| one.name()).collect();
+    match &library.problem {
+        Some(problem) => {
+            format!("ONNX Runtime {version} cannot be used: {problem}\n         {path} ({origin})")
+        }
+        None => format!(
+            "ONNX Runtime {version}: providers {}\n         {path} ({origin})",
+            providers.join(", ")
+        ),
+    }
+}
+
+fn describe_plugin(plugin: &Plugin) -> String {
+    let path = plugin.path.display();
+    let backend = plugin.backend.as_ref();
+    let backend = backend.map_or_else(String::new, |path| {
+        format!("\n         with {}", path.display())
+    });
+    format!("plugin {}: {path}{backend}", plugin.provider)
+}
+
+fn to_json(found: &Installations, outcomes: &[Outcome]) -> String {
+    let libraries: Vec<Json> = found
+        .libraries
+        .iter()
+        .map(|library| {
+            let providers = library.providers.iter().map(|one| one.name());
+            json!({
+                "engine": "ort",
+                "path": library.path.display().to_string(),
+                "origin": library.origin.describe(),
+                "version": library.version,
+                "providers": providers.collect::<Vec<_>>(),
+                "problem": library.problem,
+            })
+        })
+        .collect();
+    let plugins: Vec<Json> = found
+        .plugins
+        .iter()
+        .map(|plugin| {
+            json!({
+                "provider": plugin.provider.name(),
+                "path": plugin.path.display().to_string(),
+                "backend_library": plugin.backend.as_ref().map(|path| path.display().to_string()),
+            })
+        })
+        .collect();
+    let backends: Vec<Json> = outcomes
+        .iter()
+        .map(|outcome| {
+            let failed = outcome.failed.iter().map(|(candidate, error)| {
+                json!({
+                    "engine": candidate.engine,
+                    "provider": candidate.provider.name(),
+                    "reason": error.to_string(),
+                })
+            });
+            json!({
+                "backend": outcome.backend.map(Backend::name),
+                "engine": outcome.runs_on.map(|candidate| candidate.engine),
+                "provider": outcome.runs_on.map(|candidate| candidate.provider.name()),
+                "fallback": outcome.runs_on.map(|candidate| candidate.fallback),
+                "failed": failed.collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let document = json!({
+        "version": 1,
+        "machine": Machine::this(),
+        "libraries": libraries,
+        "plugins": plugins,
+        "backends": backends,
+    });
+    format!("{document:#}\n")
+}
+
+/// The built-in model as a file, for as long as it is needed.
+struct Probe {
+    path: PathBuf,
+}
+
+impl Probe {
+    fn write() -> Result<Self, Failure> {
+        let name = format!("pkgtool-probe-{}.onnx", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, PROBE)
+            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        // What is left in the system's temporary directory is small, and its matter.
+        let _ = fs::remove_file(&self.path);
+    }
+}

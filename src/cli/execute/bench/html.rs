@@ -1,0 +1,182 @@
+//! A benchmark as one self-contained HTML page with a strip plot.
+
+use std::fmt::Write as _;
+
+use super::report::{BenchReport, SeriesReport, memory, milliseconds};
+use crate::runtime::measure::Series;
+use crate::runtime::statistics::quantile;
+
+const TEMPLATE: &str = include_str!("page.html");
+
+/// Width of the plot and height of a series in it, in its own units.
+const WIDTH: f64 = 960.0;
+const ROW: f64 = 74.0;
+const MARGIN: f64 = 14.0;
+/// Most runs of a series that are drawn.
+const MAX_DOTS: usize = 1500;
+
+/// The page. `series` are those of the report.
+pub(super) fn page(report: &BenchReport, series: &[Series]) -> String {
+    let rows: String = report.series.iter().map(row).collect();
+    TEMPLATE
+        .replace("{{machine}}", &escape(&report.machine.to_string()))
+        .replace("{{conditions}}", &escape(&report.conditions()))
+        .replace("{{rows}}", &rows)
+        .replace("{{plot}}", &plot(report, series))
+}
+
+fn row(series: &SeriesReport) -> String {
+    let mut cells = vec![escape(&series.label)];
+    match &series.times {
+        Some(times) => {
+            let figures = [
+                times.p50_ms,
+                times.p90_ms,
+                times.p99_ms,
+                times.min_ms,
+                times.mean_ms,
+            ];
+            cells.extend(figures.map(milliseconds));
+            cells.push(format!("{:.1}", times.throughput_per_s));
+        }
+        None => cells.extend(std::iter::repeat_n(String::new(), 6)),
+    }
+    cells.push(milliseconds(series.load_ms));
+    cells.push(milliseconds(series.first_run_ms));
+    cells.push(memory(series.peak_memory_bytes));
+    cells.push(series.ratio.as_ref().map_or_else(
+        || "1".to_owned(),
+        |ratio| format!("{:.2} ({:.2}–{:.2})", ratio.ratio, ratio.low, ratio.high),
+    ));
+    format!("<tr><td>{}</td></tr>\n", cells.join("</td><td>"))
+}
+
+/// A strip of dots for each series, on one axis that begins at zero.
+fn plot(report: &BenchReport, series: &[Series]) -> String {
+    let mut all: Vec<f64> = series.iter().flat_map(times).collect();
+    all.sort_by(f64::total_cmp);
+    let edge = quantile(&all, 0.99);
+    if edge.is_nan() || edge <= 0.0 {
+        return String::new();
+    }
+    let step = step(edge / 6.0);
+    let right = (edge / step).ceil() * step;
+    let x = |time: f64| MARGIN + (time.min(right) / right) * (WIDTH - 2.0 * MARGIN);
+    let height = ROW * count(series.len()) + 34.0;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Times of all runs\">\n"
+    );
+    // Writing to a string does not fail.
+    let _ = axis(&mut svg, step, right, height, x);
+    for (place, (one, times_of)) in report.series.iter().zip(series).enumerate() {
+        let top = ROW * count(place);
+        let _ = strip(&mut svg, one, times_of, top, x);
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+fn axis(
+    svg: &mut String,
+    step: f64,
+    right: f64,
+    height: f64,
+    x: impl Fn(f64) -> f64,
+) -> std::fmt::Result {
+    let bottom = height - 28.0;
+    let mut time = 0.0;
+    while time <= right + step / 2.0 {
+        let at = x(time);
+        writeln!(
+            svg,
+            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/><text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            bottom + 18.0,
+            if time == 0.0 {
+                "0".to_owned()
+            } else {
+                milliseconds(time)
+            }
+        )?;
+        time += step;
+    }
+    Ok(())
+}
+
+fn strip(
+    svg: &mut String,
+    report: &SeriesReport,
+    series: &Series,
+    top: f64,
+    x: impl Fn(f64) -> f64,
+) -> std::fmt::Result {
+    writeln!(
+        svg,
+        "<text x=\"{MARGIN}\" y=\"{:.1}\">{}</text>",
+        top + 18.0,
+        escape(&report.label)
+    )?;
+    let times: Vec<f64> = times(series).collect();
+    let every = times.len().div_ceil(MAX_DOTS).max(1);
+    for (place, time) in times.iter().step_by(every).enumerate() {
+        // Spread over the strip's height in an order that looks like none, the same each time.
+        let lift = count(place * 7919 % 31);
+        writeln!(
+            svg,
+            "<circle class=\"run\" r=\"2.5\" cx=\"{:.1}\" cy=\"{:.1}\"/>",
+            x(*time),
+            top + 30.0 + lift
+        )?;
+    }
+    if let Some(times) = &report.times {
+        let at = x(times.p50_ms);
+        writeln!(
+            svg,
+            "<line class=\"median\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
+            top + 26.0,
+            top + 66.0
+        )?;
+    }
+    Ok(())
+}
+
+fn times(series: &Series) -> impl Iterator<Item = f64> + '_ {
+    series.times().map(|time| time.as_secs_f64() * 1000.0)
+}
+
+/// 1, 2 or 5 times a power of ten, the next above `least`.
+fn step(least: f64) -> f64 {
+    let power = 10.0_f64.powf(least.log10().floor());
+    let factors = [1.0, 2.0, 5.0, 10.0];
+    let factor = factors.into_iter().find(|factor| factor * power >= least);
+    factor.unwrap_or(10.0) * power
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a handful")]
+fn count(number: usize) -> f64 {
+    number as f64
+}
+
+/// Text as HTML shows it.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round() {
+        for (least, expected) in [(0.3, 0.5), (1.0, 1.0), (13.0, 20.0), (0.06, 0.1)] {
+            assert!((step(least) - expected).abs() < 1e-12, "{least}");
+        }
+    }
+
+    #[test]
+    fn names_cannot_write_html() {
+        assert_eq!(escape("<script>\"&"), "&lt;script&gt;&quot;&amp;");
+    }
+}

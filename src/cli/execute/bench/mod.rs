@@ -1,0 +1,163 @@
+//! `pkgtool bench`.
+
+mod html;
+mod report;
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::super::exit::{Exit, Failure};
+use super::super::output;
+use super::input_args::InputOptions;
+use super::sides::{Side, SideArgs};
+use super::target_args::{TargetArgs, seconds};
+use crate::runtime::input::{self, Generator};
+use crate::runtime::machine::Machine;
+use crate::runtime::measure::{self, Amount, Plan};
+use crate::runtime::target::Started;
+use crate::runtime::worker::Worker;
+use report::{BenchReport, SeriesReport};
+
+/// Arguments of `pkgtool bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(in super::super) struct Args {
+    /// Packages, configs or model files
+    #[arg(value_name = "PACKAGE|CONFIG|MODEL", required = true)]
+    paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    sides: SideArgs,
+
+    #[command(flatten)]
+    target: TargetArgs,
+
+    #[command(flatten)]
+    inputs: InputOptions,
+
+    /// Runs of each before anything is timed
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        help_heading = "Measuring"
+    )]
+    warm_up: u64,
+
+    /// Timed runs of each
+    #[arg(long, value_name = "N", help_heading = "Measuring", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    runs: Option<u64>,
+
+    /// Timed seconds of each
+    #[arg(long, value_name = "S", default_value = "5", help_heading = "Measuring", value_parser = seconds)]
+    seconds: Duration,
+
+    /// Rounds, in each of which all take a turn
+    #[arg(long, value_name = "N", default_value_t = 20, help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+
+    /// Put every run's time into the JSON document
+    #[arg(long)]
+    samples: bool,
+
+    /// Write an HTML report with a plot
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+const HELP: &str = "\
+Inputs that are not given are random (random:0). Times are the engine's own, from inputs in memory
+to outputs in memory; each model runs in a process of its own, whose peak memory is shown. Ratios
+are taken within rounds, against the first; the range is a 95% confidence interval.
+
+Examples:
+  pkgtool bench model.onnx --engine ort,tract --threads 1
+  pkgtool bench model/ --precision fp32,int8 --seconds 10 --html bench.html";
+
+/// Runs the command.
+pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let sides = args.sides.sides(&args.paths, &args.target)?;
+    let mut given = args.inputs.to_args();
+    given.default = Some(Generator::Random { seed: 0 });
+    let launcher = args.target.launcher()?;
+    let mut started = Vec::new();
+    for side in &sides {
+        let inputs = input::assemble(&side.selection.signature, &given)
+            .map_err(|error| Failure::Other(error.to_string()))?;
+        started.push(super::started(
+            &side.wish(&args.target),
+            &inputs,
+            &launcher,
+        )?);
+    }
+    let series = measure(args, &sides, &mut started)?;
+    let plan = args.plan();
+    let mut reports = Vec::new();
+    for ((side, one), times) in sides.iter().zip(&mut started).zip(&series) {
+        reports.push(SeriesReport::of(side, one, times, &series[0], args.samples));
+    }
+    let report = BenchReport::new(Machine::this(), args.target.threads, &plan, reports);
+    if let Some(path) = &args.html {
+        let page = html::page(&report, &series);
+        fs::write(path, page)
+            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
+    }
+    output::print(&if args.json {
+        report.to_json()
+    } else {
+        report.to_text()
+    })?;
+    Ok(Exit::Clean)
+}
+
+fn measure(
+    args: &Args,
+    sides: &[Side],
+    started: &mut [Started],
+) -> Result<Vec<measure::Series>, Failure> {
+    let plan = args.plan();
+    let bar = progress_bar(plan.rounds);
+    let mut workers: Vec<&mut Worker> = started.iter_mut().map(|one| &mut one.worker).collect();
+    let series = measure::interleaved(&mut workers, &plan, |round| {
+        if let Some(bar) = &bar {
+            bar.set_position(u64::from(round));
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    series.map_err(|(place, error)| {
+        let model = sides[place].selection.model.display();
+        Failure::Other(format!("{model}: {error}"))
+    })
+}
+
+impl Args {
+    fn plan(&self) -> Plan {
+        Plan {
+            warm_up: self.warm_up,
+            amount: self.runs.map_or(Amount::Time(self.seconds), Amount::Runs),
+            rounds: self.rounds,
+        }
+    }
+}
+
+fn progress_bar(rounds: u32) -> Option<ProgressBar> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = ProgressBar::new(u64::from(rounds));
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} rounds, {eta} left");
+    Some(match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    })
+}

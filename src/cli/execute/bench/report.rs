@@ -1,0 +1,217 @@
+//! What a benchmark found, as a document and as a table.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::super::sides::Side;
+use crate::runtime::machine::Machine;
+use crate::runtime::measure::{Amount, Plan, Series};
+use crate::runtime::statistics::{Ratio, Times};
+use crate::runtime::target::Started;
+use crate::source::text::defuse_line;
+
+/// A benchmark. Version 1 of a contract that only grows; units are in the names.
+#[derive(Debug, Serialize)]
+pub(super) struct BenchReport {
+    version: u32,
+    tool_version: &'static str,
+    /// What it ran on.
+    pub(super) machine: Machine,
+    threads: Option<u16>,
+    warm_up_runs: u64,
+    rounds: u32,
+    timed_runs: Option<u64>,
+    timed_seconds: Option<f64>,
+    /// What was measured, in the order of the command line.
+    pub(super) series: Vec<SeriesReport>,
+}
+
+/// One thing that was measured.
+#[derive(Debug, Serialize)]
+pub(super) struct SeriesReport {
+    /// A few words that tell it from the others.
+    pub(super) label: String,
+    model: String,
+    package: Option<String>,
+    precision: Option<String>,
+    backend: Option<&'static str>,
+    component: Option<String>,
+    method: String,
+    engine: &'static str,
+    provider: &'static str,
+    fallback: bool,
+    /// Time to load.
+    pub(super) load_ms: f64,
+    /// Time of the first run.
+    pub(super) first_run_ms: f64,
+    /// The runs; absent if there were none.
+    #[serde(flatten)]
+    pub(super) times: Option<Times>,
+    /// Of this to the first series; absent for the first.
+    pub(super) ratio: Option<Ratio>,
+    /// Of its process, from its start on.
+    pub(super) peak_memory_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    samples_ms: Option<Vec<f64>>,
+}
+
+impl SeriesReport {
+    /// Of a series and the first one.
+    pub(super) fn of(
+        side: &Side,
+        started: &mut Started,
+        series: &Series,
+        first: &Series,
+        samples: bool,
+    ) -> Self {
+        let variant = side.selection.variant.as_ref();
+        let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1000.0;
+        Self {
+            label: side.label(started.candidate),
+            model: side.selection.model.display().to_string(),
+            package: variant.map(|variant| variant.package.clone()),
+            precision: variant.and_then(|variant| variant.precision.clone()),
+            backend: started.backend.map(crate::package::Backend::name),
+            component: variant.and_then(|variant| variant.component.clone()),
+            method: side.selection.signature.method.clone(),
+            engine: started.candidate.engine,
+            provider: started.candidate.provider.name(),
+            fallback: started.candidate.fallback,
+            load_ms: milliseconds(started.load_time),
+            first_run_ms: milliseconds(started.first.time),
+            times: Times::of(series.times()),
+            ratio: (!std::ptr::eq(series, first))
+                .then(|| Ratio::of(series, first))
+                .flatten(),
+            peak_memory_bytes: started.worker.peak_memory(),
+            samples_ms: samples.then(|| series.times().map(milliseconds).collect()),
+        }
+    }
+}
+
+impl BenchReport {
+    /// Of what was measured, and how.
+    pub(super) fn new(
+        machine: Machine,
+        threads: Option<u16>,
+        plan: &Plan,
+        series: Vec<SeriesReport>,
+    ) -> Self {
+        let (timed_runs, timed_seconds) = match plan.amount {
+            Amount::Runs(runs) => (Some(runs), None),
+            Amount::Time(time) => (None, Some(time.as_secs_f64())),
+        };
+        Self {
+            version: 1,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            machine,
+            threads,
+            warm_up_runs: plan.warm_up,
+            rounds: plan.rounds,
+            timed_runs,
+            timed_seconds,
+            series,
+        }
+    }
+
+    /// The document, with a line end.
+    pub(super) fn to_json(&self) -> String {
+        let text = serde_json::to_string_pretty(self);
+        text.expect("strings, numbers and lists can be written") + "\n"
+    }
+
+    /// One line on how it was measured.
+    pub(super) fn conditions(&self) -> String {
+        let threads = match self.threads {
+            None => "all cores".to_owned(),
+            Some(1) => "1 thread".to_owned(),
+            Some(threads) => format!("{threads} threads"),
+        };
+        let amount = match (self.timed_runs, self.timed_seconds) {
+            (Some(runs), _) => format!("{runs} runs"),
+            (None, seconds) => format!("{} s", seconds.unwrap_or_default()),
+        };
+        format!(
+            "{threads}, {amount} each in {} rounds after {} runs of warm-up",
+            self.rounds, self.warm_up_runs
+        )
+    }
+
+    /// The text, with a line end.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "{}", self.machine)?;
+        writeln!(text, "{}", self.conditions())?;
+        for (place, series) in self.series.iter().enumerate() {
+            writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
+        }
+        let head = [
+            "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",
+        ];
+        let rows = self.series.iter().enumerate();
+        let rows = rows.map(|(place, series)| series.cells(place + 1));
+        let rows: Vec<_> = std::iter::once(head.map(str::to_owned))
+            .chain(rows)
+            .collect();
+        for row in &rows {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let widths = rows.iter().map(|row| row[column].chars().count());
+                let width = widths.max().unwrap_or(0);
+                let gap = if column == 0 { "" } else { "  " };
+                write!(line, "{gap}{cell:>width$}")?;
+            }
+            writeln!(text, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl SeriesReport {
+    fn cells(&self, number: usize) -> [String; 11] {
+        let time = |of: fn(&Times) -> f64| {
+            let times = self.times.as_ref();
+            times.map_or_else(String::new, |times| milliseconds(of(times)))
+        };
+        let throughput = self.times.as_ref().map(|times| times.throughput_per_s);
+        [
+            number.to_string(),
+            time(|times| times.p50_ms),
+            time(|times| times.p90_ms),
+            time(|times| times.p99_ms),
+            time(|times| times.min_ms),
+            time(|times| times.mean_ms),
+            throughput.map_or_else(String::new, |runs| format!("{runs:.1}")),
+            milliseconds(self.load_ms),
+            milliseconds(self.first_run_ms),
+            memory(self.peak_memory_bytes),
+            self.ratio.as_ref().map_or_else(
+                || "1".to_owned(),
+                |ratio| format!("{:.2} ({:.2}–{:.2})", ratio.ratio, ratio.low, ratio.high),
+            ),
+        ]
+    }
+}
+
+/// A time in the unit that suits it.
+pub(super) fn milliseconds(time: f64) -> String {
+    if time >= 1000.0 {
+        format!("{:.2} s", time / 1000.0)
+    } else if time >= 1.0 {
+        format!("{time:.2} ms")
+    } else {
+        format!("{:.1} µs", time * 1000.0)
+    }
+}
+
+/// Memory in mebibytes.
+pub(super) fn memory(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{} MiB", bytes >> 20))
+}

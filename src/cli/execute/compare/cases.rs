@@ -1,0 +1,133 @@
+//! The inputs two models are compared on: given ones, a directory of them, or random ones; at the
+//! upper bound of open dimensions and below it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cli::exit::Failure;
+use crate::runtime::input::{self, Generator, InputArgs, OpenDim};
+use crate::runtime::{Signature, Tensor};
+
+/// One set of inputs.
+pub(super) struct Case {
+    /// What it is: `seed 3`, `batch=1, seed 3`, a file's name.
+    pub(super) label: String,
+    /// Whether the sizes of open dimensions were chosen here, not by the user: a model that cannot
+    /// run at them is no failure of the comparison if the other cannot either.
+    pub(super) sizes_are_ours: bool,
+    /// The tensors, in the order of the signature.
+    pub(super) inputs: Vec<Tensor>,
+}
+
+/// Where inputs come from.
+pub(super) struct Sources<'a> {
+    /// `--input` and `--dim`.
+    pub(super) given: &'a InputArgs,
+    /// A directory of input files.
+    pub(super) directory: Option<&'a Path>,
+    /// Random sets, for what is not given.
+    pub(super) seeds: std::ops::Range<u64>,
+}
+
+/// All sets of inputs for a method.
+pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<Case>, Failure> {
+    if let Some(directory) = sources.directory {
+        return from_directory(signature, sources.given, directory);
+    }
+    let mut cases = Vec::new();
+    for sizes in size_choices(signature, sources.given)? {
+        let mut args = sources.given.clone();
+        args.dims.extend(sizes.iter().cloned());
+        for seed in sources.seeds.clone() {
+            args.default = Some(Generator::Random { seed });
+            let mut label = sizes.clone();
+            label.push(format!("seed {seed}"));
+            cases.push(Case {
+                label: label.join(", "),
+                sizes_are_ours: !sizes.is_empty(),
+                inputs: assemble(signature, &args)?,
+            });
+        }
+    }
+    Ok(cases)
+}
+
+/// Choices of sizes for the open dimensions that nothing given decides, as `--dim` options.
+///
+/// At the bound and at half of it, where the file states bounds; at 1 and at 3, where it does not:
+/// what is wrong below the bound, or at any size but the exporter's example, hides otherwise.
+fn size_choices(signature: &Signature, given: &InputArgs) -> Result<Vec<Vec<String>>, Failure> {
+    let open =
+        input::open_dims(signature, given).map_err(|error| Failure::Other(error.to_string()))?;
+    if open.is_empty() {
+        return Ok(vec![Vec::new()]);
+    }
+    let at = |choose: fn(&OpenDim) -> u64| -> Vec<String> {
+        let sizes = open.iter();
+        sizes
+            .map(|dim| format!("{}={}", dim.label, choose(dim)))
+            .collect()
+    };
+    let mut choices = vec![
+        at(|dim| dim.bound.unwrap_or(1)),
+        at(|dim| dim.bound.map_or(3, |bound| bound.div_ceil(2))),
+    ];
+    choices.dedup();
+    Ok(choices)
+}
+
+/// One set a file: each `.npz`, each subdirectory with a file an input, or, for a method with one
+/// input, each file.
+fn from_directory(
+    signature: &Signature,
+    given: &InputArgs,
+    directory: &Path,
+) -> Result<Vec<Case>, Failure> {
+    let fail = |reason: String| Failure::Other(format!("{}: {reason}", directory.display()));
+    let entries = fs::read_dir(directory).map_err(|error| fail(error.to_string()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| !is_hidden(path));
+    paths.sort();
+    let mut cases = Vec::new();
+    for path in paths {
+        let mut args = given.clone();
+        if path.is_dir() {
+            let files = fs::read_dir(&path).map_err(|error| fail(error.to_string()))?;
+            let mut files: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();
+            files.retain(|path| !is_hidden(path));
+            files.sort();
+            for file in files {
+                let name = file.file_stem().unwrap_or_default().to_string_lossy();
+                args.inputs.push(format!("{name}={}", file.display()));
+            }
+        } else {
+            args.inputs.push(path.display().to_string());
+        }
+        cases.push(Case {
+            label: path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            sizes_are_ours: false,
+            inputs: assemble(signature, &args)?,
+        });
+    }
+    if cases.is_empty() {
+        return Err(fail(
+            "holds no inputs: expected .npz files, a folder of files a set, or a file a set for a \
+             method with one input"
+                .to_owned(),
+        ));
+    }
+    Ok(cases)
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, Failure> {
+    input::assemble(signature, args).map_err(|error| Failure::Other(error.to_string()))
+}

@@ -1,0 +1,317 @@
+//! What a comparison found, as a document and as a text.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::super::sides::Side;
+use crate::runtime::agreement::{Agreement, Tolerances, Violation};
+use crate::runtime::target::Started;
+use crate::runtime::{EngineError, Tensor};
+use crate::source::text::defuse_line;
+
+/// A comparison of two sides. Version 1 of a contract that only grows.
+#[derive(Debug, Serialize)]
+pub(super) struct ComparisonReport {
+    version: u32,
+    /// Whether every output of every case keeps the tolerances.
+    pub(super) agrees: bool,
+    /// The reference.
+    pub(super) a: SideInfo,
+    /// What is judged.
+    pub(super) b: SideInfo,
+    tolerances: Tolerances,
+    /// Each output over all cases.
+    outputs: Vec<PooledOutput>,
+    /// Each set of inputs.
+    pub(super) cases: Vec<CaseResult>,
+}
+
+/// One side, as it ran.
+#[derive(Debug, Serialize)]
+pub(super) struct SideInfo {
+    /// A few words that tell it from the other.
+    pub(super) label: String,
+    model: String,
+    precision: Option<String>,
+    backend: Option<&'static str>,
+    engine: &'static str,
+    provider: &'static str,
+    fallback: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct PooledOutput {
+    name: String,
+    #[serde(flatten)]
+    agreement: Agreement,
+}
+
+/// One set of inputs.
+#[derive(Debug, Serialize)]
+pub(super) struct CaseResult {
+    /// What the inputs are.
+    pub(super) label: String,
+    /// Why it was not compared, if it was not.
+    skipped: Option<String>,
+    /// What went wrong on one side only.
+    pub(super) failure: Option<String>,
+    /// Each output.
+    pub(super) outputs: Vec<OutputResult>,
+}
+
+/// One output in one case.
+#[derive(Debug, Serialize)]
+pub(super) struct OutputResult {
+    /// Its name.
+    pub(super) name: String,
+    dtype: &'static str,
+    shape: Vec<u64>,
+    agreement: Option<Agreement>,
+    /// Why it could not be compared.
+    pub(super) incomparable: Option<String>,
+    /// Tolerances that are not kept.
+    pub(super) violations: Vec<Violation>,
+}
+
+impl SideInfo {
+    /// Of a side that runs.
+    pub(super) fn of(side: &Side, started: &Started) -> Self {
+        let variant = side.selection.variant.as_ref();
+        Self {
+            label: side.label(started.candidate),
+            model: side.selection.model.display().to_string(),
+            precision: variant.and_then(|variant| variant.precision.clone()),
+            backend: started.backend.map(crate::package::Backend::name),
+            engine: started.candidate.engine,
+            provider: started.candidate.provider.name(),
+            fallback: started.candidate.fallback,
+        }
+    }
+}
+
+impl CaseResult {
+    /// Both sides ran.
+    pub(super) fn compared(label: &str, outputs: Vec<OutputResult>) -> Self {
+        Self {
+            label: label.to_owned(),
+            skipped: None,
+            failure: None,
+            outputs,
+        }
+    }
+
+    /// Neither side runs these inputs.
+    pub(super) fn skipped(label: &str, error: &EngineError) -> Self {
+        Self {
+            skipped: Some(error.to_string()),
+            ..Self::compared(label, Vec::new())
+        }
+    }
+
+    /// Only one side runs these inputs.
+    pub(super) fn failed(label: &str, failure: String) -> Self {
+        Self {
+            failure: Some(failure),
+            ..Self::compared(label, Vec::new())
+        }
+    }
+
+    fn agrees(&self) -> bool {
+        self.failure.is_none() && self.outputs.iter().all(OutputResult::agrees)
+    }
+}
+
+impl OutputResult {
+    /// Both are tensors of one shape.
+    pub(super) fn compared(
+        name: &str,
+        a: &Tensor,
+        agreement: Agreement,
+        violations: Vec<Violation>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            dtype: a.dtype().name(),
+            shape: a.shape().to_vec(),
+            agreement: Some(agreement),
+            incomparable: None,
+            violations,
+        }
+    }
+
+    /// They differ in shape or kind.
+    pub(super) fn incomparable(name: &str, a: &Tensor, reason: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            dtype: a.dtype().name(),
+            shape: a.shape().to_vec(),
+            agreement: None,
+            incomparable: Some(reason),
+            violations: Vec::new(),
+        }
+    }
+
+    fn agrees(&self) -> bool {
+        self.violations.is_empty() && self.incomparable.is_none()
+    }
+}
+
+impl ComparisonReport {
+    /// Of both sides, each output over all cases, and all cases.
+    pub(super) fn new(
+        a: SideInfo,
+        b: SideInfo,
+        tolerances: Tolerances,
+        outputs: Vec<(String, Agreement)>,
+        cases: Vec<CaseResult>,
+    ) -> Self {
+        let compared = cases.iter().any(|case| !case.outputs.is_empty());
+        Self {
+            version: 1,
+            // Where nothing could be compared, nothing was shown to agree.
+            agrees: compared && cases.iter().all(CaseResult::agrees),
+            a,
+            b,
+            tolerances,
+            outputs: outputs
+                .into_iter()
+                .map(|(name, agreement)| PooledOutput { name, agreement })
+                .collect(),
+            cases,
+        }
+    }
+
+    /// The document, with a line end.
+    pub(super) fn to_json(&self) -> String {
+        let text = serde_json::to_string_pretty(self);
+        // Infinite errors become null, as everywhere in JSON.
+        text.expect("strings, numbers and lists can be written") + "\n"
+    }
+
+    /// The text, with a line end.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "A  {}", defuse_line(&self.a.label))?;
+        writeln!(text, "B  {}", defuse_line(&self.b.label))?;
+        let rows = self.outputs.iter().map(|output| {
+            let name = defuse_line(&output.name);
+            let found = &output.agreement;
+            [
+                name,
+                figure(Some(found.max_abs)),
+                figure(Some(found.max_rel)),
+                format!("{:.6}", found.cosine),
+                found
+                    .snr_db
+                    .map_or("∞".to_owned(), |snr| format!("{snr:.1} dB")),
+                found
+                    .top1
+                    .map_or("-".to_owned(), |top1| format!("{:.1}%", top1 * 100.0)),
+            ]
+        });
+        let head = ["output", "max abs", "max rel", "cosine", "SNR", "top-1"];
+        let rows: Vec<[String; 6]> = std::iter::once(head.map(str::to_owned))
+            .chain(rows)
+            .collect();
+        write_table(text, &rows)?;
+        for case in &self.cases {
+            if let Some(reason) = &case.skipped {
+                writeln!(
+                    text,
+                    "{}: not compared, neither side runs it: {reason}",
+                    case.label
+                )?;
+            }
+            if let Some(failure) = &case.failure {
+                writeln!(text, "{}: {failure}", case.label)?;
+            }
+            for output in &case.outputs {
+                for sentence in output.complaints() {
+                    writeln!(text, "{}: {sentence}", defuse_line(&case.label))?;
+                }
+            }
+        }
+        let cases = self.cases.iter().filter(|case| !case.outputs.is_empty());
+        let cases = cases.count();
+        let s = if cases == 1 { "" } else { "s" };
+        let verdict = if self.agrees { "agree" } else { "differ" };
+        writeln!(
+            text,
+            "A and B {verdict} on {cases} set{s} of inputs ({})",
+            demands(&self.tolerances)
+        )
+    }
+}
+
+impl OutputResult {
+    /// One sentence a fault.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let name = defuse_line(&self.name);
+        let incomparable = self.incomparable.iter();
+        let incomparable = incomparable.map(|reason| format!("output `{name}`: {reason}"));
+        let violations = self.violations.iter().map(|violation| {
+            format!(
+                "output `{name}`: {} is {}, the limit is {}",
+                violation.figure.replace('-', " "),
+                figure(Some(violation.value)),
+                figure(Some(violation.limit))
+            )
+        });
+        incomparable.chain(violations).collect()
+    }
+}
+
+fn demands(tolerances: &Tolerances) -> String {
+    let demands = [
+        ("max rel", tolerances.max_rel),
+        ("max abs", tolerances.max_abs),
+        ("min cosine", tolerances.min_cosine),
+        ("min SNR", tolerances.min_snr_db),
+        ("min top-1", tolerances.min_top1),
+    ];
+    let texts = demands
+        .iter()
+        .filter_map(|(name, limit)| Some(format!("{name} {}", figure(Some((*limit)?)))));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// A number with three digits.
+fn figure(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(value) if (1e-3..1e4).contains(&value.abs()) => {
+            let text = format!("{value:.4}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        Some(value) => format!("{value:.2e}"),
+    }
+}
+
+fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) -> std::fmt::Result {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            if column == 0 {
+                write!(line, "  {cell:width$}")?;
+            } else {
+                write!(line, "  {cell:>width$}")?;
+            }
+        }
+        writeln!(text, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

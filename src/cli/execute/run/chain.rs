@@ -1,0 +1,180 @@
+//! Running components in turn: outputs of one feed inputs of the next.
+
+use super::{Args, Stage};
+use crate::cli::exit::Failure;
+use crate::runtime::input::{self, Generator, InputArgs};
+use crate::runtime::selection::Selection;
+use crate::runtime::{Signature, Tensor, TensorSpec};
+
+/// Runs what the arguments name: one method, or a chain of components.
+pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
+    let precision = args.precision.as_deref();
+    let select = |component: Option<&String>| {
+        let mut target = args.target.clone();
+        if component.is_some() {
+            target.component = component.cloned();
+        }
+        super::super::selected(&target, &args.path, precision)
+    };
+    if args.chain.is_empty() {
+        let selection = select(None)?;
+        let given = args.inputs.to_args();
+        let inputs = assemble(&selection.signature, &given)?;
+        return Ok(vec![Stage::run(args, selection, inputs)?]);
+    }
+    // All are selected before any runs: a slip in the last name costs no time.
+    let mut selections = Vec::new();
+    for component in &args.chain {
+        selections.push(select(Some(component))?);
+    }
+    let mut given = Given::new(&args.inputs.to_args(), &selections)?;
+    let mut stages: Vec<Stage> = Vec::new();
+    for (place, selection) in selections.into_iter().enumerate() {
+        let arguments = given.for_stage(place, &selection.signature);
+        let inputs = gather(&selection.signature, &arguments, &stages)?;
+        stages.push(Stage::run(args, selection, inputs)?);
+    }
+    Ok(stages)
+}
+
+fn assemble(signature: &Signature, given: &InputArgs) -> Result<Vec<Tensor>, Failure> {
+    input::assemble(signature, given).map_err(|error| Failure::Other(error.to_string()))
+}
+
+/// The input arguments, each for the component that has an input of its name. Of those without a
+/// name, generators are for what no component feeds, in each component; all others are the first
+/// component's.
+struct Given {
+    arguments: InputArgs,
+}
+
+impl Given {
+    fn new(arguments: &InputArgs, selections: &[Selection]) -> Result<Self, Failure> {
+        for argument in &arguments.inputs {
+            let Some(name) = name_of(argument) else {
+                continue;
+            };
+            let specs = selections.iter().flat_map(|one| &one.signature.inputs);
+            let known: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
+            if !known.contains(&name) && !looks_like_a_value(argument) {
+                return Err(Failure::Other(format!(
+                    "no component of the chain has an input `{name}`; they have {}",
+                    known.join(", ")
+                )));
+            }
+        }
+        Ok(Self {
+            arguments: arguments.clone(),
+        })
+    }
+
+    /// The arguments for the component at `place`.
+    fn for_stage(&mut self, place: usize, signature: &Signature) -> InputArgs {
+        let has = |name: &str| signature.inputs.iter().any(|spec| spec.name == name);
+        let mut own = self.arguments.clone();
+        own.inputs.retain(|argument| match name_of(argument) {
+            Some(name) if has(name) => true,
+            Some(_) => place == 0 && looks_like_a_value(argument),
+            None => place == 0 || is_generator(argument),
+        });
+        own
+    }
+}
+
+/// Whether an argument makes values for any input: `zeros`, `random:7`.
+fn is_generator(argument: &str) -> bool {
+    argument.parse::<Generator>().is_ok()
+}
+
+/// The part before the first `=`.
+fn name_of(argument: &str) -> Option<&str> {
+    argument.split_once('=').map(|(name, _)| name)
+}
+
+/// Whether an argument with a `=` is a file's path all the same.
+fn looks_like_a_value(argument: &str) -> bool {
+    std::path::Path::new(argument).exists()
+}
+
+/// The inputs of a component: what earlier outputs feed, then what the arguments give.
+fn gather(
+    signature: &Signature,
+    arguments: &InputArgs,
+    earlier: &[Stage],
+) -> Result<Vec<Tensor>, Failure> {
+    let mut fed = feed(signature, arguments, earlier);
+    let open: Vec<TensorSpec> = signature
+        .inputs
+        .iter()
+        .zip(&fed)
+        .filter(|(_, tensor)| tensor.is_none())
+        .map(|(spec, _)| spec.clone())
+        .collect();
+    let rest = Signature {
+        method: signature.method.clone(),
+        inputs: open,
+        outputs: Vec::new(),
+    };
+    let mut arguments = arguments.clone();
+    if rest.inputs.is_empty() {
+        // A generator with nothing left to fill would be an error.
+        arguments.inputs.retain(|argument| !is_generator(argument));
+    }
+    let mut given = assemble(&rest, &arguments)?.into_iter();
+    for slot in &mut fed {
+        if slot.is_none() {
+            *slot = given.next();
+        }
+    }
+    Ok(fed.into_iter().flatten().collect())
+}
+
+/// Earlier outputs for each input: by name from any earlier component, the latest first; then, from
+/// the component just before, outputs that no name took, in order, where dtype and shape fit.
+fn feed(signature: &Signature, arguments: &InputArgs, earlier: &[Stage]) -> Vec<Option<Tensor>> {
+    let mut fed: Vec<Option<Tensor>> = vec![None; signature.inputs.len()];
+    let named = |spec: &TensorSpec| {
+        let names = arguments.inputs.iter().filter_map(|one| name_of(one));
+        names.into_iter().any(|name| name == spec.name)
+    };
+    let mut taken = Vec::new();
+    for (slot, spec) in fed.iter_mut().zip(&signature.inputs) {
+        if named(spec) {
+            continue;
+        }
+        let source = earlier.iter().enumerate().rev().find_map(|(stage, one)| {
+            let outputs = &one.selection.signature.outputs;
+            let output = outputs.iter().position(|output| output.name == spec.name)?;
+            Some((stage, output))
+        });
+        if let Some((stage, output)) = source {
+            *slot = earlier[stage].started.first.outputs.get(output).cloned();
+            if stage + 1 == earlier.len() {
+                taken.push(output);
+            }
+        }
+    }
+    let Some(before) = earlier.last() else {
+        return fed;
+    };
+    let outputs = before.started.first.outputs.iter().enumerate();
+    let mut free = outputs.filter(|(output, _)| !taken.contains(output));
+    for (slot, spec) in fed.iter_mut().zip(&signature.inputs) {
+        if slot.is_none() && !named(spec) {
+            *slot = free
+                .by_ref()
+                .find(|(_, tensor)| fits(spec, tensor))
+                .map(|(_, tensor)| tensor.clone());
+        }
+    }
+    fed
+}
+
+fn fits(spec: &TensorSpec, tensor: &Tensor) -> bool {
+    let alone = Signature {
+        method: String::new(),
+        inputs: vec![spec.clone()],
+        outputs: Vec::new(),
+    };
+    input::check(&alone, std::slice::from_ref(tensor)).is_ok()
+}

@@ -1,0 +1,148 @@
+//! The answer of `run` as JSON: a contract that only grows.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::Stage;
+use crate::runtime::{DType, Tensor};
+
+/// Most elements of a tensor that are printed.
+const MAX_DATA: usize = 65_536;
+
+/// The document, with a line end. A chain's last component is the document; all of them are in
+/// `chain`.
+pub(super) fn render(stages: &[Stage]) -> String {
+    let mut document = stages.last().map_or(Json::Null, stage);
+    if stages.len() > 1 {
+        document["chain"] = stages.iter().map(stage).collect();
+    }
+    format!("{document:#}\n")
+}
+
+fn stage(stage: &Stage) -> Json {
+    let variant = stage.selection.variant.as_ref();
+    let started = &stage.started;
+    let signature = &stage.selection.signature;
+    let inputs = signature.inputs.iter().zip(&stage.inputs);
+    let outputs = signature.outputs.iter().zip(&started.first.outputs);
+    let inputs: Vec<Json> = inputs
+        .map(|(spec, tensor)| head(&spec.name, tensor))
+        .collect();
+    let outputs: Vec<Json> = outputs
+        .enumerate()
+        .map(|(i, (spec, tensor))| output(&spec.name, tensor, stage.files.get(i)))
+        .collect();
+    let passed_over: Vec<Json> = started
+        .passed_over
+        .iter()
+        .map(|(candidate, error)| {
+            json!({
+                "engine": candidate.engine,
+                "provider": candidate.provider.name(),
+                "reason": error.to_string(),
+            })
+        })
+        .collect();
+    json!({
+        "version": 1,
+        "package": variant.map(|variant| &variant.package),
+        "precision": variant.and_then(|variant| variant.precision.as_ref()),
+        "backend": started.backend.map(crate::package::Backend::name),
+        "engine": started.candidate.engine,
+        "provider": started.candidate.provider.name(),
+        "fallback": started.candidate.fallback,
+        "passed_over": passed_over,
+        "placement": started.placement.shares,
+        "component": variant.and_then(|variant| variant.component.as_ref()),
+        "method": signature.method,
+        "model": shown(&stage.selection.model),
+        "inputs": inputs,
+        "outputs": outputs,
+        "timings_ms": {
+            "load": milliseconds(started.load_time),
+            "first": milliseconds(started.first.time),
+            "run": stage.again.map(milliseconds),
+        },
+    })
+}
+
+fn head(name: &str, tensor: &Tensor) -> Json {
+    json!({ "name": name, "dtype": tensor.dtype().name(), "shape": tensor.shape() })
+}
+
+fn output(name: &str, tensor: &Tensor, file: Option<&std::path::PathBuf>) -> Json {
+    let mut json = head(name, tensor);
+    if let Some(file) = file {
+        json["file"] = json!(shown(file));
+    } else if tensor.len() <= MAX_DATA {
+        let elements = elements(tensor);
+        json["data"] = nested(&mut elements.into_iter(), tensor.shape());
+    }
+    json
+}
+
+/// The elements, nested as the shape says.
+fn nested(elements: &mut impl Iterator<Item = Json>, shape: &[u64]) -> Json {
+    match shape {
+        [] => elements.next().unwrap_or(Json::Null),
+        [size, rest @ ..] => (0..*size).map(|_| nested(elements, rest)).collect(),
+    }
+}
+
+fn elements(tensor: &Tensor) -> Vec<Json> {
+    let bytes = tensor.bytes();
+    match tensor.dtype() {
+        DType::Bool => bytes.iter().map(|byte| json!(*byte != 0)).collect(),
+        // Beyond 2^53 binary64 would round.
+        DType::Int64 => wide(bytes, |element| json!(i64::from_le_bytes(element))),
+        DType::Uint64 => wide(bytes, |element| json!(u64::from_le_bytes(element))),
+        dtype if dtype.is_float() => tensor.to_f64().map(|value| float(dtype, value)).collect(),
+        _ => tensor.to_f64().map(integer).collect(),
+    }
+}
+
+fn wide(bytes: &[u8], value: impl Fn([u8; 8]) -> Json) -> Vec<Json> {
+    let (elements, _) = bytes.as_chunks::<8>();
+    elements.iter().map(|element| value(*element)).collect()
+}
+
+/// The shortest number that reads back as the same float; JSON has no NaN and no infinity, so they
+/// are strings.
+fn float(dtype: DType, value: f64) -> Json {
+    if value.is_nan() {
+        return json!("NaN");
+    }
+    if value.is_infinite() {
+        return json!(if value > 0.0 { "Infinity" } else { "-Infinity" });
+    }
+    if dtype == DType::Float64 {
+        return json!(value);
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the value came from 32 bits or fewer"
+    )]
+    let short = value as f32;
+    short
+        .to_string()
+        .parse::<f64>()
+        .map_or(Json::Null, |value| json!(value))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the value came from an integer of 32 bits or fewer"
+)]
+fn integer(value: f64) -> Json {
+    json!(value as i64)
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}

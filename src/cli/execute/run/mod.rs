@@ -1,0 +1,153 @@
+//! `pkgtool run`.
+
+mod chain;
+mod json;
+mod text;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::super::exit::{Exit, Failure};
+use super::super::output;
+use super::input_args::InputOptions;
+use super::target_args::{TargetArgs, engine_parser};
+use crate::runtime::selection::Selection;
+use crate::runtime::target::Started;
+use crate::runtime::{Session, Tensor, input, write_outputs};
+
+/// Arguments of `pkgtool run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(in super::super) struct Args {
+    /// A package's directory, a config, or a model file
+    #[arg(value_name = "PACKAGE|CONFIG|MODEL")]
+    path: PathBuf,
+
+    /// Precision of the variant; without it the first in the config
+    #[arg(long, value_name = "TOKEN")]
+    precision: Option<String>,
+
+    /// Engine; `auto` takes the best that works
+    #[arg(long, default_value = "auto", value_parser = engine_parser())]
+    engine: String,
+
+    #[command(flatten)]
+    target: TargetArgs,
+
+    #[command(flatten)]
+    inputs: InputOptions,
+
+    /// Run these components in turn; outputs feed inputs by name, then by position
+    #[arg(
+        long,
+        value_name = "A,B,…",
+        value_delimiter = ',',
+        conflicts_with = "component"
+    )]
+    chain: Vec<String>,
+
+    /// Write each output to DIR/NAME.npy (bfloat16 as its raw 16 bits)
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+
+    /// Fail if an output holds NaN or infinity
+    #[arg(long)]
+    check_finite: bool,
+
+    /// Run once; without it a second run is timed
+    #[arg(long)]
+    once: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  pkgtool run glimpse/ --input photo.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
+  pkgtool run hush/xnnpack/config.json --precision fp32 --input tokens=ids.npy --input mask=ones
+  pkgtool run model.onnx --input random:7 --dim batch=4 --json";
+
+/// One model file that was run.
+struct Stage {
+    selection: Selection,
+    started: Started,
+    inputs: Vec<Tensor>,
+    /// Time of the second run.
+    again: Option<Duration>,
+    /// Where outputs were written, in their order; empty if they were not.
+    files: Vec<PathBuf>,
+}
+
+/// Runs the command.
+pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let mut stages = chain::run(args)?;
+    if let Some(directory) = &args.output_dir {
+        for stage in &mut stages {
+            let folder = match &stage.selection.variant {
+                Some(variant) if !args.chain.is_empty() => {
+                    directory.join(variant.component.as_deref().unwrap_or_default())
+                }
+                _ => directory.clone(),
+            };
+            let specs = &stage.selection.signature.outputs;
+            stage.files = write_outputs(&folder, specs, &stage.started.first.outputs)
+                .map_err(|error| Failure::Other(error.to_string()))?;
+        }
+    }
+    output::print(&if args.json {
+        json::render(&stages)
+    } else {
+        text::render(&stages)
+    })?;
+    if args.check_finite {
+        check_finite(&stages)?;
+    }
+    Ok(Exit::Clean)
+}
+
+impl Stage {
+    /// Runs one method: the first run may fall back, the second is on what the first chose.
+    fn run(args: &Args, selection: Selection, inputs: Vec<Tensor>) -> Result<Self, Failure> {
+        input::check(&selection.signature, &inputs)
+            .map_err(|error| Failure::Other(error.to_string()))?;
+        let wish = args
+            .target
+            .wish(&selection, super::target_args::named_engine(&args.engine));
+        let launcher = args.target.launcher()?;
+        let mut started = super::started(&wish, &inputs, &launcher)?;
+        let again = if args.once {
+            None
+        } else {
+            let answer = started.worker.run(&inputs);
+            let answer = answer.map_err(|error| Failure::Other(error.to_string()))?;
+            Some(answer.time)
+        };
+        Ok(Self {
+            selection,
+            started,
+            inputs,
+            again,
+            files: Vec::new(),
+        })
+    }
+}
+
+fn check_finite(stages: &[Stage]) -> Result<(), Failure> {
+    for stage in stages {
+        let specs = &stage.selection.signature.outputs;
+        for (spec, tensor) in specs.iter().zip(&stage.started.first.outputs) {
+            let bad = tensor.to_f64().filter(|value| !value.is_finite()).count();
+            if bad > 0 {
+                return Err(Failure::Other(format!(
+                    "{}: output `{}` holds {bad} values of {} that are NaN or infinite",
+                    stage.selection.model.display(),
+                    spec.name,
+                    tensor.len()
+                )));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! The answer of `run` for people.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::Stage;
+use crate::cli::execute::sides::what;
+use crate::runtime::{Placement, Summary, Tensor, TensorSpec};
+use crate::source::text::defuse_line;
+
+/// The text, with a line end.
+pub(super) fn render(stages: &[Stage]) -> String {
+    let mut text = String::new();
+    for (place, stage) in stages.iter().enumerate() {
+        if place > 0 {
+            text.push('\n');
+        }
+        // Writing to a string does not fail.
+        let _ = write(&mut text, stage);
+    }
+    text
+}
+
+fn write(text: &mut String, stage: &Stage) -> std::fmt::Result {
+    let started = &stage.started;
+    let signature = &stage.selection.signature;
+    writeln!(
+        text,
+        "{}, method {}, on {}{}",
+        defuse_line(&what(&stage.selection)),
+        defuse_line(&signature.method),
+        started.candidate,
+        if started.candidate.fallback {
+            " as a fallback"
+        } else {
+            ""
+        }
+    )?;
+    placement(text, &started.placement)?;
+    tensors(text, "inputs", &signature.inputs, &stage.inputs)?;
+    tensors(text, "outputs", &signature.outputs, &started.first.outputs)?;
+    for file in &stage.files {
+        writeln!(text, "  wrote {}", defuse_line(&file.display().to_string()))?;
+    }
+    let again = stage
+        .again
+        .map_or_else(String::new, |time| format!(", run {}", shown(time)));
+    writeln!(
+        text,
+        "load {}, first run {}{again}",
+        shown(started.load_time),
+        shown(started.first.time)
+    )
+}
+
+fn placement(text: &mut String, placement: &Placement) -> std::fmt::Result {
+    for share in &placement.shares {
+        writeln!(
+            text,
+            "  {}: {} nodes ({:.0}%), {:.0}% of the time",
+            share.provider,
+            share.nodes,
+            share.node_share * 100.0,
+            share.time_share * 100.0
+        )?;
+    }
+    Ok(())
+}
+
+fn tensors(
+    text: &mut String,
+    title: &str,
+    specs: &[TensorSpec],
+    tensors: &[Tensor],
+) -> std::fmt::Result {
+    writeln!(text, "{title}")?;
+    let names: Vec<_> = specs.iter().map(|spec| defuse_line(&spec.name)).collect();
+    let width = names.iter().map(|name| name.chars().count()).max();
+    let width = width.unwrap_or(0);
+    for (name, tensor) in names.iter().zip(tensors) {
+        writeln!(text, "  {name:width$}  {}", Summary::of(tensor))?;
+    }
+    Ok(())
+}
+
+/// A time in the unit that suits it.
+fn shown(time: Duration) -> String {
+    let milliseconds = time.as_secs_f64() * 1000.0;
+    if milliseconds >= 1000.0 {
+        format!("{:.2} s", milliseconds / 1000.0)
+    } else {
+        format!("{milliseconds:.2} ms")
+    }
+}

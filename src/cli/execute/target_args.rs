@@ -1,0 +1,161 @@
+//! Arguments that `run`, `bench` and `compare` share: what to run and what may run it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use super::super::exit::Failure;
+use crate::package::Backend;
+use crate::runtime::selection::{self, Choice, Selection, SelectionError};
+use crate::runtime::target::Wish;
+use crate::runtime::worker::Launcher;
+
+/// Where a model runs, and within which limits.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Target")]
+pub(super) struct TargetArgs {
+    /// Backend: which package of a directory, and what a bare model file is run on
+    #[arg(long, value_name = "NAME", value_parser = backend_parser())]
+    pub(super) backend: Option<Backend>,
+
+    /// Component of a multi-component variant
+    #[arg(long, value_name = "NAME")]
+    pub(super) component: Option<String>,
+
+    /// Method; without it `forward`, or the only one
+    #[arg(long, value_name = "NAME")]
+    pub(super) method: Option<String>,
+
+    /// Fail rather than run anywhere else than on the package's backend
+    #[arg(long)]
+    pub(super) strict: bool,
+
+    /// Threads of a run; without it, as many as there are cores
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+
+    /// ONNX Runtime's library, instead of the one that is found
+    #[arg(long, value_name = "FILE")]
+    pub(super) ort_lib: Option<PathBuf>,
+
+    /// Longest time that loading or one run may take, in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) timeout: Option<Duration>,
+
+    /// Most memory a model may take, as address space of its process: `512MiB`, `4GiB`
+    #[arg(long, value_name = "SIZE", value_parser = byte_count)]
+    pub(super) max_memory: Option<u64>,
+}
+
+impl TargetArgs {
+    /// Selects a method below `path`.
+    pub(super) fn select(
+        &self,
+        path: &Path,
+        precision: Option<&str>,
+    ) -> Result<Selection, SelectionError> {
+        let choice = self.choice(precision);
+        selection::select(path, &choice)
+    }
+
+    /// What these arguments leave to choose from.
+    pub(super) fn choice(&self, precision: Option<&str>) -> Choice {
+        Choice {
+            precision: precision.map(str::to_owned),
+            backend: self.backend,
+            component: self.component.clone(),
+            method: self.method.clone(),
+        }
+    }
+
+    /// What is to be run.
+    pub(super) fn wish(&self, selection: &Selection, engine: Option<&str>) -> Wish {
+        let variant = selection.variant.as_ref();
+        Wish {
+            model: selection.model.clone(),
+            format: selection.info.format,
+            signature: selection.signature.clone(),
+            backend: self.backend.or(variant.and_then(|variant| variant.backend)),
+            engine: engine.map(str::to_owned),
+            strict: self.strict,
+            threads: self.threads.map(usize::from),
+            observe: true,
+            library: self.ort_lib.clone(),
+        }
+    }
+
+    /// How worker processes are started.
+    pub(super) fn launcher(&self) -> Result<Launcher, Failure> {
+        let mut launcher = Launcher::new()
+            .map_err(|error| Failure::Other(format!("cannot find my own program: {error}")))?;
+        launcher.timeout = self.timeout;
+        launcher.memory_limit = self.max_memory;
+        Ok(launcher)
+    }
+}
+
+/// The engine that `--engine` names; `auto` is none.
+pub(super) fn engine_parser() -> PossibleValuesParser {
+    PossibleValuesParser::new(["auto", "ort", "tract"])
+}
+
+/// The engine's name for [`Wish`].
+pub(super) fn named_engine(argument: &str) -> Option<&str> {
+    (argument != "auto").then_some(argument)
+}
+
+fn backend_parser() -> impl TypedValueParser<Value = Backend> {
+    PossibleValuesParser::new(Backend::ALL.map(Backend::name))
+        .map(|name| Backend::from_name(&name).expect("only their names pass"))
+}
+
+/// A number of seconds, above 0.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "must be above 0".to_owned())
+}
+
+/// A size in bytes, with a unit or without.
+fn byte_count(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        other => {
+            return Err(format!(
+                "`{other}` is no unit; KiB, MiB, GiB, kB, MB, GB are"
+            ));
+        }
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "not a whole number".to_owned())?;
+    number
+        .checked_mul(unit)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "out of range".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(byte_count("4GiB"), Ok(4 << 30));
+        assert_eq!(byte_count("100"), Ok(100));
+        assert_eq!(byte_count("2mb"), Ok(2_000_000));
+        assert!(byte_count("0").is_err());
+        assert!(byte_count("4 parsecs").is_err());
+        assert!(byte_count("99999999999999GiB").is_err());
+    }
+}

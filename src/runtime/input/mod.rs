@@ -1,0 +1,329 @@
+//! Inputs of a run: from what a user writes to tensors that fit the model.
+//!
+//! Invariant: [`assemble`] gives tensors that [`check`] accepts, and takes no memory before it knows
+//! that dtype and shape fit and that there is enough. Knows no engine and no package.
+
+mod argument;
+mod dims;
+mod error;
+mod files;
+mod generator;
+mod image;
+mod json;
+mod memory;
+
+use argument::{Given, Value, Values};
+use dims::Dims;
+use memory::Memory;
+
+use super::{Signature, Tensor, byte_size};
+
+pub use error::{InputError, Place};
+pub use generator::Generator;
+
+/// What `--input` takes, for the command's help.
+pub const INPUT_HELP: &str = "\
+[NAME|INDEX=]VALUE, repeated. VALUE is a file: .npy; .npz or a JSON object with all inputs by name; \
+.bin, raw little-endian elements; .json, a nested array (a flat one for a fixed shape); .png, .jpg, \
+an image. Or JSON itself: [1,2,3], 5, true. Or zeros, ones, arange, random[:SEED] (floats from -1 to \
+1, integers 0 to 9, 8-bit integers of any value), with a shape if need be: ones@2x3. Without a prefix \
+files go to the inputs in order, a generator to all inputs that have no value";
+
+/// What `--dim` takes, for the command's help.
+pub const DIM_HELP: &str = "\
+NAME|INDEX=N, repeated: the size of an open dimension, which is else that of a given file, or the \
+model's upper bound, or 1. NAME is a symbol (batch=4, wherever it stands) or an input's axis (x[0]=4); \
+INDEX counts the distinct open dimensions, shown as -1, from 0 in order of appearance";
+
+/// What an image becomes, for the command's help.
+pub const IMAGE_HELP: &str = "\
+Images are turned upright (EXIF), stretched to the input's height and width (bilinear), made grey, RGB \
+or RGBA by the number of channels, and scaled: to 0..1 for floats, then (x - mean) / std; unsigned \
+integers keep 0..255, int8 has -128..127";
+
+/// Why `--mean` and `--std` are refused.
+const NO_IMAGE: &str = "no input is an image";
+
+/// What the user gave.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct InputArgs {
+    /// Texts of `--input`, in order: see [`INPUT_HELP`].
+    pub inputs: Vec<String>,
+    /// Texts of `--dim`, in order: see [`DIM_HELP`].
+    pub dims: Vec<String>,
+    /// What is subtracted from an image's values of 0 to 1: nothing, one number, or one a channel.
+    pub mean: Vec<f32>,
+    /// What the difference is divided by: nothing, one number, or one a channel; never 0.
+    pub std: Vec<f32>,
+    /// What inputs without a value get; if `None`, they are an error.
+    pub default: Option<Generator>,
+}
+
+/// Makes the inputs of a run, in the signature's order.
+///
+/// Open dimensions get their sizes from `--dim`, then from files and shapes that were given, then
+/// from `.bin` files and images, and what is still open gets the default: the upper bound, else 1.
+pub fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, InputError> {
+    let mut assembly = Assembly {
+        signature,
+        dims: Dims::of(signature),
+        memory: Memory::measure(),
+        scale: image::Scale::of(args)?,
+        tensors: vec![None; signature.inputs.len()],
+    };
+    for text in &args.dims {
+        assembly.dims.set(text)?;
+    }
+    match argument::read(signature, &args.inputs)? {
+        Values::All(given) => {
+            assembly.scale.require_none(NO_IMAGE)?;
+            match &given.value {
+                Value::Json(text) => assembly.json_object(text, &given.origin)?,
+                Value::Npz(path) => files::npz(&mut assembly, path, &given.origin)?,
+                _ => {}
+            }
+        }
+        Values::Each(each) => {
+            let is_image = |given: &Given| matches!(given.value, Value::Image(_));
+            if !each.iter().flatten().any(is_image) {
+                assembly.scale.require_none(NO_IMAGE)?;
+            }
+            assembly.each(&with_default(signature, each, args.default)?)?;
+        }
+    }
+    let tensors: Vec<Tensor> = assembly.tensors.into_iter().flatten().collect();
+    check(signature, &tensors)?;
+    Ok(tensors)
+}
+
+/// Checks the inputs of a run against the signature: their count, dtypes, ranks, fixed and largest
+/// sizes, and that a symbol is the same size wherever it stands.
+pub fn check(signature: &Signature, inputs: &[Tensor]) -> Result<(), InputError> {
+    if inputs.len() != signature.inputs.len() {
+        return Err(InputError::Count {
+            method: signature.method.clone(),
+            expected: signature.inputs.len(),
+            found: inputs.len(),
+        });
+    }
+    let mut dims = Dims::of(signature);
+    for (index, tensor) in inputs.iter().enumerate() {
+        dims.fit(index, tensor.dtype(), tensor.shape(), "the tensor given")?;
+    }
+    Ok(())
+}
+
+/// An open dimension of a method's inputs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenDim {
+    /// Its symbol, or `input[axis]`: what `--dim` calls it.
+    pub label: String,
+    /// Its largest size, where the model states one.
+    pub bound: Option<u64>,
+}
+
+/// The open dimensions that `args` leave open: none if a value is given that has a shape of its own.
+pub fn open_dims(signature: &Signature, args: &InputArgs) -> Result<Vec<OpenDim>, InputError> {
+    let mut dims = Dims::of(signature);
+    for text in &args.dims {
+        dims.set(text)?;
+    }
+    let given = match argument::read(signature, &args.inputs)? {
+        Values::All(_) => return Ok(Vec::new()),
+        Values::Each(each) => each,
+    };
+    let has_shape = |given: &Given| !matches!(given.value, Value::Generate(_, None));
+    if given.iter().flatten().any(has_shape) {
+        return Ok(Vec::new());
+    }
+    Ok(dims.open())
+}
+
+/// Fills in the default, or lists the inputs without a value.
+fn with_default(
+    signature: &Signature,
+    each: Vec<Option<Given>>,
+    default: Option<Generator>,
+) -> Result<Vec<Given>, InputError> {
+    let missing: Vec<usize> = (0..each.len())
+        .filter(|input| each[*input].is_none())
+        .collect();
+    if default.is_none() && !missing.is_empty() {
+        let examples: Vec<String> = missing
+            .iter()
+            .take(4)
+            .map(|input| format!("--input {}=random", signature.inputs[*input].name))
+            .collect();
+        return Err(InputError::Missing {
+            places: missing
+                .iter()
+                .map(|input| Place::of(signature, *input))
+                .collect(),
+            example: examples.join(" "),
+        });
+    }
+    let default = default.unwrap_or(Generator::Zeros);
+    let given = each.into_iter().map(|given| {
+        given.unwrap_or_else(|| Given {
+            origin: default.to_string(),
+            value: Value::Generate(default, None),
+        })
+    });
+    Ok(given.collect())
+}
+
+/// Inputs being made.
+struct Assembly<'s> {
+    signature: &'s Signature,
+    dims: Dims<'s>,
+    memory: Memory,
+    scale: image::Scale,
+    tensors: Vec<Option<Tensor>>,
+}
+
+impl Assembly<'_> {
+    /// Makes the inputs, those first that say their shape themselves.
+    fn each(&mut self, each: &[Given]) -> Result<(), InputError> {
+        for (input, given) in each.iter().enumerate() {
+            let origin = &given.origin;
+            match &given.value {
+                Value::Npy(path) => {
+                    self.tensors[input] = Some(files::npy(self, input, path, origin)?);
+                }
+                Value::Json(text) => {
+                    let tensor = self.json(input, text, origin)?;
+                    self.keep(input, tensor, origin)?;
+                }
+                Value::Generate(_, Some(shape)) => {
+                    let dtype = self.signature.inputs[input].dtype;
+                    self.dims.fit(input, dtype, shape, origin)?;
+                }
+                _ => {}
+            }
+        }
+        for (input, given) in each.iter().enumerate() {
+            match &given.value {
+                Value::Raw(path) => {
+                    self.tensors[input] = Some(files::raw(self, input, path, &given.origin)?);
+                }
+                Value::Image(path) => {
+                    self.tensors[input] = Some(image::read(self, input, path, &given.origin)?);
+                }
+                _ => {}
+            }
+        }
+        self.generate(each)
+    }
+
+    /// Makes what generators give, after the sum of their sizes was found to be affordable.
+    fn generate(&mut self, each: &[Given]) -> Result<(), InputError> {
+        let mut plans = Vec::new();
+        for (input, given) in each.iter().enumerate() {
+            if let Value::Generate(generator, shape) = &given.value {
+                let shape = match shape {
+                    Some(shape) => shape.clone(),
+                    None => self.default_shape(input, &given.origin)?,
+                };
+                let dtype = self.signature.inputs[input].dtype;
+                let bytes = byte_size(dtype, &shape)
+                    .map_err(|error| self.value(input, &given.origin, error))?;
+                self.memory.take(bytes)?;
+                plans.push((input, *generator, dtype, shape));
+            }
+        }
+        for (input, generator, dtype, shape) in plans {
+            let tensor = generator.tensor(dtype, shape, input);
+            let tensor = tensor.map_err(|error| self.value(input, &each[input].origin, error))?;
+            self.tensors[input] = Some(tensor);
+        }
+        Ok(())
+    }
+
+    fn default_shape(&self, input: usize, origin: &str) -> Result<Vec<u64>, InputError> {
+        let Some(axes) = self.dims.axes(input) else {
+            let help = format!("give the shape, such as `{origin}@2x3`, or a file");
+            let place = Place::of(self.signature, input);
+            return Err(place.value(origin, "the model does not say the input's rank", &help));
+        };
+        Ok(axes
+            .iter()
+            .map(|axis| self.dims.or_default(*axis))
+            .collect())
+    }
+
+    /// A tensor of JSON, in the input's shape if that is fixed and the elements are as many in a row.
+    fn json(&self, input: usize, text: &str, origin: &str) -> Result<Tensor, InputError> {
+        let dtype = self.signature.inputs[input].dtype;
+        let tensor = json::array(text, dtype);
+        let help = "give nested arrays of numbers, as many in each row";
+        let tensor =
+            tensor.map_err(|fault| Place::of(self.signature, input).value(origin, fault, help))?;
+        Ok(self.unflattened(input, tensor))
+    }
+
+    fn unflattened(&self, input: usize, tensor: Tensor) -> Tensor {
+        let fixed = self.dims.axes(input).and_then(|axes| {
+            let sizes = axes.iter().map(|axis| self.dims.fixed(*axis));
+            sizes.collect::<Option<Vec<u64>>>()
+        });
+        match fixed {
+            Some(shape)
+                if tensor.shape().len() <= 1
+                    && byte_size(tensor.dtype(), &shape) == Ok(tensor.bytes().len() as u64) =>
+            {
+                tensor.reshaped(shape).expect("it has as many elements")
+            }
+            _ => tensor,
+        }
+    }
+
+    fn json_object(&mut self, text: &str, origin: &str) -> Result<(), InputError> {
+        let signature = self.signature;
+        let dtype = |key: &str| {
+            let input = signature.inputs.iter().find(|input| input.name == key);
+            input
+                .map(|input| input.dtype)
+                .ok_or_else(|| format!("there is no input `{key}`; {}", error::names(signature)))
+        };
+        let members = json::object(text, dtype).map_err(|fault| InputError::Source {
+            origin: origin.to_owned(),
+            reason: fault.to_string(),
+            help: "give an object with one array for each input, by name".to_owned(),
+        })?;
+        for (name, tensor) in members {
+            let inputs = 0..signature.inputs.len();
+            for input in inputs.filter(|input| signature.inputs[*input].name == name) {
+                let tensor = self.unflattened(input, tensor.clone());
+                self.keep(input, tensor, origin)?;
+            }
+        }
+        self.require_all(origin)
+    }
+
+    /// Fails if an archive or an object left an input without a value.
+    fn require_all(&self, origin: &str) -> Result<(), InputError> {
+        let missing = self.tensors.iter().position(Option::is_none);
+        missing.map_or(Ok(()), |input| {
+            let place = Place::of(self.signature, input);
+            let help = format!(
+                "its keys must be the names of all inputs; {}",
+                error::names(self.signature)
+            );
+            Err(place.value(origin, "there is no array of this name", &help))
+        })
+    }
+
+    fn keep(&mut self, input: usize, tensor: Tensor, origin: &str) -> Result<(), InputError> {
+        self.dims
+            .fit(input, tensor.dtype(), tensor.shape(), origin)?;
+        self.memory.take(tensor.bytes().len() as u64)?;
+        self.tensors[input] = Some(tensor);
+        Ok(())
+    }
+
+    /// The error of a value that cannot be made.
+    fn value(&self, input: usize, origin: &str, reason: impl std::fmt::Display) -> InputError {
+        let help = "give another value, or smaller sizes with `--dim`";
+        Place::of(self.signature, input).value(origin, reason, help)
+    }
+}

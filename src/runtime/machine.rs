@@ -1,0 +1,75 @@
+//! The machine that a measurement was made on.
+
+use std::fmt;
+
+use serde::Serialize;
+use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
+
+/// What is worth knowing of a machine beside a time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// Cores that this process may run on.
+    pub cores: usize,
+    /// Main memory.
+    pub memory_bytes: u64,
+    /// Operating system with its version, and the kernel's.
+    pub system: String,
+    /// Instruction set, as Rust names it.
+    pub architecture: &'static str,
+    /// How the processor chooses its speed (Linux: `performance`, `powersave`, …).
+    pub governor: Option<String>,
+}
+
+impl Machine {
+    /// This one.
+    pub fn this() -> Self {
+        let wanted = RefreshKind::nothing()
+            .with_cpu(CpuRefreshKind::nothing())
+            .with_memory(MemoryRefreshKind::nothing().with_ram());
+        let system = System::new_with_specifics(wanted);
+        let brand = system
+            .cpus()
+            .first()
+            .map(|cpu| cpu.brand().trim().to_owned());
+        let os = System::long_os_version().unwrap_or_else(|| std::env::consts::OS.to_owned());
+        let kernel = System::kernel_version();
+        Self {
+            cpu: brand
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| "unknown".to_owned()),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            memory_bytes: system.total_memory(),
+            system: match kernel {
+                Some(kernel) => format!("{os}, kernel {kernel}"),
+                None => os,
+            },
+            architecture: std::env::consts::ARCH,
+            governor: governor(),
+        }
+    }
+}
+
+/// `AMD EPYC 7B13, 2 cores, 24 GiB, x86_64, Linux (Debian 12), kernel 6.1`.
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cores = if self.cores == 1 { "core" } else { "cores" };
+        let gibibytes = self.memory_bytes >> 30;
+        write!(
+            f,
+            "{}, {} {cores}, {gibibytes} GiB, {}, {}",
+            self.cpu, self.cores, self.architecture, self.system
+        )?;
+        match &self.governor {
+            Some(governor) => write!(f, ", governor {governor}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn governor() -> Option<String> {
+    let path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
+}

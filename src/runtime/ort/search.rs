@@ -1,0 +1,147 @@
+//! Where ONNX Runtime's library and its plug-in providers are on this machine.
+//!
+//! Invariant: a search reads directories and nothing else; it loads nothing, runs nothing and never
+//! looks into the working directory. What the user names is used as named, or is an error.
+
+use std::path::{Path, PathBuf};
+
+use super::python;
+use super::surroundings::{Surroundings, entries};
+use crate::runtime::Provider;
+use crate::runtime::library::{Origin, Plugin};
+
+/// A file that is named like ONNX Runtime's library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The file, links resolved.
+    pub(super) path: PathBuf,
+    /// Where it was found.
+    pub(super) origin: Origin,
+}
+
+/// All libraries, best first; files that the user named come first even if there are none.
+pub(super) fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Vec<Found> {
+    let mut found = Vec::new();
+    let variable = surroundings.variable("ORT_DYLIB_PATH").map(PathBuf::from);
+    for (wish, origin) in [
+        (named.map(Path::to_owned), Origin::Named),
+        (variable, Origin::Variable),
+    ] {
+        let Some(wish) = wish else { continue };
+        let inside = in_directory(surroundings, &wish);
+        if inside.is_empty() {
+            add(&mut found, wish, origin);
+        }
+        for path in inside {
+            add(&mut found, path, origin);
+        }
+    }
+    for (directory, origin) in directories(surroundings) {
+        for path in in_directory(surroundings, &directory) {
+            add(&mut found, path, origin);
+        }
+    }
+    found
+}
+
+/// All plug-ins that are complete, best first.
+pub(super) fn plugins(surroundings: &Surroundings) -> Vec<Plugin> {
+    let mut found: Vec<Plugin> = Vec::new();
+    for package in package_directories(surroundings) {
+        for (folder, provider, library, backend) in PLUGINS {
+            let folder = package.join(folder);
+            let path = folder.join(surroundings.library_name(library));
+            let backend = backend.map(|name| folder.join(surroundings.library_name(name)));
+            let complete = path.is_file() && backend.as_ref().is_none_or(|path| path.is_file());
+            if complete && !found.iter().any(|other| other.path == path) {
+                found.push(Plugin {
+                    provider: *provider,
+                    path,
+                    backend,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Python packages of plug-ins: folder, provider, its library, the vendor's library.
+const PLUGINS: &[(&str, Provider, &str, Option<&str>)] = &[
+    (
+        "onnxruntime_qnn",
+        Provider::Qnn,
+        "onnxruntime_providers_qnn",
+        Some("QnnHtp"),
+    ),
+    (
+        "onnxruntime_ep_webgpu",
+        Provider::WebGpu,
+        "onnxruntime_providers_webgpu",
+        None,
+    ),
+];
+
+fn add(found: &mut Vec<Found>, path: PathBuf, origin: Origin) {
+    let path = path.canonicalize().unwrap_or(path);
+    if !found.iter().any(|other| other.path == path) {
+        found.push(Found { path, origin });
+    }
+}
+
+/// The directories to look into, best first.
+fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
+    let mut all = Vec::new();
+    if let Some(own) = surroundings.own_libraries() {
+        for folder in with_folders(&own) {
+            all.push((capi(&folder), Origin::Own));
+            all.push((folder, Origin::Own));
+        }
+    }
+    if let Some(program) = &surroundings.program {
+        all.push((program.clone(), Origin::Program));
+        all.push((program.join("lib"), Origin::Program));
+        let prefix = program.parent().map(|prefix| prefix.join("lib"));
+        all.extend(prefix.map(|lib| (lib, Origin::Program)));
+    }
+    let variables: &[&str] = match surroundings.os.as_str() {
+        "windows" => &["PATH"],
+        "macos" => &["DYLD_LIBRARY_PATH"],
+        _ => &["LD_LIBRARY_PATH"],
+    };
+    let path = variables
+        .iter()
+        .flat_map(|name| surroundings.directories(name));
+    let system = path.chain(surroundings.system.iter().cloned());
+    all.extend(system.map(|directory| (directory, Origin::System)));
+    let packages = python::package_directories(surroundings);
+    all.extend(packages.iter().map(|it| (capi(it), Origin::Python)));
+    all
+}
+
+/// Directories of Python packages, in which plug-ins are looked for: the tool's own directory and
+/// the folders in it may be the target of `pip install --target`.
+fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
+    let own = surroundings.own_libraries();
+    let mut all = own.map_or_else(Vec::new, |own| with_folders(&own));
+    all.extend(python::package_directories(surroundings));
+    all
+}
+
+fn with_folders(directory: &Path) -> Vec<PathBuf> {
+    let mut all = vec![directory.to_owned()];
+    all.extend(entries(directory).into_iter().filter(|path| path.is_dir()));
+    all
+}
+
+/// Where the Python package `onnxruntime` has its library.
+fn capi(packages: &Path) -> PathBuf {
+    packages.join("onnxruntime").join("capi")
+}
+
+fn in_directory(surroundings: &Surroundings, directory: &Path) -> Vec<PathBuf> {
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| surroundings.is_library(name)) && path.is_file()
+    };
+    entries(directory).into_iter().filter(is_library).collect()
+}

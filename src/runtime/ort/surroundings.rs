@@ -1,0 +1,152 @@
+//! What the search for libraries looks at: environment variables, well-known directories, the
+//! system's way to name libraries.
+//!
+//! Invariant: nothing here is asked of the process but in [`Surroundings::of_this_process`], so
+//! that a test can make up a machine. Runs no program.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Variables that say where libraries may be.
+const VARIABLES: &[&str] = &[
+    "APPDATA",
+    "CONDA_PREFIX",
+    "DYLD_LIBRARY_PATH",
+    "HOME",
+    "LD_LIBRARY_PATH",
+    "LOCALAPPDATA",
+    "ORT_DYLIB_PATH",
+    "PATH",
+    "PKGTOOL_DATA_DIR",
+    "PYENV_ROOT",
+    "PYENV_VERSION",
+    "PYTHONPATH",
+    "USERPROFILE",
+    "VIRTUAL_ENV",
+    "XDG_DATA_HOME",
+];
+
+/// The machine as a search sees it.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// `linux`, `macos`, `windows`, as in [`std::env::consts::OS`].
+    pub os: String,
+    /// Environment variables.
+    pub variables: BTreeMap<String, OsString>,
+    /// The directory of the running program.
+    pub program: Option<PathBuf>,
+    /// Directories in which the system keeps libraries.
+    pub system: Vec<PathBuf>,
+    /// Directories of Python packages that belong to no environment, as a system's own.
+    pub packages: Vec<PathBuf>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub fn of_this_process() -> Self {
+        let set = |name: &&str| Some(((*name).to_owned(), env::var_os(name)?));
+        let program = env::current_exe().ok();
+        let architecture = env::consts::ARCH;
+        let system = [
+            "/usr/local/lib".to_owned(),
+            "/opt/homebrew/lib".to_owned(),
+            "/usr/lib".to_owned(),
+            "/usr/lib64".to_owned(),
+            format!("/usr/lib/{architecture}-linux-gnu"),
+            format!("/lib/{architecture}-linux-gnu"),
+        ];
+        Self {
+            os: env::consts::OS.to_owned(),
+            variables: VARIABLES.iter().filter_map(set).collect(),
+            program: program.and_then(|program| Some(program.parent()?.to_owned())),
+            system: system.into_iter().map(PathBuf::from).collect(),
+            packages: vec![PathBuf::from("/usr/lib/python3/dist-packages")],
+        }
+    }
+
+    /// A variable that is set to something.
+    pub(super) fn variable(&self, name: &str) -> Option<&OsString> {
+        self.variables.get(name).filter(|value| !value.is_empty())
+    }
+
+    /// The absolute directory a variable names.
+    pub(super) fn directory(&self, name: &str) -> Option<PathBuf> {
+        self.variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    }
+
+    /// The absolute directories of a variable that lists several.
+    pub(super) fn directories(&self, name: &str) -> Vec<PathBuf> {
+        let list = self.variable(name).map(env::split_paths);
+        list.into_iter()
+            .flatten()
+            .filter(|path| path.is_absolute())
+            .collect()
+    }
+
+    /// The user's home directory.
+    pub(super) fn home(&self) -> Option<PathBuf> {
+        self.directory("HOME")
+            .or_else(|| self.directory("USERPROFILE"))
+    }
+
+    /// Where this tool keeps libraries of its own: `lib` in its data directory.
+    pub fn own_libraries(&self) -> Option<PathBuf> {
+        if let Some(data) = self.directory("PKGTOOL_DATA_DIR") {
+            return Some(data.join("lib"));
+        }
+        let data = match self.os.as_str() {
+            "windows" => self.directory("LOCALAPPDATA"),
+            "macos" => self
+                .home()
+                .map(|home| home.join("Library/Application Support")),
+            _ => self
+                .directory("XDG_DATA_HOME")
+                .or_else(|| self.home().map(|home| home.join(".local/share"))),
+        };
+        data.map(|data| data.join("pkgtool").join("lib"))
+    }
+
+    /// Whether a file of this name is ONNX Runtime's library, whatever its version.
+    pub(super) fn is_library(&self, name: &str) -> bool {
+        match self.os.as_str() {
+            "windows" => name.eq_ignore_ascii_case("onnxruntime.dll"),
+            "macos" => {
+                let version = name
+                    .strip_prefix("libonnxruntime.")
+                    .and_then(|rest| rest.strip_suffix("dylib"));
+                version.is_some_and(|version| version.chars().all(is_of_version))
+            }
+            _ => {
+                let version = name.strip_prefix("libonnxruntime.so");
+                version.is_some_and(|version| version.chars().all(is_of_version))
+            }
+        }
+    }
+
+    /// The file name of a library: `lib<name>.so` and its likes.
+    pub(super) fn library_name(&self, name: &str) -> String {
+        match self.os.as_str() {
+            "windows" => format!("{name}.dll"),
+            "macos" => format!("lib{name}.dylib"),
+            _ => format!("lib{name}.so"),
+        }
+    }
+}
+
+fn is_of_version(character: char) -> bool {
+    character == '.' || character.is_ascii_digit()
+}
+
+/// What a directory holds, sorted; nothing if it cannot be listed.
+pub(super) fn entries(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = directory.read_dir() else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}

@@ -1,0 +1,209 @@
+//! Numbers that describe times: quantiles, means, ratios with their uncertainty.
+
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use serde::Serialize;
+
+use super::measure::Series;
+
+/// Samples of the bootstrap.
+const RESAMPLES: usize = 1000;
+
+/// What a series of runs took, in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Times {
+    /// How many runs.
+    pub runs: usize,
+    /// The fastest.
+    pub min_ms: f64,
+    /// The average.
+    pub mean_ms: f64,
+    /// The median.
+    pub p50_ms: f64,
+    /// Nine of ten runs take no longer.
+    pub p90_ms: f64,
+    /// 99 of 100 runs take no longer.
+    pub p99_ms: f64,
+    /// The slowest.
+    pub max_ms: f64,
+    /// Standard deviation of the sample.
+    pub stddev_ms: f64,
+    /// Runs a second, one after the other.
+    pub throughput_per_s: f64,
+}
+
+/// How many times as long one series takes as another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ratio {
+    /// Median, over the rounds, of the ratio of the two medians of a round.
+    pub ratio: f64,
+    /// 95 % confidence interval by a bootstrap over the rounds (percentiles of 1000 resamples).
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Times {
+    /// Of these runs; `None` if there are none.
+    pub fn of(times: impl Iterator<Item = Duration>) -> Option<Self> {
+        let mut sorted: Vec<f64> = times.map(|time| time.as_secs_f64() * 1000.0).collect();
+        sorted.sort_by(f64::total_cmp);
+        let (&min, &max) = (sorted.first()?, sorted.last()?);
+        let mean = sorted.iter().sum::<f64>() / count(sorted.len());
+        let squares: f64 = sorted.iter().map(|time| (time - mean).powi(2)).sum();
+        let stddev = match sorted.len() {
+            1 => 0.0,
+            runs => (squares / count(runs - 1)).sqrt(),
+        };
+        Some(Self {
+            runs: sorted.len(),
+            min_ms: min,
+            mean_ms: mean,
+            p50_ms: quantile(&sorted, 0.5),
+            p90_ms: quantile(&sorted, 0.9),
+            p99_ms: quantile(&sorted, 0.99),
+            max_ms: max,
+            stddev_ms: stddev,
+            throughput_per_s: if mean > 0.0 { 1000.0 / mean } else { 0.0 },
+        })
+    }
+}
+
+impl Ratio {
+    /// Of `series` to `baseline`, which were measured in the same rounds.
+    pub fn of(series: &Series, baseline: &Series) -> Option<Self> {
+        let rounds = series.rounds.iter().zip(&baseline.rounds);
+        let mut ratios: Vec<f64> = rounds
+            .filter_map(|(one, other)| {
+                let ratio = median(one)? / median(other)?;
+                ratio.is_finite().then_some(ratio)
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        if ratios.is_empty() {
+            return None;
+        }
+        let mut medians = bootstrap(&ratios);
+        medians.sort_by(f64::total_cmp);
+        Some(Self {
+            ratio: quantile(&ratios, 0.5),
+            low: quantile(&medians, 0.025),
+            high: quantile(&medians, 0.975),
+        })
+    }
+}
+
+/// The quantile of sorted values, between two neighbours by their distance (as NumPy does it unless
+/// told otherwise). NaN of none.
+pub fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return f64::NAN;
+    };
+    let place = part.clamp(0.0, 1.0) * count(last);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the place lies between 0 and the last index"
+    )]
+    let below = place.floor() as usize;
+    let above = (below + 1).min(last);
+    let weight = place - place.floor();
+    sorted[below] + (sorted[above] - sorted[below]) * weight
+}
+
+fn median(times: &[Duration]) -> Option<f64> {
+    let mut sorted: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
+}
+
+/// Medians of resamples with replacement. The seed is fixed: the same times give the same interval.
+fn bootstrap(values: &[f64]) -> Vec<f64> {
+    let mut chance = ChaCha8Rng::seed_from_u64(0);
+    let size = values.len() as u64;
+    let resample = |_| {
+        let mut sample: Vec<f64> = values
+            .iter()
+            .map(|_| {
+                // The bias of the remainder is below 2^-32 for any number of rounds there can be.
+                let place = chance.next_u64() % size;
+                values[usize::try_from(place).unwrap_or(0)]
+            })
+            .collect();
+        sample.sort_by(f64::total_cmp);
+        quantile(&sample, 0.5)
+    };
+    (0..RESAMPLES).map(resample).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 times")]
+fn count(number: usize) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn milliseconds(times: &[u64]) -> Vec<Duration> {
+        times
+            .iter()
+            .map(|time| Duration::from_millis(*time))
+            .collect()
+    }
+
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() < 1e-9, "{a} is not {b}");
+    }
+
+    /// The expected numbers are NumPy's (`percentile`, `std(ddof=1)`).
+    #[test]
+    fn quantiles_are_those_of_numpy() {
+        let times = milliseconds(&[7, 1, 3, 2, 10, 4]);
+        let times = Times::of(times.into_iter()).expect("there are some");
+        near(times.p50_ms, 3.5);
+        near(times.p90_ms, 8.5);
+        near(times.p99_ms, 9.85);
+        near(times.mean_ms, 4.5);
+        near(times.stddev_ms, 3.391_164_991_562_634);
+        near(times.throughput_per_s, 1000.0 / 4.5);
+        assert_eq!(times.runs, 6);
+    }
+
+    #[test]
+    fn no_runs_have_no_numbers() {
+        assert_eq!(Times::of(std::iter::empty()), None);
+        assert_eq!(Ratio::of(&Series::default(), &Series::default()), None);
+    }
+
+    #[test]
+    fn a_ratio_is_taken_within_rounds() {
+        // The machine slows down by ten between the rounds; the ratio stays 2.
+        let series = |factor: u64| Series {
+            rounds: vec![
+                milliseconds(&[factor]),
+                milliseconds(&[10 * factor, 11 * factor, 10 * factor]),
+            ],
+        };
+        let ratio = Ratio::of(&series(2), &series(1)).expect("there are rounds");
+        near(ratio.ratio, 2.0);
+        near(ratio.low, 2.0);
+        near(ratio.high, 2.0);
+    }
+
+    #[test]
+    fn an_interval_holds_its_ratio() {
+        let rounds = |factor: f64| Series {
+            rounds: (1..30)
+                .map(|round| vec![Duration::from_secs_f64(factor * f64::from(round % 7 + 3))])
+                .collect(),
+        };
+        let mut noisy = rounds(1.5);
+        noisy.rounds.rotate_left(2);
+        let ratio = Ratio::of(&noisy, &rounds(1.0)).expect("there are rounds");
+        assert!(ratio.low <= ratio.ratio && ratio.ratio <= ratio.high);
+        assert!(ratio.low < ratio.high);
+    }
+}

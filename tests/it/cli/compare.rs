@@ -1,0 +1,128 @@
+//! `pkgtool compare`: what agrees, what does not, and how CI hears of it.
+
+use std::fs;
+
+use crate::support::onnx::unary;
+use crate::support::run::{Ran, pkgtool};
+use crate::support::tree::Tree;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");
+
+fn compare(arguments: &[&str]) -> Ran {
+    let all = ["compare", "--engine", "tract"].iter().chain(arguments);
+    pkgtool(all).within(EXAMPLES).run()
+}
+
+#[test]
+fn two_precisions_are_judged_by_what_suits_them() {
+    let json = compare(&["spotter", "--precision", "fp32,fp16", "--json"]);
+    let json = json.expect_code(0).json();
+    assert_eq!(json["agrees"], true);
+    assert_eq!(json["tolerances"]["max_rel"], 1e-2);
+    assert_eq!(json["cases"].as_array().expect("four seeds").len(), 4);
+    assert_eq!(json["outputs"][0]["name"], "boxes");
+    assert!(json["outputs"][0]["cosine"].as_f64() > Some(0.999));
+}
+
+#[test]
+fn what_differs_is_reported_on_the_variant_in_the_config() {
+    let tree = Tree::new();
+    let report = |format: &str| tree.path(&format!("report.{format}"));
+    let mut arguments = vec!["spotter", "--precision", "fp32,fp16", "--max-abs", "1e-9"];
+    arguments.extend(["--seeds", "1"]);
+    let targets: Vec<String> = ["junit", "sarif", "github"]
+        .iter()
+        .map(|format| format!("--report={format}={}", report(format).display()))
+        .collect();
+    arguments.extend(targets.iter().map(String::as_str));
+    let ran = compare(&arguments).expect_code(1);
+    assert!(
+        ran.stdout
+            .contains("A and B differ on 1 set of inputs (max abs 1.00e-9)")
+    );
+    let read = |format| fs::read_to_string(report(format)).expect("a report");
+    let github = read("github");
+    let line = github.lines().next().expect("an annotation");
+    assert!(
+        line.starts_with("::error file=spotter/s/qnn/config.json,line="),
+        "{line}"
+    );
+    assert!(
+        line.contains("CMP001") && line.contains("max abs is"),
+        "{line}"
+    );
+    assert!(read("junit").contains("CMP001"));
+    let sarif: serde_json::Value = serde_json::from_str(&read("sarif")).expect("it is JSON");
+    assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "CMP001");
+}
+
+#[test]
+fn dynamic_dimensions_are_run_at_two_sizes() {
+    let model = "hush-sentence/mlx/hush_sentence_mlx_fp32.onnx";
+    let json = compare(&[model, model, "--seeds", "1", "--json"])
+        .expect_code(0)
+        .json();
+    let cases = json["cases"].as_array().expect("two sizes");
+    let labels: Vec<&str> = cases
+        .iter()
+        .filter_map(|case| case["label"].as_str())
+        .collect();
+    assert_eq!(
+        labels,
+        ["batch=1, sequence=1, seed 0", "batch=3, sequence=3, seed 0"]
+    );
+    assert!(json["outputs"][0]["snr_db"].is_null(), "there is no noise");
+}
+
+#[test]
+fn a_directory_of_inputs_is_a_set_a_file() {
+    let model = unary("Exp", "float32", Some(&[2]));
+    let tree = Tree::new()
+        .file("a.onnx", &model)
+        .file("b.onnx", unary("Sigmoid", "float32", Some(&[2])))
+        .file("inputs/one.json", "[0, 1]")
+        .file("inputs/two.json", "[-1, 5]");
+    let run = |b: &str| {
+        let arguments = [
+            "compare",
+            "--engine",
+            "tract",
+            "a.onnx",
+            b,
+            "--inputs-dir",
+            "inputs",
+        ];
+        pkgtool(arguments).within(tree.root()).run()
+    };
+    let same = run("a.onnx").expect_code(0);
+    assert!(
+        same.stdout.contains("agree on 2 sets of inputs"),
+        "{}",
+        same.stdout
+    );
+    let other = run("b.onnx").expect_code(1);
+    assert!(
+        other.stdout.contains("two.json: output `y`: max rel is"),
+        "{}",
+        other.stdout
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    for (arguments, reason) in [
+        (&["spotter"][..], "there must be two things to compare"),
+        (
+            &["spotter", "hush-sentence/mlx"],
+            "A has 2 outputs and B has 1",
+        ),
+        (
+            &["murmur-vad/qnn", "parlor-tts"],
+            "input `mel` of A is float32",
+        ),
+        (&["spotter", "spotter", "--seeds", "0"], "--seeds"),
+    ] {
+        let ran = compare(arguments).expect_code(2);
+        assert!(ran.stderr.contains(reason), "{}", ran.stderr);
+    }
+}

@@ -1,0 +1,57 @@
+//! Outputs as files.
+
+use std::fs;
+
+use pkgtool::runtime::{DType, Tensor, TensorSpec, npy, write_outputs};
+
+fn output(name: &str, dtype: DType) -> TensorSpec {
+    TensorSpec {
+        name: name.to_owned(),
+        dtype,
+        dims: None,
+    }
+}
+
+#[test]
+fn each_output_is_one_whole_file() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let below = directory.path().join("new/deep");
+    let outputs = [
+        output("logits", DType::Float32),
+        output("../../logits", DType::Bfloat16),
+    ];
+    let tensors = [
+        Tensor::from_f64(DType::Float32, vec![2], [1.5, -2.0]).expect("it is small"),
+        Tensor::from_f64(DType::Bfloat16, vec![1], [1.0]).expect("it is small"),
+    ];
+    // The second time the files are replaced.
+    for _ in 0..2 {
+        let paths = write_outputs(&below, &outputs, &tensors).expect("it can be written");
+        let names = ["logits.npy", "_.._logits.npy"];
+        assert_eq!(paths, names.map(|name| below.join(name)));
+        let file = fs::read(&paths[0]).expect("it was written");
+        assert_eq!(npy::read(&mut &file[..]).as_ref(), Ok(&tensors[0]));
+        let raw = fs::read(&paths[1]).expect("it was written");
+        let raw = npy::read(&mut &raw[..]).expect("it is a file");
+        assert_eq!(raw.dtype(), DType::Uint16);
+    }
+    let entries = fs::read_dir(&below).expect("it is a directory");
+    assert_eq!(entries.count(), 2, "nothing temporary is left");
+}
+
+#[test]
+fn what_stands_in_the_way_is_named() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    fs::create_dir(directory.path().join("y.npy")).expect("it is new");
+    let tensor = Tensor::zeros(DType::Int8, vec![1]).expect("it is small");
+    let outputs = [output("y", DType::Int8)];
+    let error = write_outputs(directory.path(), &outputs, std::slice::from_ref(&tensor));
+    let error = error.expect_err("a directory has the name").to_string();
+    assert!(error.contains("y.npy"), "{error}");
+    let entries = fs::read_dir(directory.path()).expect("it is a directory");
+    assert_eq!(entries.count(), 1, "nothing temporary is left");
+    let file = directory.path().join("file");
+    fs::write(&file, "").expect("it is new");
+    let error = write_outputs(&file, &outputs, &[tensor]).expect_err("a file");
+    assert!(error.to_string().contains("file"), "{error}");
+}
