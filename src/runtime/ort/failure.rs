@@ -91,6 +91,9 @@ fn is_beyond_the_library(reason: &str) -> bool {
         "Unsupported model IR version",
         "is under development and support for this is limited",
         "fallback to CPU EP has been explicitly disabled",
+        // Strict: a node that copies to the CPU has no provider left.
+        "IsNodeCompatibleWithProvider",
+        "Unrecognized attribute",
         // `Batchwise recurrent operations (layout == 1) are not supported.`
         " are not supported",
     ]

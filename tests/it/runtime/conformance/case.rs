@@ -4,6 +4,7 @@
 //! no more than some units in the last place of the output's largest value is rounding, as of a sum
 //! in which large terms cancel. The runner's absolute tolerance of 1e-7 does not allow that.
 
+use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -142,8 +143,8 @@ impl Tolerance {
         let absolute = self.absolute.max(rounding * largest);
         let pairs = expected.to_f64().zip(found.to_f64()).enumerate();
         let mut far = pairs.filter(|(_, (expected, found))| {
-            #[expect(clippy::float_cmp, reason = "equal infinities have no distance")]
-            let equal = expected.is_nan() && found.is_nan() || expected == found;
+            let same = expected.partial_cmp(found) == Some(Ordering::Equal);
+            let equal = same || expected.is_nan() && found.is_nan();
             let margin = absolute + relative * expected.abs();
             // Not `>`: a distance that is NaN is too far, and infinities are only near themselves.
             let near = expected.is_finite() && (found - expected).abs() <= margin;

@@ -124,13 +124,12 @@ impl Target {
         let start = Instant::now();
         let told = self.run(cases, library);
         if let Some((_, reason)) = told.iter().find(|told| told.0 == Outcome::Unavailable) {
-            match self.needs {
-                Some((piece, _)) => piece.skip(&test, reason),
-                None => {
-                    let was_there = Results::committed(self.name).is_some();
-                    assert!(!was_there, "{test}: {reason}");
-                    say(&format!("SKIPPED {test}: {reason}"));
-                }
+            if let Some((piece, _)) = self.needs {
+                piece.skip(&test, reason);
+            } else {
+                let was_there = Results::committed(self.name).is_some();
+                assert!(!was_there, "{test}: {reason}");
+                say(&format!("SKIPPED {test}: {reason}"));
             }
             return Vec::new();
         }

@@ -119,7 +119,7 @@ fn of_runs(
     session: &mut dyn Session,
 ) -> Told {
     for (inputs, expected) in case.sets() {
-        let Some(inputs) = in_order(signature, inputs) else {
+        let Some(inputs) = in_order(signature, &inputs) else {
             let told = "the inputs are not those of the signature";
             return (Outcome::Failed, told.to_owned());
         };
@@ -135,7 +135,7 @@ fn of_runs(
     (Outcome::Pass, String::new())
 }
 
-fn in_order(signature: &Signature, values: Values) -> Option<Vec<Tensor>> {
+fn in_order(signature: &Signature, values: &Values) -> Option<Vec<Tensor>> {
     if values.len() != signature.inputs.len() {
         return None;
     }

@@ -146,10 +146,8 @@ pub(super) fn table(targets: &[&str]) -> String {
         for outcome in Outcome::ALL {
             write!(text, " {} |", outcome.name().replace('-', " ")).expect("a string takes it");
         }
-        text.push_str(&format!(
-            "\n|---|{}\n",
-            "---:|".repeat(Outcome::ALL.len() + 1)
-        ));
+        let columns = "---:|".repeat(Outcome::ALL.len() + 1);
+        writeln!(text, "\n|---|{columns}").expect("a string takes it");
         for target in targets {
             let Some(results) = Results::committed(target) else {
                 continue;
