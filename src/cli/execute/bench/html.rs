@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::report::{BenchReport, SeriesReport, memory, milliseconds};
+use super::report::{BenchReport, SeriesReport, memory, milliseconds, ratio};
 use crate::runtime::measure::Series;
-use crate::runtime::statistics::quantile;
 
 const TEMPLATE: &str = include_str!("page.html");
 
@@ -44,19 +43,16 @@ fn row(series: &SeriesReport) -> String {
     cells.push(milliseconds(series.load_ms));
     cells.push(milliseconds(series.first_run_ms));
     cells.push(memory(series.peak_memory_bytes));
-    cells.push(series.ratio.as_ref().map_or_else(
-        || "1".to_owned(),
-        |ratio| format!("{:.2} ({:.2}–{:.2})", ratio.ratio, ratio.low, ratio.high),
-    ));
+    cells.push(series.ratio.as_ref().map_or_else(|| "1".to_owned(), ratio));
     format!("<tr><td>{}</td></tr>\n", cells.join("</td><td>"))
 }
 
 /// A strip of dots for each series, on one axis that begins at zero.
 fn plot(report: &BenchReport, series: &[Series]) -> String {
-    let mut all: Vec<f64> = series.iter().flat_map(times).collect();
-    all.sort_by(f64::total_cmp);
-    let edge = quantile(&all, 0.99);
-    if edge.is_nan() || edge <= 0.0 {
+    // As far as the slowest series goes, but for its outliers.
+    let ends = report.series.iter().filter_map(|one| one.times.as_ref());
+    let edge = ends.map(|times| times.p99_ms).fold(0.0, f64::max);
+    if edge <= 0.0 {
         return String::new();
     }
     let step = step(edge / 6.0);

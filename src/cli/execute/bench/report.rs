@@ -192,10 +192,7 @@ impl SeriesReport {
             milliseconds(self.load_ms),
             milliseconds(self.first_run_ms),
             memory(self.peak_memory_bytes),
-            self.ratio.as_ref().map_or_else(
-                || "1".to_owned(),
-                |ratio| format!("{:.2} ({:.2}–{:.2})", ratio.ratio, ratio.low, ratio.high),
-            ),
+            self.ratio.as_ref().map_or_else(|| "1".to_owned(), ratio),
         ]
     }
 }
@@ -209,6 +206,13 @@ pub(super) fn milliseconds(time: f64) -> String {
     } else {
         format!("{:.1} µs", time * 1000.0)
     }
+}
+
+/// A ratio with its interval, with as many digits as tell something.
+pub(super) fn ratio(ratio: &Ratio) -> String {
+    let digits = if ratio.ratio < 0.1 { 4 } else { 2 };
+    let Ratio { ratio, low, high } = ratio;
+    format!("{ratio:.digits$} ({low:.digits$}–{high:.digits$})")
 }
 
 /// Memory in mebibytes.
