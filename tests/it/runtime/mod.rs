@@ -1,6 +1,8 @@
 //! Running models: what goes in, what comes out, and what happens to the engine's process.
 
 mod conformance;
+mod examples;
+mod hostile;
 mod image;
 mod input;
 mod npy;

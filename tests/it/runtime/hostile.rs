@@ -1,0 +1,124 @@
+//! Broken and hostile ONNX models on the engines: an answer or an error that says something, never a
+//! panic that gets through, and never the tool's own end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pkgtool::model::{self, Dim};
+use pkgtool::runtime::worker::Launcher;
+use pkgtool::runtime::{
+    EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, TensorSpec,
+};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use tempfile::TempDir;
+
+use crate::support::environment::Piece;
+
+const SEEDS: [&str; 4] = [
+    "glimpse/qnn/glimpse_qnn_int8.onnx",
+    "hush-sentence/mlx/hush_sentence_mlx_fp32.onnx",
+    "murmur-vad/qnn/murmur_vad_qnn_fp32.onnx",
+    "scribe-tiny-en/mlx/scribe_tiny_en_decoder_mlx_fp32.onnx",
+];
+
+/// Longest time for a broken model: one that hangs is stopped, and that is an error too.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+fn example(name: &str) -> Vec<u8> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples");
+    fs::read(root.join(name)).expect("an example")
+}
+
+fn tensor(spec: &TensorSpec) -> Option<Tensor> {
+    let sizes = spec.dims.iter().flatten().map(|dim| match dim {
+        Dim::Fixed(size) => *size,
+        _ => 1,
+    });
+    let shape: Vec<u64> = sizes.collect();
+    // What would not fit is refused by the tool before any engine is asked.
+    let elements = shape
+        .iter()
+        .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
+    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("it is small"))
+}
+
+/// Loads and runs what is left of a model, if its header can still be read.
+fn survives(engine: &str, bytes: &[u8], library: Option<PathBuf>) {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("m.onnx");
+    fs::write(&path, bytes).expect("a file");
+    let Ok((info, _)) = model::open(&path) else {
+        return;
+    };
+    let Some(Ok(signature)) = info
+        .methods
+        .first()
+        .map(|method| Signature::of(method, None))
+    else {
+        return;
+    };
+    let inputs: Option<Vec<Tensor>> = signature.inputs.iter().map(tensor).collect();
+    let Some(inputs) = inputs else { return };
+    let request = LoadRequest {
+        model: path,
+        signature,
+        options: LoadOptions {
+            threads: Some(1),
+            library,
+            ..LoadOptions::default()
+        },
+    };
+    let launcher = Launcher {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
+        timeout: Some(TIMEOUT),
+        memory_limit: Some(8 << 30),
+    };
+    let outcome = launcher
+        .load(engine, &request)
+        .and_then(|mut worker| worker.run(&inputs));
+    if let Err(error) = outcome {
+        assert!(error.to_string().len() > 20, "{error}");
+        if let EngineError::Died { reason, .. } = error {
+            // A panic of the worker itself would end it with 70 or 101.
+            assert!(!reason.contains("exit status"), "{reason}");
+        }
+    }
+}
+
+fn changed(seed: &str, changes: &[(Index, u8)], cut: Option<Index>) -> Vec<u8> {
+    let mut bytes = example(seed);
+    for (place, value) in changes {
+        let place = place.index(bytes.len());
+        bytes[place] = *value;
+    }
+    if let Some(cut) = cut {
+        bytes.truncate(cut.index(bytes.len()));
+    }
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 80, max_shrink_iters: 20, ..ProptestConfig::default() })]
+
+    #[test]
+    fn changed_models_do_no_harm_to_tract(
+        seed in prop::sample::select(&SEEDS[..]),
+        changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
+        cut in prop::option::weighted(0.1, any::<Index>()),
+    ) {
+        survives("tract", &changed(seed, &changes, cut), None);
+    }
+
+    #[test]
+    fn changed_models_do_no_harm_to_onnx_runtime(
+        seed in prop::sample::select(&SEEDS[..]),
+        changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
+    ) {
+        // Its absence is told once, by the tests of the engine.
+        if let Some(library) = Piece::Ort.path() {
+            survives("ort", &changed(seed, &changes, None), Some(library));
+        }
+    }
+}
