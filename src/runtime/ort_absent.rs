@@ -14,9 +14,6 @@ pub fn installations(_: Option<&Path>) -> Installations {
     Installations::default()
 }
 
-/// Lets go of nothing.
-pub fn release() {}
-
 impl Engine for OnnxRuntime {
     fn name(&self) -> &'static str {
         "ort"

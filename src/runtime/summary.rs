@@ -102,11 +102,6 @@ impl Summary {
         }
         self.shape.iter().product()
     }
-
-    /// Whether an element is NaN or infinite.
-    pub fn has_non_finite(&self) -> bool {
-        self.nan > 0 || self.infinite > 0
-    }
 }
 
 fn first(tensor: &Tensor) -> Vec<Scalar> {

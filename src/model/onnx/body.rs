@@ -136,7 +136,7 @@ impl Body {
 }
 
 /// The name of an operator, with its domain unless that is ONNX's own.
-fn qualified(domain: &str, name: String) -> String {
+pub(super) fn qualified(domain: &str, name: String) -> String {
     match domain {
         "" | "ai.onnx" => name,
         _ => format!("{domain}::{name}"),

@@ -11,6 +11,7 @@ mod error;
 mod external;
 mod header;
 mod interface;
+mod nodes;
 mod place;
 mod schema;
 mod signature;
@@ -21,6 +22,7 @@ mod wire;
 use std::path::Path;
 
 pub use error::Error;
+pub use nodes::{Attribute, Node, each_node};
 
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::{Pages, ReadAt};

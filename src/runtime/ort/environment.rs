@@ -57,12 +57,6 @@ pub(super) fn ready(options: &LoadOptions) -> Result<Ready, EngineError> {
     })
 }
 
-/// Lets go of the library's state, which some systems want before a process ends. Afterwards this
-/// process can load no model with it any more.
-pub fn release() {
-    *LOADED.lock().unwrap_or_else(PoisonError::into_inner) = None;
-}
-
 fn check_same(loaded: &Loaded, named: Option<&Path>) -> Result<(), EngineError> {
     let Some(named) = named else { return Ok(()) };
     let named = named.canonicalize().unwrap_or_else(|_| named.to_owned());

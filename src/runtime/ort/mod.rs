@@ -6,6 +6,7 @@
 mod environment;
 mod failure;
 mod installation;
+mod known_wrong;
 mod placement;
 mod provider;
 mod python;
@@ -16,7 +17,6 @@ mod value;
 
 use super::{Engine, EngineError, LoadRequest, Session};
 
-pub use environment::release;
 pub use installation::{installations, installations_in};
 pub use surroundings::Surroundings;
 
@@ -41,6 +41,7 @@ impl Engine for OnnxRuntime {
                 reason: "ONNX Runtime reads ONNX models, not ExecuTorch programs".to_owned(),
             });
         }
+        known_wrong::check(&request.model, request.options.provider)?;
         Ok(Box::new(session::OrtSession::load(request)?))
     }
 }

@@ -151,22 +151,25 @@ impl TractSession {
 
     /// The plan for these inputs, made if there is none.
     fn plan(&mut self, inputs: &[Tensor]) -> Result<&mut Plan, EngineError> {
+        if !self.plans.front().is_some_and(|(key, _)| key.fits(inputs)) {
+            self.find_plan(inputs)?;
+        }
+        let plan = self.plans.front_mut().map(|(_, plan)| plan);
+        plan.ok_or_else(|| load_error("there is no plan for these shapes"))
+    }
+
+    /// Brings the plan for these inputs to the front.
+    fn find_plan(&mut self, inputs: &[Tensor]) -> Result<(), EngineError> {
         let keys = PlanKey::candidates(inputs, self.by_value);
         let known = keys.iter().find_map(|key| {
             let same = |(known, _): &(PlanKey, Plan)| known == key;
             self.plans.iter().position(same)
         });
-        if let Some(place) = known {
-            if place > 0
-                && let Some(plan) = self.plans.remove(place)
-            {
-                self.plans.push_front(plan);
-            }
-        } else {
-            self.make_plan(keys)?;
+        if let Some(plan) = known.and_then(|place| self.plans.remove(place)) {
+            self.plans.push_front(plan);
+            return Ok(());
         }
-        let plan = self.plans.front_mut().map(|(_, plan)| plan);
-        plan.ok_or_else(|| load_error("there is no plan for these shapes"))
+        self.make_plan(keys)
     }
 
     /// Tries the keys in turn; if none works, the first one's error tells most.
@@ -193,13 +196,11 @@ impl TractSession {
 
 impl Session for TractSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
-        let signature = self.signature.clone();
         let plan = self.plan(inputs)?;
         let start = Instant::now();
         let outputs = plan.run(inputs)?;
-        let outputs = signature
-            .outputs
-            .iter()
+        let specs = self.signature.outputs.iter();
+        let outputs = specs
             .zip(outputs)
             .map(|(spec, tensor)| convert::from_tract(&tensor, spec))
             .collect::<Result<Vec<_>, _>>()?;

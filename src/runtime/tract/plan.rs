@@ -81,6 +81,16 @@ impl PlanKey {
         keys
     }
 
+    /// Whether a plan with this key takes these inputs.
+    pub(super) fn fits(&self, inputs: &[Tensor]) -> bool {
+        let pairs = self.inputs.iter().zip(inputs);
+        self.inputs.len() == inputs.len()
+            && pairs.into_iter().all(|(key, input)| match key {
+                KeyInput::Shape(shape) => shape == input.shape(),
+                KeyInput::Value(value) => value == input,
+            })
+    }
+
     /// Whether values are part of the plan.
     pub(super) fn has_values(&self) -> bool {
         let is_value = |input: &KeyInput| matches!(input, KeyInput::Value(_));

@@ -70,7 +70,8 @@ impl Launcher {
             help: format!("see whether {} can be started", self.program.display()),
         };
         let mut command = Command::new(&self.program);
-        command.arg(ARGUMENT);
+        // With it a failed allocation would try to print a stack, and hide what it says first.
+        command.arg(ARGUMENT).env_remove("RUST_BACKTRACE");
         let (child, channel, printed) = channel::connect(&mut command).map_err(start)?;
         let (printed, reader) = keep_tail(printed);
         let mut worker = Worker {

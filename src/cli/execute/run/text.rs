@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::Stage;
 use crate::cli::execute::sides::what;
-use crate::runtime::{Placement, Summary, Tensor, TensorSpec};
+use crate::runtime::npy::BFLOAT16_NOTE;
+use crate::runtime::{DType, Placement, Summary, Tensor, TensorSpec};
 use crate::source::text::defuse_line;
 
 /// The text, with a line end.
@@ -39,8 +40,16 @@ fn write(text: &mut String, stage: &Stage) -> std::fmt::Result {
     placement(text, &started.placement)?;
     tensors(text, "inputs", &signature.inputs, &stage.inputs)?;
     tensors(text, "outputs", &signature.outputs, &started.first.outputs)?;
-    for file in &stage.files {
-        writeln!(text, "  wrote {}", defuse_line(&file.display().to_string()))?;
+    for (file, tensor) in stage.files.iter().zip(&started.first.outputs) {
+        let note = match tensor.dtype() {
+            DType::Bfloat16 => format!(" ({BFLOAT16_NOTE})"),
+            _ => String::new(),
+        };
+        writeln!(
+            text,
+            "  wrote {}{note}",
+            defuse_line(&file.display().to_string())
+        )?;
     }
     let again = stage
         .again

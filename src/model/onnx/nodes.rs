@@ -1,0 +1,152 @@
+//! The nodes of a model one after the other, with what rules about single nodes need to know.
+//!
+//! Nothing is kept from one node to the next. Lists and texts of attributes are read as far as a
+//! rule could want them; tensors and floats are skipped.
+
+use super::place::Place;
+use super::wire::{Field, Message, Reader};
+use super::{Error, schema};
+use crate::source::Pages;
+
+/// Most graphs within each other.
+const MAX_DEPTH: u32 = 32;
+/// Longest list of integers that is read; longer ones are cut.
+const MAX_INTS: usize = 64;
+
+/// A node of a graph or function.
+#[derive(Debug, Default)]
+pub struct Node {
+    /// Its operator, with its domain unless that is ONNX's own.
+    pub operator: String,
+    /// Names of its inputs; empty where an optional one is left out.
+    pub inputs: Vec<String>,
+    /// Names of its outputs; empty where an optional one is left out.
+    pub outputs: Vec<String>,
+    /// Its attributes.
+    pub attributes: Vec<Attribute>,
+}
+
+/// An attribute of a node.
+#[derive(Debug, Default)]
+pub struct Attribute {
+    /// Its name.
+    pub name: String,
+    /// Its value, if it is an integer.
+    pub int: Option<i64>,
+    /// Its value, if it is a text.
+    pub text: Option<String>,
+    /// Its value, if it is a list of integers: the first 64.
+    pub ints: Vec<i64>,
+}
+
+impl Node {
+    /// Whether the optional input at this place is given.
+    pub fn has_input(&self, place: usize) -> bool {
+        self.inputs.get(place).is_some_and(|name| !name.is_empty())
+    }
+
+    /// Whether the optional output at this place is wanted.
+    pub fn has_output(&self, place: usize) -> bool {
+        self.outputs.get(place).is_some_and(|name| !name.is_empty())
+    }
+
+    /// The attribute of this name.
+    pub fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.iter().find(|one| one.name == name)
+    }
+
+    /// The integer attribute of this name; 0 if it is absent.
+    pub fn int(&self, name: &str) -> i64 {
+        self.attribute(name).and_then(|one| one.int).unwrap_or(0)
+    }
+
+    /// Whether the text attribute of this name is there and is `text`.
+    pub fn is(&self, name: &str, text: &str) -> bool {
+        let value = self.attribute(name).and_then(|one| one.text.as_deref());
+        value == Some(text)
+    }
+}
+
+/// Shows every node of the model in `pages` to `visit`, those of subgraphs and functions included.
+pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), Error> {
+    let reader = Reader::new(pages);
+    let root = Place::root("ModelProto");
+    let mut message = Message::whole_file(&reader, &root, schema::MODEL);
+    while let Some(field) = message.next()? {
+        match field.name() {
+            "graph" => graph(&field, schema::GRAPH, 1, visit)?,
+            "functions" => graph(&field, schema::FUNCTION, 1, visit)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn graph(
+    graph: &Field<'_>,
+    definition: &'static [schema::Def],
+    depth: u32,
+    visit: &mut dyn FnMut(&Node),
+) -> Result<(), Error> {
+    if depth > MAX_DEPTH {
+        return Err(Error::TooDeep {
+            place: graph.place().to_string(),
+            offset: graph.offset(),
+            limit: MAX_DEPTH,
+        });
+    }
+    let mut message = graph.message(definition)?;
+    while let Some(field) = message.next()? {
+        if field.name() == "node" {
+            node(&field, depth, visit)?;
+        }
+    }
+    Ok(())
+}
+
+fn node(field: &Field<'_>, depth: u32, visit: &mut dyn FnMut(&Node)) -> Result<(), Error> {
+    let mut node = Node::default();
+    let (mut domain, mut name) = (String::new(), String::new());
+    let mut message = field.message(schema::NODE)?;
+    while let Some(field) = message.next()? {
+        match field.name() {
+            "domain" => domain = field.text()?,
+            "op_type" => name = field.text()?,
+            "input" => node.inputs.push(field.text()?),
+            "output" => node.outputs.push(field.text()?),
+            "attribute" => node.attributes.push(attribute(&field, depth, visit)?),
+            _ => {}
+        }
+    }
+    node.operator = super::body::qualified(&domain, name);
+    visit(&node);
+    Ok(())
+}
+
+fn attribute(
+    field: &Field<'_>,
+    depth: u32,
+    visit: &mut dyn FnMut(&Node),
+) -> Result<Attribute, Error> {
+    let mut attribute = Attribute::default();
+    let mut message = field.message(schema::ATTRIBUTE)?;
+    while let Some(field) = message.next()? {
+        match field.name() {
+            "name" => attribute.name = field.text()?,
+            "i" => attribute.int = Some(field.int()?),
+            // Texts of any bytes are allowed; a name of a mode is short and ASCII.
+            "s" => {
+                let bytes = field.name_bytes()?;
+                attribute.text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+            }
+            "ints" => field.each_int(|value| {
+                if attribute.ints.len() < MAX_INTS {
+                    attribute.ints.push(value);
+                }
+            })?,
+            "g" | "graphs" => graph(&field, schema::GRAPH, depth + 1, visit)?,
+            _ => {}
+        }
+    }
+    Ok(attribute)
+}
