@@ -14,8 +14,10 @@ pub struct Machine {
     pub cores: usize,
     /// Main memory.
     pub memory_bytes: u64,
-    /// Operating system with its version, and the kernel's.
+    /// Operating system with its version.
     pub system: String,
+    /// Version of its kernel, where it tells.
+    pub kernel: Option<String>,
     /// Instruction set, as Rust names it.
     pub architecture: &'static str,
     /// How the processor chooses its speed (Linux: `performance`, `powersave`, …).
@@ -34,24 +36,21 @@ impl Machine {
             .first()
             .map(|cpu| cpu.brand().trim().to_owned());
         let os = System::long_os_version().unwrap_or_else(|| std::env::consts::OS.to_owned());
-        let kernel = System::kernel_version();
         Self {
             cpu: brand
                 .filter(|name| !name.is_empty())
                 .unwrap_or_else(|| "unknown".to_owned()),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             memory_bytes: system.total_memory(),
-            system: match kernel {
-                Some(kernel) => format!("{os}, kernel {kernel}"),
-                None => os,
-            },
+            system: os,
+            kernel: System::kernel_version(),
             architecture: std::env::consts::ARCH,
             governor: governor(),
         }
     }
 }
 
-/// `AMD EPYC 7B13, 2 cores, 24 GiB, x86_64, Linux (Debian 12), kernel 6.1`.
+/// `AMD EPYC 7B13, 2 cores, 24 GiB, x86_64, Linux (Debian 12)`.
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cores = if self.cores == 1 { "core" } else { "cores" };

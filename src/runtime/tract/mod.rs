@@ -18,6 +18,7 @@ use tract_onnx::Onnx;
 use tract_onnx::prelude::{Framework, InferenceModel};
 use tract_onnx::tract_core::tract_linalg::multithread::Executor;
 
+use super::agreement::Comparison;
 use super::{
     Answer, DType, Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session,
     Share, Signature, Tensor,
@@ -30,6 +31,13 @@ const NAME: &str = "tract";
 /// Plans a session keeps: one for each combination of input shapes (and of the values of inputs
 /// that are part of a plan).
 const MAX_PLANS: usize = 8;
+
+/// After so many plans for single shapes a plan for all of them is tried: what grows with each call
+/// (a cache of keys and values) would need a new plan each time.
+const SHAPES_BEFORE_SYMBOLS: u32 = 4;
+
+/// How far apart the outputs of two plans may be, relative to the largest.
+const SAME: f64 = 1e-3;
 
 /// The engine.
 #[derive(Debug)]
@@ -46,6 +54,10 @@ struct TractSession {
     nodes: u64,
     /// Whether inputs had to be made part of a plan before: then this is tried first.
     by_value: bool,
+    /// Plans made so far.
+    made: u32,
+    /// The plan that takes any shapes, once it was made and gave what another plan gives.
+    open: Option<Plan>,
 }
 
 impl Engine for Tract {
@@ -63,6 +75,8 @@ impl Engine for Tract {
             executor: executor(request.options.threads)?,
             nodes: 0,
             by_value: false,
+            made: 0,
+            open: None,
         };
         session.plan_static()?;
         Ok(Box::new(session))
@@ -145,21 +159,23 @@ impl TractSession {
 
     fn keep(&mut self, key: PlanKey, plan: Plan) {
         self.nodes = plan.nodes();
+        self.made += 1;
         self.plans.truncate(MAX_PLANS - 1);
         self.plans.push_front((key, plan));
     }
 
     /// The plan for these inputs, made if there is none.
     fn plan(&mut self, inputs: &[Tensor]) -> Result<&mut Plan, EngineError> {
-        if !self.plans.front().is_some_and(|(key, _)| key.fits(inputs)) {
-            self.find_plan(inputs)?;
+        let fits = self.plans.front().is_some_and(|(key, _)| key.fits(inputs));
+        if !fits && self.find_plan(inputs)?.is_none() && self.open.is_some() {
+            return self.open.as_mut().ok_or_else(no_plan);
         }
         let plan = self.plans.front_mut().map(|(_, plan)| plan);
-        plan.ok_or_else(|| load_error("there is no plan for these shapes"))
+        plan.ok_or_else(no_plan)
     }
 
-    /// Brings the plan for these inputs to the front.
-    fn find_plan(&mut self, inputs: &[Tensor]) -> Result<(), EngineError> {
+    /// Brings the plan for these inputs to the front; `None` if the open plan is to be used.
+    fn find_plan(&mut self, inputs: &[Tensor]) -> Result<Option<()>, EngineError> {
         let keys = PlanKey::candidates(inputs, self.by_value);
         let known = keys.iter().find_map(|key| {
             let same = |(known, _): &(PlanKey, Plan)| known == key;
@@ -167,9 +183,37 @@ impl TractSession {
         });
         if let Some(plan) = known.and_then(|place| self.plans.remove(place)) {
             self.plans.push_front(plan);
-            return Ok(());
+            return Ok(Some(()));
         }
-        self.make_plan(keys)
+        if self.open.is_some() {
+            return Ok(None);
+        }
+        self.make_plan(keys)?;
+        if self.made == SHAPES_BEFORE_SYMBOLS && !self.by_value {
+            self.open = self.open_plan(inputs);
+        }
+        Ok(Some(()))
+    }
+
+    /// A plan with symbols, if tract can make one and it gives for these inputs what the plan for
+    /// their shapes gives. Failing is no error: plans for single shapes go on.
+    fn open_plan(&mut self, inputs: &[Tensor]) -> Option<Plan> {
+        let model = self.model.clone()?;
+        let key = PlanKey::open(&self.signature);
+        let mut open = Plan::make(model, &self.signature, &key, &self.executor).ok()?;
+        let (_, exact) = self.plans.front_mut()?;
+        let (open_outputs, outputs) = (open.run(inputs).ok()?, exact.run(inputs).ok()?);
+        let specs = self.signature.outputs.iter();
+        for (spec, (one, other)) in specs.zip(open_outputs.iter().zip(&outputs)) {
+            let one = convert::from_tract(one, spec).ok()?;
+            let other = convert::from_tract(other, spec).ok()?;
+            let mut comparison = Comparison::default();
+            comparison.add(&other, &one).ok()?;
+            if comparison.agreement().max_rel > SAME {
+                return None;
+            }
+        }
+        Some(open)
     }
 
     /// Tries the keys in turn; if none works, the first one's error tells most.
@@ -190,7 +234,7 @@ impl TractSession {
                 }
             }
         }
-        Err(first.unwrap_or_else(|| load_error("there is no plan for these shapes")))
+        Err(first.unwrap_or_else(no_plan))
     }
 }
 
@@ -220,6 +264,10 @@ impl Session for TractSession {
             }],
         }
     }
+}
+
+fn no_plan() -> EngineError {
+    load_error("there is no plan for these shapes")
 }
 
 /// A model that cannot be loaded.

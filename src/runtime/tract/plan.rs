@@ -2,7 +2,8 @@
 //!
 //! Small integer and boolean inputs (shapes, axes, paddings) can be made part of a plan by value:
 //! then tract can plan models whose shapes depend on them. It is tried only where a plan by shape
-//! alone fails, since every new value needs a new plan.
+//! alone fails, since every new value needs a new plan. A plan with symbols takes any shape; it is
+//! slower than one for a shape, and tract cannot make it for every model.
 
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub(super) struct PlanKey {
 enum KeyInput {
     Shape(Vec<u64>),
     Value(Tensor),
+    /// Any shape the model allows: its open dimensions stay symbols.
+    Open,
 }
 
 /// A model made ready.
@@ -81,6 +84,13 @@ impl PlanKey {
         keys
     }
 
+    /// The key of a plan that takes any shapes.
+    pub(super) fn open(signature: &Signature) -> Self {
+        Self {
+            inputs: vec![KeyInput::Open; signature.inputs.len()],
+        }
+    }
+
     /// Whether a plan with this key takes these inputs.
     pub(super) fn fits(&self, inputs: &[Tensor]) -> bool {
         let pairs = self.inputs.iter().zip(inputs);
@@ -88,6 +98,7 @@ impl PlanKey {
             && pairs.into_iter().all(|(key, input)| match key {
                 KeyInput::Shape(shape) => shape == input.shape(),
                 KeyInput::Value(value) => value == input,
+                KeyInput::Open => true,
             })
     }
 
@@ -207,6 +218,7 @@ fn feed(
                 model.set_outlet_fact(*outlet, fact).map_err(failed)?;
                 fed.push(place);
             }
+            KeyInput::Open => fed.push(place),
             KeyInput::Value(tensor) => {
                 let value = Arc::new(to_tract(tensor)?);
                 let fact = InferenceFact::from(to_tract(tensor)?);

@@ -11,4 +11,5 @@ mod ort;
 #[cfg(feature = "ort")]
 mod ort_library;
 mod output;
+mod tract;
 mod worker;
