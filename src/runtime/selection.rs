@@ -113,41 +113,6 @@ pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
     in_model(path.to_owned(), None, &[], choice)
 }
 
-/// The variants of the config at `path`, in file order: what `select` can choose from.
-pub fn precisions(path: &Path, backend: Option<Backend>) -> Selected<Vec<String>> {
-    let config = if path.is_dir() {
-        config_below(path, backend)?.1
-    } else if path
-        .extension()
-        .is_some_and(|extension| extension == "json")
-    {
-        read_config(path)?
-    } else {
-        return Ok(Vec::new());
-    };
-    Ok(tokens(&config))
-}
-
-/// The components of a variant, in file order; empty for a model file and a single-file variant.
-pub fn components(path: &Path, choice: &Choice) -> Selected<Vec<String>> {
-    let config = if path.is_dir() {
-        config_below(path, choice.backend)?.1
-    } else if path
-        .extension()
-        .is_some_and(|extension| extension == "json")
-    {
-        read_config(path)?
-    } else {
-        return Ok(Vec::new());
-    };
-    let variant = variant_of(path, &config, choice)?;
-    let names = variant
-        .files
-        .iter()
-        .filter_map(|file| file.component.clone());
-    Ok(names.collect())
-}
-
 /// The one config below a directory, for the backend if one is chosen. Of packages that differ only
 /// in their backend the first in the specification's order is taken: it runs on most machines.
 fn config_below(directory: &Path, backend: Option<Backend>) -> Selected<(PathBuf, Config)> {

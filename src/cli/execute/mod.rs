@@ -60,12 +60,12 @@ fn selected(args: &TargetArgs, path: &Path, precision: Option<&str>) -> Result<S
 fn started(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, Failure> {
     let started = target::start(wish, inputs, launcher)
         .map_err(|error| Failure::Other(format!("{}: {error}", wish.model.display())))?;
-    if started.candidate.fallback {
+    // Who names an engine knows that it is not the backend; the answer says so too.
+    if started.candidate.fallback && wish.engine.is_none() {
         let backend = wish.backend.map_or("", crate::package::Backend::name);
         let candidate = started.candidate;
         let why = match started.passed_over.first() {
             Some((tried, error)) => format!("{tried}: {error}"),
-            None if wish.engine.is_some() => "the engine was chosen".to_owned(),
             None if started.placement.shares.is_empty() => {
                 format!("nothing on this machine runs {backend} itself")
             }

@@ -53,7 +53,10 @@ pub(super) fn plugins(surroundings: &Surroundings) -> Vec<Plugin> {
             let path = folder.join(surroundings.library_name(library));
             let backend = backend.map(|name| folder.join(surroundings.library_name(name)));
             let complete = path.is_file() && backend.as_ref().is_none_or(|path| path.is_file());
-            if complete && !found.iter().any(|other| other.path == path) {
+            // `lib64` is often a link to `lib`.
+            let real = path.canonicalize().ok();
+            let is_same = |other: &Plugin| other.path.canonicalize().ok() == real;
+            if complete && !found.iter().any(is_same) {
                 found.push(Plugin {
                     provider: *provider,
                     path,

@@ -162,13 +162,28 @@ fn write(text: &mut String, found: &Installations, outcomes: &[Outcome]) -> std:
             )?;
         }
         for (candidate, error) in &outcome.failed {
-            writeln!(text, "           not {candidate}: {error}")?;
+            let reason = shortened(&error.to_string(), found);
+            writeln!(text, "           not {candidate}: {reason}")?;
         }
     }
     writeln!(
         text,
         "\nExecuTorch programs (.pte) can be validated and inspected; no engine of this build runs them."
     )
+}
+
+/// An error without the folders of libraries that are listed above it.
+fn shortened(error: &str, found: &Installations) -> String {
+    let libraries = found.libraries.iter().map(|library| &library.path);
+    let plugins = found.plugins.iter().map(|plugin| &plugin.path);
+    let mut text = error.to_owned();
+    for path in libraries.chain(plugins) {
+        if let Some(name) = path.file_name() {
+            let path = path.display().to_string();
+            text = text.replace(&path, &name.to_string_lossy());
+        }
+    }
+    text
 }
 
 fn describe(library: &Installation) -> String {
