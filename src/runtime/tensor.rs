@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use half::{bf16, f16};
 
 use super::DType;
@@ -12,12 +13,12 @@ use super::DType;
 /// Largest tensor, in bytes. A shape that asks for more is refused before anything is allocated.
 pub const MAX_BYTES: u64 = 16 << 30;
 
-/// An n-dimensional array.
+/// An n-dimensional array. A clone shares the elements.
 #[derive(Clone, PartialEq)]
 pub struct Tensor {
     dtype: DType,
     shape: Vec<u64>,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 /// Why there is no such tensor.
@@ -75,6 +76,11 @@ pub fn byte_size(dtype: DType, shape: &[u64]) -> Result<u64, TensorError> {
 impl Tensor {
     /// A tensor of these bytes.
     pub fn new(dtype: DType, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Self, TensorError> {
+        Self::of_shared(dtype, shape, Bytes::from(bytes))
+    }
+
+    /// A tensor of these bytes, which stay where they are.
+    pub fn of_shared(dtype: DType, shape: Vec<u64>, bytes: Bytes) -> Result<Self, TensorError> {
         let expected = byte_size(dtype, &shape)?;
         let found = bytes.len() as u64;
         if expected == found {
@@ -97,7 +103,6 @@ impl Tensor {
     pub fn zeros(dtype: DType, shape: Vec<u64>) -> Result<Self, TensorError> {
         let mut bytes = Vec::new();
         reserve(&mut bytes, byte_size(dtype, &shape)?)?;
-        bytes.resize(bytes.capacity(), 0);
         Self::new(dtype, shape, bytes)
     }
 
@@ -109,12 +114,13 @@ impl Tensor {
         shape: Vec<u64>,
         values: impl IntoIterator<Item = f64>,
     ) -> Result<Self, TensorError> {
-        let mut tensor = Self::zeros(dtype, shape)?;
+        let mut bytes = Vec::new();
+        reserve(&mut bytes, byte_size(dtype, &shape)?)?;
         let size = usize::try_from(dtype.size()).unwrap_or(1);
-        for (element, value) in tensor.bytes.chunks_exact_mut(size).zip(values) {
+        for (element, value) in bytes.chunks_exact_mut(size).zip(values) {
             write_f64(dtype, value, element);
         }
-        Ok(tensor)
+        Self::new(dtype, shape, bytes)
     }
 
     /// Element type.
@@ -132,9 +138,9 @@ impl Tensor {
         &self.bytes
     }
 
-    /// The elements, given away.
+    /// The elements, given away; copied if they are shared or an engine's.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        self.bytes.into()
     }
 
     /// How many elements.
@@ -149,7 +155,7 @@ impl Tensor {
 
     /// The same elements in another shape of as many elements.
     pub fn reshaped(self, shape: Vec<u64>) -> Result<Self, TensorError> {
-        Self::new(self.dtype, shape, self.bytes)
+        Self::of_shared(self.dtype, shape, self.bytes)
     }
 
     /// The elements as binary64, exact but for 64-bit integers beyond 2^53; booleans are 0 and 1.
@@ -168,7 +174,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Makes room for exactly `size` bytes, or says that there is none.
+/// Appends exactly `size` zeros, or says that there is no memory for them.
 fn reserve(bytes: &mut Vec<u8>, size: u64) -> Result<(), TensorError> {
     let no_memory = TensorError::NoMemory { bytes: size };
     let Ok(wanted) = usize::try_from(size) else {
@@ -178,7 +184,6 @@ fn reserve(bytes: &mut Vec<u8>, size: u64) -> Result<(), TensorError> {
         return Err(no_memory);
     }
     bytes.resize(wanted, 0);
-    bytes.shrink_to_fit();
     Ok(())
 }
 

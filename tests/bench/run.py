@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times pkgtool's engines against their peers: the same library, model, inputs and threads.
 
-    tests/setup && python3 tests/bench/run.py [--rounds 7] [--seconds 2] [--json FILE]
+    tests/setup && python3 tests/bench/run.py [--rounds 7] [--seconds 2] [--only MODEL] [--json FILE]
 
 `ort` against Python onnxruntime with the library of the test environment, `tract` against a program
 that uses tract and nothing else (tests/bench/bare-tract). All take turns, a round each; a ratio is
@@ -9,7 +9,8 @@ the median over the rounds of the ratio of two medians. Then the peak memory of 
 weights and running once, as a multiple of the weights. Needs Linux, 3 GB of free disk and memory.
 
 Models are made with the onnx package: an MLP, a convolutional network, a transformer block, a
-quantized (QDQ) convolution, and a sum of two small vectors, where nothing but overhead is left.
+quantized (QDQ) convolution, and sums of two small vectors and of two matrices of 16 MB, where nothing
+but the way in and out is left.
 """
 
 import argparse
@@ -58,6 +59,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--only", help="a model's name; leaves out the memory too")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     use_environment()
@@ -70,9 +72,13 @@ def main():
     print("| model | threads | ort | / Python onnxruntime | tract | / bare tract |")
     print("|---|---|---|---|---|---|")
     for name, make in MODELS.items():
+        if options.only not in (None, name):
+            continue
         path, inputs = made(name, make)
         for threads in (1, 2):
             results["times"].append(compare(name, path, inputs, threads, options))
+    if options.only:
+        return
     print("\n| 1 GB of weights | peak memory | of the weights |\n|---|---|---|")
     results["memory"] = memory()
     if options.json:
@@ -304,6 +310,11 @@ def sum_of_two():
     return b.graph({"x": [1, 64], "y": [1, 64]}, b.node("Add", "x", "y"))
 
 
+def large_sum():
+    b = Builder()
+    return b.graph({"x": [2048, 2048], "y": [2048, 2048]}, b.node("Add", "x", "y"))
+
+
 def weights():
     b = Builder()
     x = "x"
@@ -318,6 +329,7 @@ MODELS = {
     "transformer": transformer,
     "quantized": quantized,
     "sum_of_two": sum_of_two,
+    "large_sum": large_sum,
 }
 
 if __name__ == "__main__":

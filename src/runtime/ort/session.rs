@@ -104,11 +104,10 @@ impl runtime::Session for OrtSession {
         let found = self.session.run(values).map_err(failed)?;
         let mut outputs = Vec::with_capacity(self.outputs.len());
         // In the model's order: two outputs may have the same name.
-        for (spec, value) in self.outputs.iter().zip(found.values()) {
-            outputs.push(output(spec, &value)?);
+        for (spec, (_, value)) in self.outputs.iter().zip(found) {
+            outputs.push(output(spec, value)?);
         }
         let time = start.elapsed();
-        drop(found);
         if let Some(profile) = self.profile.take() {
             self.placement = profile.finish(&mut self.session);
         }
@@ -125,7 +124,7 @@ impl runtime::Session for OrtSession {
     }
 }
 
-fn output(spec: &TensorSpec, value: &ort::value::DynValue) -> Result<Tensor, EngineError> {
+fn output(spec: &TensorSpec, value: ort::value::DynValue) -> Result<Tensor, EngineError> {
     let name = &spec.name;
     let tensor =
         value::output(value).map_err(|error| wrong(format!("output `{name}`: {error}")))?;

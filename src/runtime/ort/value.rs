@@ -1,11 +1,12 @@
 //! Tensors to ONNX Runtime's values and back.
 //!
 //! Invariant: an input is borrowed, not copied, wherever its bytes are aligned for its dtype, which
-//! an allocator's memory is; an output is copied once.
+//! an allocator's memory is; an output stays where ONNX Runtime put it, unless it is small.
 
 use std::fmt::Debug;
 
 use bytemuck::{Pod, cast_slice};
+use bytes::Bytes;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 use ort::session::SessionInputValue;
@@ -45,27 +46,30 @@ pub(super) fn input(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     }
 }
 
+/// Outputs of fewer bytes are copied: holding the library's memory costs more than that.
+const SMALL: usize = 64 << 10;
+
 /// A value as a tensor.
-pub(super) fn output(value: &DynValue) -> Result<Tensor, ValueError> {
+pub(super) fn output(value: DynValue) -> Result<Tensor, ValueError> {
     let Some(element) = value.dtype().tensor_type() else {
         return Err(ValueError::Kind(value.dtype().to_string()));
     };
     match element {
-        TensorElementType::Bool => copied::<bool>(value, DType::Bool, cast_slice),
-        TensorElementType::Int8 => copied::<i8>(value, DType::Int8, cast_slice),
-        TensorElementType::Int16 => copied::<i16>(value, DType::Int16, cast_slice),
-        TensorElementType::Int32 => copied::<i32>(value, DType::Int32, cast_slice),
-        TensorElementType::Int64 => copied::<i64>(value, DType::Int64, cast_slice),
-        TensorElementType::Uint8 => copied::<u8>(value, DType::Uint8, cast_slice),
-        TensorElementType::Uint16 => copied::<u16>(value, DType::Uint16, cast_slice),
-        TensorElementType::Uint32 => copied::<u32>(value, DType::Uint32, cast_slice),
-        TensorElementType::Uint64 => copied::<u64>(value, DType::Uint64, cast_slice),
-        TensorElementType::Float32 => copied::<f32>(value, DType::Float32, cast_slice),
-        TensorElementType::Float64 => copied::<f64>(value, DType::Float64, cast_slice),
-        TensorElementType::Float16 => copied::<f16>(value, DType::Float16, |it| {
+        TensorElementType::Bool => held::<bool>(value, DType::Bool, cast_slice),
+        TensorElementType::Int8 => held::<i8>(value, DType::Int8, cast_slice),
+        TensorElementType::Int16 => held::<i16>(value, DType::Int16, cast_slice),
+        TensorElementType::Int32 => held::<i32>(value, DType::Int32, cast_slice),
+        TensorElementType::Int64 => held::<i64>(value, DType::Int64, cast_slice),
+        TensorElementType::Uint8 => held::<u8>(value, DType::Uint8, cast_slice),
+        TensorElementType::Uint16 => held::<u16>(value, DType::Uint16, cast_slice),
+        TensorElementType::Uint32 => held::<u32>(value, DType::Uint32, cast_slice),
+        TensorElementType::Uint64 => held::<u64>(value, DType::Uint64, cast_slice),
+        TensorElementType::Float32 => held::<f32>(value, DType::Float32, cast_slice),
+        TensorElementType::Float64 => held::<f64>(value, DType::Float64, cast_slice),
+        TensorElementType::Float16 => held::<f16>(value, DType::Float16, |it| {
             cast_slice(it.reinterpret_cast())
         }),
-        TensorElementType::Bfloat16 => copied::<bf16>(value, DType::Bfloat16, |it| {
+        TensorElementType::Bfloat16 => held::<bf16>(value, DType::Bfloat16, |it| {
             cast_slice(it.reinterpret_cast())
         }),
         other => Err(ValueError::Kind(format!("a tensor of {other}"))),
@@ -129,12 +133,32 @@ fn shape(tensor: &Tensor) -> ort::Result<Shape> {
         .collect()
 }
 
-fn copied<T: PrimitiveTensorElementType>(
-    value: &DynValue,
+/// `see` sees elements as bytes.
+fn held<T: PrimitiveTensorElementType + 'static>(
+    value: DynValue,
     dtype: DType,
     see: fn(&[T]) -> &[u8],
 ) -> Result<Tensor, ValueError> {
     let (shape, elements) = value.try_extract_tensor::<T>()?;
     let shape = shape.iter().map(|size| size.unsigned_abs()).collect();
-    Ok(Tensor::new(dtype, shape, see(elements).to_vec())?)
+    let bytes = see(elements);
+    if bytes.len() < SMALL {
+        return Ok(Tensor::new(dtype, shape, bytes.to_vec())?);
+    }
+    let bytes = Bytes::from_owner(Held { value, see });
+    Ok(Tensor::of_shared(dtype, shape, bytes)?)
+}
+
+/// A value of ONNX Runtime that keeps the elements of a tensor of ours.
+struct Held<T> {
+    value: DynValue,
+    see: fn(&[T]) -> &[u8],
+}
+
+impl<T: PrimitiveTensorElementType> AsRef<[u8]> for Held<T> {
+    fn as_ref(&self) -> &[u8] {
+        let elements = self.value.try_extract_tensor::<T>();
+        let (_, elements) = elements.expect("its elements were seen before it was kept");
+        (self.see)(elements)
+    }
 }

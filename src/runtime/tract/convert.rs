@@ -1,6 +1,9 @@
-//! Tensors to tract's and back: one copy each way.
+//! Tensors to tract's, by a copy, and back: large outputs stay where tract put them.
 
-use tract_onnx::prelude::{DatumType, Tensor as TractTensor};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tract_onnx::prelude::{DatumType, IntoArcTensor, TValue, Tensor as TractTensor};
 
 use super::{chain, load_error, no_dtype};
 use crate::runtime::{DType, EngineError, Tensor, TensorSpec};
@@ -49,20 +52,23 @@ pub(super) fn to_tract(tensor: &Tensor) -> Result<TractTensor, EngineError> {
     Ok(copy)
 }
 
+/// Outputs of fewer bytes are copied: holding tract's memory costs more than that.
+const SMALL: usize = 64 << 10;
+
 /// An output of tract, which must be what the signature says.
-pub(super) fn from_tract(tensor: &TractTensor, spec: &TensorSpec) -> Result<Tensor, EngineError> {
+pub(super) fn from_tract(value: TValue, spec: &TensorSpec) -> Result<Tensor, EngineError> {
     let failed = |reason: String| EngineError::Run {
         engine: super::NAME.to_owned(),
         operator: None,
         reason: format!("output `{}`: {reason}", spec.name),
     };
+    let mut tensor = value.into_arc_tensor();
     // tract's own integers for shapes are what ONNX calls int64.
-    let cast = if tensor.datum_type() == DatumType::TDim {
-        tensor.cast_to_dt(DatumType::I64)
-    } else {
-        Ok(std::borrow::Cow::Borrowed(tensor))
-    };
-    let tensor = cast.map_err(|error| failed(chain(&error)))?;
+    if tensor.datum_type() == DatumType::TDim {
+        let cast = tensor.cast_to_dt(DatumType::I64);
+        let cast = cast.map_err(|error| failed(chain(&error)))?;
+        tensor = cast.into_owned().into_arc_tensor();
+    }
     let Some(dtype) = dtype(tensor.datum_type()) else {
         return Err(failed(format!(
             "it is of tract's type {:?}",
@@ -76,7 +82,21 @@ pub(super) fn from_tract(tensor: &TractTensor, spec: &TensorSpec) -> Result<Tens
         )));
     }
     let shape = tensor.shape().iter().map(|size| *size as u64).collect();
-    Tensor::new(dtype, shape, tensor.as_bytes().to_vec()).map_err(|error| failed(error.to_string()))
+    let bytes = if tensor.as_bytes().len() < SMALL {
+        Bytes::copy_from_slice(tensor.as_bytes())
+    } else {
+        Bytes::from_owner(Held(tensor))
+    };
+    Tensor::of_shared(dtype, shape, bytes).map_err(|error| failed(error.to_string()))
+}
+
+/// A tensor of tract's that keeps the elements of one of ours.
+struct Held(Arc<TractTensor>);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
 }
 
 fn dtype(datum_type: DatumType) -> Option<DType> {

@@ -204,7 +204,7 @@ impl TractSession {
         let (_, exact) = self.plans.front_mut()?;
         let (open_outputs, outputs) = (open.run(inputs).ok()?, exact.run(inputs).ok()?);
         let specs = self.signature.outputs.iter();
-        for (spec, (one, other)) in specs.zip(open_outputs.iter().zip(&outputs)) {
+        for (spec, (one, other)) in specs.zip(open_outputs.into_iter().zip(outputs)) {
             let one = convert::from_tract(one, spec).ok()?;
             let other = convert::from_tract(other, spec).ok()?;
             let mut comparison = Comparison::default();
@@ -240,13 +240,14 @@ impl TractSession {
 
 impl Session for TractSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
-        let plan = self.plan(inputs)?;
+        // Making a plan for new shapes is part of the run that needs it.
         let start = Instant::now();
+        let plan = self.plan(inputs)?;
         let outputs = plan.run(inputs)?;
         let specs = self.signature.outputs.iter();
         let outputs = specs
             .zip(outputs)
-            .map(|(spec, tensor)| convert::from_tract(&tensor, spec))
+            .map(|(spec, value)| convert::from_tract(value, spec))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Answer {
             outputs,
