@@ -1,232 +1,234 @@
-//! Plans: a model made ready for one combination of input shapes.
+//! One plan: a graph optimised for certain input shapes, and what runs it.
 //!
-//! Small integer and boolean inputs (shapes, axes, paddings) can be made part of a plan by value:
-//! then tract can plan models whose shapes depend on them. It is tried only where a plan by shape
-//! alone fails, since every new value needs a new plan. A plan with symbols takes any shape; it is
-//! slower than one for a shape, and tract cannot make it for every model.
+//! Invariant: a failed run names the operator it was at and leaves the plan usable.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
+use tract_linalg::multithread::{Executor, multithread_tract_scope};
 use tract_onnx::prelude::{
-    InferenceModel, InferenceModelExt, IntoTValue, TValue, TVec, TractResult,
+    DatumType, InferenceFact, InferenceModel, InferenceModelExt, TValue, TVec, TypedModel,
 };
-use tract_onnx::tract_core::tract_linalg::multithread::{Executor, multithread_tract_scope};
-use tract_onnx::tract_hir::infer::InferenceFact;
-use tract_onnx::tract_hir::internal::{RunOptions, TypedSimplePlan, TypedSimpleState};
-use tract_onnx::tract_hir::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::internal::RunOptions;
+use tract_onnx::tract_core::internal::ToDim;
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::plan::{self, SimplePlan, SimpleState};
+use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoid};
 
-use super::convert::{datum_type, shape, to_tract};
-use super::{NAME, chain, guard, load_error};
+use super::elements::{datum_type, give, sizes, take};
+use super::guard::{Failure, guarded};
+use super::watch::{Watch, watch};
 use crate::model::Dim;
-use crate::runtime::{DType, EngineError, Signature, Tensor};
+use crate::runtime::{Signature, Tensor, TensorSpec};
 
-/// Most elements of an input that may be made part of a plan.
-const MAX_VALUES: usize = 64;
+type State = SimpleState<tract_onnx::prelude::TypedFact, Box<dyn tract_onnx::prelude::TypedOp>>;
 
-/// What a plan is for: the shape of each input, and the values of those that are part of it.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct PlanKey {
-    inputs: Vec<KeyInput>,
+/// What a plan is made for.
+pub(super) enum Inputs<'a> {
+    /// These shapes, one for each input.
+    Shapes(&'a [Vec<u64>]),
+    /// These tensors' shapes, and the values of some, which become part of the plan.
+    Values {
+        /// All inputs.
+        tensors: &'a [Tensor],
+        /// Whether an input's value is part of the plan.
+        constant: &'a [bool],
+    },
+    /// Any shapes that fit the signature.
+    Symbols,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-enum KeyInput {
-    Shape(Vec<u64>),
-    Value(Tensor),
-    /// Any shape the model allows: its open dimensions stay symbols.
-    Open,
-}
-
-/// A model made ready.
+/// A runnable plan.
 pub(super) struct Plan {
-    state: TypedSimpleState,
-    /// Places of the inputs that are fed, in order.
-    fed: Vec<usize>,
-}
-
-impl PlanKey {
-    /// The key of a method whose inputs all have fixed shapes.
-    pub(super) fn of_static(signature: &Signature) -> Option<Self> {
-        let inputs = signature.inputs.iter().map(|spec| {
-            let dims = spec.dims.as_ref()?.iter();
-            let sizes = dims.map(|dim| match dim {
-                Dim::Fixed(size) => Some(*size),
-                _ => None,
-            });
-            Some(KeyInput::Shape(sizes.collect::<Option<Vec<_>>>()?))
-        });
-        Some(Self {
-            inputs: inputs.collect::<Option<Vec<_>>>()?,
-        })
-    }
-
-    /// The keys that plans for these inputs can have, the one to try first first.
-    pub(super) fn candidates(inputs: &[Tensor], by_value: bool) -> Vec<Self> {
-        let key = |values: bool| Self {
-            inputs: inputs
-                .iter()
-                .map(|tensor| {
-                    if values && can_be_value(tensor) {
-                        KeyInput::Value(tensor.clone())
-                    } else {
-                        KeyInput::Shape(tensor.shape().to_vec())
-                    }
-                })
-                .collect(),
-        };
-        if !inputs.iter().any(can_be_value) {
-            return vec![key(false)];
-        }
-        let mut keys = vec![key(false), key(true)];
-        if by_value {
-            keys.reverse();
-        }
-        keys
-    }
-
-    /// The key of a plan that takes any shapes.
-    pub(super) fn open(signature: &Signature) -> Self {
-        Self {
-            inputs: vec![KeyInput::Open; signature.inputs.len()],
-        }
-    }
-
-    /// Whether a plan with this key takes these inputs.
-    pub(super) fn fits(&self, inputs: &[Tensor]) -> bool {
-        let pairs = self.inputs.iter().zip(inputs);
-        self.inputs.len() == inputs.len()
-            && pairs.into_iter().all(|(key, input)| match key {
-                KeyInput::Shape(shape) => shape == input.shape(),
-                KeyInput::Value(value) => value == input,
-                KeyInput::Open => true,
-            })
-    }
-
-    /// Whether values are part of the plan.
-    pub(super) fn has_values(&self) -> bool {
-        let is_value = |input: &KeyInput| matches!(input, KeyInput::Value(_));
-        self.inputs.iter().any(is_value)
-    }
-}
-
-fn can_be_value(tensor: &Tensor) -> bool {
-    let exact = !tensor.dtype().is_float() && tensor.dtype() != DType::Uint8;
-    tensor.len() <= MAX_VALUES && (exact || tensor.shape().is_empty())
+    state: State,
+    /// Whether an input is part of the plan.
+    constant: Vec<bool>,
+    /// What to look at when a node runs, by the node's number.
+    watched: Vec<Option<Watch>>,
 }
 
 impl Plan {
-    /// Makes the model ready for what `key` says.
-    pub(super) fn make(
-        mut model: InferenceModel,
+    /// Optimises `graph`, whose inputs are those of `signature`, for `inputs`.
+    pub(super) fn new(
+        mut graph: InferenceModel,
         signature: &Signature,
-        key: &PlanKey,
+        inputs: &Inputs<'_>,
         executor: &Executor,
-    ) -> Result<Self, EngineError> {
-        let failed = |error: tract_onnx::prelude::TractError| load_error(&chain(&error));
-        let fed = guard::catch("preparing the model", || feed(&mut model, signature, key))?;
-        let options = RunOptions {
-            executor: match executor {
-                Executor::SingleThread => None,
-                several => Some(several.clone()),
-            },
-            ..RunOptions::default()
-        };
-        let state = guard::catch("planning", || {
-            let plan = multithread_tract_scope(executor.clone(), || {
-                let model = model.into_optimized()?;
-                TypedSimplePlan::new_with_options(Arc::new(model), &options)
-            });
-            let plan = plan.map_err(failed)?;
-            TypedSimpleState::new(&plan).map_err(failed)
+    ) -> Result<Self, Failure> {
+        let mut constant = vec![false; signature.inputs.len()];
+        match inputs {
+            Inputs::Shapes(shapes) => {
+                for (place, (spec, shape)) in signature.inputs.iter().zip(*shapes).enumerate() {
+                    set_shape(&mut graph, place, spec, shape)?;
+                }
+            }
+            Inputs::Values {
+                tensors,
+                constant: wanted,
+            } => {
+                for (place, (spec, tensor)) in signature.inputs.iter().zip(*tensors).enumerate() {
+                    set_shape(&mut graph, place, spec, tensor.shape())?;
+                }
+                constant.copy_from_slice(wanted);
+                set_constants(&mut graph, tensors, wanted)?;
+            }
+            Inputs::Symbols => {
+                for (place, spec) in signature.inputs.iter().enumerate() {
+                    set_symbols(&mut graph, place, spec)?;
+                }
+            }
+        }
+        let state = guarded(|| {
+            // Packing weights while planning takes threads too.
+            multithread_tract_scope(executor.clone(), || {
+                let model: TypedModel = graph.into_optimized()?;
+                let options = RunOptions {
+                    executor: Some(executor.clone()),
+                    ..RunOptions::default()
+                };
+                let plan: Arc<SimplePlan<_, _>> = SimplePlan::new_with_options(model, &options)?;
+                plan.spawn()
+            })
         })?;
-        Ok(Self { state, fed })
+        let nodes = state.plan().model().nodes().iter();
+        let watched = nodes.map(|node| watch(node.op.as_op())).collect();
+        Ok(Self {
+            state,
+            constant,
+            watched,
+        })
     }
 
-    /// How many nodes a run evaluates.
+    /// How many nodes it has.
     pub(super) fn nodes(&self) -> u64 {
         self.state.plan().order_without_consts().len() as u64
     }
 
-    /// Runs on these inputs, those that are part of the plan included.
-    pub(super) fn run(&mut self, inputs: &[Tensor]) -> Result<TVec<TValue>, EngineError> {
-        let fed: TVec<TValue> = self
-            .fed
+    /// Runs it once. A failure names the node it was at, by the plan's name for it and its operator.
+    pub(super) fn run(
+        &mut self,
+        inputs: &[Tensor],
+        signature: &Signature,
+    ) -> Result<Vec<Tensor>, Failure> {
+        let mut values: TVec<TValue> = TVec::new();
+        for (tensor, _) in inputs
             .iter()
-            .map(|place| Ok(to_tract(&inputs[*place])?.into_tvalue()))
-            .collect::<Result<_, EngineError>>()?;
-        let state = &mut self.state;
-        let outcome = guard::catch("running", || {
-            let outcome: TractResult<TVec<TValue>> = state.run_plan_with_eval(
-                fed,
-                |context, state, node, values| -> TractResult<TVec<TValue>> {
-                    guard::enter(node.id);
-                    tract_onnx::tract_core::plan::eval(context, state, node, values)
-                },
-            );
-            Ok(outcome)
-        });
-        let operator = || {
-            let node = self.state.model().nodes().get(guard::entered()?)?;
-            Some(format!("{} ({})", node.op().name(), node.name))
-        };
-        match outcome {
-            Ok(Ok(outputs)) => Ok(outputs),
-            Ok(Err(error)) => Err(EngineError::Run {
-                engine: NAME.to_owned(),
-                operator: operator(),
-                reason: chain(&error),
-            }),
-            Err(EngineError::Run { engine, reason, .. }) => Err(EngineError::Run {
-                engine,
-                operator: operator(),
-                reason,
-            }),
-            Err(other) => Err(other),
+            .zip(&self.constant)
+            .filter(|(_, known)| !**known)
+        {
+            values.push(TValue::from(give(tensor)?));
         }
+        let current = Cell::new(None);
+        let (state, watched) = (&mut self.state, &self.watched);
+        let result = guarded(|| {
+            state.run_plan_with_eval(values, |context, op_state, node, inputs| {
+                current.set(Some(node.id));
+                let Some(watch) = watched.get(node.id).copied().flatten() else {
+                    return plan::eval(context, op_state, node, inputs);
+                };
+                watch.before(&inputs)?;
+                let outputs = plan::eval(context, op_state, node, inputs.clone())?;
+                watch.after(&inputs, &outputs)?;
+                Ok(outputs)
+            })
+        });
+        let values = match result {
+            Ok(values) => values,
+            Err(failure) => {
+                let operator = current.get().map(|id| self.describe(id));
+                self.renew()?;
+                return Err(failure.at(operator));
+            }
+        };
+        if values.len() != signature.outputs.len() {
+            return Err(Failure::new(format!(
+                "it gave {} outputs, the model has {}",
+                values.len(),
+                signature.outputs.len()
+            )));
+        }
+        let pairs = values.into_iter().zip(&signature.outputs);
+        pairs.map(|(value, spec)| take(value, spec)).collect()
+    }
+
+    fn describe(&self, id: usize) -> String {
+        let node = &self.state.plan().model().nodes()[id];
+        node.name.clone()
+    }
+
+    /// A failed run leaves half of its values behind.
+    fn renew(&mut self) -> Result<(), Failure> {
+        let plan = Arc::clone(self.state.plan());
+        self.state = guarded(|| plan.spawn())?;
+        Ok(())
     }
 }
 
-/// Gives each input of the model its shape or its value; answers which are still fed.
-fn feed(
-    model: &mut InferenceModel,
-    signature: &Signature,
-    key: &PlanKey,
-) -> Result<Vec<usize>, EngineError> {
-    let failed = |error: tract_onnx::prelude::TractError| load_error(&chain(&error));
-    let outlets = model.inputs.clone();
-    let names: Vec<String> = outlets
-        .iter()
-        .map(|outlet| model.nodes()[outlet.node].name.clone())
-        .collect();
-    let expected: Vec<&str> = signature
-        .inputs
-        .iter()
-        .map(|spec| spec.name.as_str())
-        .collect();
-    if names != expected {
-        return Err(load_error(&format!(
-            "it sees the inputs {}, the file's header says {}",
-            names.join(", "),
-            expected.join(", ")
+fn set_fact(graph: &mut InferenceModel, place: usize, fact: InferenceFact) -> Result<(), Failure> {
+    guarded(|| {
+        graph.set_input_fact(place, fact)?;
+        Ok(())
+    })
+}
+
+fn set_shape(
+    graph: &mut InferenceModel,
+    place: usize,
+    spec: &TensorSpec,
+    shape: &[u64],
+) -> Result<(), Failure> {
+    let dtype = element(spec)?;
+    let shape = sizes(shape)?;
+    set_fact(graph, place, InferenceFact::dt_shape(dtype, shape))
+}
+
+/// Keeps the symbols that the model names; each unnamed dimension gets one of its own.
+fn set_symbols(graph: &mut InferenceModel, place: usize, spec: &TensorSpec) -> Result<(), Failure> {
+    let dtype = element(spec)?;
+    let Some(dims) = &spec.dims else {
+        return Err(Failure::new(format!(
+            "the rank of `{}` is unknown",
+            spec.name
         )));
+    };
+    let mut facts: Vec<DimFact> = Vec::new();
+    for (at, dim) in dims.iter().enumerate() {
+        let dim = if let Dim::Fixed(size) = dim {
+            sizes(&[*size])?[0].to_dim()
+        } else {
+            let known = guarded(|| Ok(graph.input_fact(place)?.shape.dim(at)))?;
+            let named = known.and_then(|fact| fact.concretize());
+            named.unwrap_or_else(|| {
+                let own = format!("pkgtool_{place}_{at}");
+                graph.symbols.sym(&own).to_dim()
+            })
+        };
+        facts.push(GenericFactoid::Only(dim));
     }
-    let mut fed = Vec::new();
-    for (place, (outlet, spec)) in outlets.iter().zip(&signature.inputs).enumerate() {
-        match &key.inputs[place] {
-            KeyInput::Shape(sizes) => {
-                let fact = InferenceFact::dt_shape(datum_type(spec.dtype)?, shape(sizes)?);
-                model.set_outlet_fact(*outlet, fact).map_err(failed)?;
-                fed.push(place);
-            }
-            KeyInput::Open => fed.push(place),
-            KeyInput::Value(tensor) => {
-                let value = Arc::new(to_tract(tensor)?);
-                let fact = InferenceFact::from(to_tract(tensor)?);
-                model.nodes_mut()[outlet.node].op = Box::new(Const::new(value).map_err(failed)?);
-                model.set_outlet_fact(*outlet, fact).map_err(failed)?;
-            }
-        }
+    let shape = ShapeFactoid::closed(facts.into_iter().collect());
+    set_fact(graph, place, InferenceFact::dt_shape(dtype, shape))
+}
+
+fn set_constants(
+    graph: &mut InferenceModel,
+    tensors: &[Tensor],
+    constant: &[bool],
+) -> Result<(), Failure> {
+    let places = constant.iter().enumerate().rev();
+    for (place, _) in places.filter(|(_, constant)| **constant) {
+        let value = Arc::new(give(&tensors[place])?);
+        guarded(|| {
+            let outlet = graph.inputs.remove(place);
+            let fact = InferenceFact::try_from(&value)?;
+            let node = &mut graph.nodes[outlet.node];
+            node.op = Box::new(Const::new(value)?);
+            node.outputs[outlet.slot].fact = fact;
+            Ok(())
+        })?;
     }
-    model.inputs = fed.iter().map(|place| outlets[*place]).collect();
-    Ok(fed)
+    Ok(())
+}
+
+fn element(spec: &TensorSpec) -> Result<DatumType, Failure> {
+    datum_type(spec.dtype).ok_or_else(|| Failure::new(format!("it has no {} tensors", spec.dtype)))
 }

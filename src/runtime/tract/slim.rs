@@ -1,198 +1,273 @@
-//! An ONNX file without its weights: large initializers become references into the file itself.
+//! An ONNX model without its weights: every large tensor of the file is turned into a reference to
+//! where its bytes stand in that same file.
 //!
-//! Decoding the whole protobuf would hold every weight twice while tract builds its graph. So the
-//! file is rewritten on the way in: where an initializer of the top-level graph has its data inline
-//! (`raw_data`), the copy says that its data is external, in this very file, at this offset. ONNX
-//! has that form for data in other files, and tract reads it through a memory map. Field numbers:
-//! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>.
-//!
-//! Invariant: lengths are held against the file's before anything is read; what is not an inline
-//! weight is copied as it is, so a broken file stays as broken as it was.
+//! The library decodes the whole model first and copies each tensor afterwards, which takes the
+//! weights twice. Decoding this instead, and giving it each tensor's bytes when it builds that tensor
+//! ([`super::weights`]), takes them once. Field numbers:
+//! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>. Invariant: nothing but large tensor data
+//! differs from the file; lengths are checked before anything is read by them.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::path::Path;
+use super::guard::Failure;
+use crate::source::{Pages, ReadAt};
 
-/// Initializers with less inline data stay as they are, in bytes.
-const SMALL: u64 = 1 << 10;
-/// Most bytes that may remain of a model, 2 GiB, the most a protobuf may have.
-const MAX_SLIM: usize = 2 << 30;
-
-const MODEL_GRAPH: u64 = 7;
-const GRAPH_INITIALIZER: u64 = 5;
-const TENSOR_RAW_DATA: u64 = 9;
-const TENSOR_EXTERNAL_DATA: u64 = 13;
-const TENSOR_DATA_LOCATION: u64 = 14;
-/// `TensorProto.DataLocation.EXTERNAL`.
-const EXTERNAL: u64 = 1;
+/// Tensors with less data than this stay where they are.
+const LARGE: u64 = 1024;
+/// Most bytes of a model without its large tensors.
+const MAX_SIZE: usize = 1 << 30;
+/// Graphs within graphs; the library's decoder has a limit of its own.
+const MAX_DEPTH: u32 = 100;
+/// The location that stands for the model file itself: the folder it is in. A real location is a file.
+pub(super) const ITSELF: &str = ".";
 
 const VARINT: u64 = 0;
+const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
+const FIXED32: u64 = 5;
 
-/// The file at `path` with large inline weights replaced by references to where they stand.
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    let end = file.metadata()?.len();
-    // tract reads no data through a link out of the model's folder, and protobuf holds no name that
-    // is not UTF-8: then nothing is replaced.
-    let is_link = path.symlink_metadata()?.is_symlink();
-    let name = path.file_name().and_then(|name| name.to_str());
-    let mut reader = Slimmer {
-        file: BufReader::new(file),
-        at: 0,
-        name: name.filter(|_| !is_link).map(str::to_owned),
-    };
-    let mut slim = Vec::new();
-    reader.message(end, Level::Model, &mut slim)?;
-    Ok(slim)
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Level {
+/// Messages on the way from a model to its tensors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Message {
     Model,
     Graph,
+    Node,
+    Attribute,
+    Function,
     Tensor,
 }
 
-struct Slimmer {
-    file: BufReader<File>,
-    /// Offset of the next byte.
-    at: u64,
-    name: Option<String>,
+impl Message {
+    fn child(self, field: u64) -> Option<Self> {
+        Some(match (self, field) {
+            (Self::Model, 7) | (Self::Attribute, 6 | 11) => Self::Graph,
+            (Self::Model, 25) => Self::Function,
+            (Self::Graph, 1) | (Self::Function, 7) => Self::Node,
+            (Self::Node, 5) => Self::Attribute,
+            (Self::Graph | Self::Attribute, 5) => Self::Tensor,
+            _ => return None,
+        })
+    }
 }
 
-impl Slimmer {
-    /// Copies a message that ends at `end`.
-    fn message(&mut self, end: u64, level: Level, out: &mut Vec<u8>) -> io::Result<()> {
-        while self.at < end {
-            let key = self.varint(end)?;
-            let (field, wire) = (key >> 3, key & 7);
-            match wire {
-                VARINT => {
-                    let value = self.varint(end)?;
-                    put_varint(out, key);
-                    put_varint(out, value);
+/// One field: where its tag begins, where its content stands.
+struct Field {
+    number: u64,
+    wire: u64,
+    start: u64,
+    content: u64,
+    end: u64,
+}
+
+/// The model in `source` without its large tensors, as a protobuf message.
+pub(super) fn slim(source: &dyn ReadAt) -> Result<Vec<u8>, Failure> {
+    let reader = Reader {
+        pages: Pages::new(source),
+        source,
+    };
+    let mut out = Vec::new();
+    reader.message(Message::Model, 0, source.len(), 0, &mut out)?;
+    Ok(out)
+}
+
+struct Reader<'a> {
+    pages: Pages<'a>,
+    source: &'a dyn ReadAt,
+}
+
+impl Reader<'_> {
+    fn message(
+        &self,
+        message: Message,
+        start: u64,
+        end: u64,
+        depth: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        if depth > MAX_DEPTH {
+            return Err(Failure::new("graphs within each other are nested too deep"));
+        }
+        if message == Message::Tensor {
+            return self.tensor(start, end, out);
+        }
+        let mut at = start;
+        while at < end {
+            let field = self.field(at, end)?;
+            let child = message.child(field.number);
+            match child.filter(|_| field.wire == BYTES) {
+                Some(child) => {
+                    let mut inner = Vec::new();
+                    self.message(child, field.content, field.end, depth + 1, &mut inner)?;
+                    put_bytes(field.number, &inner, out);
                 }
-                1 | 5 => {
-                    put_varint(out, key);
-                    self.copy(if wire == 1 { 8 } else { 4 }, end, out)?;
-                }
-                BYTES => {
-                    let length = self.varint(end)?;
-                    let stop = self.at.checked_add(length).filter(|stop| *stop <= end);
-                    let stop =
-                        stop.ok_or_else(|| broken("a field is longer than what holds it"))?;
-                    self.bytes(key, field, stop, level, out)?;
-                }
-                _ => return Err(broken("a field has a wire type that does not exist")),
+                None => self.copy(field.start, field.end, out)?,
             }
-            if out.len() > MAX_SLIM {
-                return Err(broken("its graph has more than 2 GiB beside the weights"));
+            at = field.end;
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, start: u64, end: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let mut data_type = 0;
+        let mut data = Vec::new();
+        let mut rest = Vec::new();
+        let mut at = start;
+        while at < end {
+            let field = self.field(at, end)?;
+            at = field.end;
+            match (field.number, field.wire) {
+                (9, BYTES) | (4, BYTES | FIXED32) => data.push(field),
+                (2, VARINT) => {
+                    data_type = self.varint(field.content)?.0;
+                    rest.push(field);
+                }
+                _ => rest.push(field),
+            }
+        }
+        for field in rest {
+            self.copy(field.start, field.end, out)?;
+        }
+        match data.as_slice() {
+            // `raw_data`, or the one run of `float_data` of a FLOAT tensor: the same bytes.
+            [field]
+                if field.wire == BYTES
+                    && field.end - field.content >= LARGE
+                    && (field.number == 9 || data_type == 1) =>
+            {
+                refer(field.content, field.end - field.content, out);
+            }
+            fields => {
+                for field in fields {
+                    self.copy(field.start, field.end, out)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn bytes(
-        &mut self,
-        key: u64,
-        field: u64,
-        stop: u64,
-        level: Level,
-        out: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        let below = match (level, field) {
-            (Level::Model, MODEL_GRAPH) => Some(Level::Graph),
-            (Level::Graph, GRAPH_INITIALIZER) => Some(Level::Tensor),
-            _ => None,
+    fn field(&self, start: u64, end: u64) -> Result<Field, Failure> {
+        let (tag, mut at) = self.varint(start)?;
+        let content = match tag & 7 {
+            VARINT => {
+                let content = at;
+                at = self.varint(at)?.1;
+                content
+            }
+            FIXED64 | FIXED32 => {
+                let content = at;
+                at = at.saturating_add(if tag & 7 == FIXED64 { 8 } else { 4 });
+                content
+            }
+            BYTES => {
+                let (length, content) = self.varint(at)?;
+                at = content.saturating_add(length);
+                content
+            }
+            other => {
+                return Err(Failure::new(format!(
+                    "no ONNX model has a field of wire type {other} (at offset {start})"
+                )));
+            }
         };
-        let length = stop - self.at;
-        if let Some(below) = below {
-            let mut inner = Vec::new();
-            self.message(stop, below, &mut inner)?;
-            put_bytes(out, key, &inner);
-            return Ok(());
+        if at > end {
+            return Err(Failure::new(format!(
+                "the field at offset {start} leads out of the message around it"
+            )));
         }
-        if (level, field) == (Level::Tensor, TENSOR_RAW_DATA)
-            && length >= SMALL
-            && let Some(name) = self.name.clone()
-        {
-            put_reference(out, &name, self.at, length);
-            // A seek within the buffer keeps it.
-            self.file
-                .seek_relative(i64::try_from(length).map_err(io::Error::other)?)?;
-            self.at = stop;
-            return Ok(());
-        }
-        put_varint(out, key);
-        put_varint(out, length);
-        self.copy(length, stop, out)
+        Ok(Field {
+            number: tag >> 3,
+            wire: tag & 7,
+            start,
+            content,
+            end: at,
+        })
     }
 
-    fn varint(&mut self, end: u64) -> io::Result<u64> {
+    /// A number and the offset after it.
+    fn varint(&self, start: u64) -> Result<(u64, u64), Failure> {
         let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            if self.at >= end {
-                return Err(broken("it ends within a number"));
-            }
-            let mut byte = [0];
-            self.file.read_exact(&mut byte)?;
-            self.at += 1;
-            value |= u64::from(byte[0] & 0x7f) << shift;
-            if byte[0] & 0x80 == 0 {
-                return Ok(value);
+        for place in 0..10 {
+            let [byte] = self
+                .pages
+                .array(start + place)
+                .map_err(|error| Failure::new(error.to_string()))?;
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            if byte < 0x80 {
+                return Ok((value, start + place + 1));
             }
         }
-        Err(broken("a number has more than 64 bits"))
+        Err(Failure::new(format!(
+            "the number at offset {start} is longer than 64 bits"
+        )))
     }
 
-    fn copy(&mut self, length: u64, end: u64, out: &mut Vec<u8>) -> io::Result<()> {
-        if self.at.checked_add(length).is_none_or(|stop| stop > end) {
-            return Err(broken("it ends within a field"));
+    fn copy(&self, start: u64, end: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let size = usize::try_from(end - start).unwrap_or(usize::MAX);
+        if size > MAX_SIZE - out.len().min(MAX_SIZE) {
+            return Err(Failure::new("the model without its weights is too large"));
         }
-        if (out.len() as u64).saturating_add(length) > MAX_SLIM as u64 {
-            return Err(broken("its graph has more than 2 GiB beside the weights"));
-        }
-        let copied = self.file.by_ref().take(length).read_to_end(out)?;
-        self.at += copied as u64;
-        if copied as u64 == length {
-            Ok(())
-        } else {
-            Err(broken("it became shorter while it was read"))
-        }
+        let old = out.len();
+        out.resize(old + size, 0);
+        self.source
+            .read_exact_at(start, &mut out[old..])
+            .map_err(|error| Failure::new(error.to_string()))
     }
 }
 
-/// `data_location: EXTERNAL` and where: three entries of `external_data`.
-fn put_reference(out: &mut Vec<u8>, name: &str, offset: u64, length: u64) {
-    put_varint(out, TENSOR_DATA_LOCATION << 3 | VARINT);
-    put_varint(out, EXTERNAL);
+/// Says that a tensor's data are these bytes of the model file.
+fn refer(offset: u64, length: u64, out: &mut Vec<u8>) {
     for (key, value) in [
-        ("location", name.to_owned()),
+        ("location", ITSELF.to_owned()),
         ("offset", offset.to_string()),
         ("length", length.to_string()),
     ] {
         let mut entry = Vec::new();
-        put_bytes(&mut entry, 1 << 3 | BYTES, key.as_bytes());
-        put_bytes(&mut entry, 2 << 3 | BYTES, value.as_bytes());
-        put_bytes(out, TENSOR_EXTERNAL_DATA << 3 | BYTES, &entry);
+        put_bytes(1, key.as_bytes(), &mut entry);
+        put_bytes(2, value.as_bytes(), &mut entry);
+        put_bytes(13, &entry, out);
     }
+    put_varint(14 << 3 | VARINT, out);
+    put_varint(1, out);
 }
 
-fn put_bytes(out: &mut Vec<u8>, key: u64, bytes: &[u8]) {
-    put_varint(out, key);
-    put_varint(out, bytes.len() as u64);
+fn put_bytes(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    put_varint(number << 3 | BYTES, out);
+    put_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
-        out.push(value.to_le_bytes()[0] | 0x80);
+        out.push(u8::try_from(value & 0x7f).expect("seven bits fit") | 0x80);
         value >>= 7;
     }
-    out.push(value.to_le_bytes()[0]);
+    out.push(u8::try_from(value).expect("seven bits fit"));
 }
 
-fn broken(reason: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, reason)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model whose one initializer has `size` bytes of raw data.
+    fn model(size: usize) -> Vec<u8> {
+        let mut tensor = Vec::new();
+        put_varint(2 << 3, &mut tensor);
+        put_varint(3, &mut tensor);
+        put_bytes(9, &vec![7; size], &mut tensor);
+        let mut graph = Vec::new();
+        put_bytes(5, &tensor, &mut graph);
+        let mut model = Vec::new();
+        put_bytes(7, &graph, &mut model);
+        model
+    }
+
+    #[test]
+    fn large_tensors_stay_in_the_file() {
+        let small = model(100);
+        assert_eq!(slim(&small), Ok(small));
+        let large = model(100_000);
+        let slimmed = slim(&large).expect("it is well-formed");
+        assert!(slimmed.len() < 100);
+        let text = String::from_utf8_lossy(&slimmed);
+        assert!(text.contains("offset") && text.contains("100000"), "{text}");
+        assert!(slim(&large[..5000].to_vec()).is_err());
+    }
 }

@@ -28,6 +28,15 @@ pub const ARGUMENT: &str = "worker";
 /// How much of what a worker prints is kept, in bytes.
 const PRINTED: usize = 8 << 10;
 
+/// glibc keeps freed memory for later, as much as the largest block that was freed: with weights that
+/// come and go while a model is loaded, that is as much again as they take. With these, blocks of
+/// 4 MiB and more go back to the system at once, and up to 64 MiB of smaller ones are kept. Other
+/// systems do not look at them.
+const ALLOCATOR: [(&str, &str); 2] = [
+    ("MALLOC_MMAP_THRESHOLD_", "4194304"),
+    ("MALLOC_TRIM_THRESHOLD_", "67108864"),
+];
+
 /// How workers are started.
 #[derive(Debug, Clone)]
 pub struct Launcher {
@@ -72,6 +81,11 @@ impl Launcher {
         let mut command = Command::new(&self.program);
         // With it a failed allocation would try to print a stack, and hide what it says first.
         command.arg(ARGUMENT).env_remove("RUST_BACKTRACE");
+        for (name, value) in ALLOCATOR {
+            if std::env::var_os(name).is_none() {
+                command.env(name, value);
+            }
+        }
         let (child, channel, printed) = channel::connect(&mut command).map_err(start)?;
         let (printed, reader) = keep_tail(printed);
         let mut worker = Worker {

@@ -1,65 +1,227 @@
-//! tract's plans: one for each shape at first, then one for all; the answers are the same.
+//! The tract engine on the example packages, and on what is left of them when they are damaged.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use pkgtool::model;
-use pkgtool::runtime::agreement::Comparison;
-use pkgtool::runtime::tract::Tract;
 use pkgtool::runtime::{
-    DType, Engine, LoadOptions, LoadRequest, Provider, Session, Signature, Tensor,
+    DType, Engine, EngineError, LoadOptions, LoadRequest, Provider, Session, Signature, Tensor,
+    engine,
 };
+use pkgtool::source::FileSource;
+use proptest::prelude::*;
+use tempfile::TempDir;
 
-const EXAMPLE: &str = "packages-examples/hush-sentence/mlx/hush_sentence_mlx_fp32.onnx";
+const DECODER: &str = "scribe-tiny-en/mlx/scribe_tiny_en_decoder_mlx_fp32.onnx";
+const DETECTOR: &str = "spotter/s/qnn/spotter_s_qnn_fp32.onnx";
+const DETECTOR_FP16: &str = "spotter/s/qnn/spotter_s_qnn_fp16.onnx";
 
-fn request() -> LoadRequest {
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join(EXAMPLE);
-    let (info, _) = model::open(&model).expect("an example");
-    LoadRequest {
-        signature: Signature::of(&info.methods[0], None).expect("it takes tensors"),
-        model,
-        options: LoadOptions {
-            threads: Some(1),
-            ..LoadOptions::default()
-        },
+fn example(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("packages-examples")
+        .join(path)
+}
+
+fn tract() -> &'static dyn Engine {
+    engine("tract").expect("it is always there")
+}
+
+/// What to load, if the file's header can be read.
+fn request(path: &Path) -> Option<LoadRequest> {
+    let source = FileSource::open(path).ok()?;
+    let info = model::inspect(path, &source).ok()??;
+    Some(LoadRequest {
+        model: path.to_owned(),
+        signature: Signature::of(info.methods.first()?, None).ok()?,
+        options: LoadOptions::default(),
+    })
+}
+
+fn load(path: &str) -> Box<dyn Session> {
+    let request = request(&example(path)).expect("an example can be read");
+    tract().load(&request).expect("an example can be loaded")
+}
+
+fn load_error(request: &LoadRequest) -> EngineError {
+    match tract().load(request) {
+        Ok(_) => panic!("it loads"),
+        Err(error) => error,
     }
 }
 
-fn load() -> Box<dyn Session> {
-    Tract.load(&request()).expect("the example loads")
+/// Values that are not all the same, from -1 to 1.
+fn wave(dtype: DType, shape: &[u64]) -> Tensor {
+    let values = (0_u32..).map(|at| (f64::from(at) * 0.7).sin());
+    let count = shape.iter().product::<u64>();
+    let count = usize::try_from(count).expect("it is small");
+    Tensor::from_f64(dtype, shape.to_vec(), values.take(count)).expect("it is small")
 }
 
-/// Token identifiers of a batch of sentences.
-fn tokens(batch: u64, length: u64) -> Tensor {
-    let ids = (0..batch * length).map(|id| f64::from(u32::try_from(id * 7 % 23).expect("small")));
-    Tensor::from_f64(DType::Int64, vec![batch, length], ids).expect("it is small")
+fn tokens(length: u64) -> Tensor {
+    let count = usize::try_from(length).expect("it is small");
+    let values = (0_u32..).map(|at| f64::from(at % 5)).take(count);
+    Tensor::from_f64(DType::Int64, vec![1, length], values).expect("it is small")
 }
 
-#[test]
-fn any_number_of_shapes_gives_the_answers_of_a_fresh_session() {
-    let mut long_lived = load();
-    // There and back again: known shapes, new ones, known ones.
-    let shapes = (1..=12)
-        .chain([3, 1, 12, 20])
-        .map(|length| (1 + length % 3, length));
-    for (batch, length) in shapes {
-        let inputs = [tokens(batch, length)];
-        let found = long_lived.run(&inputs).expect("any size runs");
-        let expected = load().run(&inputs).expect("any size runs");
-        let mut comparison = Comparison::default();
-        let added = comparison.add(&expected.outputs[0], &found.outputs[0]);
-        added.expect("the shapes are the same");
-        let agreement = comparison.agreement();
+fn assert_close(left: &Tensor, right: &Tensor, tolerance: f64) {
+    assert_eq!(left.shape(), right.shape());
+    let magnitude = right
+        .to_f64()
+        .fold(0.0, |most: f64, value| most.max(value.abs()));
+    for (left, right) in left.to_f64().zip(right.to_f64()) {
         assert!(
-            agreement.max_rel < 1e-5,
-            "{batch} × {length}: {agreement:?}"
+            (left - right).abs() <= tolerance * magnitude,
+            "{left} is not {right}"
         );
     }
 }
 
 #[test]
-fn other_providers_are_not_tracts() {
-    let mut request = request();
-    request.options.provider = Provider::Qnn;
-    let error = Tract.load(&request).err().expect("it has the CPU only");
+fn a_fixed_model_gives_the_same_with_any_number_of_threads() {
+    let mut request = request(&example(DETECTOR)).expect("an example can be read");
+    let image = wave(DType::Float32, &[1, 3, 64, 64]);
+    let mut answers = Vec::new();
+    for threads in [Some(1), Some(3), None] {
+        request.options.threads = threads;
+        let mut session = tract().load(&request).expect("an example can be loaded");
+        let answer = session.run(std::slice::from_ref(&image)).expect("it runs");
+        assert_eq!(answer.outputs.len(), request.signature.outputs.len());
+        let placement = session.placement();
+        assert_eq!(placement.shares[0].provider, "tract");
+        assert!(placement.shares[0].nodes > 5);
+        answers.push(answer.outputs);
+    }
+    for other in &answers[1..] {
+        assert_close(&other[0], &answers[0][0], 1e-5);
+    }
+}
+
+#[test]
+fn half_precision_is_near_single_precision() {
+    let mut single = load(DETECTOR);
+    let mut half = load(DETECTOR_FP16);
+    let shape = [1, 3, 64, 64];
+    let single = single
+        .run(&[wave(DType::Float32, &shape)])
+        .expect("it runs");
+    let half = half.run(&[wave(DType::Float16, &shape)]).expect("it runs");
+    assert_eq!(half.outputs[0].dtype(), DType::Float16);
+    assert_close(&half.outputs[0], &single.outputs[0], 0.02);
+}
+
+/// After a few lengths the session goes over to a plan for all lengths; nobody may notice.
+#[test]
+fn every_length_gives_what_a_fresh_session_gives() {
+    let states = wave(DType::Float32, &[1, 20, 12]);
+    let mut session = load(DECODER);
+    for length in [1, 2, 3, 4, 5, 6, 9, 2] {
+        let inputs = [tokens(length), states.clone()];
+        let answer = session.run(&inputs).expect("it runs");
+        if length % 3 == 0 {
+            let fresh = load(DECODER).run(&inputs).expect("it runs");
+            assert_close(&answer.outputs[0], &fresh.outputs[0], 1e-4);
+        }
+        assert_eq!(answer.outputs[0].shape()[..2], [1, length]);
+    }
+}
+
+#[test]
+fn a_session_survives_an_error() {
+    let mut session = load(DETECTOR);
+    let wrong = session.run(&[wave(DType::Float32, &[1, 3, 5])]);
+    assert!(
+        matches!(wrong, Err(EngineError::Run { .. })),
+        "{wrong:?} is no failed run"
+    );
+    session
+        .run(&[wave(DType::Float32, &[1, 3, 64, 64])])
+        .expect("it still runs");
+}
+
+#[test]
+fn what_it_cannot_do_is_said() {
+    let mut asked = request(&example(DETECTOR)).expect("an example can be read");
+    asked.options.provider = Provider::Qnn;
+    let error = load_error(&asked);
+    assert!(matches!(error, EngineError::Unavailable { .. }), "{error}");
+
+    let mut program = asked.clone();
+    program.options.provider = Provider::Cpu;
+    program.model = walkdir::WalkDir::new(example(""))
+        .into_iter()
+        .filter_map(Result::ok)
+        .map(walkdir::DirEntry::into_path)
+        .find(|path| path.extension().is_some_and(|extension| extension == "pte"))
+        .expect("there are programs among the examples");
+    let error = load_error(&program);
     assert!(error.is_about_the_engine(), "{error}");
+}
+
+#[test]
+fn operators_without_code_are_named_together() {
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("model.onnx");
+    let mut bytes = fs::read(example(DETECTOR)).expect("an example can be read");
+    for (known, unknown) in [(&b"Conv"[..], &b"Cnov"[..]), (b"Relu", b"Rule")] {
+        let places: Vec<usize> = (0..bytes.len() - known.len())
+            .filter(|at| bytes[*at..].starts_with(known))
+            .collect();
+        for at in places {
+            bytes[at..at + known.len()].copy_from_slice(unknown);
+        }
+    }
+    fs::write(&path, bytes).expect("it can be written");
+    let error = load_error(&request(&path).expect("its header is fine"));
+    let EngineError::Unsupported { operators, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(operators, ["Cnov", "Rule"]);
+}
+
+/// Loads and runs a damaged model by the signature of the whole one: any outcome but a panic or a
+/// reason that says nothing.
+fn try_damaged(path: &Path, whole: &LoadRequest) {
+    let mut asked = request(path).unwrap_or_else(|| whole.clone());
+    path.clone_into(&mut asked.model);
+    match tract().load(&asked) {
+        Ok(mut session) => {
+            let _ = session.run(&[wave(DType::Float32, &[1, 3, 64, 64])]);
+        }
+        Err(EngineError::Load { reason, .. } | EngineError::Unsupported { reason, .. }) => {
+            assert!(reason.len() > 10, "{reason}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_truncated_model_is_an_error_of_loading() {
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("model.onnx");
+    let whole = request(&example(DETECTOR)).expect("an example can be read");
+    let bytes = fs::read(&whole.model).expect("an example can be read");
+    for length in (0..bytes.len()).step_by(131) {
+        fs::write(&path, &bytes[..length]).expect("it can be written");
+        try_damaged(&path, &whole);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_mutated_model_never_panics(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let folder = TempDir::new().expect("a temporary directory");
+        let path = folder.path().join("model.onnx");
+        let whole = request(&example(DETECTOR)).expect("an example can be read");
+        let mut bytes = fs::read(&whole.model).expect("an example can be read");
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        fs::write(&path, bytes).expect("it can be written");
+        try_damaged(&path, &whole);
+    }
 }

@@ -1,0 +1,141 @@
+//! Walks over a decoded ONNX model: every node and every tensor, whatever subgraph holds them.
+
+use std::collections::HashMap;
+
+use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
+
+/// Calls `visit` with every graph: the model's and all subgraphs of its nodes.
+pub(super) fn each_graph<'a>(model: &'a ModelProto, visit: &mut dyn FnMut(&'a GraphProto)) {
+    fn walk<'a>(graph: &'a GraphProto, visit: &mut dyn FnMut(&'a GraphProto)) {
+        visit(graph);
+        for attribute in graph.node.iter().flat_map(|node| &node.attribute) {
+            for inner in attribute.g.iter().chain(&attribute.graphs) {
+                walk(inner, visit);
+            }
+        }
+    }
+    if let Some(graph) = &model.graph {
+        walk(graph, visit);
+    }
+}
+
+/// Calls `visit` with every node of every graph.
+pub(super) fn each_node<'a>(model: &'a ModelProto, visit: &mut dyn FnMut(&'a NodeProto)) {
+    each_graph(model, &mut |graph| graph.node.iter().for_each(&mut *visit));
+}
+
+/// Calls `visit` with every graph, inner ones first.
+pub(super) fn each_graph_mut(model: &mut ModelProto, visit: &mut dyn FnMut(&mut GraphProto)) {
+    fn walk(graph: &mut GraphProto, visit: &mut dyn FnMut(&mut GraphProto)) {
+        for attribute in graph.node.iter_mut().flat_map(|node| &mut node.attribute) {
+            for inner in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+                walk(inner, visit);
+            }
+        }
+        visit(graph);
+    }
+    if let Some(graph) = &mut model.graph {
+        walk(graph, visit);
+    }
+}
+
+/// Calls `visit` with every tensor: initializers and tensors of attributes.
+pub(super) fn each_tensor_mut(model: &mut ModelProto, visit: &mut dyn FnMut(&mut TensorProto)) {
+    each_graph_mut(model, &mut |graph| {
+        graph.initializer.iter_mut().for_each(&mut *visit);
+        for attribute in graph.node.iter_mut().flat_map(|node| &mut node.attribute) {
+            let AttributeProto { t, tensors, .. } = attribute;
+            t.iter_mut().chain(tensors).for_each(&mut *visit);
+        }
+    });
+}
+
+/// The version of the default operator set.
+pub(super) fn opset(model: &ModelProto) -> i64 {
+    let default = |domain: &str| matches!(domain, "" | "ai.onnx");
+    let imports = &model.opset_import;
+    imports
+        .iter()
+        .find(|import| default(&import.domain))
+        .map_or(0, |import| import.version)
+}
+
+/// Small tensors that a model stores, by name: initializers and constants.
+#[derive(Default)]
+pub(super) struct Stored<'a>(HashMap<&'a str, &'a TensorProto>);
+
+impl<'a> Stored<'a> {
+    /// Those of all graphs of `model`.
+    pub(super) fn of(model: &'a ModelProto) -> Self {
+        let mut found = HashMap::new();
+        each_graph(model, &mut |graph| {
+            let stored = graph.initializer.iter();
+            found.extend(stored.map(|tensor| (tensor.name.as_str(), tensor)));
+            for node in graph.node.iter().filter(|node| node.op_type == "Constant") {
+                let value = attribute(node, "value").and_then(|value| value.t.as_ref());
+                found.extend(node.output.first().map(String::as_str).zip(value));
+            }
+        });
+        Self(found)
+    }
+
+    /// Whether the model stores a tensor of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The values of a stored float32 tensor.
+    pub(super) fn floats(&self, name: &str) -> Option<Vec<f32>> {
+        let tensor = self.0.get(name)?;
+        if tensor.data_type != 1 || !tensor.external_data.is_empty() {
+            return None;
+        }
+        if tensor.raw_data.is_empty() {
+            return Some(tensor.float_data.clone());
+        }
+        let (chunks, _) = tensor.raw_data.as_chunks::<4>();
+        Some(
+            chunks
+                .iter()
+                .map(|bytes| f32::from_le_bytes(*bytes))
+                .collect(),
+        )
+    }
+}
+
+/// The attribute of this name.
+pub(super) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
+    node.attribute.iter().find(|found| found.name == name)
+}
+
+/// An integer attribute, or what it is if the node does not have it.
+pub(super) fn integer(node: &NodeProto, name: &str, absent: i64) -> i64 {
+    attribute(node, name).map_or(absent, |found| found.i)
+}
+
+/// A text attribute, empty if the node does not have it.
+pub(super) fn text<'a>(node: &'a NodeProto, name: &str) -> &'a [u8] {
+    attribute(node, name).map_or(&[], |found| &found.s)
+}
+
+/// Whether the node has an input at this place.
+pub(super) fn has_input(node: &NodeProto, place: usize) -> bool {
+    node.input.get(place).is_some_and(|name| !name.is_empty())
+}
+
+/// The operator's full name; the default domain is left out.
+pub(super) fn operator(node: &NodeProto) -> String {
+    match node.domain.as_str() {
+        "" | "ai.onnx" => node.op_type.clone(),
+        domain => format!("{domain}::{}", node.op_type),
+    }
+}
+
+/// The name by which the library knows a node.
+pub(super) fn node_name(node: &NodeProto) -> Option<&str> {
+    let made = node.output.first().map(String::as_str);
+    [Some(node.name.as_str()), made]
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty())
+}

@@ -1,0 +1,189 @@
+//! What the library computes wrongly without an error, found by the standard's own test cases: such
+//! models are refused, because a wrong answer is worse than none.
+
+use tract_onnx::pb::NodeProto;
+
+use super::graph::{Stored, attribute, has_input, integer, text};
+
+/// An operator that is computed wrongly under a condition.
+pub(super) struct KnownWrong {
+    /// Operators of the default domain.
+    pub(super) operators: &'static [&'static str],
+    /// Whether this node is computed wrongly; the second argument is what the model stores.
+    pub(super) applies: fn(&NodeProto, &Stored<'_>) -> bool,
+    /// What is wrong, as the end of a sentence.
+    pub(super) cause: &'static str,
+}
+
+/// All of them.
+pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
+    KnownWrong {
+        operators: &["GRU", "LSTM", "RNN"],
+        applies: |node, _| text(node, "direction") == b"reverse",
+        cause: "it runs a reversed recurrence forwards",
+    },
+    KnownWrong {
+        operators: &["GRU", "LSTM", "RNN"],
+        applies: |node, _| has_other_activations(node),
+        cause: "it runs every recurrence with the default activations",
+    },
+    KnownWrong {
+        operators: &["GRU", "LSTM", "RNN"],
+        applies: |node, _| {
+            attribute(node, "clip").is_some() || integer(node, "input_forget", 0) != 0
+        },
+        cause: "it ignores `clip` and `input_forget` of a recurrence",
+    },
+    KnownWrong {
+        operators: &["Attention"],
+        applies: |node, _| {
+            integer(node, "left_window_size", -1) >= 0
+                || integer(node, "right_window_size", -1) >= 0
+        },
+        cause: "it ignores the window of attention",
+    },
+    KnownWrong {
+        operators: &["Attention"],
+        applies: |node, _| integer(node, "is_causal", 0) != 0 && has_input(node, 4),
+        cause: "it places the causal mask as if there were no past keys",
+    },
+    KnownWrong {
+        operators: &["Celu"],
+        applies: |node, _| differs(node, "alpha", 1.0),
+        cause: "it does not multiply by `alpha`",
+    },
+    KnownWrong {
+        operators: &["Swish"],
+        applies: |node, _| differs(node, "alpha", 1.0),
+        cause: "it ignores `alpha`",
+    },
+    KnownWrong {
+        operators: &["SpaceToDepth"],
+        applies: |node, _| text(node, "mode") == b"CRD",
+        cause: "it ignores the mode `CRD`",
+    },
+    KnownWrong {
+        operators: &["BatchNormalization"],
+        applies: |node, _| integer(node, "training_mode", 0) != 0,
+        cause: "it takes stored statistics instead of the batch's",
+    },
+    KnownWrong {
+        operators: &["QuantizeLinear"],
+        applies: |node, _| integer(node, "output_dtype", 0) != 0 && !has_input(node, 2),
+        cause: "it ignores `output_dtype`",
+    },
+    KnownWrong {
+        operators: &["DequantizeLinear"],
+        applies: |node, _| !matches!(integer(node, "output_dtype", 0), 0 | FLOAT),
+        cause: "it ignores `output_dtype`",
+    },
+    KnownWrong {
+        operators: &["Resize"],
+        applies: has_fractional_scales,
+        cause: "it aligns corners wrongly unless the sizes or whole scales are given",
+    },
+    KnownWrong {
+        operators: &["OneHot"],
+        // With a stored depth the indices are looked at when it runs.
+        applies: |node, stored| !node.input.get(1).is_some_and(|depth| stored.has(depth)),
+        cause: "it panics at an index beyond a depth that is not stored",
+    },
+    KnownWrong {
+        operators: &["GridSample"],
+        applies: |node, _| {
+            let is_cubic = matches!(text(node, "mode"), b"bicubic" | b"cubic");
+            is_cubic && text(node, "padding_mode") == b"border"
+        },
+        cause: "it pads wrongly with the border in bicubic interpolation",
+    },
+];
+
+/// ONNX's code of float32.
+const FLOAT: i64 = 1;
+
+/// Why `node` would be computed wrongly, if it would.
+pub(super) fn known_wrong(node: &NodeProto, stored: &Stored<'_>) -> Option<&'static str> {
+    if !matches!(node.domain.as_str(), "" | "ai.onnx") {
+        return None;
+    }
+    KNOWN_WRONG
+        .iter()
+        .find(|entry| {
+            entry.operators.contains(&node.op_type.as_str()) && (entry.applies)(node, stored)
+        })
+        .map(|entry| entry.cause)
+}
+
+/// Whether a float attribute is there with another value than this.
+fn differs(node: &NodeProto, name: &str, usual: f32) -> bool {
+    attribute(node, name).is_some_and(|found| (found.f - usual).abs() > f32::EPSILON)
+}
+
+/// Whether a recurrence names other activations than the standard's defaults.
+fn has_other_activations(node: &NodeProto) -> bool {
+    let defaults: &[&[u8]] = match node.op_type.as_str() {
+        "GRU" => &[b"Sigmoid", b"Tanh"],
+        "LSTM" => &[b"Sigmoid", b"Tanh", b"Tanh"],
+        _ => &[b"Tanh"],
+    };
+    let Some(found) = attribute(node, "activations") else {
+        return false;
+    };
+    let expected = defaults.iter().cycle();
+    found
+        .strings
+        .iter()
+        .zip(expected)
+        .any(|(name, default)| !name.eq_ignore_ascii_case(default))
+}
+
+/// Whether a resize aligns corners and is given scales that are not known to be whole.
+fn has_fractional_scales(node: &NodeProto, stored: &Stored<'_>) -> bool {
+    if text(node, "coordinate_transformation_mode") != b"align_corners" || has_input(node, 3) {
+        return false;
+    }
+    let scales = node.input.get(2).and_then(|name| stored.floats(name));
+    scales.is_none_or(|scales| scales.iter().any(|scale| scale.fract() != 0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use tract_onnx::pb::AttributeProto;
+
+    use super::*;
+
+    fn node(operator: &str, attribute: AttributeProto) -> NodeProto {
+        NodeProto {
+            op_type: operator.to_owned(),
+            attribute: vec![attribute],
+            ..NodeProto::default()
+        }
+    }
+
+    #[test]
+    fn only_the_wrong_condition_is_refused() {
+        let direction = |value: &str| AttributeProto {
+            name: "direction".to_owned(),
+            s: value.as_bytes().to_vec(),
+            ..AttributeProto::default()
+        };
+        let stored = Stored::default();
+        assert!(known_wrong(&node("GRU", direction("reverse")), &stored).is_some());
+        assert!(known_wrong(&node("GRU", direction("bidirectional")), &stored).is_none());
+        let activations = |names: [&str; 2]| AttributeProto {
+            name: "activations".to_owned(),
+            strings: names.map(|name| name.as_bytes().to_vec()).to_vec(),
+            ..AttributeProto::default()
+        };
+        let usual = activations(["Sigmoid", "Tanh"]);
+        assert!(known_wrong(&node("GRU", usual), &stored).is_none());
+        let other = activations(["Sigmoid", "Relu"]);
+        assert!(known_wrong(&node("GRU", other), &stored).is_some());
+        let mode = AttributeProto {
+            name: "coordinate_transformation_mode".to_owned(),
+            s: b"align_corners".to_vec(),
+            ..AttributeProto::default()
+        };
+        assert!(known_wrong(&node("Resize", mode), &stored).is_some());
+    }
+}

@@ -1,0 +1,178 @@
+//! Rewrites parts of a model that the library reads or computes wrongly into what means the same and
+//! is computed rightly.
+
+use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
+
+use super::graph::{attribute, each_graph_mut, each_tensor_mut, integer, opset};
+
+/// ONNX's codes of element types and attribute types.
+const FLOAT: i32 = 1;
+const UINT32: i32 = 12;
+const UINT64: i32 = 13;
+const INT64: i32 = 7;
+const TENSOR: i32 = 4;
+const INTS: i32 = 7;
+
+/// Rewrites all of `model`.
+pub(super) fn repair(model: &mut ModelProto) {
+    let opset = opset(model);
+    each_tensor_mut(model, &mut widen);
+    each_graph_mut(model, &mut |graph| {
+        graph.node.iter_mut().for_each(fill_with_float);
+        spell_out(graph, opset);
+    });
+}
+
+/// The library looks for unsigned numbers in a field where the standard does not put them; as raw
+/// bytes it finds them.
+fn widen(tensor: &mut TensorProto) {
+    if !tensor.raw_data.is_empty() {
+        return;
+    }
+    let numbers = tensor.uint64_data.iter();
+    tensor.raw_data = match tensor.data_type {
+        UINT32 => numbers
+            .flat_map(|number| u32::try_from(*number).unwrap_or(u32::MAX).to_le_bytes())
+            .collect(),
+        UINT64 => numbers.flat_map(|number| number.to_le_bytes()).collect(),
+        _ => return,
+    };
+}
+
+/// Without a value, `ConstantOfShape` makes float32 zeros; the library makes float64.
+fn fill_with_float(node: &mut NodeProto) {
+    if node.op_type == "ConstantOfShape" && attribute(node, "value").is_none() {
+        node.attribute.push(scalar("value", 0.0, vec![1]));
+    }
+}
+
+/// Replaces operators whose code overflows or underflows by several that do not.
+fn spell_out(graph: &mut GraphProto, opset: i64) {
+    let nodes = std::mem::take(&mut graph.node);
+    for node in nodes {
+        let is_default = matches!(node.domain.as_str(), "" | "ai.onnx");
+        match (node.input.as_slice(), node.output.as_slice()) {
+            ([input], [output]) if is_default && node.op_type == "Softplus" => {
+                graph.node.extend(softplus(input, output));
+            }
+            // Before 13 the operator flattens its input to two dimensions.
+            ([input], [output]) if is_default && node.op_type == "LogSoftmax" && opset >= 13 => {
+                let axis = integer(&node, "axis", -1);
+                graph.node.extend(log_softmax(input, output, axis, opset));
+            }
+            _ => graph.node.push(node),
+        }
+    }
+}
+
+/// `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow where `log(1 + exp(x))` does.
+fn softplus(input: &str, output: &str) -> [NodeProto; 9] {
+    let part = |name: &str| format!("{output}.softplus.{name}");
+    let mut one = step("Constant", &[], &part("one_f32"));
+    one.attribute.push(scalar("value", 1.0, Vec::new()));
+    [
+        one,
+        step("CastLike", &[&part("one_f32"), input], &part("one")),
+        step("Abs", &[input], &part("abs")),
+        step("Neg", &[&part("abs")], &part("neg")),
+        step("Exp", &[&part("neg")], &part("exp")),
+        step("Add", &[&part("exp"), &part("one")], &part("sum")),
+        step("Log", &[&part("sum")], &part("log")),
+        step("Relu", &[input], &part("relu")),
+        step("Add", &[&part("relu"), &part("log")], output),
+    ]
+}
+
+/// `x - max(x) - log(sum(exp(x - max(x))))`, which does not underflow where the logarithm of a
+/// softmax does.
+fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 7] {
+    let part = |name: &str| format!("{output}.log_softmax.{name}");
+    let mut along = step("Constant", &[], &part("axes"));
+    along.attribute.push(AttributeProto {
+        t: Some(TensorProto {
+            dims: vec![1],
+            data_type: INT64,
+            int64_data: vec![axis],
+            ..TensorProto::default()
+        }),
+        ..named("value", TENSOR)
+    });
+    let mut largest = step("ReduceMax", &[input], &part("max"));
+    if opset >= 18 {
+        largest.input.push(part("axes"));
+    } else {
+        largest.attribute.push(AttributeProto {
+            ints: vec![axis],
+            ..named("axes", INTS)
+        });
+    }
+    [
+        along,
+        largest,
+        step("Sub", &[input, &part("max")], &part("shifted")),
+        step("Exp", &[&part("shifted")], &part("exp")),
+        step("ReduceSum", &[&part("exp"), &part("axes")], &part("sum")),
+        step("Log", &[&part("sum")], &part("log")),
+        step("Sub", &[&part("shifted"), &part("log")], output),
+    ]
+}
+
+fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
+    NodeProto {
+        op_type: operator.to_owned(),
+        input: inputs.iter().map(|input| (*input).to_owned()).collect(),
+        output: vec![output.to_owned()],
+        ..NodeProto::default()
+    }
+}
+
+fn named(name: &str, kind: i32) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: kind,
+        ..AttributeProto::default()
+    }
+}
+
+/// A float32 tensor of one element as an attribute.
+fn scalar(name: &str, value: f32, dims: Vec<i64>) -> AttributeProto {
+    AttributeProto {
+        t: Some(TensorProto {
+            dims,
+            data_type: FLOAT,
+            float_data: vec![value],
+            ..TensorProto::default()
+        }),
+        ..named(name, TENSOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_wrongly_is_written_otherwise() {
+        let mut model = ModelProto {
+            graph: Some(GraphProto {
+                node: vec![
+                    step("ConstantOfShape", &["shape"], "zeros"),
+                    step("Softplus", &["zeros"], "y"),
+                ],
+                initializer: vec![TensorProto {
+                    data_type: UINT32,
+                    uint64_data: vec![7],
+                    ..TensorProto::default()
+                }],
+                ..GraphProto::default()
+            }),
+            ..ModelProto::default()
+        };
+        repair(&mut model);
+        let graph = model.graph.expect("it is still there");
+        assert_eq!(graph.initializer[0].raw_data, [7, 0, 0, 0]);
+        assert!(attribute(&graph.node[0], "value").is_some());
+        assert_eq!(graph.node.len(), 10);
+        assert_eq!(graph.node[9].output, ["y"]);
+    }
+}

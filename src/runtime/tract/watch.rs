@@ -1,0 +1,126 @@
+//! Operators whose answer is wrong for some inputs only: their inputs or outputs are looked at when
+//! they run, and a wrong answer becomes an error.
+
+use half::f16;
+use tract_onnx::prelude::{Datum, DatumType, TValue, Tensor, TractError, TractResult};
+use tract_onnx::tract_core::internal::Op;
+use tract_onnx::tract_core::ops::array::OneHot;
+use tract_onnx::tract_hir::tract_num_traits::Float;
+
+/// What to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watch {
+    /// A shift by a negative amount or by all bits or more.
+    Shift,
+    /// A maximum or minimum over infinities or over nothing, which comes out finite.
+    Extreme,
+    /// An index beyond the depth of a one-hot encoding, which is this: a row of zeros to the
+    /// standard, a panic to the library.
+    Depth(usize),
+}
+
+/// The end of every message here: no other way to plan the model makes it right.
+pub(super) const WRONG: &str = "would be computed wrongly";
+
+/// What to look at when this operator runs, if anything.
+pub(super) fn watch(operator: &dyn Op) -> Option<Watch> {
+    let name = operator.name();
+    if let Some(encoding) = operator.downcast_ref::<OneHot>() {
+        Some(Watch::Depth(encoding.dim))
+    } else if name.contains("Shift") {
+        Some(Watch::Shift)
+    } else if name.starts_with("Reduce<M") || name.contains("MaxPool") {
+        Some(Watch::Extreme)
+    } else {
+        None
+    }
+}
+
+impl Watch {
+    /// Looks at the inputs before the operator runs.
+    pub(super) fn before(self, inputs: &[TValue]) -> TractResult<()> {
+        if let (Self::Depth(depth), [indices]) = (self, inputs) {
+            return check_depth(depth, indices);
+        }
+        let ([value, amounts], Self::Shift) = (inputs, self) else {
+            return Ok(());
+        };
+        let bits = i128::try_from(value.datum_type().size_of() * 8)?;
+        let amounts = if amounts.datum_type().is_unsigned() {
+            let amounts = amounts.cast_to::<u64>()?;
+            let amounts = amounts.try_as_plain_ram()?;
+            let amounts = amounts.as_slice::<u64>()?;
+            amounts.iter().map(|amount| i128::from(*amount)).collect()
+        } else {
+            signed(amounts)?
+        };
+        match amounts.iter().find(|amount| !(0..bits).contains(*amount)) {
+            Some(amount) => Err(TractError::msg(format!(
+                "a shift of {bits} bits by {amount} {WRONG}"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks at the outputs after the operator ran; `inputs` are what it ran on.
+    pub(super) fn after(self, inputs: &[TValue], outputs: &[TValue]) -> TractResult<()> {
+        if self == Self::Extreme
+            && outputs.iter().any(|output| any(output, Kind::Largest))
+            && inputs
+                .iter()
+                .any(|input| input.len() == 0 || any(input, Kind::Infinite))
+        {
+            return Err(TractError::msg(format!(
+                "a maximum or minimum over infinities, or over nothing, {WRONG}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn check_depth(depth: usize, indices: &Tensor) -> TractResult<()> {
+    let range = -i128::try_from(depth)?..i128::try_from(depth)?;
+    match signed(indices)?
+        .iter()
+        .find(|index| !range.contains(*index))
+    {
+        Some(index) => Err(TractError::msg(format!(
+            "the index {index} of a one-hot encoding of depth {depth} {WRONG}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// The largest finite magnitude.
+    Largest,
+    Infinite,
+}
+
+fn any(tensor: &Tensor, kind: Kind) -> bool {
+    match tensor.datum_type() {
+        DatumType::F16 => any_of::<f16>(tensor, kind),
+        DatumType::F32 => any_of::<f32>(tensor, kind),
+        DatumType::F64 => any_of::<f64>(tensor, kind),
+        _ => false,
+    }
+}
+
+fn any_of<T: Datum + Float>(tensor: &Tensor, kind: Kind) -> bool {
+    let Ok(view) = tensor.try_as_plain_ram() else {
+        return false;
+    };
+    let values = view.as_slice::<T>().unwrap_or_default();
+    match kind {
+        Kind::Largest => values.iter().any(|value| value.abs() == T::max_value()),
+        Kind::Infinite => values.iter().any(|value| value.is_infinite()),
+    }
+}
+
+fn signed(amounts: &Tensor) -> TractResult<Vec<i128>> {
+    let amounts = amounts.cast_to::<i64>()?;
+    let amounts = amounts.try_as_plain_ram()?;
+    let amounts = amounts.as_slice::<i64>()?;
+    Ok(amounts.iter().map(|amount| i128::from(*amount)).collect())
+}
