@@ -10,7 +10,7 @@ mod protocol;
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, BufWriter, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -19,6 +19,7 @@ use std::time::Duration;
 pub use child::serve;
 
 use super::{Answer, EngineError, LoadRequest, Placement, Session, Tensor};
+use crate::model;
 use channel::Channel;
 use protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};
 
@@ -30,12 +31,16 @@ const PRINTED: usize = 8 << 10;
 
 /// glibc keeps freed memory for later, as much as the largest block that was freed: with weights that
 /// come and go while a model is loaded, that is as much again as they take. With these, blocks of
-/// 4 MiB and more go back to the system at once, and up to 64 MiB of smaller ones are kept. Other
-/// systems do not look at them.
+/// 4 MiB and more go back to the system at once, and up to 64 MiB of smaller ones are kept. That makes
+/// runs with large tensors between nodes slower, so it is for models with [`LARGE_WEIGHTS`] only.
+/// Other systems do not look at it.
 const ALLOCATOR: [(&str, &str); 2] = [
     ("MALLOC_MMAP_THRESHOLD_", "4194304"),
     ("MALLOC_TRIM_THRESHOLD_", "67108864"),
 ];
+
+/// Weights of which a second copy would hurt, in bytes.
+const LARGE_WEIGHTS: u64 = 128 << 20;
 
 /// How workers are started.
 #[derive(Debug, Clone)]
@@ -81,10 +86,9 @@ impl Launcher {
         let mut command = Command::new(&self.program);
         // With it a failed allocation would try to print a stack, and hide what it says first.
         command.arg(ARGUMENT).env_remove("RUST_BACKTRACE");
-        for (name, value) in ALLOCATOR {
-            if std::env::var_os(name).is_none() {
-                command.env(name, value);
-            }
+        if weights(&request.model) >= LARGE_WEIGHTS {
+            let unset = |name: &&(&str, &str)| std::env::var_os(name.0).is_none();
+            command.envs(ALLOCATOR.iter().filter(unset).copied());
         }
         let (child, channel, printed) = channel::connect(&mut command).map_err(start)?;
         let (printed, reader) = keep_tail(printed);
@@ -266,6 +270,16 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Bytes of a model's weights, in its file and beside it; 0 if the file cannot be read, which loading
+/// will say.
+fn weights(model: &Path) -> u64 {
+    let Ok((info, _)) = model::open(model) else {
+        return 0;
+    };
+    let beside = info.external.iter().filter_map(|data| data.needs_bytes);
+    beside.fold(info.weight_bytes, u64::saturating_add)
 }
 
 /// Whether the other end is gone.

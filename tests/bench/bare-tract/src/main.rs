@@ -1,4 +1,4 @@
-//! Loads an ONNX model with tract, runs it on zeros for so many seconds, prints the times.
+//! Loads an ONNX model with tract, runs it on ones for so many seconds, prints the times.
 //!
 //! `bare-tract MODEL THREADS SECONDS NAME=4x128 …`: every input with its concrete shape, float32 or
 //! (with `NAME=i64:4x128`) int64. Output: one line of JSON.
@@ -27,10 +27,23 @@ fn main() -> TractResult<()> {
             Some(shape) => (i64::datum_type(), shape),
             None => (f32::datum_type(), shape),
         };
-        let shape: Vec<usize> = shape.split('x').map(|size| size.parse().expect("a size")).collect();
+        let shape: Vec<usize> = shape
+            .split('x')
+            .map(|size| size.parse().expect("a size"))
+            .collect();
         assert_eq!(model.node(model.input_outlets()?[place].node).name, name);
         model = model.with_input_fact(place, InferenceFact::dt_shape(dtype, shape.clone()))?;
-        tensors.push(Tensor::zero_dt(dtype, &shape)?.into_tvalue());
+        let mut ones = Tensor::zero_dt(dtype, &shape)?;
+        if dtype == f32::datum_type() {
+            for element in ones.as_bytes_mut().chunks_exact_mut(4) {
+                element.copy_from_slice(&1_f32.to_le_bytes());
+            }
+        } else {
+            for element in ones.as_bytes_mut().chunks_exact_mut(8) {
+                element.copy_from_slice(&1_i64.to_le_bytes());
+            }
+        }
+        tensors.push(ones.into_tvalue());
     }
     let plan = model.into_optimized()?.into_runnable()?;
     let load = start.elapsed();
