@@ -226,7 +226,15 @@ impl TractSession {
                 Ok(outputs) => return Ok(outputs),
                 // As a constant the value would be computed as wrongly, and nobody would look.
                 Err(failure) if failure.reason.contains(WRONG) => return Err(failure),
-                Err(failure) => last = Some(failure),
+                // The first that names an operator tells most: later ones are about the retry.
+                Err(failure) => {
+                    if last
+                        .as_ref()
+                        .is_none_or(|known: &Failure| known.operator.is_none())
+                    {
+                        last = Some(failure);
+                    }
+                }
             }
             tried = Some(constant);
         }

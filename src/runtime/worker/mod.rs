@@ -235,7 +235,10 @@ impl Worker {
             String::from_utf8_lossy(&[front, back].concat()).into_owned()
         });
         let printed = printed.unwrap_or_default();
-        match printed.lines().rfind(|line| !line.trim().is_empty()) {
+        // What a panic adds on how to see more of it is not for the user.
+        let tells =
+            |line: &&str| !line.trim().is_empty() && !line.starts_with("note: run with `RUST");
+        match printed.lines().rfind(tells) {
             Some(line) => format!("{ended}; its last words: {}", line.trim()),
             None => ended,
         }
