@@ -13,4 +13,22 @@ pub mod validate;
 #[cfg(feature = "run")]
 pub mod runtime;
 
+#[cfg(feature = "serve")]
+pub mod database;
+
+#[cfg(feature = "serve")]
+pub mod account;
+
+#[cfg(feature = "serve")]
+pub mod service;
+
+#[cfg(feature = "serve")]
+pub mod task;
+
+#[cfg(feature = "serve")]
+pub mod gateway;
+
+#[cfg(feature = "serve")]
+pub mod client;
+
 pub mod cli;

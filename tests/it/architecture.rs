@@ -12,6 +12,27 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &["source", "diagnostic", "package"]),
     ("validate", &["source", "diagnostic", "package", "model"]),
     ("runtime", &["source", "diagnostic", "package", "model"]),
+    ("database", &[]),
+    ("account", &["database"]),
+    (
+        "service",
+        &[
+            "source",
+            "diagnostic",
+            "package",
+            "model",
+            "validate",
+            "runtime",
+            "database",
+            "account",
+        ],
+    ),
+    ("task", &["database", "account", "service"]),
+    (
+        "gateway",
+        &["runtime", "database", "account", "service", "task"],
+    ),
+    ("client", &["package"]),
     (
         "cli",
         &[
@@ -21,6 +42,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "model",
             "validate",
             "runtime",
+            "database",
+            "account",
+            "service",
+            "task",
+            "gateway",
+            "client",
         ],
     ),
 ];

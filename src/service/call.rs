@@ -1,0 +1,90 @@
+//! What goes into a service and what comes out.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// A predict request, as a client made it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The predict data, in the service's own format.
+    pub body: Bytes,
+    /// The predict config, JSON text; `None` for the service's default.
+    pub config: Option<String>,
+    /// The data type that the client named.
+    pub data_type: Option<String>,
+}
+
+/// A request that is not taken: the client's mistake.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// What was expected, what was found, what to do.
+    pub message: String,
+    /// JSON path of the fault (`$.inputs[0].shape`), where it has one.
+    pub place: Option<String>,
+}
+
+/// What a service answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The body.
+    pub body: Bytes,
+    /// Its media type.
+    pub content_type: String,
+}
+
+/// Why a service did not answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CallError {
+    /// The request is wrong.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Nothing on this machine runs the model.
+    #[error("no active instances: {0}")]
+    NoInstances(String),
+    /// As many requests wait as may wait.
+    #[error("{limit} requests wait for the service, as many as may wait")]
+    QueueFull {
+        /// The limit.
+        limit: usize,
+    },
+    /// No answer in time.
+    #[error("the service did not answer within {} s", after.as_secs_f64())]
+    Timeout {
+        /// The limit.
+        after: Duration,
+    },
+    /// The process that ran the model died.
+    #[error("the service's process died: {0}")]
+    Crashed(String),
+    /// The model failed on this input.
+    #[error("{0}")]
+    Failed(String),
+    /// The service was taken away while the request waited.
+    #[error("the service was stopped")]
+    Stopped,
+    /// An upstream answered with an error status, which passes through.
+    #[error("the upstream answered {status}")]
+    Upstream {
+        /// Its status.
+        status: u16,
+        /// Its media type.
+        content_type: String,
+        /// Its body.
+        body: Bytes,
+    },
+    /// An upstream could not be reached.
+    #[error("the upstream cannot be reached: {0}")]
+    Unreachable(String),
+}
+
+impl Refusal {
+    /// A refusal of something at a place.
+    pub fn at(place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            place: Some(place.into()),
+        }
+    }
+}

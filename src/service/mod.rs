@@ -1,0 +1,78 @@
+//! What packages offer a caller: services, their predict configs, and the sessions that answer.
+//!
+//! Invariant: a service that is listed belongs to a valid package; a request that a service accepted
+//! is answered once, whatever the model does. Knows nothing of HTTP routes and of tasks.
+
+mod call;
+mod catalog;
+mod description;
+mod device;
+pub mod engine;
+mod settings;
+mod tensors;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use call::{Answer, CallError, Refusal, Request};
+pub use catalog::{Catalog, CatalogOptions, PackageDirectory, Unserved};
+pub use description::Description;
+pub use device::Device;
+pub use settings::{Isolation, ServiceSettings};
+
+use crate::account::AccountId;
+
+/// A model service.
+#[derive(Debug)]
+pub struct Service {
+    /// Its number, the same after every restart.
+    pub id: i64,
+    /// The account that owns it.
+    pub owner: AccountId,
+    /// That account's name.
+    pub owner_name: String,
+    /// Its name, unique in its account.
+    pub name: String,
+    /// How it runs.
+    pub settings: ServiceSettings,
+    /// What answers.
+    pub kind: Kind,
+}
+
+/// What answers a service's requests.
+#[derive(Debug)]
+pub enum Kind {
+    /// A package's models, on this machine.
+    Device(Arc<Device>),
+}
+
+/// A request that was checked: what is left to do can fail, but not for the client's fault.
+#[derive(Debug)]
+pub enum Prepared {
+    /// Tensors for a method of a package's model.
+    Device(device::Prepared),
+}
+
+impl Service {
+    /// Checks a request against what the service takes: syntax, config, names, dtypes, shapes.
+    pub fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
+        match &self.kind {
+            Kind::Device(device) => Ok(Prepared::Device(device.prepare(request)?)),
+        }
+    }
+
+    /// Answers. Dropping the future gives the request up: what waits is removed, what runs for nobody
+    /// else is stopped.
+    pub async fn predict(
+        &self,
+        prepared: Prepared,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Answer, CallError> {
+        match (&self.kind, prepared) {
+            (Kind::Device(device), Prepared::Device(prepared)) => {
+                device.predict(prepared, caller, timeout).await
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Tensors as JSON in requests and answers.

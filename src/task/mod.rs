@@ -1,0 +1,14 @@
+//! Tasks: predict requests that are accepted now and answered later, and the stores that keep them.
+//!
+//! Invariant: what [`TaskStore::enqueue`] accepted is on disk and reaches a final state once; no state
+//! goes backwards but from running to waiting, when the process that ran a task died.
+
+mod id;
+mod record;
+mod store;
+
+pub use id::{TaskId, TaskIds};
+pub use record::{
+    Claimed, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Outcome, Status, Task,
+};
+pub use store::{Caps, EnqueueError, Event, TaskStore};

@@ -1,0 +1,161 @@
+//! The seam between the protocol of tasks and what keeps them.
+
+use tokio::sync::{broadcast, watch};
+
+use super::{Claimed, Content, Failure, Lease, NewTask, Status, Task, TaskId};
+use crate::account::AccountId;
+use crate::database::{DatabaseError, Timestamp};
+
+/// System limits on an account's tasks; its own requests per second may be less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    /// Waiting tasks.
+    pub waiting: u32,
+    /// Running tasks.
+    pub running: u32,
+    /// Claims of a task before it is given up.
+    pub attempts: u32,
+}
+
+/// Why a request is not accepted.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EnqueueError {
+    /// The account has as many waiting tasks as it may have.
+    #[error("the account has {limit} waiting tasks, as many as it may have")]
+    TooManyWaiting {
+        /// The limit.
+        limit: u32,
+    },
+    /// The account makes more requests than it may.
+    #[error("the account may make {limit} requests per second")]
+    RateExceeded {
+        /// The limit.
+        limit: u32,
+        /// After how many milliseconds one will be accepted.
+        retry_after: u64,
+    },
+    /// The account does not exist or is blocked.
+    #[error("the account is blocked")]
+    Blocked,
+    /// The idempotency key was used for another request.
+    #[error("the Idempotency-Key was used for another request")]
+    Conflict,
+    /// The store failed.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+}
+
+/// Something that whoever waits for a task wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// The task.
+    pub task: TaskId,
+    /// Its state now.
+    pub status: Status,
+}
+
+/// Keeps tasks. Every method is one move of the protocol, atomic and durable when it returns; time is
+/// an argument, so that tests own the clock.
+#[async_trait::async_trait]
+pub trait TaskStore: Send + Sync {
+    /// Accepts a task, if the account's limits allow it: its waiting tasks, then its rate, both
+    /// counted in the same transaction. For a repeated idempotency key the first task's id.
+    async fn enqueue(&self, task: NewTask, now: Timestamp) -> Result<TaskId, EnqueueError>;
+
+    /// Counts a request that makes no task (a synchronous predict) in the account's rate.
+    async fn admit(&self, account: AccountId, now: Timestamp) -> Result<(), EnqueueError>;
+
+    /// Claims up to `max` waiting tasks: accounts take turns (the one served longest ago first), each
+    /// account's tasks in the order they came, none beyond its running limit. Counts the attempt.
+    async fn claim(
+        &self,
+        max: usize,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> Result<Vec<Claimed>, DatabaseError>;
+
+    /// Prolongs leases. Gives back those that are lost.
+    async fn heartbeat(
+        &self,
+        held: &[Lease],
+        lease_until: Timestamp,
+    ) -> Result<Vec<Lease>, DatabaseError>;
+
+    /// Stores the answer; `false` if the lease was lost, and then nothing changed. A blob's answer
+    /// expires at `expires_at`.
+    async fn complete(
+        &self,
+        lease: Lease,
+        answer: Content,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<bool, DatabaseError>;
+
+    /// Ends a task with an error; `false` if the lease was lost.
+    async fn fail(
+        &self,
+        lease: Lease,
+        failure: Failure,
+        now: Timestamp,
+    ) -> Result<bool, DatabaseError>;
+
+    /// Puts a running task back to its place in the queue. `crashed`: its worker died, so the attempt
+    /// stays counted, and after the last one (or if the service wants no retry) the task is canceled
+    /// with [`Failure::crashed`]; otherwise the attempt is taken back. `false` if the lease was lost.
+    async fn release(
+        &self,
+        lease: Lease,
+        crashed: bool,
+        now: Timestamp,
+    ) -> Result<bool, DatabaseError>;
+
+    /// Cancels a task for its user; a final state stays as it is. `None` if there is no such task.
+    async fn cancel(&self, task: TaskId, now: Timestamp) -> Result<Option<Task>, DatabaseError>;
+
+    /// Reads a task.
+    async fn get(&self, task: TaskId) -> Result<Option<Task>, DatabaseError>;
+
+    /// How many of its account's waiting tasks come before a task, and `None` if it does not wait.
+    async fn place(&self, task: TaskId) -> Result<Option<u64>, DatabaseError>;
+
+    /// An account's tasks, the newest first: at most `max`, older than `before`, in this state.
+    async fn list(
+        &self,
+        caller: AccountId,
+        status: Option<Status>,
+        before: Option<TaskId>,
+        max: usize,
+    ) -> Result<Vec<Task>, DatabaseError>;
+
+    /// Treats every running task as [`TaskStore::release`] with `crashed` does: for a store that only
+    /// one process uses, when that process starts. Gives how many there were.
+    async fn recover(&self, now: Timestamp) -> Result<u64, DatabaseError>;
+
+    /// The same for running tasks whose lease ended.
+    async fn reap(&self, now: Timestamp) -> Result<u64, DatabaseError>;
+
+    /// Marks up to `max` answers as gone whose time has come, and gives their leases, so that the
+    /// caller deletes their blobs.
+    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Vec<Lease>, DatabaseError>;
+
+    /// Waiting and running tasks of all accounts.
+    async fn load(&self) -> Result<(u64, u64), DatabaseError>;
+
+    /// Changes whenever there may be something to claim.
+    fn wakeups(&self) -> watch::Receiver<u64>;
+
+    /// Tasks that reached a final state.
+    fn events(&self) -> broadcast::Receiver<Event>;
+}
+
+impl Failure {
+    /// What becomes of a task whose process died too often.
+    pub fn crashed() -> Self {
+        Self {
+            status: 503,
+            code: "mlp-action.common.service-unavailable".to_owned(),
+            message: "the process that ran the task died; it will not be tried again".to_owned(),
+            body: None,
+        }
+    }
+}
