@@ -4,6 +4,8 @@
 //! outcome into an [`Exit`]. Only [`output`] writes to the terminal.
 
 mod completions;
+#[cfg(feature = "serve")]
+mod data_dir;
 #[cfg(feature = "run")]
 mod execute;
 #[cfg(not(feature = "run"))]
@@ -17,6 +19,11 @@ mod output;
 mod report_args;
 mod rules;
 mod schema;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(not(feature = "serve"))]
+#[path = "serve_absent.rs"]
+mod serve;
 mod validate;
 
 use std::process::ExitCode;
@@ -44,6 +51,8 @@ enum Command {
     Inspect(inspect::Args),
     #[command(flatten)]
     Execute(execute::Command),
+    #[command(flatten)]
+    Serve(serve::Command),
     /// Explain a rule: what it checks, why, an example, the fix
     Explain(explain::Args),
     /// List all rules
@@ -69,6 +78,7 @@ fn run(command: Command) -> Exit {
         Command::Validate(args) => validate::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Execute(command) => execute::run(&command),
+        Command::Serve(command) => serve::run(&command),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Schema(args) => schema::run(&args),

@@ -10,6 +10,7 @@ mod device;
 pub mod engine;
 mod settings;
 mod tensors;
+mod upstream;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use catalog::{Catalog, CatalogOptions, PackageDirectory, Unserved};
 pub use description::Description;
 pub use device::Device;
 pub use settings::{Isolation, ServiceSettings};
+pub use upstream::{Forward, Upstream};
 
 use crate::account::AccountId;
 
@@ -44,6 +46,8 @@ pub struct Service {
 pub enum Kind {
     /// A package's models, on this machine.
     Device(Arc<Device>),
+    /// Another HTTP service.
+    Proxy(Upstream),
 }
 
 /// A request that was checked: what is left to do can fail, but not for the client's fault.
@@ -51,6 +55,8 @@ pub enum Kind {
 pub enum Prepared {
     /// Tensors for a method of a package's model.
     Device(device::Prepared),
+    /// A call of an upstream.
+    Proxy(Forward),
 }
 
 impl Service {
@@ -58,6 +64,7 @@ impl Service {
     pub fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
         match &self.kind {
             Kind::Device(device) => Ok(Prepared::Device(device.prepare(request)?)),
+            Kind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
         }
     }
 
@@ -73,6 +80,11 @@ impl Service {
             (Kind::Device(device), Prepared::Device(prepared)) => {
                 device.predict(prepared, caller, timeout).await
             }
+            (Kind::Proxy(upstream), Prepared::Proxy(forward)) => {
+                upstream.predict(forward, timeout).await
+            }
+            // A service's kind does not change between the two calls.
+            _ => Err(CallError::Stopped),
         }
     }
 }

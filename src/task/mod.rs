@@ -3,11 +3,15 @@
 //! Invariant: what [`TaskStore::enqueue`] accepted is on disk and reaches a final state once; no state
 //! goes backwards but from running to waiting, when the process that ran a task died.
 
+mod failure;
 mod id;
+mod queue;
 mod record;
 mod store;
 
+pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use id::{TaskId, TaskIds};
+pub use queue::{Find, Queue, QueueOptions};
 pub use record::{
     Claimed, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Outcome, Status, Task,
 };

@@ -147,15 +147,3 @@ pub trait TaskStore: Send + Sync {
     /// Tasks that reached a final state.
     fn events(&self) -> broadcast::Receiver<Event>;
 }
-
-impl Failure {
-    /// What becomes of a task whose process died too often.
-    pub fn crashed() -> Self {
-        Self {
-            status: 503,
-            code: "mlp-action.common.service-unavailable".to_owned(),
-            message: "the process that ran the task died; it will not be tried again".to_owned(),
-            body: None,
-        }
-    }
-}

@@ -1,0 +1,219 @@
+//! `pkgtool serve`.
+
+mod log;
+mod parts;
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::data_dir;
+use super::exit::{Exit, Failure};
+use super::output;
+use crate::gateway::settings::Settings;
+use crate::gateway::{Bound, Gateway, Tls};
+use crate::service::{Kind, Service};
+use parts::Running;
+
+/// Name of the settings' file in the data directory.
+const CONFIG: &str = "gateway.toml";
+
+/// `serve`.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Serve packages: a gateway with synchronous and asynchronous predict
+    Serve(Args),
+}
+
+/// Arguments of `pkgtool serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(super) struct Args {
+    /// Directories of packages; each package becomes a service of the account `local`
+    #[arg(value_name = "PACKAGES")]
+    packages: Vec<PathBuf>,
+
+    /// Address to listen on [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+
+    /// Directory of the database and of stored answers [default: the user's data directory]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// Settings; without it `gateway.toml` in the data directory, if there is one
+    #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Print all settings as they are in force, and stop
+    #[arg(long)]
+    print_config: bool,
+}
+
+const HELP: &str = "\
+Every setting of the file is also an environment variable: PKGTOOL_ and its path in capitals, such as
+PKGTOOL_LISTEN or PKGTOOL_LIMITS_BODY_BYTES; arguments go over both.
+
+Examples:
+  pkgtool serve packages-examples
+  pkgtool serve models/ --listen 0.0.0.0:8080 --data-dir /var/lib/pkgtool
+  pkgtool serve --print-config > gateway.toml";
+
+/// Runs the command.
+pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+    let Command::Serve(args) = command;
+    let settings = settings(args)?;
+    if args.print_config {
+        output::print(&settings.print())?;
+        return Ok(Exit::Clean);
+    }
+    let _log = log::start(&settings.log).map_err(Failure::Other)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Other(format!("no runtime can be started: {error}")))?;
+    runtime.block_on(serve(settings))
+}
+
+/// Arguments over environment over file.
+fn settings(args: &Args) -> Result<Settings, Failure> {
+    let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let variables = || {
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+    };
+    let mut config = args.config.clone();
+    if config.is_none() {
+        // Where the data directory is may come from the environment.
+        let before = Settings::read(None, variables()).map_err(|error| other(&error))?;
+        let named = args.data_dir.clone().unwrap_or(before.data_dir);
+        let found = data_dir::of(&named).map_err(Failure::Other)?.join(CONFIG);
+        config = found.is_file().then_some(found);
+    }
+    let mut settings =
+        Settings::read(config.as_deref(), variables()).map_err(|error| other(&error))?;
+    if let Some(listen) = args.listen {
+        settings.listen = listen;
+    }
+    if let Some(directory) = &args.data_dir {
+        settings.data_dir.clone_from(directory);
+    }
+    if !args.packages.is_empty() {
+        settings.packages.clone_from(&args.packages);
+    }
+    settings.data_dir = data_dir::of(&settings.data_dir).map_err(Failure::Other)?;
+    Ok(settings)
+}
+
+async fn serve(settings: Settings) -> Result<Exit, Failure> {
+    let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let tls = Tls::read(&settings).map_err(|error| other(&error))?;
+    // The address first: who gets it is the one server, and a mistake shows before anything is made.
+    let bound = Bound::bind(settings.listen).await.map_err(|error| other(&error))?;
+    let signals = stop_signal().map_err(|error| other(&error))?;
+    let grace = settings.timeouts.grace();
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let running = Running::start(settings).await?;
+    announce(&running, &format!("{scheme}://{}", bound.address()))?;
+    tracing::info!(address = %bound.address(), "serving");
+    let gateway = Gateway::new(running.parts());
+    let mut stopped = signals.clone();
+    let stop = async move {
+        // The sender lives as long as the process.
+        let _ = stopped.wait_for(|stop| *stop).await;
+    };
+    let mut again = signals;
+    let end = async {
+        bound.serve(gateway, tls, stop).await;
+        running.stop(grace).await;
+    };
+    tokio::select! {
+        () = end => tracing::info!("stopped"),
+        () = second_signal(&mut again) => tracing::warn!("stopped at once, at a second signal"),
+    }
+    Ok(Exit::Clean)
+}
+
+/// The key, once; what is served, and what is not.
+fn announce(running: &Running, address: &str) -> Result<(), Failure> {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    if let Some(secret) = running.first_key() {
+        output::note(
+            "the account `local` was made, with this API key; it is not shown again, and \
+             `pkgtool keys create` makes others:",
+        );
+        let _ = writeln!(text, "{}", secret.reveal());
+    }
+    let services = running.services().all();
+    let _ = writeln!(text, "serving {} services on {address}", services.len());
+    let names: Vec<String> = services
+        .iter()
+        .map(|service| format!("{}/{}", service.owner_name, service.name))
+        .collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0);
+    for (service, name) in services.iter().zip(&names) {
+        let _ = writeln!(text, "  {name:width$}  {}", summary(service));
+    }
+    let _ = writeln!(text, "the API, shown and described: {address}/docs");
+    output::print(&text)?;
+    for unserved in running.services().unserved().iter() {
+        output::tell(
+            "warning",
+            &format!("{} is not served: {}", unserved.path.display(), unserved.reason),
+        );
+    }
+    Ok(())
+}
+
+fn summary(service: &Arc<Service>) -> String {
+    match &service.kind {
+        Kind::Proxy(upstream) => format!("another service: {}", upstream.address()),
+        Kind::Device(device) => {
+            let description = device.description();
+            let backends = description.backends.join(", ");
+            match device.unrunnable() {
+                None => backends,
+                Some(_) => format!("{backends} (nothing here runs it)"),
+            }
+        }
+    }
+}
+
+/// Becomes true when the process is asked to stop, and changes again when it is asked twice.
+fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
+    let (sender, receiver) = watch::channel(false);
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                sender.send_replace(true);
+            }
+        });
+    }
+    #[cfg(not(unix))]
+    tokio::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            sender.send_replace(true);
+        }
+    });
+    Ok(receiver)
+}
+
+async fn second_signal(signals: &mut watch::Receiver<bool>) {
+    for _ in 0..2 {
+        if signals.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}

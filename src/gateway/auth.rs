@@ -1,0 +1,134 @@
+//! Who makes a request: the key, its account, and what it permits.
+//!
+//! Invariant: a request is told in this order what it lacks: a key, an account that is not blocked, a
+//! permission, access to the account; only then whether what it asks for exists.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, header};
+
+use super::Gateway;
+use super::error::Error;
+use super::observe::Known;
+use crate::account::{AccountId, Permission, Permissions};
+use crate::database::Timestamp;
+
+/// The header with the key.
+const API_KEY: HeaderName = HeaderName::from_static("mlp-api-key");
+
+/// The account behind a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller {
+    /// The account.
+    pub(super) account: AccountId,
+    permissions: Permissions,
+}
+
+impl Caller {
+    /// The account, if the key has the permission.
+    pub(super) fn require(self, permission: Permission) -> Result<AccountId, Error> {
+        if self.permissions.allow(permission) {
+            return Ok(self.account);
+        }
+        Err(Error::permission(match permission {
+            Permission::Predict => "predict",
+            Permission::Read => "read",
+            Permission::Write => "write",
+        }))
+    }
+
+    /// The account, if the key has the permission and the path names that account.
+    pub(super) fn require_own(
+        self,
+        permission: Permission,
+        gateway: &Gateway,
+        account: &str,
+    ) -> Result<AccountId, Error> {
+        let own = self.require(permission)?;
+        let snapshot = gateway.directory.snapshot();
+        match snapshot.account(account) {
+            Some(named) if named.id == own => Ok(own),
+            _ => Err(Error::another_account()),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Gateway>> for Caller {
+    type Rejection = Error;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Self::Rejection> {
+        let secret = secret(&parts.headers).ok_or_else(Error::no_key)?;
+        let snapshot = gateway.directory.snapshot();
+        let found = snapshot.authenticate(secret, Timestamp::now());
+        let (key, account) = found.ok_or_else(Error::unknown_key)?;
+        if let Some(known) = parts.extensions.get::<Arc<Known>>() {
+            // It is set once for a request.
+            let _ = known.caller.set((account.name.clone(), key.name.clone()));
+        }
+        if account.blocked {
+            return Err(Error::blocked());
+        }
+        Ok(Self {
+            account: account.id,
+            permissions: key.permissions,
+        })
+    }
+}
+
+/// The key that a request carries: its own header, else `Authorization`, bare or as a bearer's.
+fn secret(headers: &HeaderMap) -> Option<&str> {
+    let text = |name| {
+        let value: &axum::http::HeaderValue = headers.get(name)?;
+        // What is no text cannot be a key that we gave.
+        let value = value.to_str().unwrap_or("?").trim();
+        (!value.is_empty()).then_some(value)
+    };
+    if let Some(key) = text(API_KEY) {
+        return Some(key);
+    }
+    let value = text(header::AUTHORIZATION)?;
+    match value.split_once(char::is_whitespace) {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
+            let key = key.trim();
+            (!key.is_empty()).then_some(key)
+        }
+        _ if value.eq_ignore_ascii_case("bearer") => None,
+        _ => Some(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(headers: &[(&'static str, &'static str)]) -> Option<String> {
+        let headers = headers.iter();
+        let headers: HeaderMap = headers
+            .map(|(name, value)| {
+                let name = HeaderName::from_static(name);
+                (name, axum::http::HeaderValue::from_static(value))
+            })
+            .collect();
+        secret(&headers).map(str::to_owned)
+    }
+
+    #[test]
+    fn keys_are_found_where_clients_put_them() {
+        let found = |headers: &[(&'static str, &'static str)], key: &str| {
+            assert_eq!(of(headers).as_deref(), Some(key), "{headers:?}");
+        };
+        found(&[("mlp-api-key", "k")], "k");
+        found(&[("authorization", "k")], "k");
+        found(&[("authorization", "Bearer k")], "k");
+        found(&[("authorization", "bEARER  k ")], "k");
+        found(&[("mlp-api-key", "own"), ("authorization", "Bearer k")], "own");
+        found(&[("mlp-api-key", " "), ("authorization", "Bearer k")], "k");
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[("authorization", "Bearer ")]), None);
+    }
+}

@@ -1,0 +1,334 @@
+//! One error for every route: a status, a stable code, words, and the request's id.
+//!
+//! Invariant: what is the server's own fault is logged in full and told only by its code.
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::database::DatabaseError;
+use crate::service::{CallError, Refusal};
+use crate::task::{BAD_REQUEST, EnqueueError, Failure, SERVICE_UNAVAILABLE};
+
+/// Tells a client whether trying again can help.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+/// A failed request.
+#[derive(Debug, Clone)]
+pub(super) struct Error {
+    pub(super) status: StatusCode,
+    pub(super) code: String,
+    pub(super) message: String,
+    args: Map<String, Value>,
+    /// Seconds after which it may be tried again.
+    retry_after: Option<u64>,
+    /// Methods that the path has, of a request with another.
+    allow: Option<HeaderValue>,
+    /// An upstream's own body, which passes through.
+    body: Option<(Bytes, String)>,
+}
+
+/// The body of every error.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ErrorBody {
+    error: ErrorDetail,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ErrorDetail {
+    /// Stable code.
+    code: String,
+    /// In words.
+    message: String,
+    /// The kind of error.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Details, such as `place`, the JSON path of the fault.
+    args: Map<String, Value>,
+    /// The request's id, also in the header `Z-requestId`.
+    request_id: String,
+}
+
+impl Error {
+    pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code: code.to_owned(),
+            message: message.into(),
+            args: Map::new(),
+            retry_after: None,
+            allow: None,
+            body: None,
+        }
+    }
+
+    /// A request that is wrong somewhere.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, BAD_REQUEST, message)
+    }
+
+    /// A detail for programs.
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.args.insert(name.to_owned(), value.into());
+        self
+    }
+
+    pub(super) fn no_key() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "mlp.gateway.access_key_required",
+            "the request has no API key; send it in the header MLP-API-KEY",
+        )
+    }
+
+    pub(super) fn unknown_key() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "mlp.gateway.api_key_not_found",
+            "the API key is not known, has expired or was revoked",
+        )
+    }
+
+    pub(super) fn blocked() -> Self {
+        Self::new(
+            StatusCode::PAYMENT_REQUIRED,
+            "ACCOUNT_IS_BLOCKED",
+            "the account is blocked",
+        )
+    }
+
+    pub(super) fn permission(needed: &str) -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "TOKEN_PERMISSION_REQUIRED",
+            format!("the API key lacks the permission `{needed}`"),
+        )
+        .with("permission", needed)
+    }
+
+    pub(super) fn another_account() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "ACCESS_TO_ANOTHER_ACCOUNT_DENIED",
+            "the API key is of another account",
+        )
+    }
+
+    pub(super) fn not_public() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "ACCESS_TO_ANOTHER_ACCOUNT_NOT_PUBLIC_DENIED",
+            "there is no public service of this name in that account",
+        )
+    }
+
+    pub(super) fn no_service(model: &str) -> Self {
+        Self::of_failure(Failure::no_service(model))
+    }
+
+    pub(super) fn no_entity(what: &str, id: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "ENTITY_NOT_FOUND_BY_ID",
+            format!("there is no {what} `{id}`"),
+        )
+    }
+
+    pub(super) fn too_large(limit: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "REQUEST_BODY_IS_TOO_LARGE",
+            format!("the body has more than {limit} bytes"),
+        )
+        .with("limit", limit)
+    }
+
+    /// A path that does not exist.
+    pub(super) fn no_path() -> Self {
+        let message = "there is nothing at this path; GET /openapi.json tells what there is";
+        Self::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message)
+    }
+
+    /// A path that has other methods.
+    pub(super) fn no_method(allow: &'static str) -> Self {
+        let message = format!("this path takes {allow} only");
+        Self {
+            allow: Some(HeaderValue::from_static(allow)),
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
+        }
+    }
+
+    /// An unknown service is a bad request where it is called, and not found where it is read.
+    pub(super) fn for_reading(self, what: &str, id: &str) -> Self {
+        if self.status == StatusCode::BAD_REQUEST {
+            return Self::no_entity(what, id);
+        }
+        self
+    }
+
+    /// A failure as it was stored with a task.
+    pub(super) fn of_failure(failure: Failure) -> Self {
+        let status = StatusCode::from_u16(failure.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self {
+            body: failure
+                .body
+                .map(|body| (body.into(), "application/json".to_owned())),
+            retry_after: (status == StatusCode::TOO_MANY_REQUESTS).then_some(1),
+            ..Self::new(status, &failure.code, failure.message)
+        }
+    }
+
+    /// The response, once the request's id is known.
+    pub(super) fn render(self, request_id: &str) -> Response {
+        let status = self.status;
+        let mut response = match self.body {
+            Some((body, media)) => {
+                let media = HeaderValue::try_from(media)
+                    .unwrap_or(HeaderValue::from_static("application/octet-stream"));
+                (status, [(header::CONTENT_TYPE, media)], body).into_response()
+            }
+            None => {
+                let body = ErrorBody {
+                    error: ErrorDetail {
+                        code: self.code,
+                        message: self.message,
+                        kind: kind(status),
+                        args: self.args,
+                        request_id: request_id.to_owned(),
+                    },
+                };
+                (status, axum::Json(body)).into_response()
+            }
+        };
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        } else if status == StatusCode::GATEWAY_TIMEOUT {
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, allow);
+        }
+        response
+    }
+}
+
+/// The kind of error that clients of chat adapters look at.
+fn kind(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        429 => "rate_limit_error",
+        504 => "timeout_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// The body is made where the request's id is known: [`super::observe`].
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        let error = Self::bad_request(refusal.message);
+        match refusal.place {
+            Some(place) => error.with("place", place),
+            None => error,
+        }
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Refused(refusal) => refusal.into(),
+            CallError::Upstream {
+                status,
+                content_type,
+                body,
+            } => {
+                let failure = Failure::of(CallError::Upstream {
+                    status,
+                    content_type: String::new(),
+                    body: Bytes::new(),
+                });
+                Self {
+                    body: Some((body, content_type)),
+                    ..Self::of_failure(failure)
+                }
+            }
+            other => {
+                tracing::warn!(error = %other, "a call failed");
+                Self::of_failure(Failure::of(other))
+            }
+        }
+    }
+}
+
+impl From<EnqueueError> for Error {
+    fn from(error: EnqueueError) -> Self {
+        let message = error.to_string();
+        let too_many = |code, seconds| Self {
+            retry_after: Some(seconds),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, code, message.clone())
+        };
+        match error {
+            EnqueueError::TooManyWaiting { limit } => {
+                too_many("TOO_MANY_IDLE_ASYNC_TASKS", 1).with("limit", limit)
+            }
+            EnqueueError::RateExceeded { limit, retry_after } => {
+                too_many("REQUESTS_PER_SECOND_LIMIT_EXCEEDED", retry_after.div_ceil(1000).max(1))
+                    .with("limit", limit)
+                    .with("retryAfterMs", retry_after)
+            }
+            EnqueueError::Blocked => Self::blocked(),
+            EnqueueError::Conflict => {
+                Self::new(StatusCode::CONFLICT, "IDEMPOTENCY_KEY_WAS_USED", message)
+            }
+            EnqueueError::Database(error) => error.into(),
+        }
+    }
+}
+
+impl From<DatabaseError> for Error {
+    fn from(error: DatabaseError) -> Self {
+        tracing::error!(%error, "the database failed");
+        let (status, code, message) = match error {
+            DatabaseError::Full { .. } => (
+                StatusCode::INSUFFICIENT_STORAGE,
+                "STORAGE_IS_FULL",
+                "the server's disk is full; nothing was stored",
+            ),
+            DatabaseError::ReadOnly { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "STORAGE_IS_READ_ONLY",
+                "the server cannot write to its data directory; nothing was stored",
+            ),
+            DatabaseError::Corrupt { .. } => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "STORAGE_IS_DAMAGED",
+                "a part of the server's database is damaged",
+            ),
+            _ => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                SERVICE_UNAVAILABLE,
+                "the server's database failed; its log has the details",
+            ),
+        };
+        Self::new(status, code, message)
+    }
+}

@@ -1,0 +1,68 @@
+//! The OpenAPI document, from the handlers and their types.
+
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+
+use super::routes::{configs, health, predict, registry, services, tasks};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "pkgtool gateway",
+        description = "Models of device packages as services: synchronous and asynchronous predict, \
+            predict configs, the registry. `/api/mlpgateway`, `/api/mlpgate` and `/api/mlpcore` are \
+            spellings of one prefix: every operation answers under all three. Every response carries \
+            `Z-requestId`.",
+    ),
+    paths(
+        tasks::create,
+        tasks::create_with_config,
+        tasks::create_with_config_v2,
+        tasks::status,
+        tasks::result,
+        tasks::cancel,
+        tasks::list,
+        predict::raw,
+        predict::with_config,
+        predict::with_config_v2,
+        services::info,
+        services::list,
+        configs::list,
+        configs::create,
+        configs::read,
+        configs::delete,
+        registry::providers,
+        registry::models,
+        registry::model,
+        health::live,
+        health::ready,
+        health::metrics,
+    ),
+    components(schemas(tasks::TaskStatus)),
+    modifiers(&Keys),
+    tags(
+        (name = "tasks", description = "Asynchronous predict: accepted now, answered later"),
+        (name = "predict", description = "Synchronous predict"),
+        (name = "services", description = "Services and their predict configs"),
+        (name = "registry", description = "Providers and models; no key"),
+        (name = "health", description = "How the server is; no key"),
+    ),
+)]
+struct Document;
+
+struct Keys;
+
+impl Modify for Keys {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        let header = ApiKey::Header(ApiKeyValue::new("MLP-API-KEY"));
+        components.add_security_scheme("key", SecurityScheme::ApiKey(header));
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+    }
+}
+
+/// The document.
+pub(super) fn document() -> utoipa::openapi::OpenApi {
+    Document::openapi()
+}

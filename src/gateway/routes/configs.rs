@@ -1,0 +1,253 @@
+//! Predict configs of a service: stored settings of a request, chosen by their id.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{self, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::super::Gateway;
+use super::super::auth::Caller;
+use super::super::error::{Error, ErrorBody};
+use super::super::extract::{InPath, read_body};
+use crate::account::{Permission, PredictConfig};
+use crate::database::Timestamp;
+use crate::service::{Kind, Service};
+
+/// Longest name of a config, in characters.
+const LONGEST_NAME: usize = 200;
+
+/// Longest config, in bytes.
+const LONGEST_CONFIG: usize = 64 << 10;
+
+/// A stored predict config.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct PredictConfigData {
+    id: PredictConfigId,
+    name: String,
+    /// Whether it is taken where a request names none.
+    is_default: bool,
+    /// The config, JSON as a text.
+    config: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PredictConfigId {
+    account_id: i64,
+    model_id: i64,
+    config_id: i64,
+}
+
+/// A predict config to be stored.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct NewPredictConfig {
+    /// Its name.
+    #[schema(min_length = 1, max_length = 200)]
+    name: String,
+    /// Whether it is taken where a request names none.
+    #[serde(default)]
+    is_default: bool,
+    /// The config: an object, or the text of one.
+    #[schema(value_type = Object)]
+    config: serde_json::Value,
+}
+
+impl PredictConfigData {
+    fn of(service: &Service, config: &PredictConfig) -> Self {
+        Self {
+            id: PredictConfigId {
+                account_id: service.owner.0,
+                model_id: service.id,
+                config_id: config.id,
+            },
+            name: config.name.clone(),
+            is_default: config.is_default,
+            config: config.config.clone(),
+        }
+    }
+}
+
+/// The service of a path, for its owner or, if only reading, for those who may use it.
+fn service(
+    gateway: &Gateway,
+    caller: Caller,
+    permission: Permission,
+    (account, model): (&str, &str),
+) -> Result<Arc<Service>, Error> {
+    let caller = caller.require(permission)?;
+    let found = gateway.service_for(caller, account, model);
+    let found = found.map_err(|error| error.for_reading("service", model))?;
+    if permission == Permission::Write && found.owner != caller {
+        return Err(Error::another_account());
+    }
+    Ok(found)
+}
+
+/// Predict configs of a service.
+#[utoipa::path(
+    get,
+    path = "/api/mlpgateway/account/{account}/model/{model}/predict-config",
+    tag = "services",
+    operation_id = "listPredictConfigs",
+    params(
+        ("account" = String, Path, description = "The service's owner: its name or number"),
+        ("model" = String, Path, description = "The service: its name or number"),
+    ),
+    responses(
+        (status = 200, description = "Configs, the oldest first", body = Vec<PredictConfigData>),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The configs could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath((account, model)): InPath<(String, String)>,
+) -> Result<Json<Vec<PredictConfigData>>, Error> {
+    let service = service(&gateway, caller, Permission::Read, (&account, &model))?;
+    let configs = gateway.configs.list(service.id)?;
+    let data = configs.iter();
+    Ok(Json(
+        data.map(|config| PredictConfigData::of(&service, config))
+            .collect(),
+    ))
+}
+
+/// Store a predict config.
+#[utoipa::path(
+    post,
+    path = "/api/mlpgateway/account/{account}/model/{model}/predict-config",
+    tag = "services",
+    operation_id = "createPredictConfig",
+    params(
+        ("account" = String, Path, description = "The service's owner: its name or number"),
+        ("model" = String, Path, description = "The service: its name or number"),
+    ),
+    request_body(content = NewPredictConfig, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The stored config", body = PredictConfigData),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The config could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath((account, model)): InPath<(String, String)>,
+    request: extract::Request,
+) -> Result<Json<PredictConfigData>, Error> {
+    let service = service(&gateway, caller, Permission::Write, (&account, &model))?;
+    let body = read_body(&gateway, request).await?;
+    let new: NewPredictConfig = serde_json::from_slice(&body).map_err(|error| {
+        Error::bad_request(format!("the body is wrong: {error}")).with("place", "$")
+    })?;
+    if new.name.trim().is_empty() || new.name.chars().count() > LONGEST_NAME {
+        let message = format!("a name has 1 to {LONGEST_NAME} characters");
+        return Err(Error::bad_request(message).with("place", "$.name"));
+    }
+    let text = config_text(new.config)?;
+    if let Kind::Device(device) = &service.kind {
+        device.check_config(&text)?;
+    }
+    let now = Timestamp::now();
+    let stored = gateway
+        .configs
+        .create(service.id, &new.name, &text, new.is_default, now)?;
+    Ok(Json(PredictConfigData::of(&service, &stored)))
+}
+
+/// A predict config.
+#[utoipa::path(
+    get,
+    path = "/api/mlpgateway/account/{account}/model/{model}/predict-config/{config}",
+    tag = "services",
+    operation_id = "readPredictConfig",
+    params(
+        ("account" = String, Path, description = "The service's owner: its name or number"),
+        ("model" = String, Path, description = "The service: its name or number"),
+        ("config" = i64, Path, description = "The config's number"),
+    ),
+    responses(
+        (status = 200, description = "The config", body = PredictConfigData),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The config could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn read(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath((account, model, config)): InPath<(String, String, String)>,
+) -> Result<Json<PredictConfigData>, Error> {
+    let service = service(&gateway, caller, Permission::Read, (&account, &model))?;
+    let found = match config.parse() {
+        Ok(id) => gateway.configs.get(service.id, id)?,
+        Err(_) => None,
+    };
+    let found = found.ok_or_else(|| Error::no_entity("predict config", &config))?;
+    Ok(Json(PredictConfigData::of(&service, &found)))
+}
+
+/// Delete a predict config.
+#[utoipa::path(
+    delete,
+    path = "/api/mlpgateway/account/{account}/model/{model}/predict-config/{config}",
+    tag = "services",
+    operation_id = "deletePredictConfig",
+    params(
+        ("account" = String, Path, description = "The service's owner: its name or number"),
+        ("model" = String, Path, description = "The service: its name or number"),
+        ("config" = i64, Path, description = "The config's number"),
+    ),
+    responses(
+        (status = 200, description = "It is deleted"),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The config could not be deleted", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn delete(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath((account, model, config)): InPath<(String, String, String)>,
+) -> Result<StatusCode, Error> {
+    let service = service(&gateway, caller, Permission::Write, (&account, &model))?;
+    let deleted = match config.parse() {
+        Ok(id) => gateway.configs.delete(service.id, id)?,
+        Err(_) => false,
+    };
+    if deleted {
+        Ok(StatusCode::OK)
+    } else {
+        Err(Error::no_entity("predict config", &config))
+    }
+}
+
+/// The text of a config that was sent as an object or as a text of one.
+fn config_text(config: serde_json::Value) -> Result<String, Error> {
+    let wrong = |message: String| Error::bad_request(message).with("place", "$.config");
+    let text = match config {
+        serde_json::Value::String(text) => {
+            let parsed: serde_json::Value = serde_json::from_str(&text)
+                .map_err(|error| wrong(format!("the text is no JSON: {error}")))?;
+            if !parsed.is_object() {
+                return Err(wrong("the text is no object".to_owned()));
+            }
+            text
+        }
+        object @ serde_json::Value::Object(_) => object.to_string(),
+        _ => return Err(wrong("expected an object, or the text of one".to_owned())),
+    };
+    if text.len() > LONGEST_CONFIG {
+        let message = format!("a config has at most {LONGEST_CONFIG} bytes");
+        return Err(wrong(message));
+    }
+    Ok(text)
+}

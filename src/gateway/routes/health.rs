@@ -1,0 +1,116 @@
+//! Is it alive, is it ready, how is it doing: no key.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::super::Gateway;
+use super::super::error::{Error, ErrorBody};
+use super::super::metrics::Present;
+use crate::service::Kind;
+
+/// The media type of the metrics page.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How the server is.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Health {
+    /// `ok`.
+    status: &'static str,
+    /// The release.
+    version: &'static str,
+    /// Seconds since the start.
+    uptime_s: u64,
+}
+
+/// What is served.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Readiness {
+    /// `ready`.
+    status: &'static str,
+    /// Services.
+    services: usize,
+    /// Packages that are there but not served; the log says why.
+    unserved: usize,
+    /// Waiting tasks.
+    waiting: u64,
+    /// Running tasks.
+    running: u64,
+}
+
+/// Alive.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "health",
+    operation_id = "health",
+    responses((status = 200, description = "The server is alive", body = Health)),
+)]
+pub(in super::super) async fn live(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
+    Json(Health {
+        status: "ok",
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_s: gateway.started.elapsed().as_secs(),
+    })
+}
+
+/// Ready: services are there, the database answers.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "health",
+    operation_id = "readiness",
+    responses(
+        (status = 200, description = "The server takes requests", body = Readiness),
+        (status = "5XX", description = "Its database does not answer", body = ErrorBody),
+    ),
+)]
+pub(in super::super) async fn ready(
+    State(gateway): State<Arc<Gateway>>,
+) -> Result<Json<Readiness>, Error> {
+    let load = gateway.store.load().await;
+    let (waiting, running) = load.map_err(|error| {
+        tracing::error!(%error, "the database does not answer");
+        let message = "the database does not answer";
+        Error::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message)
+    })?;
+    Ok(Json(Readiness {
+        status: "ready",
+        services: gateway.services.all().len(),
+        unserved: gateway.services.unserved().len(),
+        waiting,
+        running,
+    }))
+}
+
+/// Metrics, for Prometheus.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "health",
+    operation_id = "metrics",
+    responses((status = 200, description = "Metrics in the OpenMetrics text format", body = String, content_type = "application/openmetrics-text")),
+)]
+pub(in super::super) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+    let services = gateway.services.all();
+    let sessions = services.iter().map(|service| match &service.kind {
+        Kind::Device(device) => device.activity().sessions,
+        Kind::Proxy(_) => 0,
+    });
+    let present = Present {
+        tasks: gateway.store.load().await.ok(),
+        services: services.len(),
+        unserved: gateway.services.unserved().len(),
+        sessions: sessions.sum(),
+        session_bytes: gateway.engines.memory(),
+    };
+    let page = gateway.metrics.page(present);
+    ([(header::CONTENT_TYPE, OPENMETRICS)], page).into_response()
+}

@@ -1,0 +1,314 @@
+//! The registry: who offers which models, and what they take. No key.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::super::Gateway;
+use super::super::error::{Error, ErrorBody};
+use super::super::extract::InPath;
+use crate::database::Timestamp;
+use crate::service::{Description, Kind, Service};
+
+/// The backends' names as people write them.
+const DISPLAY_NAMES: [(&str, &str); 5] = [
+    ("xnnpack", "XNNPACK"),
+    ("coreml", "Core ML"),
+    ("vulkan", "Vulkan"),
+    ("qnn", "Qualcomm AI Engine Direct"),
+    ("mlx", "MLX"),
+];
+
+/// Who offers models: a backend that serves something here, or an upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Provider {
+    /// Unique identifier.
+    name: String,
+    /// Display name.
+    display_name: String,
+}
+
+/// All providers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in super::super) struct Providers {
+    providers: Vec<Provider>,
+}
+
+/// The models of a provider.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in super::super) struct Models {
+    models: Vec<Model>,
+}
+
+/// A model of a provider.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Model {
+    /// Identifier unique within the provider.
+    name: String,
+    /// Display name.
+    display_name: String,
+    provider: Provider,
+    parameters: Parameters,
+    /// ISO 8601, UTC.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// ISO 8601, UTC.
+    #[schema(format = DateTime)]
+    updated_at: String,
+}
+
+/// What a model is, and what a predict config may set.
+#[derive(Debug, Serialize, ToSchema)]
+struct Parameters {
+    /// Each has `type`, `name`, `value`.
+    #[schema(value_type = Vec<Object>)]
+    constants: Vec<Value>,
+    /// Each has `type`, `name`, and bounds by its type.
+    #[schema(value_type = Vec<Object>)]
+    variables: Vec<Value>,
+}
+
+/// Who offers models.
+#[utoipa::path(
+    get,
+    path = "/api/mlpcore/providers",
+    tag = "registry",
+    operation_id = "listProviders",
+    responses((status = 200, description = "Providers", body = Providers)),
+)]
+pub(in super::super) async fn providers(State(gateway): State<Arc<Gateway>>) -> Json<Providers> {
+    let mut providers: Vec<Provider> = Vec::new();
+    for service in gateway.services.all() {
+        for provider in providers_of(&service) {
+            if !providers.contains(&provider) {
+                providers.push(provider);
+            }
+        }
+    }
+    providers.sort_by(|a, b| a.name.cmp(&b.name));
+    Json(Providers { providers })
+}
+
+/// Models of a provider.
+#[utoipa::path(
+    get,
+    path = "/api/mlpcore/providers/{provider}/models",
+    tag = "registry",
+    operation_id = "listModels",
+    params(("provider" = String, Path, description = "The provider's name")),
+    responses(
+        (status = 200, description = "Models", body = Models),
+        (status = "4XX", description = "There is no such provider", body = ErrorBody),
+    ),
+)]
+pub(in super::super) async fn models(
+    State(gateway): State<Arc<Gateway>>,
+    InPath(provider): InPath<String>,
+) -> Result<Json<Models>, Error> {
+    let models = of_provider(&gateway, &provider);
+    if models.is_empty() {
+        return Err(Error::no_entity("provider", &provider));
+    }
+    Ok(Json(Models { models }))
+}
+
+/// A model of a provider.
+#[utoipa::path(
+    get,
+    path = "/api/mlpcore/providers/{provider}/models/{model}",
+    tag = "registry",
+    operation_id = "readModel",
+    params(
+        ("provider" = String, Path, description = "The provider's name"),
+        ("model" = String, Path, description = "The model's name"),
+    ),
+    responses(
+        (status = 200, description = "The model", body = Model),
+        (status = "4XX", description = "There is no such model", body = ErrorBody),
+    ),
+)]
+pub(in super::super) async fn model(
+    State(gateway): State<Arc<Gateway>>,
+    InPath((provider, model)): InPath<(String, String)>,
+) -> Result<Json<Model>, Error> {
+    let models = of_provider(&gateway, &provider);
+    if models.is_empty() {
+        return Err(Error::no_entity("provider", &provider));
+    }
+    let found = models.into_iter().find(|found| found.name == model);
+    found.map(Json).ok_or_else(|| Error::no_entity("model", &model))
+}
+
+fn of_provider(gateway: &Gateway, provider: &str) -> Vec<Model> {
+    let mut models: Vec<Model> = Vec::new();
+    for service in gateway.services.all() {
+        let providers = providers_of(&service);
+        if let Some(provider) = providers.into_iter().find(|found| found.name == provider) {
+            let known = |name: &str| models.iter().any(|model| model.name == name);
+            // Two accounts may have services of one name.
+            let name = if known(&service.name) {
+                format!("{}.{}", service.owner_name, service.name)
+            } else {
+                service.name.clone()
+            };
+            models.push(of_service(&service, provider, name));
+        }
+    }
+    models
+}
+
+fn providers_of(service: &Service) -> Vec<Provider> {
+    match &service.kind {
+        Kind::Device(device) => {
+            let backends = device.description().backends.iter();
+            backends
+                .map(|backend| Provider {
+                    name: backend.clone(),
+                    display_name: DISPLAY_NAMES
+                        .iter()
+                        .find(|(name, _)| name == backend)
+                        .map_or_else(|| backend.clone(), |(_, shown)| (*shown).to_owned()),
+                })
+                .collect()
+        }
+        Kind::Proxy(upstream) => vec![Provider {
+            name: service.name.clone(),
+            display_name: upstream.display_name().to_owned(),
+        }],
+    }
+}
+
+fn of_service(service: &Service, provider: Provider, name: String) -> Model {
+    match &service.kind {
+        Kind::Device(device) => {
+            let description = device.description();
+            Model {
+                display_name: display_name(description),
+                parameters: parameters(description, &provider.name),
+                created_at: iso(description.created_at),
+                updated_at: iso(description.updated_at),
+                name,
+                provider,
+            }
+        }
+        Kind::Proxy(upstream) => Model {
+            display_name: upstream.display_name().to_owned(),
+            parameters: Parameters {
+                constants: Vec::new(),
+                variables: Vec::new(),
+            },
+            created_at: iso(upstream.since()),
+            updated_at: iso(upstream.since()),
+            name,
+            provider,
+        },
+    }
+}
+
+fn display_name(description: &Description) -> String {
+    match &description.size {
+        Some(size) => format!("{} {size}", description.family),
+        None => description.family.clone(),
+    }
+}
+
+fn parameters(description: &Description, backend: &str) -> Parameters {
+    let text = |name: &str, value: &str| json!({"type": "string", "name": name, "value": value});
+    let list = |name: &str, value: Vec<&str>| json!({"type": "enum", "name": name, "value": value});
+    let mut constants = vec![text("family", &description.family)];
+    if let Some(size) = &description.size {
+        constants.push(text("size", size));
+    }
+    if let Some(license) = &description.license {
+        constants.push(text("license", license));
+    }
+    constants.push(list("capabilities", texts(&description.capabilities)));
+    constants.push(json!({
+        "type": "integer", "name": "size_bytes", "value": description.size_bytes
+    }));
+    let here = description.precisions_of(backend);
+    let quantized = here.iter().filter(|(_, quantized)| *quantized);
+    constants.push(list(
+        "quantized_precisions",
+        quantized.map(|(name, _)| name.as_str()).collect(),
+    ));
+    let mut variables = Vec::new();
+    let mut choice = |name: &str, values: Vec<&str>, default: Option<&str>| {
+        if values.is_empty() {
+            return;
+        }
+        let default = default.filter(|default| values.contains(default));
+        let mut variable = json!({
+            "type": "enum", "name": name, "values": values, "required": false
+        });
+        if let Some(default) = default {
+            variable["default"] = json!(default);
+        }
+        variables.push(variable);
+    };
+    let backends = texts(&description.backends);
+    choice("backend", backends, description.default_backend.as_deref());
+    let precisions = here.iter().map(|(name, _)| name.as_str()).collect();
+    choice("precision", precisions, description.default_precision.as_deref());
+    choice("component", texts(&description.components), None);
+    let methods = texts(&description.methods);
+    let only = if let [only] = methods[..] { Some(only) } else { None };
+    choice("method", methods, only);
+    Parameters {
+        constants,
+        variables,
+    }
+}
+
+fn texts(values: &[String]) -> Vec<&str> {
+    values.iter().map(String::as_str).collect()
+}
+
+/// `2026-11-21T04:26:17.123Z`.
+fn iso(at: Timestamp) -> String {
+    let millis = at.0.rem_euclid(1000);
+    let seconds = at.0.div_euclid(1000);
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// The date of a day counted from 1970-01-01, in the proleptic Gregorian calendar: years are counted
+/// from March, so that the leap day is the last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_as_iso_8601() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_795_235_177_123, "2026-11-21T04:26:17.123Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(iso(Timestamp(millis)), text);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Service info, complete: a client refuses an answer that lacks any of it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::super::Gateway;
+use super::super::auth::Caller;
+use super::super::error::{Error, ErrorBody};
+use super::super::extract::InPath;
+use crate::account::Permission;
+use crate::service::{Kind, Service};
+
+/// Seconds that a session may take to load.
+const LOAD_TIMEOUT: u64 = 300;
+
+/// A service.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct ServiceInfo {
+    id: ServiceId,
+    model_name: String,
+    /// Account that owns the image; the service's own here.
+    image_account_id: i64,
+    composite: bool,
+    /// Whether it can be trained.
+    fittable: bool,
+    favorite: bool,
+    restricted_image_access: bool,
+    /// `INTERNAL` for a package's models, `EXTERNAL` for another HTTP service.
+    hosting_type: &'static str,
+    #[schema(value_type = Vec<Object>)]
+    persistent_volumes: [(); 0],
+    #[schema(value_type = Vec<Object>)]
+    data_image_mounts: [(); 0],
+    timeouts: ServiceTimeouts,
+    resource_limits: ResourceLimits,
+    retries_config: RetriesConfig,
+    batches_config: BatchesConfig,
+    caching: Caching,
+    priority_queue: PriorityQueue,
+    auto_scaling_configuration: AutoScaling,
+    public_settings: PublicSettings,
+    billing_settings: BillingSettings,
+    http_settings: HttpSettings,
+    archive_settings: ArchiveSettings,
+}
+
+/// A service's number and its account's.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ServiceId {
+    account_id: i64,
+    model_id: i64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ServiceTimeouts {
+    pod_start_timeout_sec: u64,
+    predict_timeout_sec: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ResourceLimits {
+    /// Threads of a run; `0` leaves it to the engine.
+    cpu_request: String,
+    /// Bytes of a session's process; `0` is no limit.
+    memory_limit: String,
+    ephemeral_disk_limit: String,
+    gpu_requested: u32,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct RetriesConfig {
+    max_retries: u32,
+    timeouts_ms: Vec<u64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct BatchesConfig {
+    batch_size: usize,
+    time_wait_ms: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Caching {
+    enabled: bool,
+    mongo_uri: &'static str,
+    collection_name: &'static str,
+    records_limit: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PriorityQueue {
+    enabled: bool,
+    concurrency_level: usize,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct AutoScaling {
+    min_instance_count: usize,
+    active: bool,
+}
+
+/// Whether other accounts may call it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PublicSettings {
+    is_public: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct BillingSettings {
+    is_billing_enabled: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct HttpSettings {
+    is_http_enabled: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ArchiveSettings {
+    enabled: bool,
+    number_of_archived_requests: u64,
+    encryption_enabled: bool,
+}
+
+impl ServiceInfo {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "settings allow a timeout of 0 to 1e9 seconds"
+    )]
+    fn of(service: &Service, attempts: u32) -> Self {
+        let settings = &service.settings;
+        Self {
+            id: ServiceId {
+                account_id: service.owner.0,
+                model_id: service.id,
+            },
+            model_name: service.name.clone(),
+            image_account_id: service.owner.0,
+            composite: false,
+            fittable: false,
+            favorite: false,
+            restricted_image_access: false,
+            hosting_type: match service.kind {
+                Kind::Device(_) => "INTERNAL",
+                Kind::Proxy(_) => "EXTERNAL",
+            },
+            persistent_volumes: [],
+            data_image_mounts: [],
+            timeouts: ServiceTimeouts {
+                pod_start_timeout_sec: LOAD_TIMEOUT,
+                predict_timeout_sec: settings.predict_timeout_s.ceil() as u64,
+            },
+            resource_limits: ResourceLimits {
+                cpu_request: settings.threads.to_string(),
+                memory_limit: settings.memory_limit.to_string(),
+                ephemeral_disk_limit: "0".to_owned(),
+                gpu_requested: 0,
+            },
+            retries_config: RetriesConfig {
+                max_retries: if settings.retry_after_crash {
+                    attempts.saturating_sub(1)
+                } else {
+                    0
+                },
+                timeouts_ms: Vec::new(),
+            },
+            batches_config: BatchesConfig {
+                batch_size: settings.batch_max_size,
+                time_wait_ms: settings.batch_max_wait_ms,
+            },
+            caching: Caching {
+                enabled: false,
+                mongo_uri: "",
+                collection_name: "",
+                records_limit: 0,
+            },
+            priority_queue: PriorityQueue {
+                enabled: false,
+                concurrency_level: settings.instances,
+            },
+            auto_scaling_configuration: AutoScaling {
+                min_instance_count: usize::from(settings.warm_up),
+                active: false,
+            },
+            public_settings: PublicSettings {
+                is_public: settings.public,
+            },
+            billing_settings: BillingSettings {
+                is_billing_enabled: false,
+            },
+            http_settings: HttpSettings {
+                is_http_enabled: true,
+            },
+            archive_settings: ArchiveSettings {
+                enabled: false,
+                number_of_archived_requests: 0,
+                encryption_enabled: false,
+            },
+        }
+    }
+}
+
+/// Info of a service.
+#[utoipa::path(
+    get,
+    path = "/api/mlpgateway/account/{account}/model/{model}",
+    tag = "services",
+    operation_id = "serviceInfo",
+    params(
+        ("account" = String, Path, description = "The service's owner: its name or number"),
+        ("model" = String, Path, description = "The service: its name or number"),
+    ),
+    responses(
+        (status = 200, description = "The service", body = ServiceInfo),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn info(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath((account, model)): InPath<(String, String)>,
+) -> Result<Json<ServiceInfo>, Error> {
+    let caller = caller.require(Permission::Read)?;
+    let service = gateway.service_for(caller, &account, &model);
+    let service = service.map_err(|error| error.for_reading("service", &model))?;
+    let attempts = gateway.settings.limits.attempts;
+    Ok(Json(ServiceInfo::of(&service, attempts)))
+}
+
+/// Services of an account that the caller may use.
+#[utoipa::path(
+    get,
+    path = "/api/mlpgateway/account/{account}/model",
+    tag = "services",
+    operation_id = "listServices",
+    params(("account" = String, Path, description = "The services' owner: its name or number")),
+    responses(
+        (status = 200, description = "Services", body = Vec<ServiceInfo>),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(account): InPath<String>,
+) -> Result<Json<Vec<ServiceInfo>>, Error> {
+    let caller = caller.require(Permission::Read)?;
+    let snapshot = gateway.directory.snapshot();
+    let owner = snapshot.account(&account).map(|account| account.id);
+    let attempts = gateway.settings.limits.attempts;
+    let services = gateway.services.all();
+    let may_use = |service: &&Arc<Service>| {
+        Some(service.owner) == owner && (service.owner == caller || service.settings.public)
+    };
+    let found: Vec<ServiceInfo> = services
+        .iter()
+        .filter(may_use)
+        .map(|service| ServiceInfo::of(service, attempts))
+        .collect();
+    if found.is_empty() && owner != Some(caller) {
+        return Err(Error::not_public());
+    }
+    Ok(Json(found))
+}

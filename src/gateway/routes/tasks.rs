@@ -1,0 +1,534 @@
+//! Asynchronous tasks: create, status, result, cancel, list.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{self, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+use utoipa::{IntoParams, ToSchema};
+
+use super::super::Gateway;
+use super::super::auth::Caller;
+use super::super::error::{Error, ErrorBody};
+use super::super::extract::{InPath, InQuery};
+use super::predict::{Call, Predict2RequestData, PredictRequestData, RawParameters};
+use crate::account::{AccountId, Permission};
+use crate::database::Timestamp;
+use crate::service::Request;
+use crate::task::{
+    BlobError, Content, Idempotency, NewTask, OnCrash, Outcome, Status, Task, TaskId,
+};
+
+/// Where a waiting task stands in its account's queue, from 1.
+const QUEUE_POSITION: HeaderName = HeaderName::from_static("x-queue-position");
+
+/// A client's own name for a request that it may repeat.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Longest such name, in bytes.
+const LONGEST_IDEMPOTENCY_KEY: usize = 255;
+
+/// Longest time a status or result is waited for, in seconds.
+const LONGEST_WAIT: u64 = 60;
+
+/// Tasks in a list, unless asked otherwise, and at most.
+const LISTED: usize = 100;
+const MOST_LISTED: usize = 1000;
+
+/// A task's state.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct AsyncTaskData {
+    /// Task identifier.
+    task_id: String,
+    /// Number of the account on whose behalf the task was created.
+    caller_id: i64,
+    /// Where it stands.
+    #[schema(value_type = TaskStatus)]
+    status: &'static str,
+    /// Creation time, Unix timestamp in milliseconds.
+    created_at: i64,
+    /// Completion time, Unix timestamp in milliseconds; null while the task is not finished.
+    #[schema(required)]
+    completed_at: Option<i64>,
+}
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub(in super::super) enum TaskStatus {
+    Queued,
+    Processing,
+    Completed,
+    Canceled,
+}
+
+/// How long an answer is waited for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(in super::super) struct WaitParameters {
+    /// Seconds to wait for the task's end before answering, at most 60.
+    #[param(maximum = 60, nullable = false)]
+    wait: Option<u64>,
+}
+
+/// Which tasks are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(in super::super) struct ListParameters {
+    /// Only tasks in this state.
+    #[param(nullable = false)]
+    status: Option<TaskStatus>,
+    /// Only tasks older than this one.
+    #[param(nullable = false)]
+    before: Option<String>,
+    /// How many, at most 1000.
+    #[param(minimum = 1, maximum = 1000, nullable = false)]
+    limit: Option<usize>,
+}
+
+impl AsyncTaskData {
+    fn of(task: &Task) -> Self {
+        Self {
+            task_id: task.id.to_string(),
+            caller_id: task.caller.0,
+            status: task.status.name(),
+            created_at: task.created_at.0,
+            completed_at: task.completed_at.map(|at| at.0),
+        }
+    }
+}
+
+/// Create a task with a raw body.
+#[utoipa::path(
+    post,
+    path = "/api/mlpgateway/account/{account}/model/{model}/async/predict",
+    tag = "tasks",
+    operation_id = "createTask",
+    params(
+        ("account" = String, Path, description = "The service's owner: its name or number"),
+        ("model" = String, Path, description = "The service: its name or number"),
+        RawParameters,
+    ),
+    request_body(content = Object, content_type = "application/json", description = "Predict data in the service's own format"),
+    responses(
+        (status = 200, description = "The task's id", body = String, content_type = "application/json"),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The task could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<(String, String)>,
+    parameters: Result<InQuery<RawParameters>, Error>,
+    request: extract::Request,
+) -> Result<Response, Error> {
+    let call = Call::new(&gateway, caller, &path)?;
+    let repeat = idempotency_key(request.headers())?;
+    let request = call.raw(&gateway, parameters?, request).await?;
+    enqueue(&gateway, call, request, repeat).await
+}
+
+/// Create a task with data and config.
+#[utoipa::path(
+    post,
+    path = "/api/mlpgateway/account/{account}/model/{model}/async/predict-with-config",
+    tag = "tasks",
+    operation_id = "createTaskWithConfig",
+    params(
+        ("account" = String, Path, description = "The service's owner: its name or number"),
+        ("model" = String, Path, description = "The service: its name or number"),
+    ),
+    request_body(content = PredictRequestData<'static>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The task's id", body = String, content_type = "application/json"),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The task could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn create_with_config(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<(String, String)>,
+    request: extract::Request,
+) -> Result<Response, Error> {
+    let call = Call::new(&gateway, caller, &path)?;
+    let repeat = idempotency_key(request.headers())?;
+    let request = call.with_config(&gateway, request).await?;
+    enqueue(&gateway, call, request, repeat).await
+}
+
+/// Create a task with data and config as texts.
+#[utoipa::path(
+    post,
+    path = "/api/mlpgateway/account/{account}/model/{model}/async/predict-with-config-v2",
+    tag = "tasks",
+    operation_id = "createTaskWithConfigV2",
+    params(
+        ("account" = String, Path, description = "The service's owner: its name or number"),
+        ("model" = String, Path, description = "The service: its name or number"),
+    ),
+    request_body(content = Predict2RequestData, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The task's id", body = String, content_type = "application/json"),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The task could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn create_with_config_v2(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<(String, String)>,
+    request: extract::Request,
+) -> Result<Response, Error> {
+    let call = Call::new(&gateway, caller, &path)?;
+    let repeat = idempotency_key(request.headers())?;
+    let request = call.with_config_v2(&gateway, request).await?;
+    enqueue(&gateway, call, request, repeat).await
+}
+
+/// Status of a task.
+#[utoipa::path(
+    get,
+    path = "/api/mlpgateway/account/{account}/async/task/{task}",
+    tag = "tasks",
+    operation_id = "taskStatus",
+    params(
+        ("account" = String, Path, description = "The account on whose behalf the task was created"),
+        ("task" = String, Path, description = "The task's id"),
+        WaitParameters,
+    ),
+    responses(
+        (status = 200, description = "Where the task stands; a waiting task's place in its account's queue is in the header X-Queue-Position", body = AsyncTaskData),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The task could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn status(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath((account, id)): InPath<(String, String)>,
+    parameters: Result<InQuery<WaitParameters>, Error>,
+) -> Result<Response, Error> {
+    let own = caller.require_own(Permission::Read, &gateway, &account)?;
+    let task = read(&gateway, own, &id, parameters).await?;
+    let mut response = axum::Json(AsyncTaskData::of(&task)).into_response();
+    if task.status == Status::Queued
+        && let Some(before) = gateway.store.place(task.id).await?
+    {
+        response.headers_mut().insert(QUEUE_POSITION, (before + 1).into());
+    }
+    Ok(response)
+}
+
+/// Result of a task.
+#[utoipa::path(
+    get,
+    path = "/api/mlpgateway/account/{account}/async/task/{task}/response",
+    tag = "tasks",
+    operation_id = "taskResult",
+    params(
+        ("account" = String, Path, description = "The account on whose behalf the task was created"),
+        ("task" = String, Path, description = "The task's id"),
+        WaitParameters,
+    ),
+    responses(
+        (status = 200, description = "The service's answer", body = Object, content_type = "application/json"),
+        (status = 204, description = "The task is not finished yet"),
+        (status = "4XX", description = "The request was refused, or the task failed so", body = ErrorBody),
+        (status = "5XX", description = "The task failed so, or could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn result(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath((account, id)): InPath<(String, String)>,
+    parameters: Result<InQuery<WaitParameters>, Error>,
+) -> Result<Response, Error> {
+    let own = caller.require_own(Permission::Read, &gateway, &account)?;
+    let task = read(&gateway, own, &id, parameters).await?;
+    let gone = || {
+        let message = format!("the result of task `{id}` has expired");
+        Error::new(StatusCode::NOT_FOUND, "ASYNC_RESPONSE_HAS_EXPIRED", message)
+    };
+    match task.outcome {
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+        Some(Outcome::Expired) => Err(gone()),
+        Some(Outcome::Failed(failure)) => Err(Error::of_failure(failure)),
+        Some(Outcome::CanceledByUser) => Err(Error::new(
+            StatusCode::NOT_FOUND,
+            "ASYNC_TASK_CANCELED",
+            format!("task `{id}` was canceled by its user"),
+        )),
+        Some(Outcome::Answer {
+            content,
+            attempt,
+            expires_at,
+        }) => {
+            if expires_at.is_some_and(|at| at <= Timestamp::now()) {
+                return Err(gone());
+            }
+            let lease = crate::task::Lease {
+                task: task.id,
+                attempt,
+            };
+            let answer = gateway.blobs.answer(lease, &content).await;
+            let answer = answer.map_err(|error| {
+                tracing::error!(task = %task.id, %error, "a stored answer cannot be read");
+                unreadable(&error)
+            })?;
+            Ok(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
+        }
+    }
+}
+
+/// Cancel a task.
+#[utoipa::path(
+    post,
+    path = "/api/mlpgateway/account/{account}/async/task/{task}/cancel",
+    tag = "tasks",
+    operation_id = "cancelTask",
+    params(
+        ("account" = String, Path, description = "The account on whose behalf the task was created"),
+        ("task" = String, Path, description = "The task's id"),
+    ),
+    responses(
+        (status = 200, description = "The request is accepted; the status tells what became of the task"),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The request could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn cancel(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath((account, id)): InPath<(String, String)>,
+) -> Result<StatusCode, Error> {
+    let own = caller.require_own(Permission::Write, &gateway, &account)?;
+    let task = find(&gateway, own, &id).await?;
+    gateway.store.cancel(task.id, Timestamp::now()).await?;
+    Ok(StatusCode::OK)
+}
+
+/// List the account's tasks, the newest first.
+#[utoipa::path(
+    get,
+    path = "/api/mlpgateway/account/{account}/async/task",
+    tag = "tasks",
+    operation_id = "listTasks",
+    params(
+        ("account" = String, Path, description = "The account on whose behalf the tasks were created"),
+        ListParameters,
+    ),
+    responses(
+        (status = 200, description = "Tasks", body = Vec<AsyncTaskData>),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The tasks could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+pub(in super::super) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(account): InPath<String>,
+    parameters: Result<InQuery<ListParameters>, Error>,
+) -> Result<axum::Json<Vec<AsyncTaskData>>, Error> {
+    let own = caller.require_own(Permission::Read, &gateway, &account)?;
+    let InQuery(parameters) = parameters?;
+    let before = match &parameters.before {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| {
+            Error::bad_request(format!("`{text}` is no task id")).with("place", "before")
+        })?),
+    };
+    let limit = parameters.limit.unwrap_or(LISTED);
+    if !(1..=MOST_LISTED).contains(&limit) {
+        let message = format!("`limit` is {limit}; it may be 1 to {MOST_LISTED}");
+        return Err(Error::bad_request(message).with("place", "limit"));
+    }
+    let status = parameters.status.map(Status::from);
+    let tasks = gateway.store.list(own, status, before, limit).await?;
+    Ok(axum::Json(tasks.iter().map(AsyncTaskData::of).collect()))
+}
+
+impl From<TaskStatus> for Status {
+    fn from(status: TaskStatus) -> Self {
+        match status {
+            TaskStatus::Queued => Self::Queued,
+            TaskStatus::Processing => Self::Processing,
+            TaskStatus::Completed => Self::Completed,
+            TaskStatus::Canceled => Self::Canceled,
+        }
+    }
+}
+
+/// Stores a task whose request was checked: what is wrong with it is told now, not later.
+async fn enqueue(
+    gateway: &Gateway,
+    call: Call,
+    request: Request,
+    repeat: Option<String>,
+) -> Result<Response, Error> {
+    call.service.prepare(&request)?;
+    let now = Timestamp::now();
+    let id = gateway.ids.next(now);
+    let idempotency = repeat.map(|key| Idempotency {
+        key,
+        fingerprint: fingerprint(&call, &request),
+    });
+    let body = gateway.blobs.put_body(id, request.body).await;
+    let body = body.map_err(|error| {
+        tracing::error!(%error, "a body cannot be stored");
+        storage(&error)
+    })?;
+    let in_blob = matches!(body, Content::Blob { .. });
+    let task = NewTask {
+        id,
+        caller: call.caller,
+        owner: call.service.owner,
+        service: call.service.name.clone(),
+        body,
+        config: request.config,
+        data_type: request.data_type,
+        on_crash: if call.service.settings.retry_after_crash {
+            OnCrash::Retry
+        } else {
+            OnCrash::Fail
+        },
+        idempotency,
+    };
+    let accepted = gateway.store.enqueue(task, now).await;
+    if in_blob && !matches!(accepted, Ok(accepted) if accepted == id) {
+        gateway.blobs.delete_body(id).await;
+    }
+    let accepted = accepted?;
+    gateway.metrics.created();
+    let body = format!("\"{accepted}\"");
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Everything that makes a request the same as another.
+fn fingerprint(call: &Call, request: &Request) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let config = request.config.as_deref().map(str::as_bytes);
+    let data_type = request.data_type.as_deref().map(str::as_bytes);
+    let parts = [
+        Some(call.service.name.as_bytes()),
+        Some(&request.body[..]),
+        config,
+        data_type,
+    ];
+    hash.update(call.service.owner.0.to_be_bytes());
+    for part in parts {
+        // Lengths keep the parts apart.
+        let length = part.map_or(u64::MAX, |part| part.len() as u64);
+        hash.update(length.to_be_bytes());
+        hash.update(part.unwrap_or_default());
+    }
+    hash.finalize().into()
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
+        return Ok(None);
+    };
+    match value.to_str() {
+        Ok(key) if (1..=LONGEST_IDEMPOTENCY_KEY).contains(&key.len()) => Ok(Some(key.to_owned())),
+        _ => {
+            let message = format!(
+                "the Idempotency-Key must have 1 to {LONGEST_IDEMPOTENCY_KEY} visible ASCII \
+                 characters"
+            );
+            Err(Error::bad_request(message).with("place", "Idempotency-Key"))
+        }
+    }
+}
+
+/// A task of the account.
+async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Task, Error> {
+    let unknown = || Error::no_entity("task", id);
+    let parsed: TaskId = id.parse().map_err(|_| unknown())?;
+    let task = gateway.store.get(parsed).await?.ok_or_else(unknown)?;
+    if task.caller == own {
+        Ok(task)
+    } else {
+        Err(Error::another_account())
+    }
+}
+
+/// A task of the account, in its final state if it gets there in the time the client waits.
+async fn read(
+    gateway: &Gateway,
+    own: AccountId,
+    id: &str,
+    parameters: Result<InQuery<WaitParameters>, Error>,
+) -> Result<Task, Error> {
+    let wait = match &parameters {
+        Ok(InQuery(parameters)) => parameters.wait.unwrap_or(0),
+        Err(_) => 0,
+    };
+    if wait == 0 {
+        let task = find(gateway, own, id).await?;
+        parameters?;
+        return Ok(task);
+    }
+    let deadline = Instant::now() + Duration::from_secs(wait.min(LONGEST_WAIT));
+    // Subscribed before the first look: no end falls between the two.
+    let mut events = gateway.store.events();
+    let mut task = find(gateway, own, id).await?;
+    if wait > LONGEST_WAIT {
+        let message = format!("`wait` is {wait}; it may be 0 to {LONGEST_WAIT} seconds");
+        return Err(Error::bad_request(message).with("place", "wait"));
+    }
+    while !task.status.is_final() {
+        let heard = tokio::time::timeout_at(deadline, events.recv()).await;
+        match heard {
+            Ok(Ok(event)) if event.task != task.id => {}
+            // Its end, or too many ends to hear each of them.
+            Ok(Ok(_)) => task = find(gateway, own, id).await?,
+            Ok(Err(_)) => {
+                events = gateway.store.events();
+                task = find(gateway, own, id).await?;
+            }
+            Err(_) => return find(gateway, own, id).await,
+        }
+    }
+    Ok(task)
+}
+
+fn unreadable(error: &BlobError) -> Error {
+    match error {
+        BlobError::Lost | BlobError::Corrupt => Error::new(
+            StatusCode::NOT_FOUND,
+            "ASYNC_RESPONSE_IS_CORRUPTED",
+            "the stored result of the task could not be read",
+        ),
+        BlobError::Storage(_) => storage(error),
+    }
+}
+
+fn storage(error: &BlobError) -> Error {
+    let text = error.to_string();
+    if text.contains("No space left") {
+        return Error::new(
+            StatusCode::INSUFFICIENT_STORAGE,
+            "STORAGE_IS_FULL",
+            "the server's disk is full; nothing was stored",
+        );
+    }
+    Error::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        crate::task::SERVICE_UNAVAILABLE,
+        "the server's storage failed; its log has the details",
+    )
+}

@@ -1,0 +1,225 @@
+//! The listener: connections with limits on their number, their heads and their time, TLS, and a
+//! graceful stop.
+//!
+//! Invariant: a slow or silent client holds its own connection only, and not for ever.
+
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt as _;
+
+use super::settings::Settings;
+use super::{Gateway, routes};
+
+/// Pause after a connection could not be accepted: most likely there are too many open files.
+const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
+
+/// Bytes of one HTTP/2 connection's requests that may be under way.
+const HTTP2_STREAMS: u32 = 128;
+
+/// A listener that is bound.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// Certificate and key.
+pub struct Tls(TlsAcceptor);
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address can't be had.
+    #[error("cannot listen on {address}: {error}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// Certificate or key are wrong.
+    #[error("{}: {reason}", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Tls {
+    /// What the settings name, if they name any.
+    pub fn read(settings: &Settings) -> Result<Option<Self>, ServeError> {
+        let (certificate, key) = (&settings.tls.certificate, &settings.tls.key);
+        if certificate.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let fault = |path: &Path, reason: String| ServeError::Tls {
+            path: path.to_owned(),
+            reason,
+        };
+        let read = |path: &Path| fs::read(path).map_err(|error| fault(path, error.to_string()));
+        let chain: Result<Vec<_>, _> =
+            CertificateDer::pem_slice_iter(&read(certificate)?).collect();
+        let chain = chain.map_err(|error| fault(certificate, format!("is no PEM: {error}")))?;
+        if chain.is_empty() {
+            return Err(fault(certificate, "holds no certificate".to_owned()));
+        }
+        let private = PrivateKeyDer::from_pem_slice(&read(key)?)
+            .map_err(|error| fault(key, format!("holds no private key: {error}")))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| fault(certificate, error.to_string()))?
+            .with_no_client_auth()
+            .with_single_cert(chain, private);
+        let mut config = config.map_err(|error| fault(certificate, error.to_string()))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Some(Self(TlsAcceptor::from(Arc::new(config)))))
+    }
+}
+
+impl Bound {
+    /// Binds an address. Nothing is accepted yet.
+    pub async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
+        let fault = |error| ServeError::Bind { address, error };
+        let listener = TcpListener::bind(address).await.map_err(fault)?;
+        let address = listener.local_addr().map_err(fault)?;
+        Ok(Self { listener, address })
+    }
+
+    /// The address, with the port that was given for port 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` is done, then accepts no more and gives open requests `grace` to end.
+    pub async fn serve(
+        self,
+        gateway: Arc<Gateway>,
+        tls: Option<Tls>,
+        stop: impl Future<Output = ()>,
+    ) {
+        let settings = gateway.settings.clone();
+        let connections = Connections {
+            router: routes::router(gateway),
+            builder: builder(&settings),
+            graceful: GracefulShutdown::new(),
+            tls: tls.map(|tls| tls.0),
+            handshake: settings.timeouts.header(),
+        };
+        let room = Arc::new(Semaphore::new(settings.limits.connections));
+        tokio::pin!(stop);
+        loop {
+            // Beyond the limit connections wait in the system's queue.
+            let permit = tokio::select! {
+                permit = Arc::clone(&room).acquire_owned() => permit,
+                () = &mut stop => break,
+            };
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = &mut stop => break,
+            };
+            match accepted {
+                Ok((stream, _)) => connections.spawn(stream, permit.ok()),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(AFTER_A_FAILURE).await;
+                }
+            }
+        }
+        drop(self.listener);
+        let ended = connections.graceful.shutdown();
+        if tokio::time::timeout(settings.timeouts.grace(), ended).await.is_err() {
+            tracing::warn!("requests were cut off at the end of the grace period");
+        }
+    }
+}
+
+struct Connections {
+    router: Router,
+    builder: auto::Builder<TokioExecutor>,
+    graceful: GracefulShutdown,
+    tls: Option<TlsAcceptor>,
+    handshake: Duration,
+}
+
+impl Connections {
+    fn spawn(&self, stream: TcpStream, permit: Option<tokio::sync::OwnedSemaphorePermit>) {
+        // Small answers must not wait for more; if it can't be set, they do.
+        let _ = stream.set_nodelay(true);
+        let router = self.router.clone();
+        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            let router = router.clone();
+            async move {
+                let answer: Result<Response<Body>, Infallible> =
+                    router.oneshot(request.map(Body::new)).await;
+                answer
+            }
+        });
+        let builder = self.builder.clone();
+        let watcher = self.graceful.watcher();
+        let tls = self.tls.clone();
+        let handshake = self.handshake;
+        tokio::spawn(async move {
+            // Errors of a connection are its client's: it went away, or spoke no HTTP.
+            let ended = match tls {
+                None => {
+                    let connection = builder.serve_connection(TokioIo::new(stream), service);
+                    watcher.watch(connection.into_owned()).await
+                }
+                Some(tls) => match tokio::time::timeout(handshake, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => {
+                        let connection = builder.serve_connection(TokioIo::new(stream), service);
+                        watcher.watch(connection.into_owned()).await
+                    }
+                    Ok(Err(error)) => Err(error.into()),
+                    Err(late) => Err(late.into()),
+                },
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended badly");
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+    let limits = &settings.limits;
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.timeouts.header())
+        .max_buf_size(limits.header_bytes)
+        .max_headers(limits.header_count)
+        .keep_alive(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(HTTP2_STREAMS)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+        .keep_alive_interval(settings.timeouts.header())
+        .keep_alive_timeout(settings.timeouts.header());
+    builder
+}

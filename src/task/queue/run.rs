@@ -1,0 +1,166 @@
+//! The run of one task: its body, its service, its end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{AFTER_A_FAILURE, QueueOptions};
+use crate::database::{DatabaseError, Timestamp};
+use crate::service::{Answer, CallError, Request};
+use crate::task::{BlobError, Claimed, Content, Failure, Lease, OnCrash};
+
+/// Longest pause between two tries to store an outcome.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// What came of a run.
+enum End {
+    Answered(Answer),
+    Failed(Failure),
+    /// The process that ran it died.
+    Crashed,
+    /// The service went away before it ran: not the task's fault.
+    PutBack,
+}
+
+/// Runs a claimed task to its end.
+pub(super) async fn run(options: Arc<QueueOptions>, claimed: Claimed) {
+    let lease = claimed.lease;
+    let had_blob = matches!(claimed.body, Content::Blob { .. });
+    let finished = match answer(&options, claimed).await {
+        End::Answered(answer) => complete(&options, lease, answer).await,
+        End::Failed(failure) => fail(&options, lease, failure).await,
+        End::Crashed => {
+            release(&options, lease, true).await;
+            false
+        }
+        End::PutBack => {
+            release(&options, lease, false).await;
+            false
+        }
+    };
+    if finished && had_blob {
+        options.blobs.delete_body(lease.task).await;
+    }
+}
+
+async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
+    let task = claimed.lease.task;
+    let body = match options.blobs.body(task, &claimed.body).await {
+        Ok(body) => body,
+        Err(BlobError::Lost | BlobError::Corrupt) => {
+            tracing::error!(%task, "the body of a task is gone or altered");
+            return End::Failed(Failure::body_lost());
+        }
+        Err(BlobError::Storage(error)) => {
+            tracing::error!(%task, %error, "the body of a task cannot be read");
+            return End::Failed(Failure::body_lost());
+        }
+    };
+    let Some(service) = (options.find)(claimed.owner, &claimed.service) else {
+        return End::Failed(Failure::no_service(&claimed.service));
+    };
+    let request = Request {
+        body,
+        config: claimed.config,
+        data_type: claimed.data_type,
+    };
+    let answer = async {
+        let prepared = service.prepare(&request)?;
+        // What waits for the engine holds the tensors only.
+        drop(request);
+        let limit = service.settings.async_timeout();
+        service.predict(prepared, claimed.caller, limit).await
+    };
+    match answer.await {
+        Ok(answer) => End::Answered(answer),
+        Err(CallError::Stopped) => End::PutBack,
+        Err(error @ CallError::QueueFull { .. }) => {
+            // The account's own requests fill the service's queue: the task waits its turn again.
+            tracing::debug!(%task, %error, "a task is put back");
+            tokio::time::sleep(AFTER_A_FAILURE / 10).await;
+            End::PutBack
+        }
+        Err(error) => {
+            tracing::warn!(%task, service = service.name, %error, "a task failed");
+            if matches!(error, CallError::Crashed(_)) && claimed.on_crash == OnCrash::Retry {
+                return End::Crashed;
+            }
+            End::Failed(Failure::of(error))
+        }
+    }
+}
+
+/// Stores an answer; whether the task is finished by it.
+async fn complete(options: &QueueOptions, lease: Lease, answer: Answer) -> bool {
+    let mut pause = Pause::default();
+    let content = loop {
+        match options.blobs.put_answer(lease, answer.body.clone()).await {
+            Ok(content) => break content,
+            Err(error) => {
+                tracing::error!(task = %lease.task, %error, "an answer cannot be stored yet");
+                pause.wait().await;
+            }
+        }
+    };
+    let in_blob = matches!(content, Content::Blob { .. });
+    let stored = insist(lease, || {
+        let now = Timestamp::now();
+        let expires = now.after(options.answer_ttl);
+        options.store.complete(lease, content.clone(), now, expires)
+    });
+    let stored = stored.await;
+    if !stored && in_blob {
+        options.blobs.delete_answer(lease).await;
+    }
+    stored
+}
+
+async fn fail(options: &QueueOptions, lease: Lease, failure: Failure) -> bool {
+    insist(lease, || {
+        options.store.fail(lease, failure.clone(), Timestamp::now())
+    })
+    .await
+}
+
+async fn release(options: &QueueOptions, lease: Lease, crashed: bool) {
+    insist(lease, || {
+        options.store.release(lease, crashed, Timestamp::now())
+    })
+    .await;
+}
+
+/// Tries until the store takes it: a full disk must not lose an outcome.
+async fn insist<'a>(
+    lease: Lease,
+    mut attempt: impl FnMut() -> Stored<'a>,
+) -> bool {
+    let mut pause = Pause::default();
+    loop {
+        match attempt().await {
+            Ok(stored) => return stored,
+            Err(error) => {
+                tracing::error!(task = %lease.task, %error, "an outcome cannot be stored yet");
+                pause.wait().await;
+            }
+        }
+    }
+}
+
+/// What the methods of a store give.
+type Stored<'a> = Pin<Box<dyn Future<Output = Result<bool, DatabaseError>> + Send + 'a>>;
+
+/// Pauses that grow.
+struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(AFTER_A_FAILURE / 10)
+    }
+}
+
+impl Pause {
+    async fn wait(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
+    }
+}
