@@ -1,6 +1,11 @@
 //! API keys: secrets, their hashes, and what they permit.
 
 use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
 
 use super::AccountId;
 use crate::database::Timestamp;
@@ -68,7 +73,58 @@ impl Permissions {
     }
 }
 
+/// A text that names no permission.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no permission; there are predict, read, write")]
+pub struct UnknownPermission(String);
+
+/// `predict,read,write`, or some of them.
+impl FromStr for Permissions {
+    type Err = UnknownPermission;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut permissions = Self::default();
+        for name in text.split(',').map(str::trim) {
+            match name {
+                "predict" => permissions.predict = true,
+                "read" => permissions.read = true,
+                "write" => permissions.write = true,
+                other => return Err(UnknownPermission(other.to_owned())),
+            }
+        }
+        Ok(permissions)
+    }
+}
+
+impl fmt::Display for Permissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            (self.predict, "predict"),
+            (self.read, "read"),
+            (self.write, "write"),
+        ];
+        let names: Vec<&str> = all
+            .iter()
+            .filter_map(|(has, name)| has.then_some(*name))
+            .collect();
+        f.write_str(&names.join(","))
+    }
+}
+
 impl Secret {
+    /// A new one, of 256 random bits.
+    pub(super) fn random() -> Result<Self, String> {
+        let mut bits = [0; 32];
+        getrandom::fill(&mut bits).map_err(|error| error.to_string())?;
+        Ok(Self(format!("pk_{}", BASE64_URL_SAFE_NO_PAD.encode(bits))))
+    }
+
+    /// What is stored of a secret. Its bits are random: guessing one from its hash is as hard as
+    /// guessing it, and no slow hash is needed.
+    pub(super) fn hash(secret: &str) -> [u8; 32] {
+        Sha256::digest(secret.as_bytes()).into()
+    }
+
     /// The text itself, to be shown once.
     pub fn reveal(&self) -> &str {
         &self.0

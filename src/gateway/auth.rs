@@ -126,7 +126,10 @@ mod tests {
         found(&[("authorization", "k")], "k");
         found(&[("authorization", "Bearer k")], "k");
         found(&[("authorization", "bEARER  k ")], "k");
-        found(&[("mlp-api-key", "own"), ("authorization", "Bearer k")], "own");
+        found(
+            &[("mlp-api-key", "own"), ("authorization", "Bearer k")],
+            "own",
+        );
         found(&[("mlp-api-key", " "), ("authorization", "Bearer k")], "k");
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[("authorization", "Bearer ")]), None);

@@ -159,7 +159,11 @@ impl Error {
         let message = format!("this path takes {allow} only");
         Self {
             allow: Some(HeaderValue::from_static(allow)),
-            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
+            ..Self::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "METHOD_NOT_ALLOWED",
+                message,
+            )
         }
     }
 
@@ -290,11 +294,12 @@ impl From<EnqueueError> for Error {
             EnqueueError::TooManyWaiting { limit } => {
                 too_many("TOO_MANY_IDLE_ASYNC_TASKS", 1).with("limit", limit)
             }
-            EnqueueError::RateExceeded { limit, retry_after } => {
-                too_many("REQUESTS_PER_SECOND_LIMIT_EXCEEDED", retry_after.div_ceil(1000).max(1))
-                    .with("limit", limit)
-                    .with("retryAfterMs", retry_after)
-            }
+            EnqueueError::RateExceeded { limit, retry_after } => too_many(
+                "REQUESTS_PER_SECOND_LIMIT_EXCEEDED",
+                retry_after.div_ceil(1000).max(1),
+            )
+            .with("limit", limit)
+            .with("retryAfterMs", retry_after),
             EnqueueError::Blocked => Self::blocked(),
             EnqueueError::Conflict => {
                 Self::new(StatusCode::CONFLICT, "IDEMPOTENCY_KEY_WAS_USED", message)

@@ -29,8 +29,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for InPath<T> {
         parts: &mut Parts,
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
-        let found: Result<Path<T>, PathRejection> =
-            Path::from_request_parts(parts, gateway).await;
+        let found: Result<Path<T>, PathRejection> = Path::from_request_parts(parts, gateway).await;
         match found {
             Ok(Path(found)) => Ok(Self(found)),
             Err(error) => Err(Error::bad_request(error.body_text()).with("place", "path")),

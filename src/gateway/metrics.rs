@@ -100,7 +100,11 @@ impl Metrics {
         all.register("tasks_running", "Tasks that run", running);
         all.register("services", "Services", self.services.clone());
         let unserved = self.packages_unserved.clone();
-        all.register("packages_unserved", "Packages that are not served", unserved);
+        all.register(
+            "packages_unserved",
+            "Packages that are not served",
+            unserved,
+        );
         all.register("sessions", "Loaded sessions", self.sessions.clone());
         let bytes = self.session_bytes.clone();
         all.register("session_bytes", "Memory of loaded sessions", bytes);
@@ -149,8 +153,10 @@ impl Metrics {
     pub(super) fn page(&self, present: Present) -> String {
         let number = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         if let Some((waiting, running)) = present.tasks {
-            self.tasks_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
-            self.tasks_running.set(i64::try_from(running).unwrap_or(i64::MAX));
+            self.tasks_waiting
+                .set(i64::try_from(waiting).unwrap_or(i64::MAX));
+            self.tasks_running
+                .set(i64::try_from(running).unwrap_or(i64::MAX));
         }
         self.services.set(number(present.services));
         self.packages_unserved.set(number(present.unserved));

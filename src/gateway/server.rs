@@ -149,7 +149,10 @@ impl Bound {
         }
         drop(self.listener);
         let ended = connections.graceful.shutdown();
-        if tokio::time::timeout(settings.timeouts.grace(), ended).await.is_err() {
+        if tokio::time::timeout(settings.timeouts.grace(), ended)
+            .await
+            .is_err()
+        {
             tracing::warn!("requests were cut off at the end of the grace period");
         }
     }

@@ -75,6 +75,11 @@ impl Upstream {
         &self.display_name
     }
 
+    /// Its address.
+    pub fn address(&self) -> &str {
+        self.url.as_str()
+    }
+
     /// Since when it is served.
     pub fn since(&self) -> Timestamp {
         self.since
@@ -164,8 +169,7 @@ fn is_media(name: &str) -> bool {
     let mut parts = name.split(';').next().unwrap_or_default().split('/');
     let token = |part: Option<&str>| {
         part.is_some_and(|part| {
-            let in_token =
-                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+            let in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
             !part.is_empty() && part.bytes().all(in_token)
         })
     };
@@ -180,7 +184,13 @@ mod tests {
     fn addresses_of_schemas_are_no_media_types() {
         assert!(is_media("image/png"));
         assert!(is_media("application/json; charset=utf-8"));
-        for other in ["https://specs/mlp-data-common.yml#/JsonObject", "json", "a/b/c", "/", ""] {
+        for other in [
+            "https://specs/mlp-data-common.yml#/JsonObject",
+            "json",
+            "a/b/c",
+            "/",
+            "",
+        ] {
             assert!(!is_media(other), "{other}");
         }
     }

@@ -3,16 +3,21 @@
 //! Invariant: what [`TaskStore::enqueue`] accepted is on disk and reaches a final state once; no state
 //! goes backwards but from running to waiting, when the process that ran a task died.
 
+mod blobs;
 mod failure;
 mod id;
 mod queue;
+mod rate;
 mod record;
+mod sqlite;
 mod store;
 
+pub use blobs::{BlobError, Blobs};
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use id::{TaskId, TaskIds};
 pub use queue::{Find, Queue, QueueOptions};
 pub use record::{
     Claimed, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Outcome, Status, Task,
 };
+pub use sqlite::SqliteTasks;
 pub use store::{Caps, EnqueueError, Event, TaskStore};

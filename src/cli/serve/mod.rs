@@ -112,7 +112,9 @@ async fn serve(settings: Settings) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let tls = Tls::read(&settings).map_err(|error| other(&error))?;
     // The address first: who gets it is the one server, and a mistake shows before anything is made.
-    let bound = Bound::bind(settings.listen).await.map_err(|error| other(&error))?;
+    let bound = Bound::bind(settings.listen)
+        .await
+        .map_err(|error| other(&error))?;
     let signals = stop_signal().map_err(|error| other(&error))?;
     let grace = settings.timeouts.grace();
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -163,7 +165,11 @@ fn announce(running: &Running, address: &str) -> Result<(), Failure> {
     for unserved in running.services().unserved().iter() {
         output::tell(
             "warning",
-            &format!("{} is not served: {}", unserved.path.display(), unserved.reason),
+            &format!(
+                "{} is not served: {}",
+                unserved.path.display(),
+                unserved.reason
+            ),
         );
     }
     Ok(())

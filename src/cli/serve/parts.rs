@@ -113,7 +113,10 @@ impl Running {
     /// Lets running tasks end, puts the rest back, ends all sessions.
     pub(super) async fn stop(self, grace: Duration) {
         self.queue.stop(grace).await;
-        if tokio::time::timeout(grace, self.services.stop()).await.is_err() {
+        if tokio::time::timeout(grace, self.services.stop())
+            .await
+            .is_err()
+        {
             tracing::warn!("sessions were cut off at the end of the grace period");
         }
     }

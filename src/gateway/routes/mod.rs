@@ -59,7 +59,10 @@ fn under_prefix() -> Routes {
     let task = "/account/{account}/async/task";
     let at = |base: &str, rest: &str| format!("{base}{rest}");
     Routes::new()
-        .route(&at(model, "/async/predict"), only(post(tasks::create), "POST"))
+        .route(
+            &at(model, "/async/predict"),
+            only(post(tasks::create), "POST"),
+        )
         .route(
             &at(model, "/async/predict-with-config"),
             only(post(tasks::create_with_config), "POST"),
@@ -71,7 +74,10 @@ fn under_prefix() -> Routes {
         .route(task, reading(get(tasks::list)))
         .route(&at(task, "/{task}"), reading(get(tasks::status)))
         .route(&at(task, "/{task}/response"), reading(get(tasks::result)))
-        .route(&at(task, "/{task}/cancel"), only(post(tasks::cancel), "POST"))
+        .route(
+            &at(task, "/{task}/cancel"),
+            only(post(tasks::cancel), "POST"),
+        )
         .route(&at(model, "/predict"), only(post(predict::raw), "POST"))
         .route(
             &at(model, "/predict-with-config"),
@@ -89,10 +95,16 @@ fn under_prefix() -> Routes {
         )
         .route(
             &at(model, "/predict-config/{config}"),
-            only(get(configs::read).delete(configs::delete), "GET, HEAD, DELETE"),
+            only(
+                get(configs::read).delete(configs::delete),
+                "GET, HEAD, DELETE",
+            ),
         )
         .route("/providers", reading(get(registry::providers)))
-        .route("/providers/{provider}/models", reading(get(registry::models)))
+        .route(
+            "/providers/{provider}/models",
+            reading(get(registry::models)),
+        )
         .route(
             "/providers/{provider}/models/{model}",
             reading(get(registry::model)),
@@ -105,10 +117,7 @@ fn reading(routes: MethodRouter<Arc<Gateway>>) -> MethodRouter<Arc<Gateway>> {
 }
 
 /// A path that says which methods it has, if it is asked with another.
-fn only(
-    routes: MethodRouter<Arc<Gateway>>,
-    methods: &'static str,
-) -> MethodRouter<Arc<Gateway>> {
+fn only(routes: MethodRouter<Arc<Gateway>>, methods: &'static str) -> MethodRouter<Arc<Gateway>> {
     routes.fallback(async move || Error::no_method(methods))
 }
 

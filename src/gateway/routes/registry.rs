@@ -142,7 +142,9 @@ pub(in super::super) async fn model(
         return Err(Error::no_entity("provider", &provider));
     }
     let found = models.into_iter().find(|found| found.name == model);
-    found.map(Json).ok_or_else(|| Error::no_entity("model", &model))
+    found
+        .map(Json)
+        .ok_or_else(|| Error::no_entity("model", &model))
 }
 
 fn of_provider(gateway: &Gateway, provider: &str) -> Vec<Model> {
@@ -255,10 +257,18 @@ fn parameters(description: &Description, backend: &str) -> Parameters {
     let backends = texts(&description.backends);
     choice("backend", backends, description.default_backend.as_deref());
     let precisions = here.iter().map(|(name, _)| name.as_str()).collect();
-    choice("precision", precisions, description.default_precision.as_deref());
+    choice(
+        "precision",
+        precisions,
+        description.default_precision.as_deref(),
+    );
     choice("component", texts(&description.components), None);
     let methods = texts(&description.methods);
-    let only = if let [only] = methods[..] { Some(only) } else { None };
+    let only = if let [only] = methods[..] {
+        Some(only)
+    } else {
+        None
+    };
     choice("method", methods, only);
     Parameters {
         constants,
@@ -291,7 +301,11 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = era * 400 + year_of_era + i64::from(month <= 2);
     (year, month, day)
 }

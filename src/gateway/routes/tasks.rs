@@ -225,7 +225,9 @@ pub(in super::super) async fn status(
     if task.status == Status::Queued
         && let Some(before) = gateway.store.place(task.id).await?
     {
-        response.headers_mut().insert(QUEUE_POSITION, (before + 1).into());
+        response
+            .headers_mut()
+            .insert(QUEUE_POSITION, (before + 1).into());
     }
     Ok(response)
 }
@@ -317,6 +319,9 @@ pub(in super::super) async fn cancel(
     let own = caller.require_own(Permission::Write, &gateway, &account)?;
     let task = find(&gateway, own, &id).await?;
     gateway.store.cancel(task.id, Timestamp::now()).await?;
+    if !task.status.is_final() {
+        gateway.blobs.delete_body(task.id).await;
+    }
     Ok(StatusCode::OK)
 }
 

@@ -131,7 +131,10 @@ mod tests {
         let settings = with(&[
             ("PKGTOOL_LISTEN", "0.0.0.0:9000"),
             ("PKGTOOL_LIMITS_BODY_BYTES", "1024"),
-            ("PKGTOOL_CORS_ORIGINS", "https://a.example, https://b.example"),
+            (
+                "PKGTOOL_CORS_ORIGINS",
+                "https://a.example, https://b.example",
+            ),
             ("PKGTOOL_DEFAULTS_WARM_UP", "true"),
             ("PKGTOOL_SERVICES", "{ sum = { instances = 2 } }"),
             ("PKGTOOL_API_KEY", "not a setting"),

@@ -246,8 +246,7 @@ impl Settings {
             expected: "see `defaults` in `pkgtool serve --print-config` for what a service has"
                 .to_owned(),
         };
-        let mut all =
-            toml::Table::try_from(&self.defaults).map_err(|error| invalid(&error))?;
+        let mut all = toml::Table::try_from(&self.defaults).map_err(|error| invalid(&error))?;
         all.extend(own.clone());
         let settings: ServiceSettings = all.try_into().map_err(|error| invalid(&error))?;
         check_service(&format!("services.{name}"), &settings)?;
@@ -261,10 +260,20 @@ impl Settings {
             ("tasks.answer_ttl_days", self.tasks.answer_ttl_days),
             ("tasks.lease_s", self.tasks.lease_s),
         ] {
-            require(place, value, value > 0.0 && value < 1e9, "it must be greater than 0")?;
+            require(
+                place,
+                value,
+                value > 0.0 && value < 1e9,
+                "it must be greater than 0",
+            )?;
         }
         let grace = self.timeouts.grace_s;
-        require("timeouts.grace_s", grace, (0.0..1e9).contains(&grace), "it must be 0 or more")?;
+        require(
+            "timeouts.grace_s",
+            grace,
+            (0.0..1e9).contains(&grace),
+            "it must be 0 or more",
+        )?;
         for (place, value) in [
             ("limits.waiting", self.limits.waiting as usize),
             ("limits.running", self.limits.running as usize),
@@ -277,9 +286,20 @@ impl Settings {
         }
         // What hyper takes for the buffer of a head.
         let head = self.limits.header_bytes;
-        require("limits.header_bytes", head, head >= 8192, "it must be at least 8192")?;
-        let one = self.tls.certificate.as_os_str().is_empty() != self.tls.key.as_os_str().is_empty();
-        require("tls", "half set", !one, "set both `certificate` and `key`, or none")?;
+        require(
+            "limits.header_bytes",
+            head,
+            head >= 8192,
+            "it must be at least 8192",
+        )?;
+        let one =
+            self.tls.certificate.as_os_str().is_empty() != self.tls.key.as_os_str().is_empty();
+        require(
+            "tls",
+            "half set",
+            !one,
+            "set both `certificate` and `key`, or none",
+        )?;
         check_service("defaults", &self.defaults)?;
         for name in self.services.keys() {
             self.service(name)?;
@@ -294,7 +314,12 @@ fn check_service(place: &str, settings: &ServiceSettings) -> Result<(), Settings
         ("queue", settings.queue),
         ("batch_max_size", settings.batch_max_size),
     ] {
-        require(&format!("{place}.{name}"), value, value > 0, "it must be at least 1")?;
+        require(
+            &format!("{place}.{name}"),
+            value,
+            value > 0,
+            "it must be at least 1",
+        )?;
     }
     let predict = settings.predict_timeout_s;
     require(

@@ -130,10 +130,7 @@ async fn release(options: &QueueOptions, lease: Lease, crashed: bool) {
 }
 
 /// Tries until the store takes it: a full disk must not lose an outcome.
-async fn insist<'a>(
-    lease: Lease,
-    mut attempt: impl FnMut() -> Stored<'a>,
-) -> bool {
+async fn insist<'a>(lease: Lease, mut attempt: impl FnMut() -> Stored<'a>) -> bool {
     let mut pause = Pause::default();
     loop {
         match attempt().await {

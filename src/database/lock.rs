@@ -1,0 +1,37 @@
+//! The lock of a data directory: one server at a time serves from it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::Path;
+
+use super::{DatabaseError, make_directory};
+
+/// The file that is locked.
+const FILE: &str = "lock";
+
+/// A lock that is held until it is dropped, or the process ends.
+#[derive(Debug)]
+pub struct DataLock {
+    _file: File,
+}
+
+impl DataLock {
+    /// Takes the lock of a directory, which is made if it is not there.
+    pub fn take(directory: &Path) -> Result<Self, DatabaseError> {
+        make_directory(directory)?;
+        let path = directory.join(FILE);
+        let read_only = |error: std::io::Error| DatabaseError::ReadOnly {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        };
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        let file = options.open(&path).map_err(read_only)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(DatabaseError::InUse {
+                path: directory.display().to_string(),
+            }),
+            Err(TryLockError::Error(error)) => Err(read_only(error)),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Bodies and answers that are too long for a task's record.
+//!
+//! Invariant: what was put is on disk when the put returns; what is read back is what was put, by its
+//! size and checksum, or an error says so.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Name;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use sha2::{Digest, Sha256};
+
+use super::{Content, Lease, TaskId, TaskStore};
+use crate::database::DatabaseError;
+
+/// How old a blob without a task is before it is removed: its task may be about to be stored.
+const ORPHAN_AGE: Duration = Duration::from_hours(1);
+
+/// Bodies and answers.
+pub struct Blobs {
+    store: Arc<dyn ObjectStore>,
+}
+
+/// Why some content can't be had.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BlobError {
+    /// It is not there.
+    #[error("the stored content is gone")]
+    Lost,
+    /// It is not what was stored.
+    #[error("the stored content is not what was stored")]
+    Corrupt,
+    /// The storage failed.
+    #[error("the storage failed: {0}")]
+    Storage(String),
+}
+
+impl Blobs {
+    /// Blobs in a local directory, which is made if it is not there.
+    pub fn open(directory: &Path) -> Result<Self, DatabaseError> {
+        crate::database::make_directory(directory)?;
+        let store = LocalFileSystem::new_with_prefix(directory);
+        let store = store.map_err(|error| DatabaseError::ReadOnly {
+            path: directory.display().to_string(),
+            reason: error.to_string(),
+        })?;
+        // A task is accepted only when its body survives the loss of power.
+        Ok(Self::over(Arc::new(store.with_fsync(true))))
+    }
+
+    /// Blobs in any store.
+    pub fn over(store: Arc<dyn ObjectStore>) -> Self {
+        Self { store }
+    }
+
+    /// Stores a request's body.
+    pub async fn put_body(&self, task: TaskId, body: Bytes) -> Result<Content, BlobError> {
+        self.put(body_name(task), body).await
+    }
+
+    /// Stores an answer.
+    pub async fn put_answer(&self, lease: Lease, answer: Bytes) -> Result<Content, BlobError> {
+        self.put(answer_name(lease), answer).await
+    }
+
+    /// Reads a request's body.
+    pub async fn body(&self, task: TaskId, content: &Content) -> Result<Bytes, BlobError> {
+        self.get(content, || body_name(task)).await
+    }
+
+    /// Reads an answer.
+    pub async fn answer(&self, lease: Lease, content: &Content) -> Result<Bytes, BlobError> {
+        self.get(content, || answer_name(lease)).await
+    }
+
+    /// Removes a body, if it is there.
+    pub async fn delete_body(&self, task: TaskId) {
+        self.delete(&body_name(task)).await;
+    }
+
+    /// Removes an answer, if it is there.
+    pub async fn delete_answer(&self, lease: Lease) {
+        self.delete(&answer_name(lease)).await;
+    }
+
+    /// Removes what no task needs: bodies of finished or unknown tasks, answers of other attempts than
+    /// the one that ended the task, each only when it is old enough.
+    pub async fn sweep_orphans(&self, tasks: &dyn TaskStore) {
+        use futures_util::TryStreamExt as _;
+        let mut all = self.store.list(None);
+        let mut removed = 0_u64;
+        loop {
+            let next = match all.try_next().await {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(%error, "blobs cannot be listed");
+                    break;
+                }
+            };
+            let modified: SystemTime = next.last_modified.into();
+            let old = modified.elapsed().is_ok_and(|age| age >= ORPHAN_AGE);
+            if old && !needed(tasks, &next.location).await {
+                self.delete(&next.location).await;
+                removed += 1;
+            }
+        }
+        if removed > 0 {
+            tracing::info!(blobs = removed, "blobs without a task were removed");
+        }
+    }
+
+    async fn put(&self, name: Name, bytes: Bytes) -> Result<Content, BlobError> {
+        if Content::fits_inline(&bytes) {
+            return Ok(Content::Inline(bytes.to_vec()));
+        }
+        let content = Content::Blob {
+            size: bytes.len() as u64,
+            sha256: Sha256::digest(&bytes).into(),
+        };
+        let put = self.store.put(&name, bytes.into()).await;
+        put.map_err(|error| BlobError::Storage(chain(&error)))?;
+        Ok(content)
+    }
+
+    async fn get(&self, content: &Content, name: impl Fn() -> Name) -> Result<Bytes, BlobError> {
+        let (size, sha256) = match content {
+            Content::Inline(bytes) => return Ok(Bytes::copy_from_slice(bytes)),
+            Content::Blob { size, sha256 } => (*size, sha256),
+        };
+        let fault = |error: object_store::Error| match error {
+            object_store::Error::NotFound { .. } => BlobError::Lost,
+            other => BlobError::Storage(chain(&other)),
+        };
+        let found = self.store.get(&name()).await.map_err(fault)?;
+        // Before it is read: a file that grew must not fill the memory.
+        if found.meta.size != size {
+            return Err(BlobError::Corrupt);
+        }
+        let bytes = found.bytes().await.map_err(fault)?;
+        let same: [u8; 32] = Sha256::digest(&bytes).into();
+        if same == *sha256 {
+            Ok(bytes)
+        } else {
+            Err(BlobError::Corrupt)
+        }
+    }
+
+    async fn delete(&self, name: &Name) {
+        match self.store.delete(name).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            // It is found again when orphans are looked for.
+            Err(error) => tracing::warn!(%error, blob = %name, "a blob cannot be removed"),
+        }
+    }
+}
+
+impl fmt::Debug for Blobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Blobs({})", self.store)
+    }
+}
+
+/// Whether a task still needs a blob. In doubt it does.
+async fn needed(tasks: &dyn TaskStore, name: &Name) -> bool {
+    let text = name.filename().unwrap_or_default();
+    let (id, attempt) = match text.split_once('.') {
+        Some((id, attempt)) => (id, attempt.parse::<u32>().ok()),
+        None => (text, None),
+    };
+    let Ok(id) = id.parse::<TaskId>() else {
+        // Not of our making.
+        return true;
+    };
+    match tasks.get(id).await {
+        Ok(None) => false,
+        Ok(Some(task)) => match attempt {
+            None => !task.status.is_final(),
+            Some(attempt) => !task.status.is_final() || attempt == task.attempt,
+        },
+        Err(_) => true,
+    }
+}
+
+/// The last characters of an id are random: they spread blobs over directories evenly.
+fn shard(task: TaskId) -> String {
+    let text = task.to_string();
+    text[text.len() - 2..].to_owned()
+}
+
+fn body_name(task: TaskId) -> Name {
+    Name::from(format!("body/{}/{task}", shard(task)))
+}
+
+fn answer_name(lease: Lease) -> Name {
+    let (task, attempt) = (lease.task, lease.attempt);
+    Name::from(format!("answer/{}/{task}.{attempt}", shard(task)))
+}
+
+/// An error and what is behind it: the first text alone rarely names the cause.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = cause.source();
+    }
+    text
+}

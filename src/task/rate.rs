@@ -1,0 +1,83 @@
+//! Requests per second, exactly: at most so many in any second.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::account::AccountId;
+use crate::database::Timestamp;
+
+/// The window, in milliseconds.
+const WINDOW: i64 = 1000;
+
+/// When each account's requests of the last second were made.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    windows: HashMap<AccountId, VecDeque<i64>>,
+}
+
+impl Rates {
+    /// Counts a request, or gives the milliseconds after which one will be accepted.
+    pub(super) fn admit(
+        &mut self,
+        account: AccountId,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<(), u64> {
+        let window = self.windows.entry(account).or_default();
+        // After a jump of the clock back nobody waits for it to catch up.
+        for made in window.iter_mut().rev().take_while(|made| **made > now.0) {
+            *made = now.0;
+        }
+        while window.front().is_some_and(|made| now.0 - *made >= WINDOW) {
+            window.pop_front();
+        }
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        if window.len() < limit {
+            window.push_back(now.0);
+            return Ok(());
+        }
+        // The one that must leave the window before the next may enter.
+        let leaves = window.get(window.len() - limit).copied();
+        let after = leaves.map_or(WINDOW, |made| made + WINDOW - now.0);
+        Err(u64::try_from(after).unwrap_or(0).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: AccountId = AccountId(1);
+
+    #[test]
+    fn no_second_has_more_than_the_limit() {
+        let mut rates = Rates::default();
+        let mut accepted = Vec::new();
+        for now in (0..5000).step_by(7) {
+            if rates.admit(ONE, 10, Timestamp(now)).is_ok() {
+                accepted.push(now);
+            }
+        }
+        assert!(accepted.windows(11).all(|ten| ten[10] - ten[0] >= WINDOW));
+        assert!(accepted.len() >= 50, "{}", accepted.len());
+    }
+
+    #[test]
+    fn a_refusal_says_when_to_come_again() {
+        let mut rates = Rates::default();
+        assert_eq!(rates.admit(ONE, 1, Timestamp(100)), Ok(()));
+        assert_eq!(rates.admit(ONE, 1, Timestamp(300)), Err(800));
+        assert_eq!(rates.admit(AccountId(2), 1, Timestamp(300)), Ok(()));
+        assert_eq!(rates.admit(ONE, 1, Timestamp(1099)), Err(1));
+        assert_eq!(rates.admit(ONE, 1, Timestamp(1100)), Ok(()));
+        assert_eq!(rates.admit(ONE, 0, Timestamp(9000)), Err(1000));
+    }
+
+    #[test]
+    fn a_clock_that_jumps_back_locks_nobody_out() {
+        let mut rates = Rates::default();
+        assert_eq!(rates.admit(ONE, 2, Timestamp(1_000_000)), Ok(()));
+        assert_eq!(rates.admit(ONE, 2, Timestamp(1_000_001)), Ok(()));
+        assert_eq!(rates.admit(ONE, 2, Timestamp(5)), Err(1000));
+        assert_eq!(rates.admit(ONE, 2, Timestamp(1005)), Ok(()));
+    }
+}

@@ -1,0 +1,485 @@
+//! The moves of the protocol, inside the writer's transaction, and the counts that limits hold.
+//!
+//! Invariant: a move changes the counts as it changes the rows; both are undone together.
+
+use std::collections::{BTreeSet, HashMap};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::Shared;
+use super::reads::find;
+use super::rows::{
+    self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED, COMPLETED, EXPIRED, FAILED, RUNNING,
+    WAITING, columns,
+};
+use crate::account::AccountId;
+use crate::database::{Database, DatabaseError, Timestamp};
+use crate::task::{
+    Claimed, Content, EnqueueError, Event, Failure, Lease, NewTask, OnCrash, Status, Task, TaskId,
+};
+
+/// What a transaction works with.
+pub(super) struct Moves<'a> {
+    pub(super) database: &'a Database,
+    pub(super) connection: &'a Connection,
+    pub(super) loads: &'a mut Loads,
+    pub(super) shared: &'a Shared,
+    pub(super) news: &'a mut News,
+}
+
+/// What listeners learn after the commit.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// There may be something to claim.
+    pub(super) wake: bool,
+    /// Tasks that reached their end.
+    pub(super) events: Vec<Event>,
+}
+
+/// Waiting and running tasks of each account, and whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct Loads {
+    accounts: HashMap<AccountId, Load>,
+    /// Accounts with waiting tasks, the one served longest ago first.
+    turns: BTreeSet<(u64, AccountId)>,
+    served: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    waiting: u32,
+    running: u32,
+    /// When it was served last, counted in claims.
+    served: u64,
+}
+
+impl Loads {
+    /// Counts what is stored.
+    pub(super) fn read(connection: &Connection) -> Result<Self, rusqlite::Error> {
+        let mut loads = Self::default();
+        for (status, sql) in [
+            (
+                WAITING,
+                "SELECT caller, count(*) FROM task WHERE status = 0 GROUP BY caller",
+            ),
+            (
+                RUNNING,
+                "SELECT caller, count(*) FROM task WHERE status = 1 GROUP BY caller",
+            ),
+        ] {
+            let mut read = connection.prepare(sql)?;
+            let mut rows = read.query([])?;
+            while let Some(row) = rows.next()? {
+                let account = AccountId(row.get(0)?);
+                let count: u32 = row.get(1)?;
+                loads.change(account, |load| {
+                    if status == WAITING {
+                        load.waiting = count;
+                    } else {
+                        load.running = count;
+                    }
+                });
+            }
+        }
+        Ok(loads)
+    }
+
+    /// Takes over the counts of `stored`, and keeps the order of turns.
+    pub(super) fn counts_from(&mut self, stored: Self) {
+        let before = std::mem::replace(self, stored);
+        self.served = before.served;
+        for (account, load) in before.accounts {
+            if self.accounts.contains_key(&account) {
+                self.change(account, |now| now.served = load.served);
+            }
+        }
+    }
+
+    fn of(&self, account: AccountId) -> Load {
+        self.accounts.get(&account).copied().unwrap_or_default()
+    }
+
+    fn change(&mut self, account: AccountId, change: impl FnOnce(&mut Load)) {
+        let load = self.accounts.entry(account).or_default();
+        let before = *load;
+        change(load);
+        if before.waiting > 0 && (load.waiting == 0 || load.served != before.served) {
+            self.turns.remove(&(before.served, account));
+        }
+        if load.waiting > 0 {
+            self.turns.insert((load.served, account));
+        }
+    }
+
+    /// Whose turn it is, of the accounts that may have one more running.
+    fn next(&self, may_run: impl Fn(AccountId, Load) -> bool) -> Option<AccountId> {
+        let mut turns = self.turns.iter();
+        turns
+            .find(|(_, account)| may_run(*account, self.of(*account)))
+            .map(|(_, account)| *account)
+    }
+
+    fn claimed(&mut self, account: AccountId) {
+        self.served += 1;
+        let served = self.served;
+        self.change(account, |load| {
+            load.waiting = load.waiting.saturating_sub(1);
+            load.running += 1;
+            load.served = served;
+        });
+    }
+}
+
+impl Moves<'_> {
+    fn fault(&self, error: &rusqlite::Error) -> DatabaseError {
+        self.database.error(error)
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        task: &NewTask,
+        now: Timestamp,
+    ) -> Result<TaskId, EnqueueError> {
+        let limit = match self.shared.limits.of(task.caller) {
+            Some(limit) if !limit.blocked => limit,
+            _ => return Err(EnqueueError::Blocked),
+        };
+        let repeated = self.repeated(task);
+        if let Some(first) = repeated.map_err(|error| self.fault(&error))? {
+            let first = first.ok_or(EnqueueError::Conflict)?;
+            self.shared.admit(task.caller, limit.rps, now)?;
+            return Ok(first);
+        }
+        let most = limit.rps.min(self.shared.caps.waiting);
+        if self.loads.of(task.caller).waiting >= most {
+            return Err(EnqueueError::TooManyWaiting { limit: most });
+        }
+        self.shared.admit(task.caller, limit.rps, now)?;
+        self.insert(task, now).map_err(|error| self.fault(&error))?;
+        self.loads.change(task.caller, |load| load.waiting += 1);
+        self.news.wake = true;
+        Ok(task.id)
+    }
+
+    /// The task of a repeated request; `Some(None)` if its key was that of another request.
+    fn repeated(&self, task: &NewTask) -> Result<Option<Option<TaskId>>, rusqlite::Error> {
+        let Some(repeat) = &task.idempotency else {
+            return Ok(None);
+        };
+        let sql = "SELECT id, repeat_sha256 FROM task WHERE caller = ?1 AND repeat_key = ?2";
+        let mut read = self.connection.prepare_cached(sql)?;
+        let found = read.query_row(params![task.caller.0, repeat.key], |row| {
+            let fingerprint: [u8; 32] = row.get(1)?;
+            let same = fingerprint == repeat.fingerprint;
+            Ok(same.then_some(TaskId::from_bytes(row.get(0)?)))
+        });
+        found.optional()
+    }
+
+    fn insert(&self, task: &NewTask, now: Timestamp) -> Result<(), rusqlite::Error> {
+        let sql = "INSERT INTO task (id, caller, owner, service, status, created_at, retries,
+                config, data_type, body, body_size, body_sha256, repeat_key, repeat_sha256)
+            VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        let (body, size, sha256) = columns(&task.body);
+        let repeat = task.idempotency.as_ref();
+        let mut insert = self.connection.prepare_cached(sql)?;
+        insert.execute(params![
+            task.id.as_bytes(),
+            task.caller.0,
+            task.owner.0,
+            task.service,
+            now.0,
+            task.on_crash == OnCrash::Retry,
+            task.config,
+            task.data_type,
+            body,
+            size,
+            sha256,
+            repeat.map(|repeat| &repeat.key),
+            repeat.map(|repeat| repeat.fingerprint),
+        ])?;
+        Ok(())
+    }
+
+    pub(super) fn claim(
+        &mut self,
+        max: usize,
+        lease_until: Timestamp,
+    ) -> Result<Vec<Claimed>, DatabaseError> {
+        let sql = format!(
+            "UPDATE task SET status = 1, attempt = attempt + 1, lease_until = ?2
+             WHERE id = (SELECT id FROM task WHERE status = 0 AND caller = ?1 ORDER BY id LIMIT 1)
+             RETURNING {CLAIMED}"
+        );
+        let mut claimed = Vec::new();
+        let shared = self.shared;
+        let may_run = |account, load: Load| {
+            let rps = shared.limits.of(account).map_or(0, |limit| limit.rps);
+            load.running < rps.min(shared.caps.running)
+        };
+        while claimed.len() < max
+            && let Some(account) = self.loads.next(may_run)
+        {
+            let one = || {
+                let mut update = self.connection.prepare_cached(&sql)?;
+                let values = params![account.0, lease_until.0];
+                update.query_row(values, rows::claimed).optional()
+            };
+            match one().map_err(|error| self.fault(&error))? {
+                Some(task) => {
+                    self.loads.claimed(account);
+                    claimed.push(task);
+                }
+                None => {
+                    // Only a damaged database gets here.
+                    tracing::error!(account = account.0, "waiting tasks are missing");
+                    self.loads.change(account, |load| load.waiting = 0);
+                }
+            }
+        }
+        Ok(claimed)
+    }
+
+    pub(super) fn heartbeat(
+        &mut self,
+        held: &[Lease],
+        lease_until: Timestamp,
+    ) -> Result<Vec<Lease>, DatabaseError> {
+        let sql = "UPDATE task SET lease_until = ?3 WHERE id = ?1 AND attempt = ?2 AND status = 1";
+        let prolong = || {
+            let mut update = self.connection.prepare_cached(sql)?;
+            let mut lost = Vec::new();
+            for lease in held {
+                let values = params![lease.task.as_bytes(), lease.attempt, lease_until.0];
+                if update.execute(values)? == 0 {
+                    lost.push(*lease);
+                }
+            }
+            Ok(lost)
+        };
+        prolong().map_err(|error: rusqlite::Error| self.fault(&error))
+    }
+
+    pub(super) fn complete(
+        &mut self,
+        lease: Lease,
+        answer: &Content,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<bool, DatabaseError> {
+        let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
+                lease_until = NULL, answer = ?6, answer_size = ?7, answer_sha256 = ?8,
+                expires_at = ?9, body = NULL
+            WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller";
+        let (inline, size, sha256) = columns(answer);
+        let expires_at = inline.is_none().then_some(expires_at.0);
+        let end = params![
+            lease.task.as_bytes(),
+            lease.attempt,
+            COMPLETED,
+            now.0,
+            ANSWERED,
+            inline,
+            size,
+            sha256,
+            expires_at
+        ];
+        self.end_running(lease, sql, end, Status::Completed)
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        lease: Lease,
+        failure: &Failure,
+        now: Timestamp,
+    ) -> Result<bool, DatabaseError> {
+        let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
+                lease_until = NULL, failure_status = ?6, failure_code = ?7, failure_message = ?8,
+                answer = ?9, body = NULL
+            WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller";
+        let end = params![
+            lease.task.as_bytes(),
+            lease.attempt,
+            CANCELED,
+            now.0,
+            FAILED,
+            failure.status,
+            failure.code,
+            failure.message,
+            failure.body
+        ];
+        self.end_running(lease, sql, end, Status::Canceled)
+    }
+
+    /// Runs an update that ends a running task and returns its caller.
+    fn end_running(
+        &mut self,
+        lease: Lease,
+        sql: &str,
+        values: &[&dyn rusqlite::ToSql],
+        status: Status,
+    ) -> Result<bool, DatabaseError> {
+        let end = || {
+            let mut update = self.connection.prepare_cached(sql)?;
+            let caller = update.query_row(values, |row| row.get(0).map(AccountId));
+            caller.optional()
+        };
+        let Some(caller) = end().map_err(|error| self.fault(&error))? else {
+            return Ok(false);
+        };
+        self.ended(lease.task, caller, status);
+        Ok(true)
+    }
+
+    fn ended(&mut self, task: TaskId, caller: AccountId, status: Status) {
+        self.loads
+            .change(caller, |load| load.running = load.running.saturating_sub(1));
+        self.news.wake = true;
+        self.news.events.push(Event { task, status });
+    }
+
+    pub(super) fn release(
+        &mut self,
+        lease: Lease,
+        crashed: bool,
+        now: Timestamp,
+    ) -> Result<bool, DatabaseError> {
+        let sql = "SELECT caller, crashes, retries FROM task
+            WHERE id = ?1 AND attempt = ?2 AND status = 1";
+        let read = || {
+            let mut read = self.connection.prepare_cached(sql)?;
+            let values = params![lease.task.as_bytes(), lease.attempt];
+            let row = read.query_row(values, |row| {
+                Ok((AccountId(row.get(0)?), row.get(1)?, row.get(2)?))
+            });
+            row.optional()
+        };
+        let Some((caller, crashes, retries)) = read().map_err(|error| self.fault(&error))? else {
+            return Ok(false);
+        };
+        self.put_back(lease.task, caller, (crashed, crashes, retries), now)?;
+        Ok(true)
+    }
+
+    /// Puts a running task back into the queue, or gives it up if it crashed too often.
+    fn put_back(
+        &mut self,
+        task: TaskId,
+        caller: AccountId,
+        (crashed, crashes, retries): (bool, u32, bool),
+        now: Timestamp,
+    ) -> Result<(), DatabaseError> {
+        let crashes = crashes + u32::from(crashed);
+        let given_up = crashed && (!retries || crashes >= self.shared.caps.attempts);
+        if given_up {
+            let failure = Failure::crashed();
+            let sql = "UPDATE task SET status = ?2, completed_at = max(created_at, ?3),
+                    outcome = ?4, lease_until = NULL, failure_status = ?5, failure_code = ?6,
+                    failure_message = ?7, crashes = ?8, body = NULL
+                WHERE id = ?1";
+            self.execute(
+                sql,
+                params![
+                    task.as_bytes(),
+                    CANCELED,
+                    now.0,
+                    FAILED,
+                    failure.status,
+                    failure.code,
+                    failure.message,
+                    crashes
+                ],
+            )?;
+            self.ended(task, caller, Status::Canceled);
+        } else {
+            let sql = "UPDATE task SET status = 0, lease_until = NULL, crashes = ?2 WHERE id = ?1";
+            self.execute(sql, params![task.as_bytes(), crashes])?;
+            self.loads.change(caller, |load| {
+                load.running = load.running.saturating_sub(1);
+                load.waiting += 1;
+            });
+            self.news.wake = true;
+        }
+        Ok(())
+    }
+
+    /// Treats running tasks as crashed: all, or those whose lease ended before a moment.
+    pub(super) fn give_back(
+        &mut self,
+        leases_before: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<u64, DatabaseError> {
+        let sql = "SELECT id, caller, crashes, retries FROM task
+            WHERE status = 1 AND (?1 IS NULL OR lease_until <= ?1)";
+        let read = || {
+            let mut read = self.connection.prepare_cached(sql)?;
+            let rows = read.query_map([leases_before.map(|before| before.0)], |row| {
+                let id = TaskId::from_bytes(row.get(0)?);
+                Ok((id, AccountId(row.get(1)?), row.get(2)?, row.get(3)?))
+            })?;
+            rows.collect::<Result<Vec<_>, _>>()
+        };
+        let lost = read().map_err(|error| self.fault(&error))?;
+        for (task, caller, crashes, retries) in &lost {
+            self.put_back(*task, *caller, (true, *crashes, *retries), now)?;
+        }
+        Ok(lost.len() as u64)
+    }
+
+    pub(super) fn cancel(
+        &mut self,
+        task: TaskId,
+        now: Timestamp,
+    ) -> Result<Option<Task>, DatabaseError> {
+        let found = find(self.connection, task).map_err(|error| self.fault(&error))?;
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        if found.status.is_final() {
+            return Ok(Some(found));
+        }
+        let sql = "UPDATE task SET status = ?2, completed_at = max(created_at, ?3), outcome = ?4,
+                lease_until = NULL, body = NULL
+            WHERE id = ?1";
+        let values = params![task.as_bytes(), CANCELED, now.0, CANCELED_BY_USER];
+        self.execute(sql, values)?;
+        if found.status == Status::Queued {
+            self.loads.change(found.caller, |load| {
+                load.waiting = load.waiting.saturating_sub(1);
+            });
+            let status = Status::Canceled;
+            self.news.events.push(Event { task, status });
+        } else {
+            self.ended(task, found.caller, Status::Canceled);
+        }
+        find(self.connection, task).map_err(|error| self.fault(&error))
+    }
+
+    pub(super) fn sweep(
+        &mut self,
+        now: Timestamp,
+        max: usize,
+    ) -> Result<Vec<Lease>, DatabaseError> {
+        let sql = "UPDATE task SET outcome = ?3, answer_size = NULL, answer_sha256 = NULL,
+                expires_at = NULL
+            WHERE id IN (SELECT id FROM task WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)
+            RETURNING id, attempt";
+        let gone = || {
+            let mut update = self.connection.prepare_cached(sql)?;
+            let max = i64::try_from(max).unwrap_or(i64::MAX);
+            let rows = update.query_map(params![now.0, max, EXPIRED], |row| {
+                Ok(Lease {
+                    task: TaskId::from_bytes(row.get(0)?),
+                    attempt: row.get(1)?,
+                })
+            })?;
+            rows.collect::<Result<Vec<_>, _>>()
+        };
+        gone().map_err(|error| self.fault(&error))
+    }
+
+    fn execute(&self, sql: &str, values: &[&dyn rusqlite::ToSql]) -> Result<(), DatabaseError> {
+        let execute = || self.connection.prepare_cached(sql)?.execute(values);
+        execute().map(drop).map_err(|error| self.fault(&error))
+    }
+}

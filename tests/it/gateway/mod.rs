@@ -1,0 +1,66 @@
+//! The gateway through HTTP, as clients see it.
+
+mod access;
+mod limits;
+mod predict;
+mod registry;
+mod rude;
+mod tasks;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::{Gateway, Setup};
+use crate::support::onnx;
+use crate::support::tree::Tree;
+
+/// The spellings of the prefix.
+const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
+
+/// The example packages.
+fn examples() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("packages-examples")
+}
+
+/// A package of one ONNX model with an input `x` and an output `y`, for xnnpack.
+fn package(tree: Tree, name: &str, operator: &str) -> Tree {
+    let model = onnx::unary(operator, "float32", Some(&[3]));
+    let file = format!("{name}_xnnpack_fp32.onnx");
+    let tensor = json!({"shape": [3], "dtype": "float32"});
+    let config = json!({
+        "$schema": "https://pkgtool.dev/schemas/config.schema.json",
+        "model": name,
+        "family": name,
+        "capabilities": ["classification"],
+        "backend": "xnnpack",
+        "license": "mit",
+        "variants": [{
+            "precision": "fp32",
+            "file": file,
+            "size_bytes": model.len(),
+            "methods": {"forward": {"inputs": [tensor], "outputs": [tensor]}}
+        }]
+    });
+    tree.json(&format!("{name}/xnnpack/config.json"), &config)
+        .file(&format!("{name}/xnnpack/{file}"), model)
+}
+
+/// A server with the services `negate` and `relu`.
+fn with_models(setup: Setup) -> (Gateway, Tree) {
+    let tree = package(package(Tree::new(), "negate", "Neg"), "relu", "Relu");
+    (setup.packages(tree.root()).start(), tree)
+}
+
+/// The body of a request with one input of three elements.
+fn three(values: [f32; 3]) -> String {
+    json!({"inputs": [{"data": values}]}).to_string()
+}
+
+/// The elements of the first output.
+#[track_caller]
+fn first_output(body: &Value) -> Vec<f64> {
+    let data = body["outputs"][0]["data"].as_array();
+    let data = data.unwrap_or_else(|| panic!("no output: {body}"));
+    data.iter().map(|value| value.as_f64().expect("a number")).collect()
+}

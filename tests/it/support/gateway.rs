@@ -1,0 +1,304 @@
+//! `pkgtool serve` as a child process, with a data directory of its own.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::http::{self, Reply};
+use super::run::pkgtool;
+
+/// Longest time for anything to happen.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How a server is started.
+#[derive(Default)]
+pub(crate) struct Setup {
+    settings: String,
+    packages: Vec<PathBuf>,
+    environment: Vec<(String, String)>,
+}
+
+/// A running server. Dropping it kills it.
+pub(crate) struct Gateway {
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// The first key, with all permissions.
+    pub(crate) key: String,
+    /// What it printed at its start.
+    pub(crate) announced: String,
+    setup: Setup,
+    directory: Arc<TempDir>,
+    log: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Setup {
+    /// No packages, the default settings.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// More of `gateway.toml`.
+    pub(crate) fn settings(mut self, text: &str) -> Self {
+        self.settings.push_str(text);
+        self.settings.push('\n');
+        self
+    }
+
+    /// A proxy service.
+    pub(crate) fn proxy(self, name: &str, upstream: &str) -> Self {
+        self.settings(&format!(
+            "[[proxies]]\nname = \"{name}\"\nupstream = \"{upstream}\""
+        ))
+    }
+
+    /// A directory of packages.
+    pub(crate) fn packages(mut self, path: impl AsRef<Path>) -> Self {
+        self.packages.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// An environment variable.
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts the server on a fresh data directory.
+    pub(crate) fn start(self) -> Gateway {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        launch(self, Arc::new(directory), String::new())
+    }
+}
+
+/// Starts a server and waits until it says where it listens.
+fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
+    let config = directory.path().join("settings.toml");
+    fs::write(&config, &setup.settings).expect("a file");
+    let mut command = pkgtool(["serve", "--listen", "127.0.0.1:0", "--config"]).into_command();
+    command
+        .arg(&config)
+        .arg("--data-dir")
+        .arg(directory.path().join("data"))
+        .args(&setup.packages)
+        .envs(setup.environment.iter().map(|(name, value)| (name, value)))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary runs");
+    let mut errors = child.stderr.take().expect("it is piped");
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&log);
+    let reader = std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = errors.read(&mut buffer) {
+            let mut kept = kept.lock().expect("no test panicked");
+            kept.extend_from_slice(&buffer[..read]);
+        }
+    });
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut announced = String::new();
+    let mut key = known_key;
+    let mut address = None;
+    loop {
+        let mut line = String::new();
+        if stdout.read_line(&mut line).expect("it prints text") == 0 {
+            let status = child.wait().expect("it ended");
+            reader.join().expect("no test panicked");
+            let log = log.lock().expect("no test panicked");
+            panic!("the server ended: {status}\n{}", String::from_utf8_lossy(&log));
+        }
+        let text = line.trim();
+        if text.starts_with("pk_") {
+            key = text.to_owned();
+        }
+        if let Some((_, at)) = text.split_once("services on http://") {
+            address = at.parse().ok();
+        }
+        let _ = announced.write_str(&line);
+        if text.starts_with("the API") {
+            break;
+        }
+    }
+    // What it prints later must not fill the pipe.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut stdout, &mut std::io::sink());
+    });
+    Gateway {
+        child,
+        address: address.expect("it says where it listens"),
+        key,
+        announced,
+        setup,
+        directory,
+        log,
+        reader: Some(reader),
+    }
+}
+
+impl Gateway {
+    /// A request with the first key.
+    pub(crate) fn send(&self, method: &str, path: &str, body: impl AsRef<[u8]>) -> Reply {
+        self.send_with(&self.key, method, path, body)
+    }
+
+    /// A request with a key.
+    pub(crate) fn send_with(
+        &self,
+        key: &str,
+        method: &str,
+        path: &str,
+        body: impl AsRef<[u8]>,
+    ) -> Reply {
+        let headers = [("MLP-API-KEY", key)];
+        http::request(self.address, method, path, &headers, body.as_ref())
+    }
+
+    /// A request with these headers only.
+    pub(crate) fn bare(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
+        http::request(self.address, method, path, headers, b"")
+    }
+
+    /// A GET with the first key.
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, "")
+    }
+
+    /// A POST with the first key.
+    pub(crate) fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Reply {
+        self.send("POST", path, body)
+    }
+
+    /// Creates a task of a service of `local`, and gives its id.
+    #[track_caller]
+    pub(crate) fn create(&self, service: &str, body: impl AsRef<[u8]>) -> String {
+        let path = format!("/api/mlpgateway/account/local/model/{service}/async/predict");
+        let reply = self.post(&path, body).expect(200);
+        reply.json().as_str().expect("an id").to_owned()
+    }
+
+    /// A task's status.
+    #[track_caller]
+    pub(crate) fn status(&self, task: &str) -> Value {
+        self.get(&task_path(task)).expect(200).json()
+    }
+
+    /// Waits until a task is in a state.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, task: &str, status: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let wait = if ["COMPLETED", "CANCELED"].contains(&status) { 5 } else { 0 };
+            let path = format!("{}?wait={wait}", task_path(task));
+            let found = self.get(&path).expect(200).json();
+            if found["status"] == status {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "{found}, not {status}\n{}", self.log());
+            std::thread::yield_now();
+        }
+    }
+
+    /// A task's result.
+    pub(crate) fn result(&self, task: &str) -> Reply {
+        self.get(&format!("{}/response", task_path(task)))
+    }
+
+    /// Runs another command of the tool on the same data directory.
+    pub(crate) fn command(&self, arguments: &[&str]) -> super::run::Ran {
+        let data = self.data();
+        let data = data.to_str().expect("a plain path");
+        pkgtool(arguments.iter().copied().chain(["--data-dir", data])).run()
+    }
+
+    /// Makes another account.
+    pub(crate) fn account(&self, name: &str, rps: u32) {
+        let rps = rps.to_string();
+        self.command(&["accounts", "create", "--name", name, "--rps", &rps])
+            .expect_code(0);
+    }
+
+    /// Makes a key that the server knows from then on.
+    pub(crate) fn new_key(&self, account: &str, name: &str, permissions: &str) -> String {
+        let made = self.command(&[
+            "keys", "create", "--account", account, "--name", name, "--permission", permissions,
+        ]);
+        let key = made.expect_code(0).stdout.trim().to_owned();
+        self.until(|| self.send_with(&key, "GET", "/api/mlpgateway/account/x/model/y", "").status != 401);
+        key
+    }
+
+    /// Waits until something holds.
+    #[track_caller]
+    pub(crate) fn until(&self, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < deadline, "it never came to hold\n{}", self.log());
+            std::thread::yield_now();
+        }
+    }
+
+    /// The data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// What it logged so far.
+    pub(crate) fn log(&self) -> String {
+        let log = self.log.lock().expect("no test panicked");
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it at once, and starts it again on the same data.
+    pub(crate) fn kill_and_restart(self) -> Self {
+        self.kill_and_change(|_| {})
+    }
+
+    /// The same, with a change of its data in between.
+    pub(crate) fn kill_and_change(mut self, change: impl FnOnce(&Path)) -> Self {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+        change(&self.data());
+        let setup = std::mem::take(&mut self.setup);
+        launch(setup, Arc::clone(&self.directory), self.key.clone())
+    }
+
+    /// Asks it to stop, waits for its end, and gives its exit code and its log.
+    pub(crate) fn stop(mut self) -> (Option<i32>, String, Arc<TempDir>) {
+        let pid = self.child.id().to_string();
+        let asked = std::process::Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(asked.expect("kill runs").success());
+        let status = self.child.wait().expect("it ends");
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("no test panicked");
+        }
+        (status.code(), self.log(), Arc::clone(&self.directory))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The path of a task of `local`.
+pub(crate) fn task_path(task: &str) -> String {
+    format!("/api/mlpgateway/account/local/async/task/{task}")
+}

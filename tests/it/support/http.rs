@@ -1,0 +1,249 @@
+//! HTTP as bytes: a client that can be as rude as a test wants, and an upstream that does as it is
+//! told.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Longest time a test waits for bytes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A response.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// A header's value.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The code of an error's body.
+    #[track_caller]
+    pub(crate) fn code(&self) -> String {
+        let body = self.json();
+        let code = body["error"]["code"].as_str();
+        code.unwrap_or_else(|| panic!("no error: {body}")).to_owned()
+    }
+
+    /// Fails the test unless the status is this one.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text());
+        self
+    }
+
+    /// Fails the test unless it is an error of this status and code.
+    #[track_caller]
+    pub(crate) fn expect_error(self, status: u16, code: &str) -> Self {
+        assert_eq!(self.status, status, "{}", self.text());
+        assert_eq!(self.code(), code);
+        let body = self.json();
+        assert_eq!(
+            body["error"]["requestId"].as_str(),
+            self.header("z-requestid"),
+            "{body}"
+        );
+        self
+    }
+}
+
+/// One request on a connection of its own.
+pub(crate) fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Reply {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if method != "GET" || !body.is_empty() {
+        text.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    text.push_str("\r\n");
+    let mut stream = connect(address);
+    // A server may refuse before it has read all: what it answers counts.
+    let _ = stream
+        .write_all(text.as_bytes())
+        .and_then(|()| stream.write_all(body));
+    read_reply(&mut BufReader::new(stream)).expect("an answer")
+}
+
+/// A connection.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the server listens");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a timeout can be set");
+    stream
+}
+
+/// Reads a response; `None` if the connection ended before it.
+pub(crate) fn read_reply(stream: &mut impl BufRead) -> Option<Reply> {
+    let mut line = String::new();
+    stream.read_line(&mut line).ok()?;
+    let status = line.split(' ').nth(1)?.parse().ok()?;
+    let headers = read_headers(stream);
+    let mut reply = Reply {
+        status,
+        headers,
+        body: Vec::new(),
+    };
+    let length = reply.header("content-length").map(str::to_owned);
+    match length {
+        Some(length) => {
+            let length: usize = length.parse().ok()?;
+            reply.body = vec![0; length];
+            stream.read_exact(&mut reply.body).ok()?;
+        }
+        None if reply.header("transfer-encoding").is_some() => loop {
+            let mut size = String::new();
+            stream.read_line(&mut size).ok()?;
+            let size = usize::from_str_radix(size.trim(), 16).ok()?;
+            let mut chunk = vec![0; size + 2];
+            stream.read_exact(&mut chunk).ok()?;
+            if size == 0 {
+                break;
+            }
+            reply.body.extend_from_slice(&chunk[..size]);
+        },
+        None if status != 204 => {
+            let _ = stream.read_to_end(&mut reply.body);
+        }
+        None => {}
+    }
+    Some(reply)
+}
+
+fn read_headers(stream: &mut impl BufRead) -> Vec<(String, String)> {
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        let read = stream.read_line(&mut line).unwrap_or(0);
+        let line = line.trim_end();
+        if read == 0 || line.is_empty() {
+            return headers;
+        }
+        if let Some((name, value)) = line.split_once(':') {
+            headers.push((name.to_owned(), value.trim().to_owned()));
+        }
+    }
+}
+
+/// An HTTP service for proxies. The path says what it does: `/hold` answers when it is told to,
+/// `/echo` gives back what it got, `/status/418` answers so, `/drop` closes the connection.
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    released: Mutex<bool>,
+    changed: Condvar,
+    seen: AtomicUsize,
+}
+
+impl Upstream {
+    /// Starts it.
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared::default());
+        let serving = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&serving);
+                std::thread::spawn(move || serve(stream, &shared));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// An address of it.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Requests that arrived.
+    pub(crate) fn seen(&self) -> usize {
+        self.shared.seen.load(Ordering::SeqCst)
+    }
+
+    /// Answers what is held, and everything that comes.
+    pub(crate) fn release(&self) {
+        *self.shared.released.lock().expect("no test panicked") = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+fn serve(stream: TcpStream, shared: &Shared) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+    let mut stream = stream;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return;
+        }
+        let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+        let headers = read_headers(&mut reader);
+        let length = headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+            .and_then(|(_, value)| value.parse().ok())
+            .unwrap_or(0);
+        let mut body = vec![0; length];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        shared.seen.fetch_add(1, Ordering::SeqCst);
+        let (status, body) = match path.as_str() {
+            "/hold" => {
+                let released = shared.released.lock().expect("no test panicked");
+                let waited = shared.changed.wait_while(released, |released| !*released);
+                drop(waited.expect("no test panicked"));
+                (200, br#"{"held":true}"#.to_vec())
+            }
+            "/echo" => (200, body),
+            "/drop" => return,
+            other => {
+                let status = other.rsplit('/').next().and_then(|text| text.parse().ok());
+                (status.unwrap_or(404), br#"{"upstream":"says so"}"#.to_vec())
+            }
+        };
+        let head = format!(
+            "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let written = stream
+            .write_all(head.as_bytes())
+            .and_then(|()| stream.write_all(&body));
+        if written.is_err() {
+            return;
+        }
+    }
+}
