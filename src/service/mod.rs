@@ -8,8 +8,9 @@ mod catalog;
 mod description;
 mod device;
 pub mod engine;
+mod json;
 mod settings;
-mod tensors;
+pub mod tensors;
 
 use std::sync::Arc;
 use std::time::Duration;
