@@ -17,8 +17,8 @@ use std::time::Duration;
 
 pub use call::{Answer, CallError, Refusal, Request};
 pub use catalog::{Catalog, CatalogOptions, PackageDirectory, Unserved};
-pub use description::Description;
-pub use device::Device;
+pub use description::{Description, MethodDescription};
+pub use device::{Device, DeviceParts, PackageConfig};
 pub use settings::{Isolation, ServiceSettings};
 
 use crate::account::AccountId;
