@@ -110,7 +110,7 @@ pub(super) fn kind(text: &str) -> &'static str {
 }
 
 fn short(text: &str) -> String {
-    let line = defuse_line(text).to_string();
+    let line = defuse_line(text);
     match line.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,

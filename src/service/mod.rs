@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use call::{Answer, CallError, Refusal, Request};
-pub use catalog::{Catalog, CatalogOptions, PackageDirectory, Unserved};
+pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{Device, DeviceParts, PackageConfig};
 pub use settings::{Isolation, ServiceSettings};

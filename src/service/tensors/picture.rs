@@ -21,19 +21,12 @@ pub(super) fn read<'a>(
     signature: &Signature,
     member: impl Fn(&str) -> Option<&'a RawValue>,
 ) -> Result<Vec<Tensor>, Refusal> {
-    let input = match (
-        &input::picture_inputs(signature)[..],
-        signature.inputs.len(),
-    ) {
-        ([only], 1) => *only,
-        _ => {
-            let names = names(signature);
-            let message = format!(
-                "the method does not take one picture and nothing else; give tensors in `inputs`; {names}"
-            );
-            return Err(Refusal::at(PLACE, message));
-        }
+    let [input] = input::picture_inputs(signature)[..] else {
+        return Err(no_picture(signature));
     };
+    if signature.inputs.len() > 1 {
+        return Err(no_picture(signature));
+    }
     let Some(value) = member("image_base64") else {
         return Err(Refusal::at("$", "there is no `image_base64`"));
     };
@@ -52,6 +45,14 @@ pub(super) fn read<'a>(
         Ok(()) => Ok(tensors),
         Err(error) => Err(refused(&error)),
     }
+}
+
+fn no_picture(signature: &Signature) -> Refusal {
+    let names = names(signature);
+    let message = format!(
+        "the method does not take one picture and nothing else; give tensors in `inputs`; {names}"
+    );
+    Refusal::at(PLACE, message)
 }
 
 /// The base64 text, without the head of a `data:` URL.
