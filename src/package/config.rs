@@ -19,6 +19,8 @@ pub const FILE_NAME: &str = "config.json";
 pub struct Config {
     /// Model token, used in file names.
     pub model: Option<String>,
+    /// Family: a loose grouping of models.
+    pub family: Option<String>,
     /// Size token.
     pub size: Option<String>,
     /// What the model can do.
@@ -127,6 +129,7 @@ impl Config {
         let variants_at = at.key("variants");
         Self {
             model: string(root, "model"),
+            family: string(root, "family"),
             size: string(root, "size"),
             capabilities: capabilities
                 .iter()

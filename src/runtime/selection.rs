@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Signature, SignatureError};
-use crate::model::{self, ModelInfo};
+use crate::model::{self, ModelInfo, OpenError};
 use crate::package::{
     Backend, Config, Discovery, FileRef, FoundKind, LoadFault, Loaded, MethodSignature, Methods,
     Roots, Variant, config, discover, reference, roots,
@@ -67,6 +67,14 @@ pub enum SelectionError {
     /// Anything else, in words that say what to do.
     #[error("{0}")]
     Refused(String),
+    /// The file is no model that can be read.
+    #[error("{} {error}", model.display())]
+    Model {
+        /// The file.
+        model: PathBuf,
+        /// Why not.
+        error: OpenError,
+    },
     /// The method takes or gives what is no tensor.
     #[error("{}: {error}", model.display())]
     Signature {
@@ -78,6 +86,155 @@ pub enum SelectionError {
 }
 
 type Selected<T> = Result<T, SelectionError>;
+
+/// A model file, its header read, and the methods to select from.
+#[derive(Debug, Clone)]
+pub struct ModelFile {
+    variant: Option<SelectedVariant>,
+    model: PathBuf,
+    info: ModelInfo,
+    declared: Vec<MethodSignature>,
+}
+
+impl ModelFile {
+    /// Reads the header of `file`, which `variant` of the config at `path` names. `walked_from` is the
+    /// directory that the config was found below, if it was.
+    pub fn of_variant(
+        path: &Path,
+        walked_from: Option<&Path>,
+        config: &Config,
+        variant: &Variant,
+        file: &FileRef,
+    ) -> Selected<Self> {
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let roots = Roots::new();
+        let absolute = roots.absolute(directory);
+        let depth = roots::depth_below(&absolute, &roots.package_root(&absolute, walked_from));
+        let model = match reference::resolve(directory, depth, &file.reference) {
+            Ok(model) => model,
+            Err(error) => return refused(path, &format!("`{}` {error}", file.reference)),
+        };
+        let selected = SelectedVariant {
+            config: path.to_owned(),
+            package: package_name(config, directory),
+            backend: config.backend,
+            precision: variant.precision.clone(),
+            component: file.component.clone(),
+            path: variant.path.clone(),
+        };
+        let declared = match &variant.methods {
+            Methods::Absent => &[][..],
+            Methods::Declared { groups, .. } => groups
+                .iter()
+                .find(|group| group.component == file.component)
+                .map_or(&[][..], |group| &group.methods),
+        };
+        Self::open(model, Some(selected), declared.to_vec())
+    }
+
+    fn open(
+        file: PathBuf,
+        variant: Option<SelectedVariant>,
+        declared: Vec<MethodSignature>,
+    ) -> Selected<Self> {
+        let info = match model::open(&file) {
+            Ok((info, _)) => info,
+            Err(error) => return Err(SelectionError::Model { model: file, error }),
+        };
+        check_external_data(&file, &info)?;
+        if info.methods.is_empty() {
+            return refused(&file, "has no methods");
+        }
+        Ok(Self {
+            variant,
+            model: file,
+            info,
+            declared,
+        })
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.model
+    }
+
+    /// What its header says.
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    /// The names of the methods that can be called, in the file's or the config's order.
+    pub fn methods(&self) -> Vec<String> {
+        let Self { info, declared, .. } = self;
+        if info.names_methods {
+            let callable = info.methods.iter().filter(|method| !method.constant);
+            callable.map(|method| method.name.clone()).collect()
+        } else if declared.is_empty() {
+            vec![info.methods[0].name.clone()]
+        } else {
+            declared.iter().map(|method| method.name.clone()).collect()
+        }
+    }
+
+    /// The method asked for; without a choice `forward`, or the only one.
+    pub fn select(&self, method: Option<&str>) -> Selected<Selection> {
+        let name = self.method_name(method)?;
+        // An ONNX file has one graph, which answers to whatever method a config declares.
+        let method = match self.info.method(&name) {
+            Some(method) => method,
+            None => &self.info.methods[0],
+        };
+        let mut declared = self.declared.iter();
+        let declared = declared.find(|signature| signature.name == name);
+        let signature =
+            Signature::of(method, declared).map_err(|error| SelectionError::Signature {
+                model: self.model.clone(),
+                error,
+            })?;
+        Ok(Selection {
+            variant: self.variant.clone(),
+            model: self.model.clone(),
+            info: self.info.clone(),
+            signature: Signature {
+                method: name,
+                ..signature
+            },
+        })
+    }
+
+    fn method_name(&self, chosen: Option<&str>) -> Selected<String> {
+        let names = self.methods();
+        let Some(name) = chosen else {
+            return match default_method(&names) {
+                Some(name) => Ok(name.to_owned()),
+                None => refused(
+                    &self.model,
+                    &format!(
+                        "has several methods; choose one with --method: {}",
+                        listed(&names)
+                    ),
+                ),
+            };
+        };
+        let is_constant = self.info.names_methods && self.info.method(name).is_some();
+        if is_constant || names.iter().any(|known| known == name) {
+            return Ok(name.to_owned());
+        }
+        refused(
+            &self.model,
+            &format!("has no method `{name}`; it has {}", listed(&names)),
+        )
+    }
+}
+
+/// The method that is meant where none is named: `forward`, or the only one.
+pub fn default_method(names: &[String]) -> Option<&str> {
+    let forward = names.iter().find(|name| *name == "forward");
+    match names {
+        [only] => Some(only),
+        _ => forward.map(String::as_str),
+    }
+}
 
 /// Selects one method below `path`.
 pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
@@ -110,7 +267,7 @@ pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
             return refused(path, &reason);
         }
     }
-    in_model(path.to_owned(), None, &[], choice)
+    ModelFile::open(path.to_owned(), None, Vec::new())?.select(choice.method.as_deref())
 }
 
 /// The one config below a directory, for the backend if one is chosen. Of packages that differ only
@@ -186,30 +343,8 @@ fn in_config(
 ) -> Selected<Selection> {
     let variant = variant_of(path, config, choice)?;
     let file = file_of(path, variant, choice)?;
-    let directory = path.parent().unwrap_or(Path::new(""));
-    let roots = Roots::new();
-    let absolute = roots.absolute(directory);
-    let depth = roots::depth_below(&absolute, &roots.package_root(&absolute, walked_from));
-    let model = match reference::resolve(directory, depth, &file.reference) {
-        Ok(model) => model,
-        Err(error) => return refused(path, &format!("`{}` {error}", file.reference)),
-    };
-    let selected = SelectedVariant {
-        config: path.to_owned(),
-        package: package_name(config, directory),
-        backend: config.backend,
-        precision: variant.precision.clone(),
-        component: file.component.clone(),
-        path: variant.path.clone(),
-    };
-    let declared = match &variant.methods {
-        Methods::Absent => &[][..],
-        Methods::Declared { groups, .. } => groups
-            .iter()
-            .find(|group| group.component == file.component)
-            .map_or(&[][..], |group| &group.methods),
-    };
-    in_model(model, Some(selected), declared, choice)
+    ModelFile::of_variant(path, walked_from, config, variant, file)?
+        .select(choice.method.as_deref())
 }
 
 fn package_name(config: &Config, directory: &Path) -> String {
@@ -292,40 +427,6 @@ fn file_of<'v>(path: &Path, variant: &'v Variant, choice: &Choice) -> Selected<&
     }
 }
 
-fn in_model(
-    file: PathBuf,
-    variant: Option<SelectedVariant>,
-    declared: &[MethodSignature],
-    choice: &Choice,
-) -> Selected<Selection> {
-    let (info, _) = match model::open(&file) {
-        Ok(opened) => opened,
-        Err(error) => return refused(&file, &error.to_string()),
-    };
-    check_external_data(&file, &info)?;
-    let name = method_name(&file, &info, declared, choice.method.as_deref())?;
-    // An ONNX file has one graph, which answers to whatever method a config declares.
-    let method = match info.method(&name) {
-        Some(method) => method,
-        None => &info.methods[0],
-    };
-    let declared = declared.iter().find(|signature| signature.name == name);
-    let signature = Signature::of(method, declared).map_err(|error| SelectionError::Signature {
-        model: file.clone(),
-        error,
-    })?;
-    let signature = Signature {
-        method: name,
-        ..signature
-    };
-    Ok(Selection {
-        variant,
-        model: file,
-        info,
-        signature,
-    })
-}
-
 /// Refuses data outside the model's folder before an engine could read it, links out of it
 /// included.
 fn check_external_data(model: &Path, info: &ModelInfo) -> Selected<()> {
@@ -357,47 +458,6 @@ fn check_external_data(model: &Path, info: &ModelInfo) -> Selected<()> {
         }
     }
     Ok(())
-}
-
-/// The method asked for; without a choice `forward`, or the only one.
-fn method_name(
-    model: &Path,
-    info: &ModelInfo,
-    declared: &[MethodSignature],
-    chosen: Option<&str>,
-) -> Selected<String> {
-    if info.methods.is_empty() {
-        return refused(model, "has no methods");
-    }
-    let names: Vec<String> = if info.names_methods {
-        let callable = info.methods.iter().filter(|method| !method.constant);
-        callable.map(|method| method.name.clone()).collect()
-    } else if declared.is_empty() {
-        vec![info.methods[0].name.clone()]
-    } else {
-        declared.iter().map(|method| method.name.clone()).collect()
-    };
-    let exists = |name: &str| {
-        names.iter().any(|known| known == name) || info.names_methods && info.method(name).is_some()
-    };
-    match chosen {
-        Some(name) if exists(name) => Ok(name.to_owned()),
-        Some(name) => refused(
-            model,
-            &format!("has no method `{name}`; it has {}", listed(&names)),
-        ),
-        None if names.iter().any(|name| name == "forward") => Ok("forward".to_owned()),
-        None => match &names[..] {
-            [only] => Ok(only.clone()),
-            _ => refused(
-                model,
-                &format!(
-                    "has several methods; choose one with --method: {}",
-                    listed(&names)
-                ),
-            ),
-        },
-    }
 }
 
 fn listed(names: &[String]) -> String {

@@ -10,7 +10,7 @@ use crate::model::{Dim, Method, Value};
 use crate::package::MethodSignature;
 
 /// Inputs and outputs of one method.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// The method's name.
     pub method: String,
@@ -21,7 +21,7 @@ pub struct Signature {
 }
 
 /// One input or output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorSpec {
     /// Its name: the file's, else the config's, else `input_0`, `output_0`, ….
     pub name: String,

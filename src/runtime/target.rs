@@ -111,19 +111,25 @@ pub fn candidates(backend: Option<Backend>) -> Vec<Candidate> {
     on_target.chain(portable).collect()
 }
 
+/// Fails if no engine of this build runs models of this format, and says what to do.
+pub fn require_runnable(format: &str) -> Result<(), StartError> {
+    if format == "onnx" {
+        return Ok(());
+    }
+    Err(StartError::Format(format!(
+        "it is an {} program; the engines of this build (ort, tract) run ONNX models only, so \
+         run the package's ONNX variant, or this program on ExecuTorch itself",
+        if format == "executorch" {
+            "ExecuTorch"
+        } else {
+            format
+        }
+    )))
+}
+
 /// Loads the model with the best candidate that works and runs it once.
 pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, StartError> {
-    if wish.format != "onnx" {
-        return Err(StartError::Format(format!(
-            "it is an {} program; the engines of this build (ort, tract) run ONNX models only, so \
-             run the package's ONNX variant, or this program on ExecuTorch itself",
-            if wish.format == "executorch" {
-                "ExecuTorch"
-            } else {
-                wish.format
-            }
-        )));
-    }
+    require_runnable(wish.format)?;
     let named = |candidate: &Candidate| {
         let wanted = wish.engine.as_deref();
         wanted.is_none_or(|engine| engine == candidate.engine)

@@ -8,17 +8,18 @@ mod catalog;
 mod description;
 mod device;
 pub mod engine;
+mod json;
 mod settings;
-mod tensors;
+pub mod tensors;
 mod upstream;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use call::{Answer, CallError, Refusal, Request};
-pub use catalog::{Catalog, CatalogOptions, PackageDirectory, Unserved};
-pub use description::Description;
-pub use device::Device;
+pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, Unserved};
+pub use description::{Description, MethodDescription};
+pub use device::{Device, DeviceParts, PackageConfig};
 pub use settings::{Isolation, ServiceSettings};
 pub use upstream::{Forward, Upstream};
 

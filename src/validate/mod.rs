@@ -93,6 +93,15 @@ pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Er
     if let Some(list) = &options.precisions {
         discovery.add_list(list);
     }
+    validate_found(&discovery, options, progress)
+}
+
+/// Validates what a walk found; `options.paths` is not looked at.
+pub fn validate_found(
+    discovery: &Discovery,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Outcome, Error> {
     let run = Run::new(options)?;
     let total = discovery.found.len();
     let done = std::sync::atomic::AtomicUsize::new(0);
@@ -109,7 +118,7 @@ pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Er
         let pool = pool.build()?;
         pool.install(|| discovery.found.par_iter().map(check).collect())
     };
-    Ok(collect(checked, &discovery, &run.roots))
+    Ok(collect(checked, discovery, &run.roots))
 }
 
 /// Validates `bytes` as if they were the file at `path`: what they refer to is looked for beside

@@ -181,9 +181,10 @@ fn summary(service: &Arc<Service>) -> String {
         Kind::Device(device) => {
             let description = device.description();
             let backends = description.backends.join(", ");
-            match device.unrunnable() {
-                None => backends,
-                Some(_) => format!("{backends} (nothing here runs it)"),
+            if description.runnable {
+                backends
+            } else {
+                format!("{backends} (nothing here runs it)")
             }
         }
     }

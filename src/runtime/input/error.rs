@@ -142,7 +142,7 @@ pub enum InputError {
 
 impl Place {
     /// The input of this index.
-    pub(super) fn of(signature: &Signature, index: usize) -> Self {
+    pub fn of(signature: &Signature, index: usize) -> Self {
         let spec = &signature.inputs[index];
         Self {
             index,

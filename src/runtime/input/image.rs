@@ -3,14 +3,13 @@
 //! Invariant: decoding takes bounded memory ([`MAX_SIDE`], [`MAX_DECODED`]), and a layout that can be
 //! read in two ways is refused. Pixels have 8 bits a channel on the way.
 
-use std::path::Path;
+use std::io::{BufRead, Seek};
 
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, GrayImage, ImageDecoder, ImageReader, Limits};
 
 use super::dims::{Dims, Size};
 use super::error::Place;
-use super::files::open;
 use super::{Assembly, InputArgs, InputError};
 use crate::runtime::{DType, Tensor, byte_size};
 
@@ -111,15 +110,16 @@ fn refused(option: &'static str, values: &[f32], reason: &str) -> InputError {
     }
 }
 
-/// Reads a picture for one input.
-pub(super) fn read(
+/// Reads a picture for one input; `open` gives its bytes and their count.
+pub(super) fn read<R: BufRead + Seek>(
     assembly: &mut Assembly,
     input: usize,
-    path: &Path,
+    open: impl FnOnce() -> Result<(R, u64), String>,
     origin: &str,
 ) -> Result<Tensor, InputError> {
     let place = Place::of(assembly.signature, input);
-    let layout = layout(assembly, input).map_err(|reason| place.value(origin, reason, AS_ARRAY))?;
+    let layout =
+        layout(&assembly.dims, input).map_err(|reason| place.value(origin, reason, AS_ARRAY))?;
     let dtype = assembly.signature.inputs[input].dtype;
     if dtype == DType::Bool {
         return Err(place.value(origin, "a picture is no array of booleans", AS_ARRAY));
@@ -130,7 +130,8 @@ pub(super) fn read(
     }
     let scale = assembly.scale.channels(layout.channels)?;
     let allowed = assembly.memory.left().min(MAX_DECODED);
-    let picture = decode(path, allowed).map_err(|reason| place.value(origin, reason, ANOTHER))?;
+    let picture = open().and_then(|(reader, size)| decode(reader, size, allowed));
+    let picture = picture.map_err(|reason| place.value(origin, reason, ANOTHER))?;
     let sized = |size, own| {
         side(&assembly.dims, size, own).map_err(|reason| place.value(origin, reason, AS_ARRAY))
     };
@@ -153,6 +154,11 @@ pub(super) fn read(
         .map_err(|error| place.value(origin, error, AS_ARRAY))
 }
 
+/// Whether an input has the layout of a picture.
+pub(super) fn is_picture(dims: &Dims, input: usize, dtype: DType) -> bool {
+    dtype != DType::Bool && layout(dims, input).is_ok()
+}
+
 /// The size of a side: the input's, and where that is open the picture's `own`.
 fn side(dims: &Dims, size: Size, own: u32) -> Result<u32, String> {
     let is_open = dims.known(size).is_none() && dims.is_open(size);
@@ -173,8 +179,7 @@ fn side(dims: &Dims, size: Size, own: u32) -> Result<u32, String> {
 }
 
 /// Finds channels, rows and columns among the input's axes.
-fn layout(assembly: &Assembly, input: usize) -> Result<Layout, String> {
-    let dims = &assembly.dims;
+fn layout(dims: &Dims, input: usize) -> Result<Layout, String> {
     let Some(axes) = dims.axes(input) else {
         return Err("the model does not say the input's rank".to_owned());
     };
@@ -267,9 +272,8 @@ impl Layout {
     }
 }
 
-/// Decodes a file, the picture upright; takes at most `allowed` bytes.
-fn decode(path: &Path, allowed: u64) -> Result<DynamicImage, String> {
-    let (reader, size) = open(path)?;
+/// Decodes a file of `size` bytes, the picture upright; takes at most `allowed` bytes.
+fn decode(reader: impl BufRead + Seek, size: u64, allowed: u64) -> Result<DynamicImage, String> {
     if size > MAX_FILE {
         return Err(format!("it has more than {} MiB", MAX_FILE >> 20));
     }

@@ -15,15 +15,15 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 /// Why a text is no tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at {place}: {reason}")]
-pub(super) struct JsonFault {
+pub struct JsonFault {
     /// The element, such as `[0][2]`, or the byte.
-    pub(super) place: String,
+    pub place: String,
     /// What is wrong.
-    pub(super) reason: String,
+    pub reason: String,
 }
 
 /// Reads one array or scalar; it has the shape that its nesting says.
-pub(super) fn array(text: &str, dtype: DType) -> Result<Tensor, JsonFault> {
+pub fn array(text: &str, dtype: DType) -> Result<Tensor, JsonFault> {
     let mut reader = Reader { text, at: 0 };
     let tensor = reader.array(dtype)?;
     reader.end()?;
@@ -306,15 +306,15 @@ fn push_float(dtype: DType, token: &str, bytes: &mut Vec<u8>) -> Result<(), Stri
             shown(token)
         ));
     }
-    let value: f64 = special.unwrap_or_else(|| token.parse().unwrap_or(f64::NAN));
+    let value = || -> f64 { special.unwrap_or_else(|| token.parse().unwrap_or(f64::NAN)) };
     let finite = match dtype {
         DType::Float16 => {
-            let half = f16::from_f64(value);
+            let half = f16::from_f64(value());
             bytes.extend(half.to_le_bytes());
             half.is_finite()
         }
         DType::Bfloat16 => {
-            let half = bf16::from_f64(value);
+            let half = bf16::from_f64(value());
             bytes.extend(half.to_le_bytes());
             half.is_finite()
         }
@@ -332,6 +332,7 @@ fn push_float(dtype: DType, token: &str, bytes: &mut Vec<u8>) -> Result<(), Stri
             nearest.is_finite()
         }
         _ => {
+            let value = value();
             bytes.extend(value.to_le_bytes());
             value.is_finite()
         }

@@ -20,6 +20,7 @@ use super::{Signature, Tensor, byte_size};
 
 pub use error::{InputError, Place};
 pub use generator::Generator;
+pub use json::{JsonFault, array as json_array};
 
 /// What `--input` takes, for the command's help.
 pub const INPUT_HELP: &str = "\
@@ -111,6 +112,36 @@ pub fn check(signature: &Signature, inputs: &[Tensor]) -> Result<(), InputError>
         dims.fit(index, tensor.dtype(), tensor.shape(), "the tensor given")?;
     }
     Ok(())
+}
+
+/// The inputs that have the layout of a picture.
+pub fn picture_inputs(signature: &Signature) -> Vec<usize> {
+    let dims = Dims::of(signature);
+    let inputs = signature.inputs.iter().enumerate();
+    inputs
+        .filter(|(input, spec)| image::is_picture(&dims, *input, spec.dtype))
+        .map(|(input, _)| input)
+        .collect()
+}
+
+/// The tensor of a PNG or JPEG picture for one input, as [`IMAGE_HELP`] says. `args` give `mean` and
+/// `std`; `origin` is what errors call the picture.
+pub fn picture(
+    signature: &Signature,
+    input: usize,
+    bytes: &[u8],
+    args: &InputArgs,
+    origin: &str,
+) -> Result<Tensor, InputError> {
+    let mut assembly = Assembly {
+        signature,
+        dims: Dims::of(signature),
+        memory: Memory::measure(),
+        scale: image::Scale::of(args)?,
+        tensors: Vec::new(),
+    };
+    let open = || Ok((std::io::Cursor::new(bytes), bytes.len() as u64));
+    image::read(&mut assembly, input, open, origin)
 }
 
 /// An open dimension of a method's inputs.
@@ -207,7 +238,8 @@ impl Assembly<'_> {
                     self.tensors[input] = Some(files::raw(self, input, path, &given.origin)?);
                 }
                 Value::Image(path) => {
-                    self.tensors[input] = Some(image::read(self, input, path, &given.origin)?);
+                    let open = || files::open(path);
+                    self.tensors[input] = Some(image::read(self, input, open, &given.origin)?);
                 }
                 _ => {}
             }

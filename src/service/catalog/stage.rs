@@ -1,0 +1,160 @@
+//! From a package's directory to its services: validate, then read the headers of its models.
+//!
+//! Invariant: services are made only of packages without an error; nothing is loaded.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::super::{Device, DeviceParts, Kind, PackageConfig, Service, ServiceSettings};
+use super::CatalogOptions;
+use super::survey::{Package, precision_lists};
+use crate::diagnostic::Severity;
+use crate::package::{Config, Discovery, Loaded, PrecisionList, Roots};
+use crate::validate::{self, Options};
+
+/// A service without a number.
+#[derive(Debug, Clone)]
+pub(super) struct Built {
+    pub(super) name: String,
+    pub(super) settings: ServiceSettings,
+    pub(super) device: Arc<Device>,
+}
+
+/// Validates a package and makes its devices; the error has a line for each finding.
+pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<Built>, String> {
+    validate(package)?;
+    let roots = Roots::new();
+    let mut identities: BTreeMap<String, Vec<PackageConfig>> = BTreeMap::new();
+    for found in &package.configs {
+        let document = Loaded::read(&found.path).document;
+        let Ok(document) = document else {
+            return Err(format!(
+                "{}: changed while it was read",
+                found.path.display()
+            ));
+        };
+        let config = Config::from_document(&document);
+        let lists = precision_lists(found, &roots);
+        let parsed = PackageConfig {
+            path: found.path.clone(),
+            walked_from: found.walked_from.clone(),
+            precisions: Arc::new(precisions(lists)),
+            config,
+        };
+        let name = service_name(&parsed)?;
+        let same = identities.entry(name).or_default();
+        reject_second(same, &parsed)?;
+        same.push(parsed);
+    }
+    let identities = identities.into_iter();
+    identities
+        .map(|(name, configs)| {
+            let settings = (options.settings)(&name);
+            let device = Device::new(DeviceParts {
+                name: &name,
+                configs: &configs,
+                settings: settings.clone(),
+                engines: Arc::clone(&options.engines),
+                created_at: package.fingerprint.created_at(),
+                updated_at: package.fingerprint.updated_at(),
+            })?;
+            Ok(Built {
+                name,
+                settings,
+                device: Arc::new(device),
+            })
+        })
+        .collect()
+}
+
+/// Gives the services their numbers.
+pub(super) fn number(
+    built: Vec<Built>,
+    package: &Package,
+    options: &CatalogOptions,
+) -> Result<Vec<Arc<Service>>, String> {
+    let directory = &options.directories[package.key.directory];
+    let services = built.into_iter().map(|built| {
+        let id = (options.number)(directory.owner, &built.name)
+            .map_err(|reason| format!("`{}` has no number: {reason}", built.name))?;
+        Ok(Arc::new(Service {
+            id,
+            owner: directory.owner,
+            owner_name: directory.owner_name.clone(),
+            name: built.name,
+            settings: built.settings,
+            kind: Kind::Device(built.device),
+        }))
+    });
+    services.collect()
+}
+
+fn validate(package: &Package) -> Result<(), String> {
+    let found = Discovery {
+        found: package.configs.clone(),
+        unreadable: Vec::new(),
+    };
+    let options = Options {
+        paths: Vec::new(),
+        precisions: None,
+        open_models: true,
+        jobs: 1,
+    };
+    let outcome = validate::validate_found(&found, &options, &|_, _| {});
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    let diagnostics = outcome.report.diagnostics.iter();
+    let errors = diagnostics.filter(|it| it.severity == Severity::Error);
+    let lines: Vec<String> = errors
+        .map(|it| {
+            let message = it.message.replace(['\n', '\r'], " ");
+            format!(
+                "{} {}#{}: {message}",
+                it.rule.code, it.source.path, it.pointer
+            )
+        })
+        .collect();
+    if lines.is_empty() {
+        return Ok(());
+    }
+    Err(lines.join("\n"))
+}
+
+/// `model` or `model_size`.
+fn service_name(package: &PackageConfig) -> Result<String, String> {
+    let Config { model, size, .. } = &package.config;
+    match (model, size) {
+        (Some(model), Some(size)) => Ok(format!("{model}_{size}")),
+        (Some(model), None) => Ok(model.clone()),
+        (None, _) => Err(format!("{}: no model token", package.path.display())),
+    }
+}
+
+/// Two configs of one service are for two backends, and of one model and size.
+fn reject_second(known: &[PackageConfig], second: &PackageConfig) -> Result<(), String> {
+    let identity = |it: &PackageConfig| (it.config.model.clone(), it.config.size.clone());
+    for first in known {
+        let (at, other) = (second.path.display(), first.path.display());
+        if first.config.backend == second.config.backend {
+            return Err(format!(
+                "{at}: is for the same model and backend as {other}; remove one of them"
+            ));
+        }
+        if identity(first) != identity(second) {
+            return Err(format!(
+                "{at}: gives a service of the same name as {other}; change `model` or `size` in one of them"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The first list that exists, as validation chooses it.
+fn precisions(lists: Vec<PathBuf>) -> PrecisionList {
+    let mut lists = lists.into_iter();
+    let list = lists.find(|path| path.symlink_metadata().is_ok());
+    let document = list.and_then(|path| Loaded::read(&path).document.ok());
+    document.map_or_else(PrecisionList::embedded, |document| {
+        PrecisionList::from_document(&document)
+    })
+}

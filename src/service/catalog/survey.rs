@@ -1,0 +1,212 @@
+//! What lies in the packages' directories now: packages, and a fingerprint of each package's files.
+//!
+//! Invariant: only configs are read; of all other files size and times are looked at. Two equal
+//! fingerprints mean that no file was added, removed, replaced or written to in between.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use walkdir::WalkDir;
+
+use super::{PackageDirectory, Unserved};
+use crate::database::Timestamp;
+use crate::package::{
+    Config, Discovery, Found, FoundKind, Loaded, Roots, discover, precision, reference, roots,
+};
+
+/// Which package it is: the place of its directory among those of the catalog, and its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PackageKey {
+    pub(super) directory: usize,
+    pub(super) path: PathBuf,
+}
+
+/// A directory with a config in it, or in directories below it that are named after backends.
+#[derive(Debug, Clone)]
+pub(super) struct Package {
+    pub(super) key: PackageKey,
+    pub(super) configs: Vec<Found>,
+    pub(super) fingerprint: Fingerprint,
+}
+
+/// The state of all files that make a package.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Fingerprint(BTreeMap<PathBuf, Option<Mark>>);
+
+/// A file's size and times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    size: u64,
+    modified: Option<SystemTime>,
+    created: Option<SystemTime>,
+}
+
+/// All packages.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    pub(super) packages: BTreeMap<PackageKey, Package>,
+    /// Directories that could not be listed.
+    pub(super) unreadable: Vec<Unserved>,
+}
+
+impl Survey {
+    /// Looks at all directories. One inside another of the same owner adds nothing.
+    pub(super) fn of(directories: &[PackageDirectory]) -> Self {
+        let mut survey = Self::default();
+        let mut seen = HashSet::new();
+        for (number, directory) in directories.iter().enumerate() {
+            for package in survey.walk(number, &directory.path) {
+                let real = package.key.path.canonicalize();
+                let real = real.unwrap_or_else(|_| package.key.path.clone());
+                if seen.insert((directory.owner, real)) {
+                    survey.packages.insert(package.key.clone(), package);
+                }
+            }
+        }
+        survey
+    }
+
+    /// Looks at the directory of one package again.
+    pub(super) fn again(directory: &Path, key: &PackageKey) -> Option<Package> {
+        let mut survey = Self::default();
+        // A directory of packages may itself be named after a backend: its package is around it.
+        let part = if key.path.starts_with(directory) {
+            &key.path
+        } else {
+            directory
+        };
+        let mut packages = survey.walk_part(key.directory, directory, part).into_iter();
+        packages.find(|package| package.key == *key)
+    }
+
+    fn walk(&mut self, number: usize, directory: &Path) -> Vec<Package> {
+        self.walk_part(number, directory, directory)
+    }
+
+    /// Packages in `part` of a directory, as they are found when all of it is walked.
+    fn walk_part(&mut self, number: usize, directory: &Path, part: &Path) -> Vec<Package> {
+        // A walk takes what is no directory for a config that the user named.
+        if !part.is_dir() {
+            return Vec::new();
+        }
+        let discovery = Discovery::walk(&[part.to_owned()]);
+        for (path, reason) in discovery.unreadable {
+            self.unreadable.push(Unserved { path, reason });
+        }
+        let mut found: BTreeMap<PathBuf, Vec<Found>> = BTreeMap::new();
+        for mut one in discovery.found {
+            one.walked_from = Some(directory.to_owned());
+            if let Some(home) = home_of(&one) {
+                found.entry(home).or_default().push(one);
+            }
+        }
+        let roots = Roots::new();
+        let packages = found.into_iter().map(|(path, configs)| Package {
+            key: PackageKey {
+                directory: number,
+                path,
+            },
+            fingerprint: Fingerprint::of(&configs, &roots),
+            configs,
+        });
+        packages.collect()
+    }
+}
+
+/// The directory of the package that a found file is a config of.
+fn home_of(found: &Found) -> Option<PathBuf> {
+    let directory = found.path.parent()?;
+    match found.kind {
+        FoundKind::Config => Some(directory.parent().unwrap_or(directory).to_owned()),
+        FoundKind::MaybeConfig => {
+            discover::is_package_config(&Loaded::read(&found.path)).then(|| directory.to_owned())
+        }
+        FoundKind::PrecisionList => None,
+    }
+}
+
+/// The files that may hold the precision list of a config, the first that exists counts.
+pub(super) fn precision_lists(found: &Found, roots: &Roots) -> Vec<PathBuf> {
+    let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
+    let root = roots.package_root(&directory, found.walked_from.as_deref());
+    let places = found.walked_from.clone().into_iter().chain([root]);
+    places
+        .map(|place| place.join(precision::FILE_NAME))
+        .collect()
+}
+
+impl Fingerprint {
+    fn of(configs: &[Found], roots: &Roots) -> Self {
+        let mut marks = BTreeMap::new();
+        for found in configs {
+            let directory = found.path.parent().unwrap_or(Path::new(""));
+            // A config outside a backend's directory may have other packages below it.
+            let depth = match found.kind {
+                FoundKind::Config => usize::MAX,
+                _ => 1,
+            };
+            let walk = WalkDir::new(directory).max_depth(depth).into_iter();
+            for entry in walk.flatten().filter(|entry| !entry.file_type().is_dir()) {
+                let path = entry.into_path();
+                let mark = mark(&path);
+                marks.insert(path, mark);
+            }
+            let others = references(found, directory, roots);
+            for path in others.into_iter().chain(precision_lists(found, roots)) {
+                let mark = mark(&path);
+                marks.insert(path, mark);
+            }
+        }
+        Self(marks)
+    }
+
+    /// When the first file was made, as far as the file system tells.
+    pub(super) fn created_at(&self) -> Timestamp {
+        let marks = self.0.values().flatten();
+        let times = marks.filter_map(|mark| mark.created.or(mark.modified));
+        times
+            .min()
+            .and_then(timestamp)
+            .unwrap_or_else(Timestamp::now)
+    }
+
+    /// When a file changed last.
+    pub(super) fn updated_at(&self) -> Timestamp {
+        let times = self.0.values().flatten().filter_map(|mark| mark.modified);
+        times
+            .max()
+            .and_then(timestamp)
+            .unwrap_or_else(Timestamp::now)
+    }
+}
+
+/// The files that a config names.
+fn references(found: &Found, directory: &Path, roots: &Roots) -> Vec<PathBuf> {
+    let Ok(document) = Loaded::read(&found.path).document else {
+        return Vec::new();
+    };
+    let absolute = roots.absolute(directory);
+    let root = roots.package_root(&absolute, found.walked_from.as_deref());
+    let depth = roots::depth_below(&absolute, &root);
+    let config = Config::from_document(&document);
+    let files = config.files();
+    files
+        .filter_map(|file| reference::resolve(directory, depth, &file.reference).ok())
+        .collect()
+}
+
+fn mark(path: &Path) -> Option<Mark> {
+    let metadata = fs::metadata(path).ok()?;
+    Some(Mark {
+        size: metadata.len(),
+        modified: metadata.modified().ok(),
+        created: metadata.created().ok(),
+    })
+}
+
+fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_millis()).ok().map(Timestamp)
+}

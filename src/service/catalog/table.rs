@@ -1,0 +1,82 @@
+//! What readers see: the services of one moment, never changed, replaced as a whole.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::super::Service;
+use super::Unserved;
+use super::survey::PackageKey;
+use crate::account::AccountId;
+
+/// The services of one moment.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) services: Arc<Vec<Arc<Service>>>,
+    pub(super) unserved: Arc<Vec<Unserved>>,
+    by_name: HashMap<AccountId, HashMap<String, (Arc<Service>, PackageKey)>>,
+    by_number: HashMap<(AccountId, i64), Arc<Service>>,
+}
+
+impl Table {
+    /// A table of services and the packages they are from. Of two with a name the one whose package had
+    /// it in `before` is taken, else the first; the others are unserved.
+    pub(super) fn new(
+        services: Vec<(PackageKey, Arc<Service>)>,
+        mut unserved: Vec<Unserved>,
+        before: &Self,
+    ) -> Self {
+        let mut table = Self::default();
+        let is_holder = |(key, service): &(PackageKey, Arc<Service>)| {
+            before.holder(service.owner, &service.name) == Some(key)
+        };
+        let (holders, others): (Vec<_>, Vec<_>) = services.into_iter().partition(is_holder);
+        for (key, service) in holders.into_iter().chain(others) {
+            if let Some(first) = table.holder(service.owner, &service.name) {
+                let reason = format!(
+                    "`{}` is served from {} already; remove one of them, or change its `model` or `size`",
+                    service.name,
+                    first.path.display()
+                );
+                let path = key.path;
+                unserved.push(Unserved { path, reason });
+                continue;
+            }
+            table.insert(key, service);
+        }
+        let named = table.by_name.values().flat_map(HashMap::values);
+        let mut services: Vec<Arc<Service>> = named.map(|(it, _)| Arc::clone(it)).collect();
+        services.sort_by(|a, b| (a.owner, &a.name).cmp(&(b.owner, &b.name)));
+        unserved.sort_by(|a, b| a.path.cmp(&b.path));
+        table.services = Arc::new(services);
+        table.unserved = Arc::new(unserved);
+        table
+    }
+
+    fn insert(&mut self, key: PackageKey, service: Arc<Service>) {
+        self.by_number
+            .insert((service.owner, service.id), Arc::clone(&service));
+        let names = self.by_name.entry(service.owner).or_default();
+        names.insert(service.name.clone(), (service, key));
+    }
+
+    /// The service of this name or, if it is digits only, of this number.
+    pub(super) fn find(&self, owner: AccountId, model: &str) -> Option<&Arc<Service>> {
+        if !model.is_empty() && model.bytes().all(|byte| byte.is_ascii_digit()) {
+            return self.by_number.get(&(owner, model.parse().ok()?));
+        }
+        let names = self.by_name.get(&owner)?;
+        names.get(model).map(|(service, _)| service)
+    }
+
+    /// The package that a service is served from.
+    pub(super) fn holder(&self, owner: AccountId, name: &str) -> Option<&PackageKey> {
+        let names = self.by_name.get(&owner)?;
+        names.get(name).map(|(_, key)| key)
+    }
+
+    /// The service of this name, whatever the name.
+    pub(super) fn named(&self, owner: AccountId, name: &str) -> Option<&Arc<Service>> {
+        let names = self.by_name.get(&owner)?;
+        names.get(name).map(|(service, _)| service)
+    }
+}

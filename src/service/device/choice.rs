@@ -1,0 +1,134 @@
+//! Which method a predict config means.
+//!
+//! Invariant: a choice that is open and has no obvious default is refused with the list of what there
+//! is; of what a config leaves open, models that run here are preferred to those that do not.
+
+use super::super::Refusal;
+use super::super::json::{self, listed, shown, unknown_key};
+use super::variants::{Entry, Variants};
+use crate::runtime::selection::default_method;
+use crate::source::suggest;
+
+/// Where configs stand in the places of refusals.
+const PLACE: &str = "$.config";
+
+/// Keys of a predict config.
+const KEYS: &[&str] = &["backend", "precision", "component", "method"];
+
+/// A predict config; `None` leaves a choice open.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// In the order of [`KEYS`].
+    values: [Option<String>; KEYS.len()],
+}
+
+impl Choice {
+    /// Reads a config: a JSON object. A blank text and `null` leave everything open.
+    pub(super) fn read(text: &str) -> Result<Self, Refusal> {
+        let mut choice = Self::default();
+        if matches!(text.trim_ascii(), "" | "null") {
+            return Ok(choice);
+        }
+        for (key, value) in json::members(text, PLACE)? {
+            let Some(known) = KEYS.iter().position(|known| *known == key) else {
+                return Err(unknown_key(PLACE, &key, KEYS));
+            };
+            if value.get() != "null" {
+                let value = json::string(value, &format!("{PLACE}.{key}"))?;
+                choice.values[known] = Some(value.into_owned());
+            }
+        }
+        Ok(choice)
+    }
+
+    /// The entry that is meant, by its index.
+    pub(super) fn resolve(&self, variants: &Variants) -> Result<usize, Refusal> {
+        let entries = &variants.entries;
+        let mut left: Vec<usize> = (0..entries.len()).collect();
+        for (key, wanted) in self.values.iter().enumerate() {
+            let Some(wanted) = wanted else { continue };
+            let is_wanted = |entry: &usize| value(&entries[*entry], key) == Some(wanted);
+            let kept: Vec<usize> = left.iter().copied().filter(is_wanted).collect();
+            if kept.is_empty() {
+                return Err(self.no_such(key, wanted, entries, &left));
+            }
+            left = kept;
+        }
+        let runs = |entry: &&usize| entries[**entry].model.is_ok();
+        let best = left.iter().find(runs).or(left.first());
+        let best = *best.expect("a package has entries, and each key kept at least one");
+        left.retain(|entry| entries[*entry].variant == entries[best].variant);
+        within(&left, entries)
+    }
+
+    /// The refusal of a value that none of the entries `left` has.
+    fn no_such(&self, key: usize, wanted: &str, entries: &[Entry], left: &[usize]) -> Refusal {
+        let has = distinct(left, entries, key);
+        let meant = suggest::nearest(wanted, has.iter().copied());
+        let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
+        let chosen: Vec<String> = (0..key)
+            .filter_map(|key| Some(format!("{} `{}`", KEYS[key], self.values[key].as_ref()?)))
+            .collect();
+        let context = if chosen.is_empty() {
+            String::new()
+        } else {
+            format!(" with {}", chosen.join(" and "))
+        };
+        let there = if has.is_empty() {
+            "there is none".to_owned()
+        } else {
+            format!("there is {}", listed(&has))
+        };
+        let (name, wanted, meant) = (KEYS[key], shown(wanted), meant.unwrap_or_default());
+        let message = format!("there is no {name} {wanted}{context}{meant}; {there}");
+        Refusal::at(format!("{PLACE}.{name}"), message)
+    }
+}
+
+/// The entry that is meant among `left`, which are of one variant.
+fn within(left: &[usize], entries: &[Entry]) -> Result<usize, Refusal> {
+    let components = distinct(left, entries, COMPONENT);
+    if components.len() > 1 {
+        let message = format!(
+            "the model has several components; choose one with `component`: {}",
+            listed(&components)
+        );
+        return Err(Refusal::at(format!("{PLACE}.component"), message));
+    }
+    let methods: Vec<String> = left.iter().map(|it| entries[*it].method.clone()).collect();
+    let Some(method) = default_method(&methods) else {
+        let names: Vec<&str> = methods.iter().map(String::as_str).collect();
+        let message = format!(
+            "the model has several methods; choose one with `method`: {}",
+            listed(&names)
+        );
+        return Err(Refusal::at(format!("{PLACE}.method"), message));
+    };
+    let place = methods.iter().position(|name| name == method);
+    Ok(left[place.expect("the default is one of them")])
+}
+
+/// The place of `component` in [`KEYS`].
+const COMPONENT: usize = 2;
+
+fn value(entry: &Entry, key: usize) -> Option<&str> {
+    match KEYS[key] {
+        "backend" => Some(entry.backend.name()),
+        "precision" => Some(&entry.precision),
+        "component" => entry.component.as_deref(),
+        _ => Some(&entry.method),
+    }
+}
+
+/// The values that `entries` have for a key, each once.
+fn distinct<'e>(left: &[usize], entries: &'e [Entry], key: usize) -> Vec<&'e str> {
+    let mut values = Vec::new();
+    for entry in left {
+        if let Some(value) = value(&entries[*entry], key)
+            && !values.contains(&value)
+        {
+            values.push(value);
+        }
+    }
+    values
+}

@@ -1,0 +1,297 @@
+//! A package's models as a service: which variant a predict config chooses, tensors in, tensors out.
+//!
+//! Invariant: a method has at most one endpoint, made when it is first called and never after the
+//! device was drained. The way of a request takes no lock that another request holds while it works.
+
+mod choice;
+mod variants;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+
+use super::engine::{Activity, Endpoint, EndpointModel, Engines};
+use super::tensors::{self, Encoding};
+use super::{Answer, CallError, Description, Refusal, Request, ServiceSettings};
+use crate::account::AccountId;
+use crate::database::Timestamp;
+use crate::package::Backend;
+use crate::runtime::Tensor;
+use choice::Choice;
+use variants::{Entry, Variants};
+
+pub use variants::PackageConfig;
+
+/// Capabilities of models that see. What they take may be a picture; whether it is, the signature says.
+const PICTURES: &[&str] = &[
+    "vision",
+    "classification",
+    "object-detection",
+    "semantic-segmentation",
+    "instance-segmentation",
+    "style-transfer",
+    "image-embedding",
+    "text-detection",
+    "text-recognition",
+];
+
+/// Most predict configs whose meaning is remembered, and the longest.
+const REMEMBERED: usize = 256;
+const LONGEST_REMEMBERED: usize = 4096;
+
+/// Outputs of more bytes are written away from the threads that serve connections.
+const LARGE_ANSWER: usize = 1 << 17;
+
+/// A package's models.
+#[derive(Debug)]
+pub struct Device {
+    variants: Variants,
+    description: Description,
+    settings: ServiceSettings,
+    engines: Arc<Engines>,
+    /// What a request without a config means.
+    default: Result<usize, Refusal>,
+    /// What configs mean that were seen lately. Readers never wait.
+    remembered: ArcSwap<HashMap<String, usize>>,
+    /// Held while an endpoint is made; whether the device was drained.
+    drained: Mutex<bool>,
+}
+
+/// Tensors for a method.
+#[derive(Debug)]
+pub struct Prepared {
+    endpoint: Arc<Endpoint>,
+    inputs: Vec<Tensor>,
+    encoding: Encoding,
+}
+
+/// What a device is made of.
+#[derive(Debug)]
+pub struct DeviceParts<'a> {
+    /// The service's name, for logs.
+    pub name: &'a str,
+    /// The configs of one package identity, one for each backend.
+    pub configs: &'a [PackageConfig],
+    /// How it runs.
+    pub settings: ServiceSettings,
+    /// Where sessions come from.
+    pub engines: Arc<Engines>,
+    /// When the package's first file was made.
+    pub created_at: Timestamp,
+    /// When a file of the package changed last.
+    pub updated_at: Timestamp,
+}
+
+impl Device {
+    /// Reads the headers of the package's model files; loads nothing.
+    pub fn new(parts: DeviceParts<'_>) -> Result<Self, String> {
+        let variants = Variants::read(parts.configs, parts.name)?;
+        let default = Choice::default().resolve(&variants);
+        let description = describe(&parts, &variants);
+        Ok(Self {
+            variants,
+            description,
+            settings: parts.settings,
+            engines: parts.engines,
+            default,
+            remembered: ArcSwap::default(),
+            drained: Mutex::new(false),
+        })
+    }
+
+    /// Checks a request.
+    pub fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
+        let entry = self.chosen(request.config.as_deref())?;
+        let model = runnable(entry)?;
+        let pictures = self.description.takes_pictures;
+        let decoded = tensors::decode(&request.body, &model.signature, pictures)?;
+        Ok(Prepared {
+            endpoint: self.endpoint(entry, model)?,
+            inputs: decoded.inputs,
+            encoding: decoded.encoding,
+        })
+    }
+
+    /// Runs the method.
+    pub async fn predict(
+        &self,
+        prepared: Prepared,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Answer, CallError> {
+        let Prepared {
+            endpoint,
+            inputs,
+            encoding,
+        } = prepared;
+        let outputs = endpoint.run(caller, inputs, timeout).await?;
+        let size: usize = outputs.iter().map(|tensor| tensor.bytes().len()).sum();
+        let write = move || tensors::encode(endpoint.signature(), &outputs, encoding);
+        let body = if size > LARGE_ANSWER {
+            let written = tokio::task::spawn_blocking(write).await;
+            written.map_err(|_| CallError::Failed("the answer could not be written".to_owned()))?
+        } else {
+            write()
+        };
+        Ok(Answer {
+            body: Bytes::from(body),
+            content_type: "application/json".to_owned(),
+        })
+    }
+
+    /// Checks a predict config by itself, before it is stored. One that means a model that nothing
+    /// here runs is right: it may be stored, and its requests fail.
+    pub fn check_config(&self, config: &str) -> Result<(), CallError> {
+        Choice::read(config)?.resolve(&self.variants)?;
+        Ok(())
+    }
+
+    /// What it is.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The endpoints made so far.
+    pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        let entries = self.variants.entries.iter();
+        entries.filter_map(|entry| entry.endpoint.get())
+    }
+
+    /// What all its endpoints are doing.
+    pub fn activity(&self) -> Activity {
+        let activities = self.endpoints().map(|endpoint| endpoint.activity());
+        activities.fold(Activity::default(), |sum, one| Activity {
+            waiting: sum.waiting + one.waiting,
+            running: sum.running + one.running,
+            sessions: sum.sessions + one.sessions,
+        })
+    }
+
+    /// Loads what a request without a config would run. Nothing is done where such a request is
+    /// refused: which of several components would be a guess.
+    pub async fn warm(&self) -> Result<(), CallError> {
+        let Ok(entry) = self.chosen(None) else {
+            return Ok(());
+        };
+        let endpoint = self.endpoint(entry, runnable(entry)?)?;
+        endpoint.warm().await
+    }
+
+    /// Takes no more requests, lets those it has end, ends its sessions.
+    pub async fn drain(&self) {
+        *self.drained.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        // All are told before any is waited for.
+        let endings = self.endpoints().cloned().map(|endpoint| {
+            tokio::spawn(async move {
+                endpoint.drain().await;
+            })
+        });
+        let endings: Vec<_> = endings.collect();
+        for ending in endings {
+            if let Err(error) = ending.await {
+                tracing::error!(%error, "draining an endpoint failed");
+            }
+        }
+    }
+
+    /// The method that a config means.
+    fn chosen(&self, config: Option<&str>) -> Result<&Entry, Refusal> {
+        let entry = |index: usize| &self.variants.entries[index];
+        let Some(config) = config else {
+            return self.default.clone().map(entry);
+        };
+        if let Some(index) = self.remembered.load().get(config) {
+            return Ok(entry(*index));
+        }
+        let index = Choice::read(config)?.resolve(&self.variants)?;
+        if config.len() <= LONGEST_REMEMBERED {
+            self.remembered.rcu(|known| {
+                // A client that makes up configs costs others a look-up, not memory.
+                let mut known = if known.len() < REMEMBERED {
+                    HashMap::clone(known)
+                } else {
+                    HashMap::new()
+                };
+                known.insert(config.to_owned(), index);
+                known
+            });
+        }
+        Ok(entry(index))
+    }
+
+    fn endpoint(&self, entry: &Entry, model: &EndpointModel) -> Result<Arc<Endpoint>, CallError> {
+        if let Some(endpoint) = entry.endpoint.get() {
+            return Ok(Arc::clone(endpoint));
+        }
+        let drained = self.drained.lock().unwrap_or_else(PoisonError::into_inner);
+        if *drained {
+            return Err(CallError::Stopped);
+        }
+        let make = || self.engines.endpoint(model.clone(), &self.settings);
+        Ok(Arc::clone(entry.endpoint.get_or_init(make)))
+    }
+}
+
+fn runnable(entry: &Entry) -> Result<&EndpointModel, CallError> {
+    let model = entry.model.as_ref();
+    model.map_err(|reason| CallError::NoInstances(reason.clone()))
+}
+
+fn describe(parts: &DeviceParts<'_>, variants: &Variants) -> Description {
+    let order = |config: &&PackageConfig| {
+        let place = |backend| Backend::ALL.iter().position(|known| *known == backend);
+        config.config.backend.and_then(place)
+    };
+    let first = parts.configs.iter().min_by_key(order);
+    let first = first.map(|package| package.config.clone());
+    let first = first.unwrap_or_default();
+    let entries = &variants.entries;
+    let preferred = entries.iter().find(|entry| entry.model.is_ok());
+    let preferred = preferred.or(entries.first());
+    let mut precisions: Vec<(String, bool)> = Vec::new();
+    for entry in entries {
+        if precisions
+            .iter()
+            .all(|(known, _)| *known != entry.precision)
+        {
+            precisions.push((entry.precision.clone(), entry.quantized));
+        }
+    }
+    let model = first.model.unwrap_or_default();
+    let sees = |capability: &String| PICTURES.contains(&capability.as_str());
+    Description {
+        family: first.family.unwrap_or_else(|| model.clone()),
+        model,
+        size: first.size,
+        license: first.license,
+        takes_pictures: first.capabilities.iter().any(sees),
+        capabilities: first.capabilities,
+        backends: each_once(entries, |entry| Some(entry.backend.name())),
+        precisions,
+        components: each_once(entries, |entry| entry.component.as_deref()),
+        methods: each_once(entries, |entry| Some(&entry.method)),
+        signatures: entries.iter().map(Entry::describe).collect(),
+        default_backend: preferred.map(|entry| entry.backend.name().to_owned()),
+        default_precision: preferred.map(|entry| entry.precision.clone()),
+        runnable: entries.iter().any(|entry| entry.model.is_ok()),
+        size_bytes: preferred.map_or(0, |entry| variants.sizes[entry.variant]),
+        created_at: parts.created_at,
+        updated_at: parts.updated_at,
+    }
+}
+
+/// What the entries have, in their order.
+fn each_once<'e>(
+    entries: &'e [Entry],
+    value: impl Fn(&'e Entry) -> Option<&'e str>,
+) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let values = entries.iter().filter_map(value);
+    values
+        .filter(|value| seen.insert(*value))
+        .map(str::to_owned)
+        .collect()
+}

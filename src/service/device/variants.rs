@@ -1,0 +1,226 @@
+//! All methods of all variants of a package, in the order in which they are preferred.
+//!
+//! Invariant: the entries of a variant stand together; variants stand in the specification's order of
+//! backends, those that are not quantized first, then as in the file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use super::super::MethodDescription;
+use super::super::engine::{Endpoint, EndpointModel};
+use crate::model::{ModelInfo, OpenError};
+use crate::package::{Backend, Config, PrecisionList, Variant};
+use crate::runtime::selection::{ModelFile, SelectionError};
+use crate::runtime::{Signature, target};
+
+/// One config of a package, which was validated.
+#[derive(Debug, Clone)]
+pub struct PackageConfig {
+    /// Its path.
+    pub path: PathBuf,
+    /// The directory below which it was found.
+    pub walked_from: Option<PathBuf>,
+    /// What it says.
+    pub config: Config,
+    /// The precision list that rules it.
+    pub precisions: Arc<PrecisionList>,
+}
+
+/// The methods of a package.
+#[derive(Debug)]
+pub(super) struct Variants {
+    pub(super) entries: Vec<Entry>,
+    /// Bytes of each variant's files, in the order of [`Entry::variant`].
+    pub(super) sizes: Vec<u64>,
+}
+
+/// One method of one model file.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Which variant it belongs to.
+    pub(super) variant: usize,
+    pub(super) backend: Backend,
+    pub(super) precision: String,
+    pub(super) quantized: bool,
+    pub(super) component: Option<String>,
+    pub(super) method: String,
+    /// What the header says of inputs and outputs, if they are tensors.
+    signature: Option<Signature>,
+    /// What its sessions load, or why nothing here runs it.
+    pub(super) model: Result<EndpointModel, String>,
+    /// Made when it is first called.
+    pub(super) endpoint: OnceLock<Arc<Endpoint>>,
+}
+
+/// A variant before it has its place among the others.
+struct Candidate<'c> {
+    package: &'c PackageConfig,
+    backend: Backend,
+    precision: String,
+    quantized: Option<bool>,
+    variant: &'c Variant,
+}
+
+impl Variants {
+    /// Reads the headers of all model files that the configs name. `service` is the name for logs.
+    pub(super) fn read(configs: &[PackageConfig], service: &str) -> Result<Self, String> {
+        let mut candidates = Vec::new();
+        for package in configs {
+            candidates.extend(candidates_of(package)?);
+        }
+        let backend = |backend| Backend::ALL.iter().position(|known| *known == backend);
+        // A token that the list does not have stands between those that are known to be one or the
+        // other. The sort is stable: the file's order is the last word.
+        let rank = |quantized| match quantized {
+            Some(false) => 0,
+            None => 1,
+            Some(true) => 2,
+        };
+        candidates.sort_by_key(|it| (backend(it.backend), rank(it.quantized)));
+        let mut variants = Self {
+            entries: Vec::new(),
+            sizes: Vec::new(),
+        };
+        for candidate in &candidates {
+            variants.add(candidate, service)?;
+        }
+        if variants.entries.is_empty() {
+            return Err("none of its files is a model that can be read here".to_owned());
+        }
+        Ok(variants)
+    }
+
+    fn add(&mut self, candidate: &Candidate<'_>, service: &str) -> Result<(), String> {
+        let Candidate { package, .. } = candidate;
+        let number = self.sizes.len();
+        let mut size = 0;
+        for file in &candidate.variant.files {
+            let walked_from = package.walked_from.as_deref();
+            let opened = ModelFile::of_variant(
+                &package.path,
+                walked_from,
+                &package.config,
+                candidate.variant,
+                file,
+            );
+            let model = match opened {
+                Ok(model) => model,
+                // A scheduler's settings, a tokenizer: a component, but no model.
+                Err(SelectionError::Model {
+                    model,
+                    error: OpenError::UnknownFormat,
+                }) if candidate.variant.has_components => {
+                    size += file_size(&model);
+                    continue;
+                }
+                Err(error) => return Err(error.to_string()),
+            };
+            let external = external_size(model.path(), model.info());
+            size += file_size(model.path()) + external;
+            for method in model.methods() {
+                let entry = Entry::read(candidate, &model, method, (service, external));
+                self.entries.push(Entry {
+                    variant: number,
+                    component: file.component.clone(),
+                    ..entry
+                });
+            }
+        }
+        self.sizes.push(size);
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn read(
+        candidate: &Candidate<'_>,
+        file: &ModelFile,
+        method: String,
+        (service, external): (&str, u64),
+    ) -> Self {
+        let selection = file.select(Some(&method)).map_err(|error| match error {
+            SelectionError::Signature { error, .. } => error.to_string(),
+            other => other.to_string(),
+        });
+        let format = file.info().format;
+        let runnable = target::require_runnable(format).map_err(|error| error.to_string());
+        let signature = selection.as_ref().ok();
+        let signature = signature.map(|selection| selection.signature.clone());
+        let model = runnable.and(selection).map(|selection| EndpointModel {
+            service: service.to_owned(),
+            model: selection.model,
+            format,
+            signature: selection.signature,
+            backend: Some(candidate.backend),
+            weight_bytes: selection.info.weight_bytes + external,
+        });
+        Self {
+            variant: 0,
+            backend: candidate.backend,
+            precision: candidate.precision.clone(),
+            quantized: candidate.quantized == Some(true),
+            component: None,
+            method,
+            signature,
+            model,
+            endpoint: OnceLock::new(),
+        }
+    }
+
+    /// The same for the registry.
+    pub(super) fn describe(&self) -> MethodDescription {
+        let signature = self.signature.as_ref();
+        MethodDescription {
+            backend: self.backend.name().to_owned(),
+            precision: self.precision.clone(),
+            component: self.component.clone(),
+            method: self.method.clone(),
+            not_runnable: self.model.as_ref().err().cloned(),
+            inputs: signature.map_or_else(Vec::new, |it| it.inputs.clone()),
+            outputs: signature.map_or_else(Vec::new, |it| it.outputs.clone()),
+        }
+    }
+}
+
+fn candidates_of(package: &PackageConfig) -> Result<Vec<Candidate<'_>>, String> {
+    let at = || package.path.display();
+    let Some(backend) = package.config.backend else {
+        return Err(format!("{}: no backend", at()));
+    };
+    let variants = package.config.variants.iter();
+    variants
+        .map(|variant| {
+            let Some(precision) = variant.precision.clone() else {
+                return Err(format!("{}: a variant without a precision", at()));
+            };
+            Ok(Candidate {
+                package,
+                backend,
+                quantized: package.precisions.is_quantized(&precision),
+                precision,
+                variant,
+            })
+        })
+        .collect()
+}
+
+fn file_size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+/// Bytes of the files beside a model that it keeps data in.
+fn external_size(model: &Path, info: &ModelInfo) -> u64 {
+    let directory = match model.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut files: Vec<PathBuf> = info
+        .external
+        .iter()
+        .filter_map(|external| external.locate(directory).ok().flatten())
+        .collect();
+    files.sort();
+    files.dedup();
+    files.iter().map(|file| file_size(file)).sum()
+}

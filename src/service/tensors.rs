@@ -1,1 +1,0 @@
-//! Tensors as JSON in requests and answers.

@@ -1,0 +1,285 @@
+//! Tensors as JSON: requests for a method in, its answers out.
+//!
+//! A request is `{"inputs": [{"name"?, "shape"?, "dtype"?, "data", "encoding"?}], "encoding"?}`.
+//! `data` is a nested array, a flat one with `shape`, a number, or with `"encoding": "base64"` the
+//! little-endian bytes; where JSON has no number, `"NaN"`, `"Infinity"` and `"-Infinity"` stand.
+//! Invariant: memory is bounded by what the request holds, and what is decoded fits the signature.
+
+mod data;
+mod encode;
+mod picture;
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::Refusal;
+use super::json::{self, listed, shown, unknown_key};
+use crate::runtime::input::{self, InputError, Place};
+use crate::runtime::{DType, Signature, Tensor};
+use crate::source::suggest;
+
+pub use encode::encode;
+
+/// Keys of a request with tensors.
+const KEYS: &[&str] = &["inputs", "encoding"];
+
+/// Keys of a request with a picture.
+const PICTURE_KEYS: &[&str] = &["image_base64", "mean", "std", "encoding"];
+
+/// Keys of an input.
+const INPUT_KEYS: &[&str] = &["name", "shape", "dtype", "data", "encoding"];
+
+/// How the elements of a tensor are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// An array of numbers.
+    #[default]
+    Json,
+    /// Little-endian bytes, row major, in base64.
+    Base64,
+}
+
+/// A request for a method.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    /// Its inputs in the signature's order, which fit it.
+    pub inputs: Vec<Tensor>,
+    /// How the answer's tensors are to be written.
+    pub encoding: Encoding,
+}
+
+/// Reads a request for the method of this signature. `pictures` allows `image_base64` in place of
+/// `inputs`. A body that is a JSON string with an object in it is unwrapped once: some clients encode
+/// twice.
+pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Decoded, Refusal> {
+    let text = unwrapped(json::text(body)?)?;
+    let members = json::members(&text, "$")?;
+    let is_picture = pictures && members.iter().any(|(key, _)| key == "image_base64");
+    let known = if is_picture { PICTURE_KEYS } else { KEYS };
+    for (key, _) in &members {
+        if !known.contains(&key.as_str()) {
+            return Err(stray_key(key, known, pictures));
+        }
+    }
+    let member = |wanted: &str| {
+        let found = members.iter().find(|(key, _)| key == wanted);
+        found.map(|(_, value)| *value)
+    };
+    let encoding = match member("encoding") {
+        Some(value) => Encoding::read(value, "$.encoding")?,
+        None => Encoding::Json,
+    };
+    let inputs = if is_picture {
+        picture::read(signature, member)?
+    } else {
+        let inputs = member("inputs").ok_or_else(|| missing_inputs(signature, pictures))?;
+        read_inputs(inputs, signature)?
+    };
+    Ok(Decoded { inputs, encoding })
+}
+
+/// The body, or the text inside if it is a string that holds an object or an array.
+fn unwrapped(text: &str) -> Result<Cow<'_, str>, Refusal> {
+    if !text.trim_ascii_start().starts_with('"') {
+        return Ok(Cow::Borrowed(text));
+    }
+    let inner: String = serde_json::from_str(text)
+        .map_err(|error| Refusal::at("$", format!("this is not JSON: {error}")))?;
+    if inner.trim_ascii_start().starts_with(['{', '[']) {
+        return Ok(Cow::Owned(inner));
+    }
+    Ok(Cow::Borrowed(text))
+}
+
+fn stray_key(key: &str, known: &[&str], pictures: bool) -> Refusal {
+    if PICTURE_KEYS.contains(&key) && !pictures {
+        let message = "this service takes no picture: none of its capabilities is one of images; \
+                       give tensors in `inputs`";
+        return Refusal::at(format!("$.{key}"), message);
+    }
+    unknown_key("$", key, known)
+}
+
+fn missing_inputs(signature: &Signature, pictures: bool) -> Refusal {
+    let picture = if pictures && !input::picture_inputs(signature).is_empty() {
+        ", or a picture in `image_base64`"
+    } else {
+        ""
+    };
+    let names = names(signature);
+    let message = format!("there is no `inputs`; give one tensor to each input{picture}; {names}");
+    Refusal::at("$", message)
+}
+
+/// An input of a request, its data not read yet.
+struct Given<'a> {
+    /// `$.inputs[0]`
+    place: String,
+    name: Option<Cow<'a, str>>,
+    shape: Option<Vec<u64>>,
+    dtype: Option<DType>,
+    data: &'a RawValue,
+    encoding: Encoding,
+}
+
+fn read_inputs(value: &RawValue, signature: &Signature) -> Result<Vec<Tensor>, Refusal> {
+    let count = signature.inputs.len();
+    // One more than there may be, so that the error can name what is too much.
+    let elements = json::elements(value.get(), count.saturating_add(64), "$.inputs")?;
+    let mut slots: Vec<Option<(Given<'_>, Tensor)>> = (0..count).map(|_| None).collect();
+    for (position, element) in elements.into_iter().enumerate() {
+        let given = Given::read(element.get(), format!("$.inputs[{position}]"))?;
+        let index = slot_of(&given, position, signature)?;
+        if let Some((first, _)) = &slots[index] {
+            let message = format!(
+                "{} has a value by {} already",
+                name_of(signature, index),
+                first.place
+            );
+            return Err(Refusal::at(given.place, message));
+        }
+        let tensor = given.tensor(signature, index)?;
+        slots[index] = Some((given, tensor));
+    }
+    let missing: Vec<usize> = (0..count).filter(|index| slots[*index].is_none()).collect();
+    if !missing.is_empty() {
+        let places: Vec<String> = missing
+            .iter()
+            .map(|index| Place::of(signature, *index).to_string())
+            .collect();
+        let message = format!("no value for {}; give one to each", places.join(", "));
+        return Err(Refusal::at("$.inputs", message));
+    }
+    let (given, tensors): (Vec<_>, Vec<_>) = slots.into_iter().flatten().unzip();
+    match input::check(signature, &tensors) {
+        Ok(()) => Ok(tensors),
+        Err(error) => Err(misfit(&error, &given)),
+    }
+}
+
+/// Which input of the signature is meant: the one of the name, without one that of the same position.
+fn slot_of(given: &Given<'_>, position: usize, signature: &Signature) -> Result<usize, Refusal> {
+    let inputs = &signature.inputs;
+    let Some(name) = &given.name else {
+        if position < inputs.len() {
+            return Ok(position);
+        }
+        let message = format!("one input too many; {}", names(signature));
+        return Err(Refusal::at(&given.place, message));
+    };
+    let found = inputs.iter().position(|input| input.name == **name);
+    found.ok_or_else(|| {
+        let meant = suggest::nearest(name, inputs.iter().map(|input| input.name.as_str()));
+        let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
+        let (shown, meant) = (shown(name), meant.unwrap_or_default());
+        let message = format!("there is no input {shown}{meant}; {}", names(signature));
+        Refusal::at(format!("{}.name", given.place), message)
+    })
+}
+
+/// The refusal of tensors that do not fit the signature; `given` are in its order.
+fn misfit(error: &InputError, given: &[Given<'_>]) -> Refusal {
+    let place = match &error {
+        InputError::Shape { place, .. } => given.get(place.index).map(|given| {
+            let key = if given.shape.is_some() {
+                "shape"
+            } else {
+                "data"
+            };
+            format!("{}.{key}", given.place)
+        }),
+        InputError::DType { place, .. } | InputError::Value { place, .. } => {
+            given.get(place.index).map(|given| given.place.clone())
+        }
+        _ => None,
+    };
+    let place = place.unwrap_or_else(|| "$.inputs".to_owned());
+    Refusal::at(place, error.to_string())
+}
+
+impl<'a> Given<'a> {
+    fn read(text: &'a str, place: String) -> Result<Self, Refusal> {
+        let (mut name, mut shape, mut dtype, mut data) = (None, None, None, None);
+        let mut encoding = Encoding::Json;
+        for (key, value) in json::members(text, &place)? {
+            let at = format!("{place}.{key}");
+            match key.as_str() {
+                "name" => name = Some(json::string(value, &at)?),
+                "shape" => shape = Some(data::shape(value, &at)?),
+                "dtype" => dtype = Some(read_dtype(value, &at)?),
+                "data" => data = Some(value),
+                "encoding" => encoding = Encoding::read(value, &at)?,
+                _ => return Err(unknown_key(&place, &key, INPUT_KEYS)),
+            }
+        }
+        let Some(data) = data else {
+            return Err(Refusal::at(place, "there is no `data`; give the elements"));
+        };
+        Ok(Self {
+            place,
+            name,
+            shape,
+            dtype,
+            data,
+            encoding,
+        })
+    }
+
+    fn tensor(&self, signature: &Signature, index: usize) -> Result<Tensor, Refusal> {
+        let spec = &signature.inputs[index];
+        if let Some(found) = self.dtype
+            && found != spec.dtype
+        {
+            let input = Place::of(signature, index);
+            let message = format!("{input}: it has dtype {found}; give {}", spec.dtype);
+            return Err(Refusal::at(format!("{}.dtype", self.place), message));
+        }
+        let shape = self.shape.as_deref();
+        match self.encoding {
+            Encoding::Json => data::json(self.data, spec.dtype, shape, &self.place),
+            Encoding::Base64 => data::base64(self.data, spec, shape, &self.place),
+        }
+    }
+}
+
+impl Encoding {
+    fn read(value: &RawValue, place: &str) -> Result<Self, Refusal> {
+        match &*json::string(value, place)? {
+            "json" => Ok(Self::Json),
+            "base64" => Ok(Self::Base64),
+            other => {
+                let message = format!(
+                    "there is no encoding {}; it is `json` or `base64`",
+                    shown(other)
+                );
+                Err(Refusal::at(place, message))
+            }
+        }
+    }
+}
+
+fn read_dtype(value: &RawValue, place: &str) -> Result<DType, Refusal> {
+    let name = json::string(value, place)?;
+    DType::from_name(&name).ok_or_else(|| {
+        let known = DType::ALL.map(DType::name);
+        let message = format!(
+            "there is no dtype {}; there are {}",
+            shown(&name),
+            listed(&known)
+        );
+        Refusal::at(place, message)
+    })
+}
+
+fn name_of(signature: &Signature, index: usize) -> String {
+    format!("input {index} `{}`", signature.inputs[index].name)
+}
+
+fn names(signature: &Signature) -> String {
+    if signature.inputs.is_empty() {
+        return "the method takes no inputs".to_owned();
+    }
+    let inputs = signature.inputs.iter().map(|input| input.name.as_str());
+    format!("the inputs are {}", listed(&inputs.collect::<Vec<_>>()))
+}
