@@ -6,6 +6,8 @@
 mod completions;
 #[cfg(feature = "serve")]
 mod data_dir;
+#[cfg(feature = "serve")]
+mod directory;
 #[cfg(feature = "run")]
 mod execute;
 #[cfg(not(feature = "run"))]
@@ -16,14 +18,18 @@ mod explain;
 mod inspect;
 mod man;
 mod output;
+#[cfg(feature = "serve")]
+mod remote;
 mod report_args;
 mod rules;
 mod schema;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "serve")]
+mod services;
 #[cfg(not(feature = "serve"))]
-#[path = "serve_absent.rs"]
-mod serve;
+#[path = "services_absent.rs"]
+mod services;
 mod validate;
 
 use std::process::ExitCode;
@@ -52,7 +58,7 @@ enum Command {
     #[command(flatten)]
     Execute(execute::Command),
     #[command(flatten)]
-    Serve(serve::Command),
+    Services(services::Command),
     /// Explain a rule: what it checks, why, an example, the fix
     Explain(explain::Args),
     /// List all rules
@@ -78,7 +84,7 @@ fn run(command: Command) -> Exit {
         Command::Validate(args) => validate::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Execute(command) => execute::run(&command),
-        Command::Serve(command) => serve::run(&command),
+        Command::Services(command) => services::run(&command),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Schema(args) => schema::run(&args),

@@ -1,1 +1,368 @@
-//! The gateway's client.
+//! The gateway's client: every operation that the command line needs, with retries.
+//!
+//! Invariant: what may have been accepted is not sent again, unless the server can tell that it is the
+//! same. Knows nothing of this crate's server; any gateway of the specification will do.
+
+mod error;
+mod retry;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, StatusCode, Url};
+use serde::{Deserialize, Serialize};
+
+pub use error::ClientError;
+use retry::{Safe, Tries};
+
+/// The header with the key.
+const API_KEY: HeaderName = HeaderName::from_static("mlp-api-key");
+
+/// Where a waiting task stands; not every gateway tells.
+const QUEUE_POSITION: &str = "x-queue-position";
+
+/// Makes a repeated request recognizable; gateways that do not know it ignore it.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// How long one question for a status may be held, where the gateway does that, in seconds.
+const HOLD: u64 = 20;
+
+/// Pauses between two questions, where it does not.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A gateway, and the key to it.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    key: Option<HeaderValue>,
+}
+
+/// A service, as its path names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceName {
+    /// The account that owns it.
+    pub account: String,
+    /// Its name or number.
+    pub model: String,
+}
+
+/// A predict request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Predict {
+    /// The predict data.
+    pub body: Bytes,
+    /// Predict config, JSON text.
+    pub config: Option<String>,
+    /// A stored config, by its id.
+    pub config_id: Option<i64>,
+    /// The data type.
+    pub data_type: Option<String>,
+}
+
+/// A task's state (the specification's `AsyncTaskData`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskStatus {
+    /// Task identifier.
+    pub task_id: String,
+    /// Number of the account on whose behalf it was created.
+    pub caller_id: i64,
+    /// `QUEUED`, `PROCESSING`, `COMPLETED`, `CANCELED`.
+    pub status: String,
+    /// Unix timestamp in milliseconds.
+    pub created_at: i64,
+    /// Unix timestamp in milliseconds.
+    pub completed_at: Option<i64>,
+    /// Its place in its account's queue, from 1, where the gateway tells.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub queue_position: Option<u64>,
+}
+
+/// A task's result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskResult {
+    /// There is none yet.
+    Pending,
+    /// The service's answer.
+    Ready(Bytes),
+}
+
+/// An answer of the gateway.
+struct Reply {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl TaskStatus {
+    /// Whether nothing comes after it.
+    pub fn is_final(&self) -> bool {
+        matches!(self.status.as_str(), "COMPLETED" | "CANCELED")
+    }
+}
+
+impl Client {
+    /// A client of the gateway at this address.
+    pub fn new(url: &str, key: Option<&str>) -> Result<Self, ClientError> {
+        let wrong = |reason: String| ClientError::Usage(format!("`{url}`: {reason}"));
+        let base = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+        if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
+            return Err(wrong(
+                "a gateway's address is http:// or https://".to_owned(),
+            ));
+        }
+        let secret = |key: &str| {
+            let mut value = HeaderValue::from_str(key.trim()).map_err(|_| {
+                ClientError::Usage("the API key has characters that no key has".to_owned())
+            })?;
+            value.set_sensitive(true);
+            Ok(value)
+        };
+        // Another part of the process may have installed one: any does.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(10))
+            .user_agent(concat!("pkgtool/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| wrong(error.to_string()))?;
+        Ok(Self {
+            http,
+            base,
+            key: key.map(secret).transpose()?,
+        })
+    }
+
+    /// Synchronous predict: the service's answer.
+    pub async fn predict(
+        &self,
+        service: &ServiceName,
+        request: &Predict,
+    ) -> Result<Bytes, ClientError> {
+        let call = self.predict_call(service, &[], request)?;
+        let reply = self.send(&call, Safe::BeforeItWasSent).await?;
+        Ok(reply.body)
+    }
+
+    /// Creates a task and gives its id.
+    pub async fn create(
+        &self,
+        service: &ServiceName,
+        request: &Predict,
+    ) -> Result<String, ClientError> {
+        let mut call = self.predict_call(service, &["async"], request)?;
+        let once = uuid::Uuid::now_v7().to_string();
+        let once = HeaderValue::from_str(&once).map_err(|_| ClientError::Usage(once))?;
+        call.headers.insert(IDEMPOTENCY_KEY, once);
+        let reply = self.send(&call, Safe::BeforeItWasSent).await?;
+        parse(&reply.body, "a task id")
+    }
+
+    /// A task's state; with `hold`, asked so that the gateway may wait for its end before it answers.
+    pub async fn status(
+        &self,
+        account: &str,
+        task: &str,
+        hold: bool,
+    ) -> Result<TaskStatus, ClientError> {
+        let mut call = self.task_call(Method::GET, account, &[task])?;
+        if hold {
+            call.url
+                .query_pairs_mut()
+                .append_pair("wait", &HOLD.to_string());
+        }
+        let reply = self.send(&call, Safe::Always).await?;
+        let mut status: TaskStatus = parse(&reply.body, "a task's state")?;
+        let position = reply.headers.get(QUEUE_POSITION);
+        let position = position.and_then(|value| value.to_str().ok());
+        status.queue_position = position.and_then(|text| text.parse().ok());
+        Ok(status)
+    }
+
+    /// A task's result. A failed task's error is an error here.
+    pub async fn result(&self, account: &str, task: &str) -> Result<TaskResult, ClientError> {
+        let call = self.task_call(Method::GET, account, &[task, "response"])?;
+        // A stored failure has the status that the service gave: asking again gives the same.
+        let reply = self.send(&call, Safe::IfUnreachable).await?;
+        Ok(if reply.status == StatusCode::NO_CONTENT {
+            TaskResult::Pending
+        } else {
+            TaskResult::Ready(reply.body)
+        })
+    }
+
+    /// Cancels a task.
+    pub async fn cancel(&self, account: &str, task: &str) -> Result<(), ClientError> {
+        let call = self.task_call(Method::POST, account, &[task, "cancel"])?;
+        self.send(&call, Safe::Always).await?;
+        Ok(())
+    }
+
+    /// An account's tasks, the newest first. Not every gateway has this.
+    pub async fn list(
+        &self,
+        account: &str,
+        status: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TaskStatus>, ClientError> {
+        let mut call = self.task_call(Method::GET, account, &[])?;
+        call.url
+            .query_pairs_mut()
+            .append_pair("limit", &limit.to_string())
+            .extend_pairs(status.map(|status| ("status", status)));
+        let reply = self.send(&call, Safe::Always).await?;
+        parse(&reply.body, "a list of tasks")
+    }
+
+    /// Waits for a task's end, and tells of its state on the way.
+    pub async fn wait(
+        &self,
+        account: &str,
+        task: &str,
+        mut progress: impl FnMut(&TaskStatus),
+    ) -> Result<TaskStatus, ClientError> {
+        let mut pause = FIRST_PAUSE;
+        // The first question is answered at once: its state is shown.
+        let mut hold = false;
+        loop {
+            let asked = Instant::now();
+            let status = self.status(account, task, hold).await?;
+            progress(&status);
+            if status.is_final() {
+                return Ok(status);
+            }
+            // A gateway that held the question needs no pause after it.
+            if hold && asked.elapsed() < Duration::from_secs(HOLD) / 2 {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            hold = true;
+        }
+    }
+
+    fn predict_call(
+        &self,
+        service: &ServiceName,
+        before: &[&str],
+        request: &Predict,
+    ) -> Result<Call, ClientError> {
+        let mut path = vec!["account", &service.account, "model", &service.model];
+        path.extend(before);
+        let Some(config) = &request.config else {
+            path.push("predict");
+            let mut call = self.call(Method::POST, &path)?;
+            if let Some(id) = request.config_id {
+                call.url
+                    .query_pairs_mut()
+                    .append_pair("configId", &id.to_string());
+            }
+            if let Some(data_type) = &request.data_type {
+                call.url
+                    .query_pairs_mut()
+                    .append_pair("dataType", data_type);
+            }
+            call.body = Some(request.body.clone());
+            return Ok(call);
+        };
+        if request.config_id.is_some() {
+            let message = "give a config or the id of a stored one, not both";
+            return Err(ClientError::Usage(message.to_owned()));
+        }
+        path.push("predict-with-config-v2");
+        let mut call = self.call(Method::POST, &path)?;
+        let data = std::str::from_utf8(&request.body)
+            .map_err(|error| ClientError::Usage(format!("the data is no text: {error}")))?;
+        let body = serde_json::json!({
+            "data": data, "config": config, "dataType": request.data_type
+        });
+        call.body = Some(body.to_string().into());
+        Ok(call)
+    }
+
+    fn task_call(&self, method: Method, account: &str, rest: &[&str]) -> Result<Call, ClientError> {
+        let mut path = vec!["account", account, "async", "task"];
+        path.extend(rest);
+        self.call(method, &path)
+    }
+
+    fn call(&self, method: Method, path: &[&str]) -> Result<Call, ClientError> {
+        let mut url = self.base.clone();
+        let no_base = || ClientError::Usage(format!("`{}` can be no base", self.base));
+        url.path_segments_mut()
+            .map_err(|()| no_base())?
+            .pop_if_empty()
+            .extend(["api", "mlpgateway"])
+            .extend(path);
+        Ok(Call {
+            method,
+            url,
+            headers: HeaderMap::new(),
+            body: None,
+        })
+    }
+
+    /// Sends a call until it succeeds, or fails in a way that trying again cannot mend.
+    async fn send(&self, call: &Call, safe: Safe) -> Result<Reply, ClientError> {
+        let safe = if call.headers.contains_key(IDEMPOTENCY_KEY) {
+            Safe::Always
+        } else {
+            safe
+        };
+        let mut tries = Tries::new(safe);
+        loop {
+            let error = match self.send_once(call).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            match tries.pause(&error) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(error),
+            }
+        }
+    }
+
+    async fn send_once(&self, call: &Call) -> Result<Reply, ClientError> {
+        let fault = |error: reqwest::Error| ClientError::unreachable(&self.base, &error);
+        let mut request = self.http.request(call.method.clone(), call.url.clone());
+        request = request.headers(call.headers.clone());
+        if let Some(key) = &self.key {
+            request = request.header(API_KEY, key.clone());
+        }
+        if let Some(body) = &call.body {
+            request = request
+                .header(CONTENT_TYPE, "application/json")
+                .body(body.clone());
+        }
+        let response = request.send().await.map_err(fault)?;
+        let reply = Reply {
+            status: response.status(),
+            headers: response.headers().clone(),
+            body: response.bytes().await.map_err(fault)?,
+        };
+        if reply.status.is_success() {
+            return Ok(reply);
+        }
+        Err(ClientError::of_reply(
+            reply.status,
+            &reply.headers,
+            &reply.body,
+        ))
+    }
+}
+
+/// A request that can be sent more than once.
+struct Call {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    body: Option<Bytes>,
+}
+
+fn parse<T: serde::de::DeserializeOwned>(body: &[u8], what: &str) -> Result<T, ClientError> {
+    serde_json::from_slice(body).map_err(|error| {
+        let start: String = String::from_utf8_lossy(body).chars().take(200).collect();
+        ClientError::Protocol(format!("expected {what}, found `{start}` ({error})"))
+    })
+}

@@ -5,6 +5,7 @@
 //! keys, a time to wait for others), and the schema is brought up to date before anything else reads
 //! it. Knows nothing of what the tables mean.
 
+mod calendar;
 mod error;
 mod lock;
 mod timestamp;

@@ -21,13 +21,6 @@ use parts::Running;
 /// Name of the settings' file in the data directory.
 const CONFIG: &str = "gateway.toml";
 
-/// `serve`.
-#[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
-    /// Serve packages: a gateway with synchronous and asynchronous predict
-    Serve(Args),
-}
-
 /// Arguments of `pkgtool serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -63,8 +56,7 @@ Examples:
   pkgtool serve --print-config > gateway.toml";
 
 /// Runs the command.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
-    let Command::Serve(args) = command;
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let settings = settings(args)?;
     if args.print_config {
         output::print(&settings.print())?;

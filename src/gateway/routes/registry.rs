@@ -11,7 +11,6 @@ use utoipa::ToSchema;
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
-use crate::database::Timestamp;
 use crate::service::{Description, Kind, Service};
 
 /// The backends' names as people write them.
@@ -193,8 +192,8 @@ fn of_service(service: &Service, provider: Provider, name: String) -> Model {
             Model {
                 display_name: display_name(description),
                 parameters: parameters(description, &provider.name),
-                created_at: iso(description.created_at),
-                updated_at: iso(description.updated_at),
+                created_at: description.created_at.to_iso(),
+                updated_at: description.updated_at.to_iso(),
                 name,
                 provider,
             }
@@ -205,8 +204,8 @@ fn of_service(service: &Service, provider: Provider, name: String) -> Model {
                 constants: Vec::new(),
                 variables: Vec::new(),
             },
-            created_at: iso(upstream.since()),
-            updated_at: iso(upstream.since()),
+            created_at: upstream.since().to_iso(),
+            updated_at: upstream.since().to_iso(),
             name,
             provider,
         },
@@ -278,51 +277,4 @@ fn parameters(description: &Description, backend: &str) -> Parameters {
 
 fn texts(values: &[String]) -> Vec<&str> {
     values.iter().map(String::as_str).collect()
-}
-
-/// `2026-11-21T04:26:17.123Z`.
-fn iso(at: Timestamp) -> String {
-    let millis = at.0.rem_euclid(1000);
-    let seconds = at.0.div_euclid(1000);
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// The date of a day counted from 1970-01-01, in the proleptic Gregorian calendar: years are counted
-/// from March, so that the leap day is the last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    (year, month, day)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_are_written_as_iso_8601() {
-        for (millis, text) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (1_795_235_177_123, "2026-11-21T04:26:17.123Z"),
-            (-1, "1969-12-31T23:59:59.999Z"),
-        ] {
-            assert_eq!(iso(Timestamp(millis)), text);
-        }
-    }
 }

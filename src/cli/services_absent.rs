@@ -1,4 +1,4 @@
-//! The gateway's command, in a build without it: none.
+//! The commands around the gateway, in a build without it: none.
 
 use super::exit::{Exit, Failure};
 

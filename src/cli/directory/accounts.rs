@@ -1,0 +1,99 @@
+//! `pkgtool accounts`.
+
+use serde_json::json;
+
+use super::super::exit::{Exit, Failure};
+use super::super::output;
+use super::moment::shown;
+use super::{Place, table};
+use crate::account::Account;
+use crate::database::Timestamp;
+
+/// What can be done with accounts.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Create an account
+    Create {
+        /// Its name: letters, digits, `-`, `_`, `.`
+        #[arg(long)]
+        name: String,
+        /// Requests per second; as many tasks may wait, up to 250, and run, up to 50
+        #[arg(long)]
+        rps: u32,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Change an account
+    Set {
+        /// Its name or number
+        account: String,
+        /// Requests per second
+        #[arg(long, required_unless_present = "blocked")]
+        rps: Option<u32>,
+        /// Whether all its requests are refused
+        #[arg(long, value_name = "true|false")]
+        blocked: Option<bool>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// List all accounts
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Runs the command.
+pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Create { name, rps, place } => {
+            let account = place.accounts()?.create(name, *rps, Timestamp::now())?;
+            output::print(&rows(&[account]))?;
+        }
+        Command::Set {
+            account,
+            rps,
+            blocked,
+            place,
+        } => {
+            let account = place.accounts()?.set(account, *rps, *blocked)?;
+            output::print(&rows(&[account]))?;
+        }
+        Command::List { json, place } => {
+            let all = place.accounts()?.list()?;
+            output::print(&if *json { as_json(&all) } else { rows(&all) })?;
+        }
+    }
+    Ok(Exit::Clean)
+}
+
+fn rows(accounts: &[Account]) -> String {
+    let row = |account: &Account| {
+        vec![
+            account.id.0.to_string(),
+            account.name.clone(),
+            account.rps.to_string(),
+            if account.blocked { "blocked" } else { "" }.to_owned(),
+            shown(account.created_at),
+        ]
+    };
+    let rows: Vec<Vec<String>> = accounts.iter().map(row).collect();
+    table(&["id", "name", "rps", "state", "created"], &rows)
+}
+
+fn as_json(accounts: &[Account]) -> String {
+    let one = |account: &Account| {
+        json!({
+            "id": account.id.0,
+            "name": account.name,
+            "rps": account.rps,
+            "blocked": account.blocked,
+            "createdAt": account.created_at.0,
+        })
+    };
+    let all: Vec<serde_json::Value> = accounts.iter().map(one).collect();
+    format!("{:#}\n", json!(all))
+}

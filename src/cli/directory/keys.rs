@@ -1,0 +1,146 @@
+//! `pkgtool keys`.
+
+use serde_json::json;
+
+use super::super::exit::{Exit, Failure};
+use super::super::output;
+use super::moment::{self, shown};
+use super::{Place, table};
+use crate::account::{ApiKey, Permissions};
+use crate::database::Timestamp;
+
+/// What can be done with keys.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Create a key and print it, this once
+    Create {
+        /// The account's name or number
+        #[arg(long)]
+        account: String,
+        /// The key's name, unique in its account
+        #[arg(long)]
+        name: String,
+        /// What it permits: some of predict, read, write (write includes read)
+        #[arg(long, value_name = "predict,read,write")]
+        permission: Permissions,
+        /// From when on it is refused: 12h, 30d, 2027-01-31, or 2027-01-31T08:00:00Z
+        #[arg(long, value_name = "WHEN", value_parser = moment::parse)]
+        expires: Option<Timestamp>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// List keys, without their secrets
+    List {
+        /// Only those of this account
+        #[arg(long)]
+        account: Option<String>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Revoke a key
+    Revoke {
+        /// Its name or number
+        key: String,
+        /// Its account, where several have a key of this name
+        #[arg(long)]
+        account: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Runs the command.
+pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Create {
+            account,
+            name,
+            permission,
+            expires,
+            place,
+        } => {
+            let now = Timestamp::now();
+            if expires.is_some_and(|at| at <= now) {
+                let message = "--expires is in the past: the key would never be accepted";
+                return Err(Failure::Other(message.to_owned()));
+            }
+            let accounts = place.accounts()?;
+            let (_, secret) = accounts.create_key(account, name, *permission, *expires, now)?;
+            output::note("this is the only time that the key is shown");
+            output::print(&format!("{}\n", secret.reveal()))?;
+        }
+        Command::List {
+            account,
+            json,
+            place,
+        } => {
+            let keys = place.accounts()?.keys(account.as_deref())?;
+            output::print(&if *json { as_json(&keys) } else { rows(&keys) })?;
+        }
+        Command::Revoke {
+            key,
+            account,
+            place,
+        } => {
+            let accounts = place.accounts()?;
+            let revoked = accounts.revoke(account.as_deref(), key, Timestamp::now())?;
+            output::note(&format!("key `{}` is revoked", revoked.name));
+        }
+    }
+    Ok(Exit::Clean)
+}
+
+fn rows(keys: &[(ApiKey, String)]) -> String {
+    let now = Timestamp::now();
+    let row = |(key, account): &(ApiKey, String)| {
+        vec![
+            key.id.to_string(),
+            account.clone(),
+            key.name.clone(),
+            key.permissions.to_string(),
+            state(key, now).to_owned(),
+            shown(key.created_at),
+            key.expires_at.map(shown).unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
+    let head = [
+        "id",
+        "account",
+        "name",
+        "permissions",
+        "state",
+        "created",
+        "expires",
+    ];
+    table(&head, &rows)
+}
+
+fn state(key: &ApiKey, now: Timestamp) -> &'static str {
+    if key.revoked_at.is_some() {
+        "revoked"
+    } else if key.expires_at.is_some_and(|at| at <= now) {
+        "expired"
+    } else {
+        ""
+    }
+}
+
+fn as_json(keys: &[(ApiKey, String)]) -> String {
+    let one = |(key, account): &(ApiKey, String)| {
+        json!({
+            "id": key.id,
+            "account": account,
+            "name": key.name,
+            "permissions": key.permissions.to_string(),
+            "createdAt": key.created_at.0,
+            "expiresAt": key.expires_at.map(|at| at.0),
+            "revokedAt": key.revoked_at.map(|at| at.0),
+        })
+    };
+    let all: Vec<serde_json::Value> = keys.iter().map(one).collect();
+    format!("{:#}\n", json!(all))
+}

@@ -1,0 +1,88 @@
+//! The commands that change a gateway's accounts and keys: `accounts`, `keys`. They work on its data
+//! directory, whether it runs or not; a running gateway sees the change within a second.
+
+mod accounts;
+mod keys;
+mod moment;
+
+use std::path::PathBuf;
+
+use super::data_dir;
+use super::exit::{Exit, Failure};
+use crate::account::{AccountError, Accounts};
+use crate::database::{Database, DatabaseError};
+
+/// The data directory.
+#[derive(Debug, clap::Args)]
+struct Place {
+    /// The gateway's data directory [default: the user's data directory]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "PKGTOOL_DATA_DIR",
+        default_value = "",
+        hide_default_value = true
+    )]
+    data_dir: PathBuf,
+}
+
+/// `accounts` and `keys`.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Create, change and list a gateway's accounts
+    #[command(subcommand)]
+    Accounts(accounts::Command),
+    /// Create, list and revoke a gateway's API keys
+    #[command(subcommand)]
+    Keys(keys::Command),
+}
+
+/// Runs the command.
+pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Accounts(command) => accounts::run(command),
+        Command::Keys(command) => keys::run(command),
+    }
+}
+
+impl Place {
+    fn accounts(&self) -> Result<Accounts, Failure> {
+        let directory = data_dir::of(&self.data_dir).map_err(Failure::Other)?;
+        let database = Database::open(&directory)?;
+        Ok(Accounts::open(&database)?)
+    }
+}
+
+impl From<DatabaseError> for Failure {
+    fn from(error: DatabaseError) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+impl From<AccountError> for Failure {
+    fn from(error: AccountError) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+/// Columns of text, each as wide as its widest cell.
+fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded: Vec<String> = cells
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let mut text = line(head.to_vec());
+    for row in rows {
+        text.push_str(&line(row.iter().map(String::as_str).collect()));
+    }
+    text
+}

@@ -1,0 +1,34 @@
+//! `pkgtool predict`.
+
+use super::super::exit::{Exit, Failure};
+use super::data::Data;
+use super::{Remote, print_answer};
+
+/// Arguments of `pkgtool predict`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(super) struct Args {
+    /// The service: its name, or ACCOUNT/NAME
+    service: String,
+
+    #[command(flatten)]
+    data: Data,
+
+    #[command(flatten)]
+    remote: Remote,
+}
+
+const HELP: &str = "\
+Examples:
+  pkgtool predict murmur_vad --input @frame.npy
+  pkgtool predict sum --input a=[1,2] --input b=[3,4] --config '{\"precision\":\"fp32\"}'
+  pkgtool predict acme/echo --data @request.json --url http://device:8080";
+
+/// Runs the command.
+pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
+    let client = args.remote.client()?;
+    let service = args.remote.service(&args.service);
+    let answer = client.predict(&service, &args.data.request()?).await?;
+    print_answer(&answer)?;
+    Ok(Exit::Clean)
+}

@@ -1,0 +1,219 @@
+//! `pkgtool task`.
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::super::exit::{Exit, Failure};
+use super::super::output;
+use super::data::Data;
+use super::{Remote, print_answer};
+use crate::client::{Client, TaskResult, TaskStatus};
+
+/// How often the spinner turns.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The operations of a task.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Create a task and print its id
+    Create(Box<Create>),
+    /// Print where a task stands, as JSON
+    Status(One),
+    /// Print a task's result; exit code 1 if there is none yet
+    Result(Fetch),
+    /// Cancel a task
+    Cancel(One),
+    /// Wait for a task's end; exit code 1 if it was canceled or failed
+    Wait(Wait),
+    /// List tasks, the newest first, as JSON
+    List(List),
+}
+
+/// Arguments of `pkgtool task create`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Create {
+    /// The service: its name, or ACCOUNT/NAME
+    service: String,
+
+    #[command(flatten)]
+    data: Data,
+
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Arguments that name one task.
+#[derive(Debug, clap::Args)]
+pub(super) struct One {
+    /// The task's id
+    task: String,
+
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Arguments of `pkgtool task result`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Fetch {
+    #[command(flatten)]
+    one: One,
+
+    /// Write the result to a file
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Arguments of `pkgtool task wait`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Wait {
+    #[command(flatten)]
+    one: One,
+
+    /// Longest time to wait, in seconds
+    #[arg(long, value_name = "S")]
+    timeout: Option<u64>,
+
+    /// Print the result when it is there, not the state
+    #[arg(long)]
+    result: bool,
+}
+
+/// Arguments of `pkgtool task list`.
+#[derive(Debug, clap::Args)]
+pub(super) struct List {
+    /// Only tasks in this state
+    #[arg(long, value_parser = ["QUEUED", "PROCESSING", "COMPLETED", "CANCELED"], ignore_case = true)]
+    status: Option<String>,
+
+    /// How many
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Runs the command.
+pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Create(args) => create(args).await,
+        Command::Status(args) => {
+            let client = args.remote.client()?;
+            let status = client
+                .status(&args.remote.account, &args.task, false)
+                .await?;
+            print_json(&status)?;
+            Ok(Exit::Clean)
+        }
+        Command::Result(args) => {
+            let Fetch { one, output } = args;
+            fetch(&one.remote.client()?, one, output.as_ref()).await
+        }
+        Command::Cancel(args) => {
+            let client = args.remote.client()?;
+            client.cancel(&args.remote.account, &args.task).await?;
+            Ok(Exit::Clean)
+        }
+        Command::Wait(args) => wait(args).await,
+        Command::List(args) => {
+            let client = args.remote.client()?;
+            let status = args.status.as_deref().map(str::to_uppercase);
+            let limit = usize::from(args.limit);
+            let tasks = client.list(&args.remote.account, status.as_deref(), limit);
+            print_json(&tasks.await?)?;
+            Ok(Exit::Clean)
+        }
+    }
+}
+
+async fn create(args: &Create) -> Result<Exit, Failure> {
+    let client = args.remote.client()?;
+    let service = args.remote.service(&args.service);
+    let task = client.create(&service, &args.data.request()?).await?;
+    output::print(&format!("{task}\n"))?;
+    Ok(Exit::Clean)
+}
+
+async fn fetch(client: &Client, one: &One, file: Option<&PathBuf>) -> Result<Exit, Failure> {
+    match client.result(&one.remote.account, &one.task).await? {
+        TaskResult::Pending => {
+            output::note("the task is not finished yet; `pkgtool task wait` waits for it");
+            Ok(Exit::Findings)
+        }
+        TaskResult::Ready(body) => {
+            match file {
+                None => print_answer(&body)?,
+                Some(path) => fs::write(path, &body)
+                    .map_err(|error| Failure::Other(format!("{}: {error}", path.display())))?,
+            }
+            Ok(Exit::Clean)
+        }
+    }
+}
+
+async fn wait(args: &Wait) -> Result<Exit, Failure> {
+    let one = &args.one;
+    let client = one.remote.client()?;
+    let spinner = spinner();
+    let waited = client.wait(&one.remote.account, &one.task, |status| {
+        spinner.set_message(in_words(status));
+    });
+    let ended = match args.timeout {
+        None => waited.await,
+        Some(seconds) => match tokio::time::timeout(Duration::from_secs(seconds), waited).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                spinner.finish_and_clear();
+                return Err(Failure::Other(format!(
+                    "task {} did not end within {seconds} s; it goes on",
+                    one.task
+                )));
+            }
+        },
+    };
+    spinner.finish_and_clear();
+    let ended = ended?;
+    if args.result {
+        // Of a task that failed this gives its error.
+        return fetch(&client, one, None).await;
+    }
+    print_json(&ended)?;
+    Ok(if ended.status == "COMPLETED" {
+        Exit::Clean
+    } else {
+        Exit::Findings
+    })
+}
+
+/// A spinner on standard error, if that is a terminal.
+fn spinner() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let spinner = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
+        spinner.set_style(style);
+    }
+    spinner.enable_steady_tick(TICK);
+    spinner
+}
+
+fn in_words(status: &TaskStatus) -> String {
+    match (status.status.as_str(), status.queue_position) {
+        ("QUEUED", Some(place)) => format!("waits at place {place} of its queue"),
+        ("QUEUED", None) => "waits".to_owned(),
+        ("PROCESSING", _) => "runs".to_owned(),
+        (other, _) => other.to_lowercase(),
+    }
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::Other(format!("the answer cannot be written: {error}")))?;
+    output::print(&format!("{text}\n"))?;
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! The commands around the gateway: to serve, to ask, to let in.
+
+use super::exit::{Exit, Failure};
+use super::{directory, remote, serve};
+
+/// `serve`, `predict`, `task`, `accounts`, `keys`.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Serve packages: a gateway with synchronous and asynchronous predict
+    Serve(serve::Args),
+    #[command(flatten)]
+    Remote(remote::Command),
+    #[command(flatten)]
+    Directory(directory::Command),
+}
+
+/// Runs the command.
+pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Remote(command) => remote::run(command),
+        Command::Directory(command) => directory::run(command),
+    }
+}
