@@ -68,7 +68,7 @@ impl Default for ServiceSettings {
 impl ServiceSettings {
     /// The limit of a synchronous predict.
     pub fn predict_timeout(&self) -> Duration {
-        seconds(self.predict_timeout_s).unwrap_or(Duration::from_secs(60))
+        seconds(self.predict_timeout_s).unwrap_or(Duration::from_mins(1))
     }
 
     /// The limit of a task's run, if there is one.

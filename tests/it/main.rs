@@ -4,6 +4,8 @@ mod architecture;
 mod cli;
 mod examples;
 mod fuzz;
+#[cfg(feature = "serve")]
+mod gateway;
 mod model;
 mod package;
 mod readme;

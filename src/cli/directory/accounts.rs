@@ -11,7 +11,7 @@ use crate::database::Timestamp;
 
 /// What can be done with accounts.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(in super::super) enum Command {
     /// Create an account
     Create {
         /// Its name: letters, digits, `-`, `_`, `.`

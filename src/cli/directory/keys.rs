@@ -11,7 +11,7 @@ use crate::database::Timestamp;
 
 /// What can be done with keys.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(in super::super) enum Command {
     /// Create a key and print it, this once
     Create {
         /// The account's name or number

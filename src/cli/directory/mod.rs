@@ -14,7 +14,7 @@ use crate::database::{Database, DatabaseError};
 
 /// The data directory.
 #[derive(Debug, clap::Args)]
-struct Place {
+pub(super) struct Place {
     /// The gateway's data directory [default: the user's data directory]
     #[arg(
         long,

@@ -7,7 +7,7 @@ use super::{Remote, print_answer};
 /// Arguments of `pkgtool predict`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub(super) struct Args {
+pub(in super::super) struct Args {
     /// The service: its name, or ACCOUNT/NAME
     service: String,
 

@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// The operations of a task.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(in super::super) enum Command {
     /// Create a task and print its id
     Create(Box<Create>),
     /// Print where a task stands, as JSON
@@ -35,7 +35,7 @@ pub(super) enum Command {
 
 /// Arguments of `pkgtool task create`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Create {
+pub(in super::super) struct Create {
     /// The service: its name, or ACCOUNT/NAME
     service: String,
 
@@ -48,7 +48,7 @@ pub(super) struct Create {
 
 /// Arguments that name one task.
 #[derive(Debug, clap::Args)]
-pub(super) struct One {
+pub(in super::super) struct One {
     /// The task's id
     task: String,
 
@@ -58,7 +58,7 @@ pub(super) struct One {
 
 /// Arguments of `pkgtool task result`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Fetch {
+pub(in super::super) struct Fetch {
     #[command(flatten)]
     one: One,
 
@@ -69,7 +69,7 @@ pub(super) struct Fetch {
 
 /// Arguments of `pkgtool task wait`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Wait {
+pub(in super::super) struct Wait {
     #[command(flatten)]
     one: One,
 
@@ -84,7 +84,7 @@ pub(super) struct Wait {
 
 /// Arguments of `pkgtool task list`.
 #[derive(Debug, clap::Args)]
-pub(super) struct List {
+pub(in super::super) struct List {
     /// Only tasks in this state
     #[arg(long, value_parser = ["QUEUED", "PROCESSING", "COMPLETED", "CANCELED"], ignore_case = true)]
     status: Option<String>,

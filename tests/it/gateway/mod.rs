@@ -62,5 +62,7 @@ fn three(values: [f32; 3]) -> String {
 fn first_output(body: &Value) -> Vec<f64> {
     let data = body["outputs"][0]["data"].as_array();
     let data = data.unwrap_or_else(|| panic!("no output: {body}"));
-    data.iter().map(|value| value.as_f64().expect("a number")).collect()
+    data.iter()
+        .map(|value| value.as_f64().expect("a number"))
+        .collect()
 }

@@ -59,7 +59,12 @@ fn a_waiting_task_has_a_place_and_no_result_yet() {
     gateway.result(&tasks[0]).expect(204);
     let listed = gateway.get("/api/mlpgateway/account/local/async/task?status=QUEUED&limit=10");
     let listed = listed.expect(200).json();
-    let ids: Vec<&str> = listed.as_array().expect("a list").iter().filter_map(|task| task["taskId"].as_str()).collect();
+    let ids: Vec<&str> = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|task| task["taskId"].as_str())
+        .collect();
     assert_eq!(ids, [&tasks[2], &tasks[1]]);
     upstream.release();
     for task in &tasks {
@@ -79,11 +84,15 @@ fn a_waiting_task_that_is_canceled_never_runs() {
     gateway.wait_for(&first, "PROCESSING");
     gateway.until(|| upstream.seen() == 1);
     let second = gateway.create("slow", "{}");
-    gateway.post(&format!("{}/cancel", task_path(&second)), "").expect(200);
+    gateway
+        .post(&format!("{}/cancel", task_path(&second)), "")
+        .expect(200);
     let canceled = gateway.status(&second);
     assert_eq!(canceled["status"], "CANCELED");
     assert!(canceled["completedAt"].is_i64());
-    gateway.result(&second).expect_error(404, "ASYNC_TASK_CANCELED");
+    gateway
+        .result(&second)
+        .expect_error(404, "ASYNC_TASK_CANCELED");
     upstream.release();
     gateway.wait_for(&first, "COMPLETED");
     let third = gateway.create("slow", "{}");
@@ -102,14 +111,18 @@ fn a_running_task_that_is_canceled_ends_at_once_and_its_answer_is_dropped() {
     let task = gateway.create("slow", "{}");
     gateway.wait_for(&task, "PROCESSING");
     gateway.until(|| upstream.seen() == 1);
-    gateway.post(&format!("{}/cancel", task_path(&task)), "").expect(200);
+    gateway
+        .post(&format!("{}/cancel", task_path(&task)), "")
+        .expect(200);
     assert_eq!(gateway.status(&task)["status"], "CANCELED");
     // Its slot is free again while the upstream still holds the call.
     let next = gateway.create("slow", "{}");
     gateway.until(|| upstream.seen() == 2);
     upstream.release();
     gateway.wait_for(&next, "COMPLETED");
-    gateway.result(&task).expect_error(404, "ASYNC_TASK_CANCELED");
+    gateway
+        .result(&task)
+        .expect_error(404, "ASYNC_TASK_CANCELED");
 }
 
 #[test]
@@ -130,7 +143,9 @@ fn a_failure_is_what_the_result_answers() {
     }
     let task = gateway.create("gone", "{}");
     gateway.wait_for(&task, "CANCELED");
-    gateway.result(&task).expect_error(502, "mlp-action.common.service-unavailable");
+    gateway
+        .result(&task)
+        .expect_error(502, "mlp-action.common.service-unavailable");
     let task = gateway.create("late", "{}");
     gateway.wait_for(&task, "CANCELED");
     let late = gateway.result(&task).expect_error(504, "PREDICT_TIMEOUT");
@@ -143,9 +158,15 @@ fn unknown_tasks_are_not_found() {
     let unknown = "0199d0d0-0000-7000-8000-000000000000";
     for id in [unknown, "17", "..%2f..", "%00", "not-a-task"] {
         let path = task_path(id);
-        gateway.get(&path).expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
-        gateway.get(&format!("{path}/response")).expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
-        gateway.post(&format!("{path}/cancel"), "").expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
+        gateway
+            .get(&path)
+            .expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
+        gateway
+            .get(&format!("{path}/response"))
+            .expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
+        gateway
+            .post(&format!("{path}/cancel"), "")
+            .expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
     }
 }
 
@@ -160,8 +181,14 @@ fn a_wrong_request_makes_no_task() {
         ("predict", b"\xff\xfe".to_vec()),
         ("predict", b"{\"inputs\":[{\"data\":[1,2]}]}".to_vec()),
         ("predict", b"{\"inputs\":[{\"data\":[1,2,\"x\"]}]}".to_vec()),
-        ("predict", b"{\"inputs\":[{\"data\":[1,2,3],\"dtype\":\"int64\"}]}".to_vec()),
-        ("predict", b"{\"inputs\":[{\"data\":[1,2,3],\"name\":\"z\"}]}".to_vec()),
+        (
+            "predict",
+            b"{\"inputs\":[{\"data\":[1,2,3],\"dtype\":\"int64\"}]}".to_vec(),
+        ),
+        (
+            "predict",
+            b"{\"inputs\":[{\"data\":[1,2,3],\"name\":\"z\"}]}".to_vec(),
+        ),
         ("predict", b"[]".to_vec()),
         ("predict", b"".to_vec()),
         ("predict", deep.clone().into_bytes()),
@@ -170,21 +197,45 @@ fn a_wrong_request_makes_no_task() {
         ("predict?configId=x", three([0.0; 3]).into_bytes()),
         ("predict-with-config", b"{}".to_vec()),
         ("predict-with-config", b"{\"data\":\"text\"}".to_vec()),
-        ("predict-with-config", b"{\"data\":{},\"config\":7}".to_vec()),
-        ("predict-with-config", b"{\"data\":{\"inputs\":[{\"data\":[1,2,3]}]},\"config\":{\"precision\":\"fp7\"}}".to_vec()),
-        ("predict-with-config", b"{\"data\":{\"inputs\":[{\"data\":[1,2,3]}]},\"config\":{\"presicion\":\"fp32\"}}".to_vec()),
-        ("predict-with-config", format!("{{\"data\":{in_inputs}}}").into_bytes()),
+        (
+            "predict-with-config",
+            b"{\"data\":{},\"config\":7}".to_vec(),
+        ),
+        (
+            "predict-with-config",
+            b"{\"data\":{\"inputs\":[{\"data\":[1,2,3]}]},\"config\":{\"precision\":\"fp7\"}}"
+                .to_vec(),
+        ),
+        (
+            "predict-with-config",
+            b"{\"data\":{\"inputs\":[{\"data\":[1,2,3]}]},\"config\":{\"presicion\":\"fp32\"}}"
+                .to_vec(),
+        ),
+        (
+            "predict-with-config",
+            format!("{{\"data\":{in_inputs}}}").into_bytes(),
+        ),
         ("predict-with-config-v2", b"{\"data\":{}}".to_vec()),
         ("predict-with-config-v2", b"{\"data\":\"{\"}".to_vec()),
-        ("predict-with-config-v2", b"{\"data\":\"{}\",\"config\":\"[\"}".to_vec()),
+        (
+            "predict-with-config-v2",
+            b"{\"data\":\"{}\",\"config\":\"[\"}".to_vec(),
+        ),
     ] {
         let reply = gateway.post(&format!("{base}/{operation}"), &body);
         let text = String::from_utf8_lossy(&body[..body.len().min(100)]).into_owned();
         assert_eq!(reply.status, 400, "{operation} {text}: {}", reply.text());
         assert!(reply.json()["error"]["message"].is_string());
     }
-    gateway.post("/api/mlpgateway/account/local/model/nosuch/async/predict", "{}").expect_error(400, "SERVICE_NOT_FOUND");
-    let listed = gateway.get("/api/mlpgateway/account/local/async/task").expect(200);
+    gateway
+        .post(
+            "/api/mlpgateway/account/local/model/nosuch/async/predict",
+            "{}",
+        )
+        .expect_error(400, "SERVICE_NOT_FOUND");
+    let listed = gateway
+        .get("/api/mlpgateway/account/local/async/task")
+        .expect(200);
     assert_eq!(listed.json(), json!([]));
 }
 
@@ -193,7 +244,10 @@ fn a_repeated_idempotency_key_makes_one_task() {
     let (gateway, _tree) = with_models(Setup::new());
     let path = "/api/mlpgateway/account/local/model/negate/async/predict";
     let send = |key: &str, body: &str| {
-        let headers = [("MLP-API-KEY", gateway.key.as_str()), ("Idempotency-Key", key)];
+        let headers = [
+            ("MLP-API-KEY", gateway.key.as_str()),
+            ("Idempotency-Key", key),
+        ];
         crate::support::http::request(gateway.address, "POST", path, &headers, body.as_bytes())
     };
     let first = send("one", &three([1.0; 3])).expect(200).json();
@@ -218,7 +272,9 @@ fn what_is_stored_is_checked_when_it_is_read() {
     fs::write(answer(&tasks[1]), "{").expect("it can be cut");
     fs::remove_file(answer(&tasks[2])).expect("it can be removed");
     for task in &tasks[..3] {
-        gateway.result(task).expect_error(404, "ASYNC_RESPONSE_IS_CORRUPTED");
+        gateway
+            .result(task)
+            .expect_error(404, "ASYNC_RESPONSE_IS_CORRUPTED");
         assert_eq!(gateway.status(task)["status"], "COMPLETED");
     }
     assert_eq!(gateway.result(&tasks[3]).expect(200).text(), long);
@@ -241,7 +297,9 @@ fn a_body_that_is_gone_ends_its_task() {
     upstream.release();
     for task in [&lost, &altered] {
         gateway.wait_for(task, "CANCELED");
-        gateway.result(task).expect_error(404, "ASYNC_REQUEST_BODY_WAS_LOST");
+        gateway
+            .result(task)
+            .expect_error(404, "ASYNC_REQUEST_BODY_WAS_LOST");
     }
 }
 
@@ -275,7 +333,9 @@ fn a_kill_loses_nothing_that_was_accepted() {
     let tasks: Vec<String> = (0..5).map(|_| gateway.create("slow", "{}")).collect();
     gateway.wait_for(&tasks[1], "PROCESSING");
     let canceled = gateway.create("slow", "{}");
-    gateway.post(&format!("{}/cancel", task_path(&canceled)), "").expect(200);
+    gateway
+        .post(&format!("{}/cancel", task_path(&canceled)), "")
+        .expect(200);
     let gateway = gateway.kill_and_restart();
     upstream.release();
     for task in &tasks {
@@ -297,7 +357,9 @@ fn a_task_whose_process_dies_three_times_is_given_up() {
     }
     let ended = gateway.status(&task);
     assert_eq!(ended["status"], "CANCELED");
-    gateway.result(&task).expect_error(503, "mlp-action.common.service-unavailable");
+    gateway
+        .result(&task)
+        .expect_error(503, "mlp-action.common.service-unavailable");
 }
 
 #[test]
@@ -315,21 +377,32 @@ fn a_server_that_is_asked_to_stop_lets_tasks_end_and_keeps_the_rest() {
     let database = rusqlite::Connection::open(directory.path().join("data/pkgtool.db"));
     let states: Vec<(String, i64)> = {
         let database = database.expect("it opens");
-        let mut read = database.prepare("SELECT hex(id), status FROM task").expect("a table");
-        let rows = read.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("rows");
+        let mut read = database
+            .prepare("SELECT hex(id), status FROM task")
+            .expect("a table");
+        let rows = read
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .expect("rows");
         rows.map(|row| row.expect("a row")).collect()
     };
-    assert_eq!(states, [(task.replace('-', "").to_uppercase(), 0)], "it waits again");
+    assert_eq!(
+        states,
+        [(task.replace('-', "").to_uppercase(), 0)],
+        "it waits again"
+    );
 }
 
 /// The file below a directory whose name has this text.
 fn find(directory: &Path, text: &str) -> Option<PathBuf> {
     let entries = fs::read_dir(directory).ok()?;
-    entries.flatten().map(|entry| entry.path()).find_map(|path| {
-        if path.is_dir() {
-            return find(&path, text);
-        }
-        let name = path.file_name()?.to_str()?.to_owned();
-        name.contains(text).then_some(path)
-    })
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .find_map(|path| {
+            if path.is_dir() {
+                return find(&path, text);
+            }
+            let name = path.file_name()?.to_str()?.to_owned();
+            name.contains(text).then_some(path)
+        })
 }

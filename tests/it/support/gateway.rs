@@ -115,7 +115,10 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
             let status = child.wait().expect("it ended");
             reader.join().expect("no test panicked");
             let log = log.lock().expect("no test panicked");
-            panic!("the server ended: {status}\n{}", String::from_utf8_lossy(&log));
+            panic!(
+                "the server ended: {status}\n{}",
+                String::from_utf8_lossy(&log)
+            );
         }
         let text = line.trim();
         if text.starts_with("pk_") {
@@ -197,13 +200,21 @@ impl Gateway {
     pub(crate) fn wait_for(&self, task: &str, status: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let wait = if ["COMPLETED", "CANCELED"].contains(&status) { 5 } else { 0 };
+            let wait = if ["COMPLETED", "CANCELED"].contains(&status) {
+                5
+            } else {
+                0
+            };
             let path = format!("{}?wait={wait}", task_path(task));
             let found = self.get(&path).expect(200).json();
             if found["status"] == status {
                 return found;
             }
-            assert!(Instant::now() < deadline, "{found}, not {status}\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "{found}, not {status}\n{}",
+                self.log()
+            );
             std::thread::yield_now();
         }
     }
@@ -230,10 +241,21 @@ impl Gateway {
     /// Makes a key that the server knows from then on.
     pub(crate) fn new_key(&self, account: &str, name: &str, permissions: &str) -> String {
         let made = self.command(&[
-            "keys", "create", "--account", account, "--name", name, "--permission", permissions,
+            "keys",
+            "create",
+            "--account",
+            account,
+            "--name",
+            name,
+            "--permission",
+            permissions,
         ]);
         let key = made.expect_code(0).stdout.trim().to_owned();
-        self.until(|| self.send_with(&key, "GET", "/api/mlpgateway/account/x/model/y", "").status != 401);
+        self.until(|| {
+            self.send_with(&key, "GET", "/api/mlpgateway/account/x/model/y", "")
+                .status
+                != 401
+        });
         key
     }
 
@@ -242,7 +264,11 @@ impl Gateway {
     pub(crate) fn until(&self, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds() {
-            assert!(Instant::now() < deadline, "it never came to hold\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "it never came to hold\n{}",
+                self.log()
+            );
             std::thread::yield_now();
         }
     }
@@ -280,7 +306,9 @@ impl Gateway {
     /// Asks it to stop, waits for its end, and gives its exit code and its log.
     pub(crate) fn stop(mut self) -> (Option<i32>, String, Arc<TempDir>) {
         let pid = self.child.id().to_string();
-        let asked = std::process::Command::new("kill").args(["-TERM", &pid]).status();
+        let asked = std::process::Command::new("kill")
+            .args(["-TERM", &pid])
+            .status();
         assert!(asked.expect("kill runs").success());
         let status = self.child.wait().expect("it ends");
         if let Some(reader) = self.reader.take() {

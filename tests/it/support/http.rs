@@ -44,7 +44,8 @@ impl Reply {
     pub(crate) fn code(&self) -> String {
         let body = self.json();
         let code = body["error"]["code"].as_str();
-        code.unwrap_or_else(|| panic!("no error: {body}")).to_owned()
+        code.unwrap_or_else(|| panic!("no error: {body}"))
+            .to_owned()
     }
 
     /// Fails the test unless the status is this one.

@@ -4,6 +4,10 @@
 pub(crate) mod engines;
 #[cfg(feature = "run")]
 pub(crate) mod environment;
+#[cfg(feature = "serve")]
+pub(crate) mod gateway;
+#[cfg(feature = "serve")]
+pub(crate) mod http;
 #[cfg(feature = "run")]
 pub(crate) mod onnx;
 pub(crate) mod run;
