@@ -1,10 +1,10 @@
 //! Devices of the example packages: what configs choose, what is refused, what an answer is.
 
-use pkgtool::runtime::{DType, Tensor};
+use pkgtool::runtime::DType;
 use pkgtool::service::{Answer, CallError, Device, Request};
 use serde_json::{Value, json};
 
-use super::packages::{OWNER, device, examples, find, start};
+use super::packages::{OWNER, device, examples, find, start, zeros};
 
 /// Calls `call` with the device of an example.
 async fn with<T>(name: &str, call: impl AsyncFnOnce(&Device) -> T) -> T {
@@ -110,7 +110,7 @@ async fn configs_are_held_against_the_package() {
         "scribe_tiny_en",
         both,
         "$.config.method",
-        "`encode`, `decode`",
+        "`decode`, `encode`",
     )
     .await;
     check("scribe_tiny_en", json!({"component": "decoder"}))
@@ -201,24 +201,6 @@ async fn what_nothing_here_runs_is_listed_and_has_no_instances() {
         instances(refused.expect_err("no engine"));
     })
     .await;
-}
-
-/// An input of zeros that fits.
-fn zeros(device: &Device) -> Value {
-    let methods = &device.description().signatures;
-    let method = methods.iter().find(|method| method.not_runnable.is_none());
-    let inputs = method.expect("it runs here").inputs.iter().map(|input| {
-        let dims = input.dims.as_ref().expect("examples say their ranks");
-        let sizes = dims.iter().map(|dim| match dim {
-            pkgtool::model::Dim::Fixed(size) => *size,
-            _ => 1,
-        });
-        let shape: Vec<u64> = sizes.collect();
-        let tensor = Tensor::zeros(input.dtype, shape.clone()).expect("it is small");
-        let data = vec![0; tensor.len()];
-        json!({"name": input.name, "shape": shape, "dtype": input.dtype.name(), "data": data})
-    });
-    json!({ "inputs": inputs.collect::<Vec<_>>() })
 }
 
 async fn call(device: &Device, body: &Value, config: Option<&Value>) -> Result<Answer, CallError> {

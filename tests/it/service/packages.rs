@@ -7,16 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pkgtool::account::AccountId;
+use pkgtool::model::Dim;
+use pkgtool::runtime::Tensor;
 use pkgtool::service::engine::Engines;
 use pkgtool::service::{
     Catalog, CatalogOptions, Device, Kind, PackageDirectory, Service, ServiceSettings,
 };
+use serde_json::{Value, json};
 
 /// The publisher of everything here.
 pub(super) const OWNER: AccountId = AccountId(7);
 
 /// Longest time that a change may take to be seen; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples")
@@ -92,6 +95,24 @@ pub(super) fn device(service: &Service) -> &Device {
     match &service.kind {
         Kind::Device(device) => device,
     }
+}
+
+/// An input of zeros that fits.
+pub(super) fn zeros(device: &Device) -> Value {
+    let methods = &device.description().signatures;
+    let method = methods.iter().find(|method| method.not_runnable.is_none());
+    let inputs = method.expect("it runs here").inputs.iter().map(|input| {
+        let dims = input.dims.as_ref().expect("examples say their ranks");
+        let sizes = dims.iter().map(|dim| match dim {
+            Dim::Fixed(size) => *size,
+            _ => 1,
+        });
+        let shape: Vec<u64> = sizes.collect();
+        let tensor = Tensor::zeros(input.dtype, shape.clone()).expect("it is small");
+        let data = vec![0; tensor.len()];
+        json!({"name": input.name, "shape": shape, "dtype": input.dtype.name(), "data": data})
+    });
+    json!({ "inputs": inputs.collect::<Vec<_>>() })
 }
 
 /// Copies a directory.

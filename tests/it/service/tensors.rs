@@ -340,7 +340,9 @@ fn what_json_cannot_write_is_a_string() {
 }
 
 fn png() -> Vec<u8> {
-    let picture = RgbImage::from_fn(2, 2, |x, y| Rgb([(x * 255) as u8, (y * 255) as u8, 51]));
+    let picture = RgbImage::from_fn(2, 2, |x, y| {
+        Rgb([[0, 255][x as usize], [0, 255][y as usize], 51])
+    });
     let mut bytes = std::io::Cursor::new(Vec::new());
     picture
         .write_to(&mut bytes, ImageFormat::Png)
@@ -424,7 +426,9 @@ fn tensors() -> impl Strategy<Value = Tensor> {
         let size = usize::try_from(count * dtype.size()).expect("small");
         vec(any::<u8>(), size).prop_map(move |mut bytes| {
             if dtype == DType::Bool {
-                bytes.iter_mut().for_each(|byte| *byte &= 1);
+                for byte in &mut bytes {
+                    *byte &= 1;
+                }
             }
             Tensor::new(dtype, shape.clone(), bytes).expect("as many bytes as the shape says")
         })
