@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{self, Deserializer as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Refusal;
@@ -20,6 +21,9 @@ const MAX_KEYS: usize = 64;
 /// Longest text of a client's that a message repeats, in characters.
 const MAX_SHOWN: usize = 60;
 
+/// An object's members in order; the values are text.
+pub(super) type Object<'a> = Vec<(String, &'a RawValue)>;
+
 /// The text of a body.
 pub(super) fn text(body: &[u8]) -> Result<&str, Refusal> {
     std::str::from_utf8(body).map_err(|error| {
@@ -29,14 +33,40 @@ pub(super) fn text(body: &[u8]) -> Result<&str, Refusal> {
 }
 
 /// The members of an object, each key once.
-pub(super) fn members<'a>(
-    text: &'a str,
-    place: &str,
-) -> Result<Vec<(String, &'a RawValue)>, Refusal> {
+pub(super) fn members<'a>(text: &'a str, place: &str) -> Result<Object<'a>, Refusal> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let members = deserializer.deserialize_any(Members);
     let members = members.and_then(|members| deserializer.end().map(|()| members));
     members.map_err(|error| syntax(place, text, "an object", &error))
+}
+
+/// The members of an object but `key`, and the objects in the array that `key` has, at most `limit`.
+///
+/// All is read in one pass over the text: each level for itself would read large data once a level.
+pub(super) fn with_list<'a>(
+    text: &'a str,
+    key: &str,
+    limit: usize,
+) -> Result<(Object<'a>, Option<Vec<Object<'a>>>), Refusal> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = deserializer.deserialize_any(WithList { key, limit });
+    if let Ok(read) = read
+        && deserializer.end().is_ok()
+    {
+        return Ok(read);
+    }
+    // Something is wrong. Level by level it is found out where.
+    let mut rest = members(text, "$")?;
+    let Some(at) = rest.iter().position(|(known, _)| known == key) else {
+        return Ok((rest, None));
+    };
+    let place = format!("$.{key}");
+    let list = elements(rest.remove(at).1.get(), limit, &place)?;
+    let list = list.iter().enumerate();
+    let list: Result<_, _> = list
+        .map(|(at, element)| members(element.get(), &format!("{place}[{at}]")))
+        .collect();
+    Ok((rest, Some(list?)))
 }
 
 /// The elements of an array, which has at most `limit`.
@@ -46,7 +76,10 @@ pub(super) fn elements<'a>(
     place: &str,
 ) -> Result<Vec<&'a RawValue>, Refusal> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let elements = deserializer.deserialize_any(Elements { limit });
+    let elements = deserializer.deserialize_any(Elements::<PhantomData<_>> {
+        limit,
+        seed: || PhantomData,
+    });
     let elements = elements.and_then(|elements| deserializer.end().map(|()| elements));
     elements.map_err(|error| syntax(place, text, "an array", &error))
 }
@@ -125,40 +158,60 @@ fn syntax(place: &str, text: &str, expected: &str, error: &serde_json::Error) ->
     Refusal::at(place, format!("{expected} belongs here: {error}"))
 }
 
+/// Reads the key of a new member.
+fn new_key<'de, A: MapAccess<'de>>(
+    map: &mut A,
+    seen: &mut HashSet<String>,
+) -> Result<Option<String>, A::Error> {
+    let Some(key) = map.next_key::<String>()? else {
+        return Ok(None);
+    };
+    if seen.len() == MAX_KEYS {
+        return Err(de::Error::custom(format_args!("more than {MAX_KEYS} keys")));
+    }
+    if !seen.insert(key.clone()) {
+        let key = shown(&key);
+        return Err(de::Error::custom(format_args!(
+            "the key {key} stands there twice"
+        )));
+    }
+    Ok(Some(key))
+}
+
 struct Members;
 
 impl<'de> Visitor<'de> for Members {
-    type Value = Vec<(String, &'de RawValue)>;
+    type Value = Object<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members: Self::Value = Vec::new();
-        let mut seen = HashSet::new();
-        while let Some(key) = map.next_key::<String>()? {
-            if members.len() == MAX_KEYS {
-                return Err(de::Error::custom(format_args!("more than {MAX_KEYS} keys")));
-            }
-            if !seen.insert(key.clone()) {
-                let key = shown(&key);
-                return Err(de::Error::custom(format_args!(
-                    "the key {key} stands there twice"
-                )));
-            }
+        let (mut members, mut seen) = (Vec::new(), HashSet::new());
+        while let Some(key) = new_key(&mut map, &mut seen)? {
             members.push((key, map.next_value()?));
         }
         Ok(members)
     }
 }
 
-struct Elements {
-    limit: usize,
+impl<'de> DeserializeSeed<'de> for Members {
+    type Value = Object<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
 }
 
-impl<'de> Visitor<'de> for Elements {
-    type Value = Vec<&'de RawValue>;
+/// Elements of an array, each read with a seed.
+struct Elements<S> {
+    limit: usize,
+    seed: fn() -> S,
+}
+
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Elements<S> {
+    type Value = Vec<S::Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array")
@@ -166,7 +219,7 @@ impl<'de> Visitor<'de> for Elements {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut elements = Vec::new();
-        while let Some(element) = seq.next_element()? {
+        while let Some(element) = seq.next_element_seed((self.seed)())? {
             if elements.len() == self.limit {
                 let limit = self.limit;
                 return Err(de::Error::custom(format_args!(
@@ -176,5 +229,42 @@ impl<'de> Visitor<'de> for Elements {
             elements.push(element);
         }
         Ok(elements)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Elements<S> {
+    type Value = Vec<S::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+struct WithList<'k> {
+    key: &'k str,
+    limit: usize,
+}
+
+impl<'de> Visitor<'de> for WithList<'_> {
+    type Value = (Object<'de>, Option<Vec<Object<'de>>>);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut rest, mut list) = (Vec::new(), None);
+        let mut seen = HashSet::new();
+        while let Some(key) = new_key(&mut map, &mut seen)? {
+            if key == self.key {
+                list = Some(map.next_value_seed(Elements {
+                    limit: self.limit,
+                    seed: || Members,
+                })?);
+            } else {
+                rest.push((key, map.next_value()?));
+            }
+        }
+        Ok((rest, list))
     }
 }

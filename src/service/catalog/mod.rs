@@ -64,7 +64,6 @@ pub struct Unserved {
 #[derive(Debug)]
 pub struct Catalog {
     shared: Arc<Shared>,
-    stop: Sender<bool>,
     watch: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -73,6 +72,8 @@ struct Shared {
     options: CatalogOptions,
     table: ArcSwap<Table>,
     changes: Sender<u64>,
+    /// Whether the catalog was stopped, or dropped.
+    stop: Sender<bool>,
     /// Services that were taken away and let their last requests end.
     endings: Mutex<JoinSet<()>>,
 }
@@ -86,18 +87,17 @@ impl Catalog {
             options,
             table: ArcSwap::default(),
             changes: channel::channel(0).0,
+            stop: channel::channel(false).0,
             endings: Mutex::default(),
         });
-        let (stop, stopped) = channel::channel(false);
         // Before the first look: what changes after it is not missed.
-        let watch = Watch::new(Arc::clone(&shared), stopped);
+        let watch = Watch::new(Arc::clone(&shared));
         let book = first_look(&shared);
         shared.publish(&book);
         warm_all(&shared, &runtime);
         let watch = runtime.spawn(watch.run(book));
         Ok(Arc::new(Self {
             shared,
-            stop,
             watch: Mutex::new(Some(watch)),
         }))
     }
@@ -124,7 +124,7 @@ impl Catalog {
 
     /// Ends all sessions; what runs is let end.
     pub async fn stop(&self) {
-        self.stop.send_replace(true);
+        self.shared.stop.send_replace(true);
         let watch = lock(&self.watch).take();
         if let Some(watch) = watch
             && let Err(error) = watch.await
@@ -140,6 +140,12 @@ impl Catalog {
                 tracing::error!(%error, "ending a service failed");
             }
         }
+    }
+}
+
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        self.shared.stop.send_replace(true);
     }
 }
 

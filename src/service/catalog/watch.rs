@@ -53,7 +53,6 @@ struct Held {
 /// The loop that watches.
 pub(super) struct Watch {
     shared: Arc<Shared>,
-    stopped: Receiver<bool>,
     wake: Arc<Notify>,
     /// Watches while it lives; `None` where the system refuses, then only the clock wakes.
     watcher: Option<RecommendedWatcher>,
@@ -159,12 +158,16 @@ impl Shared {
 
     /// Drains a service in the background; unless `at_once`, after those who found it let go of it.
     pub(super) fn end(&self, service: Arc<Service>, at_once: bool) {
+        let mut stopped = self.stop.subscribe();
         let mut endings = lock(&self.endings);
         while endings.try_join_next().is_some() {}
         endings.spawn(async move {
-            let deadline = Instant::now() + GRACE;
-            while !at_once && Arc::strong_count(&service) > 1 && Instant::now() < deadline {
-                tokio::time::sleep(TICK).await;
+            if !at_once {
+                tokio::select! {
+                    () = let_go(&service) => {}
+                    () = tokio::time::sleep(GRACE) => {}
+                    () = told(&mut stopped) => {}
+                }
             }
             if let Some(device) = service.device() {
                 device.drain().await;
@@ -192,7 +195,7 @@ pub(super) async fn warm(name: &str, device: &Device) {
 
 impl Watch {
     /// Begins to watch; changes are looked at by [`Self::run`].
-    pub(super) fn new(shared: Arc<Shared>, stopped: Receiver<bool>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
         let wake = Arc::new(Notify::new());
         let watcher = watcher(&shared, &wake);
         let watcher = watcher.map_err(|error| {
@@ -201,7 +204,6 @@ impl Watch {
         });
         Self {
             shared,
-            stopped,
             wake,
             watcher: watcher.ok(),
             changed: HashMap::new(),
@@ -212,7 +214,7 @@ impl Watch {
 
     /// Watches until it is stopped.
     pub(super) async fn run(mut self, mut book: Book) {
-        let mut stopped = self.stopped.clone();
+        let mut stopped = self.shared.stop.subscribe();
         loop {
             self.look(&mut book).await;
             let is_quiet = self.changed.is_empty();
@@ -319,7 +321,14 @@ impl Watch {
     }
 }
 
-/// Ends when the watch is to end: its catalog says so, or is no more.
+/// Ends when nobody else has the service.
+async fn let_go(service: &Arc<Service>) {
+    while Arc::strong_count(service) > 1 {
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Ends when the catalog does.
 async fn told(stopped: &mut Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -7,6 +7,7 @@ mod choice;
 mod variants;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -56,8 +57,9 @@ pub struct Device {
     default: Result<usize, Refusal>,
     /// What configs mean that were seen lately. Readers never wait.
     remembered: ArcSwap<HashMap<String, usize>>,
-    /// Held while an endpoint is made; whether the device was drained.
-    drained: Mutex<bool>,
+    /// Held while an endpoint is made, and while `drained` changes.
+    making: Mutex<()>,
+    drained: AtomicBool,
 }
 
 /// Tensors for a method.
@@ -98,7 +100,8 @@ impl Device {
             engines: parts.engines,
             default,
             remembered: ArcSwap::default(),
-            drained: Mutex::new(false),
+            making: Mutex::new(()),
+            drained: AtomicBool::new(false),
         })
     }
 
@@ -182,7 +185,9 @@ impl Device {
 
     /// Takes no more requests, lets those it has end, ends its sessions.
     pub async fn drain(&self) {
-        *self.drained.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        self.drained.store(true, Ordering::Release);
+        drop(making);
         // All are told before any is waited for.
         let endings = self.endpoints().cloned().map(|endpoint| {
             tokio::spawn(async move {
@@ -223,11 +228,16 @@ impl Device {
     }
 
     fn endpoint(&self, entry: &Entry, model: &EndpointModel) -> Result<Arc<Endpoint>, CallError> {
+        let stopped = || self.drained.load(Ordering::Acquire);
+        if stopped() {
+            return Err(CallError::Stopped);
+        }
         if let Some(endpoint) = entry.endpoint.get() {
             return Ok(Arc::clone(endpoint));
         }
-        let drained = self.drained.lock().unwrap_or_else(PoisonError::into_inner);
-        if *drained {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may have been drained while this waited: nobody would drain what is made now.
+        if stopped() {
             return Err(CallError::Stopped);
         }
         let make = || self.engines.endpoint(model.clone(), &self.settings);

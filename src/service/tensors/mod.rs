@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::Refusal;
-use super::json::{self, listed, shown, unknown_key};
+use super::json::{self, Object, listed, shown, unknown_key};
 use crate::runtime::input::{self, InputError, Place};
 use crate::runtime::{DType, Signature, Tensor};
 use crate::source::suggest;
@@ -54,11 +54,14 @@ pub struct Decoded {
 /// twice.
 pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Decoded, Refusal> {
     let text = unwrapped(json::text(body)?)?;
-    let members = json::members(&text, "$")?;
+    // More than there may be, so that the error can name what is too much.
+    let limit = signature.inputs.len().saturating_add(64);
+    let (members, list) = json::with_list(&text, "inputs", limit)?;
     let is_picture = pictures && members.iter().any(|(key, _)| key == "image_base64");
     let known = if is_picture { PICTURE_KEYS } else { KEYS };
-    for (key, _) in &members {
-        if !known.contains(&key.as_str()) {
+    let inputs = list.iter().map(|_| "inputs");
+    for key in members.iter().map(|(key, _)| key.as_str()).chain(inputs) {
+        if !known.contains(&key) {
             return Err(stray_key(key, known, pictures));
         }
     }
@@ -73,8 +76,8 @@ pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Deco
     let inputs = if is_picture {
         picture::read(signature, member)?
     } else {
-        let inputs = member("inputs").ok_or_else(|| missing_inputs(signature, pictures))?;
-        read_inputs(inputs, signature)?
+        let list = list.ok_or_else(|| missing_inputs(signature, pictures))?;
+        read_inputs(list, signature)?
     };
     Ok(Decoded { inputs, encoding })
 }
@@ -123,13 +126,11 @@ struct Given<'a> {
     encoding: Encoding,
 }
 
-fn read_inputs(value: &RawValue, signature: &Signature) -> Result<Vec<Tensor>, Refusal> {
+fn read_inputs(list: Vec<Object<'_>>, signature: &Signature) -> Result<Vec<Tensor>, Refusal> {
     let count = signature.inputs.len();
-    // One more than there may be, so that the error can name what is too much.
-    let elements = json::elements(value.get(), count.saturating_add(64), "$.inputs")?;
     let mut slots: Vec<Option<(Given<'_>, Tensor)>> = (0..count).map(|_| None).collect();
-    for (position, element) in elements.into_iter().enumerate() {
-        let given = Given::read(element.get(), format!("$.inputs[{position}]"))?;
+    for (position, element) in list.into_iter().enumerate() {
+        let given = Given::read(element, format!("$.inputs[{position}]"))?;
         let index = slot_of(&given, position, signature)?;
         if let Some((first, _)) = &slots[index] {
             let message = format!(
@@ -199,10 +200,10 @@ fn misfit(error: &InputError, given: &[Given<'_>]) -> Refusal {
 }
 
 impl<'a> Given<'a> {
-    fn read(text: &'a str, place: String) -> Result<Self, Refusal> {
+    fn read(object: Object<'a>, place: String) -> Result<Self, Refusal> {
         let (mut name, mut shape, mut dtype, mut data) = (None, None, None, None);
         let mut encoding = Encoding::Json;
-        for (key, value) in json::members(text, &place)? {
+        for (key, value) in object {
             let at = format!("{place}.{key}");
             match key.as_str() {
                 "name" => name = Some(json::string(value, &at)?),

@@ -1,0 +1,259 @@
+//! Devices of the example packages: what configs choose, what is refused, what an answer is.
+
+use pkgtool::runtime::DType;
+use pkgtool::service::{Answer, CallError, Device, Request};
+use serde_json::{Value, json};
+
+use super::packages::{OWNER, device, examples, find, start, zeros};
+
+/// Calls `call` with the device of an example.
+async fn with<T>(name: &str, call: impl AsyncFnOnce(&Device) -> T) -> T {
+    let catalog = start(&[&examples()]);
+    let service = find(&catalog, name);
+    let result = call(device(&service)).await;
+    catalog.stop().await;
+    result
+}
+
+async fn check(name: &str, config: Value) -> Result<(), (String, String)> {
+    with(name, async |device| {
+        match device.check_config(&config.to_string()) {
+            Ok(()) => Ok(()),
+            Err(CallError::Refused(refusal)) => {
+                Err((refusal.place.expect("a config has places"), refusal.message))
+            }
+            Err(other) => panic!("{other}"),
+        }
+    })
+    .await
+}
+
+fn request(body: &Value, config: Option<&Value>) -> Request {
+    Request {
+        body: body.to_string().into(),
+        config: config.map(Value::to_string),
+        data_type: None,
+    }
+}
+
+async fn refused(name: &str, config: Value, place: &str, message: &str) {
+    let (at, said) = check(name, config.clone()).await.expect_err("refused");
+    assert_eq!(at, place, "{config}: {said}");
+    assert!(said.contains(message), "{config}: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configs_are_held_against_the_package() {
+    for config in [
+        json!({}),
+        json!({"backend": "qnn"}),
+        json!({"backend": null, "precision": "int8", "method": "forward"}),
+        // Nothing here runs it, which is no fault of the config.
+        json!({"backend": "coreml", "precision": "fp16"}),
+    ] {
+        check("glimpse", config).await.expect("it is right");
+    }
+    let there = "`xnnpack`, `coreml`, `vulkan`, `qnn`, `mlx`";
+    refused(
+        "glimpse",
+        json!({"backend": "cuda"}),
+        "$.config.backend",
+        there,
+    )
+    .await;
+    refused(
+        "glimpse",
+        json!({"precision": "fp23"}),
+        "$.config.precision",
+        "did you mean `fp32`?",
+    )
+    .await;
+    let other = json!({"backend": "qnn", "precision": "fp32"});
+    refused(
+        "glimpse",
+        other,
+        "$.config.precision",
+        "with backend `qnn`; there is `int8`",
+    )
+    .await;
+    refused(
+        "glimpse",
+        json!({"methods": "forward"}),
+        "$.config.methods",
+        "did you mean `method`?",
+    )
+    .await;
+    refused(
+        "glimpse",
+        json!({"method": 1}),
+        "$.config.method",
+        "not a number",
+    )
+    .await;
+    refused("glimpse", json!([]), "$.config", "an object belongs here").await;
+    refused(
+        "glimpse",
+        json!({"component": "a"}),
+        "$.config.component",
+        "there is none",
+    )
+    .await;
+    refused(
+        "scribe_tiny_en",
+        json!({}),
+        "$.config.component",
+        "`encoder`, `decoder`",
+    )
+    .await;
+    let both = json!({"backend": "xnnpack"});
+    refused(
+        "scribe_tiny_en",
+        both,
+        "$.config.method",
+        "`decode`, `encode`",
+    )
+    .await;
+    check("scribe_tiny_en", json!({"component": "decoder"}))
+        .await
+        .expect("it is right");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_description_tells_what_there_is() {
+    with("glimpse", async |device| {
+        let it = device.description();
+        assert_eq!(
+            (it.model.as_str(), it.family.as_str()),
+            ("glimpse", "glimpse")
+        );
+        assert_eq!(it.backends, ["xnnpack", "coreml", "vulkan", "qnn", "mlx"]);
+        assert_eq!(
+            it.default_backend.as_deref(),
+            Some("qnn"),
+            "the only one that runs here"
+        );
+        assert_eq!(it.default_precision.as_deref(), Some("int8"));
+        let precisions = [("fp32", false), ("fp16", false), ("int8", true)];
+        assert_eq!(
+            it.precisions,
+            precisions.map(|(name, is)| (name.to_owned(), is))
+        );
+        assert_eq!(it.methods, ["forward"]);
+        assert!(it.takes_pictures && it.runnable);
+        assert_eq!(it.license.as_deref(), Some("bsd-3-clause"));
+        let model = examples().join("glimpse/qnn/glimpse_qnn_int8.onnx");
+        assert_eq!(it.size_bytes, model.metadata().expect("an example").len());
+        assert!(it.created_at <= it.updated_at);
+        let runs: Vec<&str> = it
+            .signatures
+            .iter()
+            .filter(|method| method.not_runnable.is_none())
+            .map(|method| method.backend.as_str())
+            .collect();
+        assert_eq!(runs, ["qnn"]);
+        assert!(it.signatures.iter().all(|method| method.inputs.len() == 1));
+    })
+    .await;
+    with("parlor_tts_82m", async |device| {
+        let it = device.description();
+        assert_eq!(
+            (it.family.as_str(), it.size.as_deref()),
+            ("parlor", Some("82m"))
+        );
+        let model = examples().join("parlor-tts/82m/xnnpack/parlor_tts_82m_xnnpack_fp32.onnx");
+        let data = model.with_extension("onnx.data");
+        let sizes = [model, data].map(|path| path.metadata().expect("an example").len());
+        assert_eq!(it.size_bytes, sizes.iter().sum::<u64>());
+        assert!(!it.takes_pictures);
+    })
+    .await;
+    with("pocket_diffusion", async |device| {
+        let it = device.description();
+        assert_eq!(
+            it.components,
+            ["text_encoder", "unet", "vae"],
+            "models only"
+        );
+        assert!(!it.runnable);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nothing_here_runs_is_listed_and_has_no_instances() {
+    let instances = |error: CallError| match error {
+        CallError::NoInstances(reason) => assert!(reason.contains("ExecuTorch"), "{reason}"),
+        other => panic!("{other}"),
+    };
+    let body = json!({"inputs": []});
+    with("mosaic_nano", async |device| {
+        instances(
+            device
+                .prepare(&request(&body, None))
+                .expect_err("no engine"),
+        );
+        instances(device.warm().await.expect_err("no engine"));
+    })
+    .await;
+    with("glimpse", async |device| {
+        let config = json!({"backend": "xnnpack"});
+        let refused = device.prepare(&request(&body, Some(&config)));
+        instances(refused.expect_err("no engine"));
+    })
+    .await;
+}
+
+async fn call(device: &Device, body: &Value, config: Option<&Value>) -> Result<Answer, CallError> {
+    let prepared = device.prepare(&request(body, config))?;
+    device.predict(prepared, OWNER, None).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_has_the_outputs_of_the_signature() {
+    with("murmur_vad", async |device| {
+        let mut body = zeros(device);
+        let plain = call(device, &body, None).await.expect("it runs");
+        assert_eq!(plain.content_type, "application/json");
+        let plain: Value = serde_json::from_slice(&plain.body).expect("JSON");
+        let config = json!({"backend": "qnn", "precision": "fp32"});
+        body["encoding"] = json!("base64");
+        let other = call(device, &body, Some(&config)).await.expect("it runs");
+        let other: Value = serde_json::from_slice(&other.body).expect("JSON");
+        assert_eq!(device.endpoints().count(), 1, "both mean the same method");
+        let outputs = plain["outputs"].as_array().expect("outputs");
+        let methods = &device.description().signatures;
+        let method = methods.iter().find(|it| it.not_runnable.is_none());
+        assert_eq!(outputs.len(), method.expect("it runs here").outputs.len());
+        for (plain, other) in outputs
+            .iter()
+            .zip(other["outputs"].as_array().expect("outputs"))
+        {
+            assert_eq!(plain["name"], other["name"]);
+            assert_eq!(plain["shape"], other["shape"]);
+            assert_eq!(other["encoding"], "base64");
+            assert_eq!(plain["dtype"], DType::Float32.name());
+            assert!(!plain["data"].as_array().expect("an array").is_empty());
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_device_takes_nothing_more() {
+    with("murmur_vad", async |device| {
+        let body = zeros(device);
+        let prepared = device.prepare(&request(&body, None)).expect("it is right");
+        device.drain().await;
+        let late = device.predict(prepared, OWNER, None).await;
+        assert!(matches!(late, Err(CallError::Stopped)), "{late:?}");
+    })
+    .await;
+    with("murmur_vad", async |device| {
+        let body = zeros(device);
+        device.drain().await;
+        let late = device.prepare(&request(&body, None));
+        assert!(matches!(late, Err(CallError::Stopped)), "{late:?}");
+        assert_eq!(device.endpoints().count(), 0);
+    })
+    .await;
+}
