@@ -32,7 +32,10 @@ use super::{Gateway, routes};
 /// Pause after a connection could not be accepted: most likely there are too many open files.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
 
-/// Bytes of one HTTP/2 connection's requests that may be under way.
+/// The name of HTTP/2 in TLS.
+const HTTP2: &[u8] = b"h2";
+
+/// Requests of one HTTP/2 connection that may be under way.
 const HTTP2_STREAMS: u32 = 128;
 
 /// A listener that is bound.
@@ -93,7 +96,7 @@ impl Tls {
             .with_no_client_auth()
             .with_single_cert(chain, private);
         let mut config = config.map_err(|error| fault(certificate, error.to_string()))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
         Ok(Some(Self(TlsAcceptor::from(Arc::new(config)))))
     }
 }
@@ -122,7 +125,8 @@ impl Bound {
         let settings = gateway.settings.clone();
         let connections = Connections {
             router: routes::router(gateway),
-            builder: builder(&settings),
+            http1: builder(&settings).http1_only(),
+            http2: builder(&settings).http2_only(),
             graceful: GracefulShutdown::new(),
             tls: tls.map(|tls| tls.0),
             handshake: settings.timeouts.header(),
@@ -160,7 +164,8 @@ impl Bound {
 
 struct Connections {
     router: Router,
-    builder: auto::Builder<TokioExecutor>,
+    http1: auto::Builder<TokioExecutor>,
+    http2: auto::Builder<TokioExecutor>,
     graceful: GracefulShutdown,
     tls: Option<TlsAcceptor>,
     handshake: Duration,
@@ -179,7 +184,9 @@ impl Connections {
                 answer
             }
         });
-        let builder = self.builder.clone();
+        // Without TLS there is HTTP/1 only: looking for another's first bytes has no time limit.
+        let http1 = self.http1.clone();
+        let http2 = self.http2.clone();
         let watcher = self.graceful.watcher();
         let tls = self.tls.clone();
         let handshake = self.handshake;
@@ -187,11 +194,13 @@ impl Connections {
             // Errors of a connection are its client's: it went away, or spoke no HTTP.
             let ended = match tls {
                 None => {
-                    let connection = builder.serve_connection(TokioIo::new(stream), service);
+                    let connection = http1.serve_connection(TokioIo::new(stream), service);
                     watcher.watch(connection.into_owned()).await
                 }
                 Some(tls) => match tokio::time::timeout(handshake, tls.accept(stream)).await {
                     Ok(Ok(stream)) => {
+                        let chosen = stream.get_ref().1.alpn_protocol();
+                        let builder = if chosen == Some(HTTP2) { http2 } else { http1 };
                         let connection = builder.serve_connection(TokioIo::new(stream), service);
                         watcher.watch(connection.into_owned()).await
                     }

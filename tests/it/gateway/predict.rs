@@ -180,7 +180,7 @@ fn every_example_is_served_and_those_that_run_here_answer() {
             assert!(wrong.text().contains("ExecuTorch"), "{}", wrong.text());
             continue;
         }
-        answered += 1;
+        let Some(request) = zeros(&wrong) else { continue };
     }
     assert_eq!(answered, 7, "packages with ONNX models");
     let body = three([0.0; 3]);

@@ -91,7 +91,13 @@ pub(crate) fn request(
     let _ = stream
         .write_all(text.as_bytes())
         .and_then(|()| stream.write_all(body));
-    read_reply(&mut BufReader::new(stream)).expect("an answer")
+    let mut reader = BufReader::new(stream);
+    let reply = if method == "HEAD" {
+        read_head(&mut reader)
+    } else {
+        read_reply(&mut reader)
+    };
+    reply.expect("an answer")
 }
 
 /// A connection.
@@ -103,17 +109,21 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Reads a response; `None` if the connection ended before it.
-pub(crate) fn read_reply(stream: &mut impl BufRead) -> Option<Reply> {
+fn read_head(stream: &mut impl BufRead) -> Option<Reply> {
     let mut line = String::new();
     stream.read_line(&mut line).ok()?;
     let status = line.split(' ').nth(1)?.parse().ok()?;
-    let headers = read_headers(stream);
-    let mut reply = Reply {
+    Some(Reply {
         status,
-        headers,
+        headers: read_headers(stream),
         body: Vec::new(),
-    };
+    })
+}
+
+/// Reads a response; `None` if the connection ended before it.
+pub(crate) fn read_reply(stream: &mut impl BufRead) -> Option<Reply> {
+    let mut reply = read_head(stream)?;
+    let status = reply.status;
     let length = reply.header("content-length").map(str::to_owned);
     match length {
         Some(length) => {
