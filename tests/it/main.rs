@@ -9,6 +9,8 @@ mod package;
 mod readme;
 #[cfg(feature = "run")]
 mod runtime;
+#[cfg(feature = "serve")]
+mod service;
 mod source;
 mod support;
 mod validate;

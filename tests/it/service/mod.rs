@@ -1,0 +1,3 @@
+//! What packages offer a caller.
+
+mod engine;
