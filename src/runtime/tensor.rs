@@ -143,6 +143,11 @@ impl Tensor {
         self.bytes.into()
     }
 
+    /// The elements, given away without a copy: a part of them can be a tensor too.
+    pub fn into_shared(self) -> Bytes {
+        self.bytes
+    }
+
     /// How many elements.
     pub fn len(&self) -> usize {
         self.bytes.len() / usize::try_from(self.dtype.size()).unwrap_or(1)

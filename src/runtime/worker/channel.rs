@@ -2,22 +2,40 @@
 //!
 //! On Unix it is a socket pair, one end being the worker's standard input: read and written, with a
 //! time limit on reading. Elsewhere it is the pair of standard pipes, without a time limit.
+//! Another thread can cut the channel, which ends a wait for the worker (on Unix).
 //! Whatever the inference library prints goes neither into the channel nor to the terminal on Unix.
 
 #[cfg(not(unix))]
-pub(super) use pipes::{Channel, connect, join};
+pub(super) use pipes::{Channel, Cut, connect, join};
 #[cfg(unix)]
-pub(super) use socket::{Channel, connect, join};
+pub(super) use socket::{Channel, Cut, connect, join};
 
 #[cfg(unix)]
 mod socket {
     use std::io;
+    use std::net::Shutdown;
     use std::os::fd::{AsFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::process::{Child, Command, Stdio};
 
     /// One end; it can be cloned, read and written.
     pub(in super::super) type Channel = UnixStream;
+
+    /// What cuts a channel from another thread.
+    #[derive(Debug)]
+    pub(in super::super) struct Cut(UnixStream);
+
+    impl Cut {
+        pub(in super::super) fn of(channel: &Channel) -> io::Result<Self> {
+            channel.try_clone().map(Self)
+        }
+
+        /// Both ends see the end of the channel, even if somebody else holds a copy of the other one.
+        pub(in super::super) fn cut(&self) {
+            // It fails only if the other end is gone already.
+            let _ = self.0.shutdown(Shutdown::Both);
+        }
+    }
 
     /// Starts the command with the other end of a new channel. What it prints goes to the returned
     /// pipe.
@@ -57,6 +75,18 @@ mod pipes {
     pub(in super::super) struct Channel {
         from: ChildStdout,
         to: ChildStdin,
+    }
+
+    /// A pipe cannot be cut: it ends with the worker's process.
+    #[derive(Debug)]
+    pub(in super::super) struct Cut;
+
+    impl Cut {
+        pub(in super::super) fn of(_: &Channel) -> io::Result<Self> {
+            Ok(Self)
+        }
+
+        pub(in super::super) fn cut(&self) {}
     }
 
     impl Channel {

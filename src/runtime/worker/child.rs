@@ -21,7 +21,9 @@ pub fn serve() -> std::io::Result<()> {
             let mut stream = BufReader::new(from_parent);
             while let Ok(request) = receive::<Request>(&mut stream) {
                 let tensors = match &request {
-                    Request::Inputs(heads) => receive_tensors(&mut stream, heads.clone()),
+                    Request::Inputs(heads) | Request::Run(heads) => {
+                        receive_tensors(&mut stream, heads.clone())
+                    }
                     _ => Ok(Vec::new()),
                 };
                 let Ok(tensors) = tensors else { break };
@@ -86,7 +88,8 @@ impl State {
                 self.inputs = tensors;
                 Reply::Kept
             }
-            Request::Run => {
+            Request::Run(_) => {
+                self.inputs = tensors;
                 let answer = session(&mut self.session, &self.engine)?.run(&self.inputs)?;
                 let reply = Reply::Ran {
                     outputs: TensorHead::of(&answer.outputs),

@@ -6,28 +6,25 @@
 
 mod channel;
 mod child;
+mod process;
 mod protocol;
 
-use std::collections::VecDeque;
-use std::io::{self, BufReader, BufWriter, Read};
+use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::process::Command;
 use std::time::Duration;
 
 pub use child::serve;
+pub use process::Stopper;
 
 use super::{Answer, EngineError, LoadRequest, Placement, Session, Tensor};
 use crate::model;
 use channel::Channel;
+use process::Process;
 use protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};
 
 /// The argument that makes the binary a worker.
 pub const ARGUMENT: &str = "worker";
-
-/// How much of what a worker prints is kept, in bytes.
-const PRINTED: usize = 8 << 10;
 
 /// Settings of glibc's allocator: blocks from which size on go back to the system at once, and how much
 /// of smaller ones is kept. Other systems do not look at them.
@@ -64,14 +61,16 @@ pub struct Launcher {
 /// A session in a worker process.
 #[derive(Debug)]
 pub struct Worker {
-    child: Child,
+    process: Process,
     channel: Channel,
     engine: String,
     timeout: Option<Duration>,
-    printed: Arc<Mutex<VecDeque<u8>>>,
-    reader: Option<JoinHandle<()>>,
+    /// The time limit that the channel has now.
+    applied: Option<Duration>,
+    memory_limit: Option<u64>,
     load_time: Duration,
-    inputs: Vec<Tensor>,
+    /// What the worker keeps as inputs, where that is known.
+    kept: Option<Vec<Tensor>>,
 }
 
 impl Launcher {
@@ -86,6 +85,14 @@ impl Launcher {
 
     /// Starts a worker and loads a model in it.
     pub fn load(&self, engine: &str, request: &LoadRequest) -> Result<Worker, EngineError> {
+        let mut worker = self.start(engine, &request.model)?;
+        worker.load(request)?;
+        Ok(worker)
+    }
+
+    /// Starts a worker that is to load this model, and loads nothing yet: what may stop it can be
+    /// handed out before anything takes long.
+    pub fn start(&self, engine: &str, model: &Path) -> Result<Worker, EngineError> {
         let start = |error: io::Error| EngineError::Unavailable {
             what: "a worker process".to_owned(),
             reason: error.to_string(),
@@ -94,37 +101,24 @@ impl Launcher {
         let mut command = Command::new(&self.program);
         // With it a failed allocation would try to print a stack, and hide what it says first.
         command.arg(ARGUMENT).env_remove("RUST_BACKTRACE");
-        let allocator = if weights(&request.model) >= LARGE_WEIGHTS {
+        let allocator = if weights(model) >= LARGE_WEIGHTS {
             FOR_LARGE_WEIGHTS
         } else {
             FOR_LARGE_TENSORS
         };
         let unset = |setting: &(&str, &str)| std::env::var_os(setting.0).is_none();
         command.envs(allocator.into_iter().filter(unset));
-        let (child, channel, printed) = channel::connect(&mut command).map_err(start)?;
-        let (printed, reader) = keep_tail(printed);
-        let mut worker = Worker {
-            child,
+        let (process, channel) = Process::start(&mut command).map_err(start)?;
+        Ok(Worker {
+            process,
             channel,
             engine: engine.to_owned(),
             timeout: self.timeout,
-            printed,
-            reader: Some(reader),
-            load_time: Duration::ZERO,
-            inputs: Vec::new(),
-        };
-        let load = Request::Load {
-            engine: engine.to_owned(),
-            request: request.clone(),
+            applied: None,
             memory_limit: self.memory_limit,
-        };
-        match worker.ask(&load, &[], "loading the model")?.0 {
-            Reply::Loaded(nanoseconds) => {
-                worker.load_time = Duration::from_nanos(nanoseconds);
-                Ok(worker)
-            }
-            other => Err(worker.nonsense(&other)),
-        }
+            load_time: Duration::ZERO,
+            kept: None,
+        })
     }
 }
 
@@ -134,22 +128,55 @@ impl Worker {
         self.load_time
     }
 
-    /// Sets the inputs of the next runs; they are sent only if they are others than before.
-    pub fn set_inputs(&mut self, inputs: &[Tensor]) -> Result<(), EngineError> {
-        if self.inputs == inputs {
-            return Ok(());
-        }
-        let request = Request::Inputs(TensorHead::of(inputs));
-        match self.ask(&request, inputs, "taking its inputs")?.0 {
-            Reply::Kept => {
-                self.inputs = inputs.to_vec();
+    /// Loads a model in a worker that was only started.
+    pub fn load(&mut self, request: &LoadRequest) -> Result<(), EngineError> {
+        let load = Request::Load {
+            engine: self.engine.clone(),
+            request: request.clone(),
+            memory_limit: self.memory_limit,
+        };
+        match self.ask(&load, &[], "loading the model")?.0 {
+            Reply::Loaded(nanoseconds) => {
+                self.load_time = Duration::from_nanos(nanoseconds);
                 Ok(())
             }
             other => Err(self.nonsense(&other)),
         }
     }
 
-    /// Runs with the inputs set before, `runs` times or until `time` has passed, at least once, and
+    /// What ends its process from another thread, whatever this one waits for.
+    pub fn stopper(&self) -> Stopper {
+        self.process.stopper()
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sets the longest time of what is asked from now on.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Sets the inputs that [`Worker::repeat`] runs with; they are sent only if they are others than
+    /// before.
+    pub fn set_inputs(&mut self, inputs: &[Tensor]) -> Result<(), EngineError> {
+        if self.kept.as_deref() == Some(inputs) {
+            return Ok(());
+        }
+        self.kept = None;
+        let request = Request::Inputs(TensorHead::of(inputs));
+        match self.ask(&request, inputs, "taking its inputs")?.0 {
+            Reply::Kept => {
+                self.kept = Some(inputs.to_vec());
+                Ok(())
+            }
+            other => Err(self.nonsense(&other)),
+        }
+    }
+
+    /// Runs with the inputs of the last run, or set since then, `runs` times or until `time` has passed, at least once, and
     /// gives the time of each run.
     pub fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<Duration>, EngineError> {
         let request = Request::Repeat {
@@ -188,7 +215,10 @@ impl Worker {
         request: &Request,
         tensors: &[Tensor],
     ) -> io::Result<(Reply, Vec<Tensor>)> {
-        self.channel.set_read_timeout(self.timeout)?;
+        if self.applied != self.timeout {
+            self.channel.set_read_timeout(self.timeout)?;
+            self.applied = self.timeout;
+        }
         send(&mut BufWriter::new(&mut self.channel), request, tensors)?;
         let mut stream = BufReader::new(&mut self.channel);
         let reply = receive::<Reply>(&mut stream)?;
@@ -208,11 +238,11 @@ impl Worker {
             let limit = self.timeout.unwrap_or_default().as_secs_f64();
             format!("it was stopped after the time limit of {limit} s")
         } else if error.kind() == io::ErrorKind::UnexpectedEof || is_closed(error) {
-            self.last_words()
+            self.process.last_words()
         } else {
             format!("it gave an answer that cannot be read ({error}), and was stopped")
         };
-        self.stop();
+        self.process.stop();
         EngineError::Died {
             engine: self.engine.clone(),
             doing: doing.to_owned(),
@@ -220,50 +250,21 @@ impl Worker {
         }
     }
 
-    /// How the process ended, and the last line it printed.
-    fn last_words(&mut self) -> String {
-        let ended = match self.child.wait() {
-            Ok(status) => describe(status),
-            Err(error) => format!("its end is unknown: {error}"),
-        };
-        if let Some(reader) = self.reader.take() {
-            // A reader of a pipe whose writers are gone ends; a panic of it would lose only a hint.
-            let _ = reader.join();
-        }
-        let printed = self.printed.lock().map(|bytes| {
-            let (front, back) = bytes.as_slices();
-            String::from_utf8_lossy(&[front, back].concat()).into_owned()
-        });
-        let printed = printed.unwrap_or_default();
-        // What a panic adds on how to see more of it is not for the user.
-        let tells =
-            |line: &&str| !line.trim().is_empty() && !line.starts_with("note: run with `RUST");
-        match printed.lines().rfind(tells) {
-            Some(line) => format!("{ended}; its last words: {}", line.trim()),
-            None => ended,
-        }
-    }
-
     fn nonsense(&mut self, reply: &Reply) -> EngineError {
-        self.stop();
+        self.process.stop();
         EngineError::Died {
             engine: self.engine.clone(),
             doing: "answering".to_owned(),
             reason: format!("it gave an answer out of place: {reply:?}"),
         }
     }
-
-    fn stop(&mut self) {
-        // It may have ended by itself: then there is nothing to stop.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Session for Worker {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
-        self.set_inputs(inputs)?;
-        match self.ask(&Request::Run, &[], "running")? {
+        // The worker keeps them; a copy of them here would only take memory.
+        self.kept = None;
+        match self.ask(&Request::Run(TensorHead::of(inputs)), inputs, "running")? {
             (Reply::Ran { nanoseconds, .. }, outputs) => Ok(Answer {
                 outputs,
                 time: Duration::from_nanos(nanoseconds),
@@ -277,12 +278,6 @@ impl Session for Worker {
             Ok((Reply::Placement(placement), _)) => placement,
             _ => Placement::default(),
         }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
@@ -302,41 +297,4 @@ fn is_closed(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
     )
-}
-
-/// Reads what a worker prints to its end and keeps the last [`PRINTED`] bytes.
-fn keep_tail(mut printed: Box<dyn Read + Send>) -> (Arc<Mutex<VecDeque<u8>>>, JoinHandle<()>) {
-    let tail = Arc::new(Mutex::new(VecDeque::new()));
-    let kept = Arc::clone(&tail);
-    let reader = std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(read @ 1..) = printed.read(&mut buffer) {
-            let Ok(mut tail) = kept.lock() else { return };
-            tail.extend(&buffer[..read]);
-            let excess = tail.len().saturating_sub(PRINTED);
-            tail.drain(..excess);
-        }
-    });
-    (tail, reader)
-}
-
-#[cfg(unix)]
-fn describe(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    let meaning = match status.signal() {
-        None => return format!("it ended with {status}"),
-        Some(4) => "illegal instruction: the library was built for another processor",
-        Some(6) => "abort: the library gave up, or memory ran out",
-        Some(7 | 10) => "bus error: the model file changed while it was read, or the disk failed",
-        Some(8) => "arithmetic fault",
-        Some(9) => "killed: most likely the system ran out of memory",
-        Some(11) => "segmentation fault: a bug in the library that this model triggers",
-        Some(_) => "stopped from outside",
-    };
-    format!("{status} ({meaning})")
-}
-
-#[cfg(not(unix))]
-fn describe(status: ExitStatus) -> String {
-    format!("it ended with {status}")
 }

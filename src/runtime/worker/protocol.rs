@@ -28,8 +28,8 @@ pub(super) enum Request {
     },
     /// Keep the tensors that come with this as the inputs of later runs.
     Inputs(Vec<TensorHead>),
-    /// Run once and answer with the outputs.
-    Run,
+    /// Keep the tensors that come with this, run once and answer with the outputs.
+    Run(Vec<TensorHead>),
     /// Run again and again, `runs` times or until `nanoseconds` have passed, at least once.
     Repeat {
         /// Most runs.

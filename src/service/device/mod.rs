@@ -170,6 +170,8 @@ impl Device {
             waiting: sum.waiting + one.waiting,
             running: sum.running + one.running,
             sessions: sum.sessions + one.sessions,
+            runs: sum.runs + one.runs,
+            crashes: sum.crashes + one.crashes,
         })
     }
 

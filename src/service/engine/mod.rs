@@ -3,18 +3,41 @@
 //! Invariant: no lock around an engine; a request that was given up costs nothing; a session that
 //! dies or hangs takes only its own request with it.
 
+mod backoff;
+mod batch;
+mod choice;
+mod ledger;
+mod loaded;
+mod owner;
+mod queue;
+mod request;
+mod run;
+mod shared;
+
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{CallError, ServiceSettings};
+use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
 use crate::package::Backend;
+use crate::runtime::input::{Generator, InputArgs, assemble, open_dims};
 use crate::runtime::{Signature, Tensor};
+use ledger::Ledger;
+use loaded::Source;
+use shared::Shared;
+
+/// On whose behalf [`Endpoint::warm`] runs: no account has this number.
+const NOBODY: AccountId = AccountId(i64::MIN);
 
 /// All sessions of a server, within one budget of memory.
 #[derive(Debug)]
-pub struct Engines {}
+pub struct Engines {
+    source: Source,
+    ledger: Arc<Ledger>,
+    endpoints: AtomicU64,
+}
 
 /// What the sessions of an endpoint load.
 #[derive(Debug, Clone)]
@@ -33,9 +56,11 @@ pub struct EndpointModel {
     pub weight_bytes: u64,
 }
 
-/// One method of one model file, with the sessions that run it.
+/// One method of one model file, with the sessions that run it. Dropping it ends them.
 #[derive(Debug)]
-pub struct Endpoint {}
+pub struct Endpoint {
+    shared: Arc<Shared>,
+}
 
 /// What an endpoint is doing, for metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,13 +71,21 @@ pub struct Activity {
     pub running: usize,
     /// Loaded sessions.
     pub sessions: usize,
+    /// Runs that gave an answer since the start; requests that shared one count once.
+    pub runs: u64,
+    /// Sessions that died in a run since the start.
+    pub crashes: u64,
 }
 
 impl Engines {
     /// `program` is the pkgtool binary that workers are started from; `budget` the bytes that loaded
     /// sessions may take together; `library` ONNX Runtime's library, if it was named.
     pub fn new(program: PathBuf, budget: u64, library: Option<PathBuf>) -> Arc<Self> {
-        unimplemented!()
+        Arc::new(Self {
+            source: Source { program, library },
+            ledger: Ledger::new(budget),
+            endpoints: AtomicU64::new(0),
+        })
     }
 
     /// An endpoint without a session: the first request, or [`Endpoint::warm`], loads one.
@@ -61,19 +94,27 @@ impl Engines {
         model: EndpointModel,
         settings: &ServiceSettings,
     ) -> Arc<Endpoint> {
-        unimplemented!()
+        let number = self.endpoints.fetch_add(1, Ordering::Relaxed);
+        let shared = Shared::new(
+            number,
+            model,
+            settings.clone(),
+            self.source.clone(),
+            Arc::clone(&self.ledger),
+        );
+        Arc::new(Endpoint { shared })
     }
 
     /// Bytes that loaded sessions take, as far as known.
     pub fn memory(&self) -> u64 {
-        unimplemented!()
+        self.ledger.used()
     }
 }
 
 impl Endpoint {
     /// What it takes and gives.
     pub fn signature(&self) -> &Signature {
-        unimplemented!()
+        &self.shared.model.signature
     }
 
     /// Runs the model. `inputs` fit the signature. Dropping the future gives the request up.
@@ -83,21 +124,76 @@ impl Endpoint {
         inputs: Vec<Tensor>,
         timeout: Option<Duration>,
     ) -> Result<Vec<Tensor>, CallError> {
-        unimplemented!()
+        let ticket = self.shared.submit(caller, Some(inputs))?;
+        ticket.answer(timeout).await
     }
 
-    /// Loads a session and runs it once.
+    /// Loads a session and runs it once, on zeros. A model whose inputs have no known rank is only
+    /// loaded.
     pub async fn warm(&self) -> Result<(), CallError> {
-        unimplemented!()
+        let mut outcome = Ok(());
+        // The smallest sizes first: the largest may take long, and few models need them.
+        for smallest in [true, false] {
+            let inputs = zeros(self.signature(), smallest);
+            let last = inputs.is_none();
+            let answer = self.shared.submit(NOBODY, inputs)?.answer(None).await;
+            outcome = answer.map(|_| ());
+            if last || !matches!(outcome, Err(CallError::Failed(_))) {
+                break;
+            }
+        }
+        outcome
     }
 
     /// What it is doing.
     pub fn activity(&self) -> Activity {
-        unimplemented!()
+        self.shared.lock().activity()
+    }
+
+    /// Numbers of the processes that its sessions run in, for operators.
+    pub fn processes(&self) -> Vec<u32> {
+        let state = self.shared.lock();
+        let processes = state
+            .seats
+            .values()
+            .filter_map(|seat| seat.process.as_ref());
+        processes.map(|(_, id)| *id).collect()
     }
 
     /// Takes no more requests, lets those it has end, ends its sessions.
     pub async fn drain(&self) {
-        unimplemented!()
+        self.shared.close();
+        let is_done = |state: &shared::State| state.queue.is_empty() && state.running() == 0;
+        self.shared.until(is_done).await;
+        self.shared.stop();
+        self.shared.until(|state| self.shared.is_over(state)).await;
     }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if self.shared.settings.isolation == Isolation::Thread {
+            // A model that hangs in this process cannot be waited for.
+            return;
+        }
+        let threads = std::mem::take(&mut self.shared.lock().threads);
+        for thread in threads {
+            // Its panic was told when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Zeros for all inputs, with open dimensions at 1 or at what the model states.
+fn zeros(signature: &Signature, smallest: bool) -> Option<Vec<Tensor>> {
+    let mut args = InputArgs {
+        default: Some(Generator::Zeros),
+        ..InputArgs::default()
+    };
+    if smallest {
+        let open = open_dims(signature, &args).ok()?;
+        args.dims = open.iter().map(|dim| format!("{}=1", dim.label)).collect();
+    }
+    assemble(signature, &args).ok()
 }

@@ -1,6 +1,7 @@
-//! Services: tensors in requests, devices of packages, the catalog of directories.
+//! Services: tensors in requests, devices of packages, the catalog of directories, sessions.
 
 mod catalog;
 mod device;
+mod engine;
 mod packages;
 mod tensors;

@@ -1,0 +1,194 @@
+//! A worker's process: how it starts, how it is ended from any thread, what is left to say of it.
+//!
+//! Invariant: a [`Process`] that is dropped has ended and was waited for; a [`Stopper`] never signals
+//! another process, because the number of a process is free only after it was waited for, and the
+//! handle that waits is the one that signals. Knows nothing of what is said through the channel.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::channel::{self, Channel, Cut};
+
+/// How much of what a worker prints is kept, in bytes.
+const PRINTED: usize = 8 << 10;
+
+/// How long a process that has closed its channel may take to end by itself. A dump of a large
+/// process takes seconds.
+const TO_END: Duration = Duration::from_secs(30);
+
+/// A running worker.
+#[derive(Debug)]
+pub(super) struct Process {
+    handle: Arc<Handle>,
+    printed: Arc<Mutex<VecDeque<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// Ends a worker's process from any thread; its owner then gets
+/// [`EngineError::Died`](crate::runtime::EngineError::Died).
+#[derive(Debug, Clone)]
+pub struct Stopper(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    id: u32,
+    /// Held for single calls that do not block, never while waiting.
+    child: Mutex<Child>,
+    cut: Cut,
+}
+
+impl Process {
+    /// Starts the command, with a channel to it.
+    pub(super) fn start(command: &mut Command) -> io::Result<(Self, Channel)> {
+        let (mut child, channel, printed) = channel::connect(command)?;
+        let cut = match Cut::of(&channel) {
+            Ok(cut) => cut,
+            Err(error) => {
+                // Without a handle it would be left behind.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error);
+            }
+        };
+        let (printed, reader) = keep_tail(printed);
+        let handle = Handle {
+            id: child.id(),
+            child: Mutex::new(child),
+            cut,
+        };
+        let process = Self {
+            handle: Arc::new(handle),
+            printed,
+            reader: Some(reader),
+        };
+        Ok((process, channel))
+    }
+
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        self.handle.id
+    }
+
+    /// What ends it from another thread.
+    pub(super) fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.handle))
+    }
+
+    /// How it ended, and the last line it printed. The channel is closed: it is about to end.
+    pub(super) fn last_words(&mut self) -> String {
+        let ended = match self.handle.wait(TO_END) {
+            Ok(Some(status)) => describe(status),
+            Ok(None) => {
+                self.stop();
+                "it closed its channel without ending, and was stopped".to_owned()
+            }
+            Err(error) => format!("its end is unknown: {error}"),
+        };
+        if let Some(reader) = self.reader.take() {
+            // A reader of a pipe whose writers are gone ends; a panic of it would lose only a hint.
+            let _ = reader.join();
+        }
+        let printed = {
+            let mut bytes = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+            String::from_utf8_lossy(bytes.make_contiguous()).into_owned()
+        };
+        // What a panic adds on how to see more of it is not for the user.
+        let tells =
+            |line: &&str| !line.trim().is_empty() && !line.starts_with("note: run with `RUST");
+        match printed.lines().rfind(tells) {
+            Some(line) => format!("{ended}; its last words: {}", line.trim()),
+            None => ended,
+        }
+    }
+
+    /// Ends it and waits for its end.
+    pub(super) fn stop(&mut self) {
+        self.handle.kill();
+        let mut child = self.handle.lock();
+        // A killed process ends: the wait is for the system alone.
+        let _ = child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Stopper {
+    /// Ends the process, if it has not ended yet.
+    pub fn stop(&self) {
+        self.0.kill();
+        self.0.cut.cut();
+    }
+}
+
+impl Handle {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kill(&self) {
+        // It may have ended by itself, and then there is nothing to end: the standard library does
+        // not signal a process that was waited for.
+        let _ = self.lock().kill();
+    }
+
+    /// Waits for the end, leaving the process to others between looks.
+    fn wait(&self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        let start = Instant::now();
+        let mut pause = Duration::from_micros(50);
+        loop {
+            if let Some(status) = self.lock().try_wait()? {
+                return Ok(Some(status));
+            }
+            if start.elapsed() > limit {
+                return Ok(None);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Reads what a worker prints to its end and keeps the last [`PRINTED`] bytes.
+fn keep_tail(mut printed: Box<dyn Read + Send>) -> (Arc<Mutex<VecDeque<u8>>>, JoinHandle<()>) {
+    let tail = Arc::new(Mutex::new(VecDeque::new()));
+    let kept = Arc::clone(&tail);
+    let reader = std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = printed.read(&mut buffer) {
+            let Ok(mut tail) = kept.lock() else { return };
+            tail.extend(&buffer[..read]);
+            let excess = tail.len().saturating_sub(PRINTED);
+            tail.drain(..excess);
+        }
+    });
+    (tail, reader)
+}
+
+#[cfg(unix)]
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    let meaning = match status.signal() {
+        None => return format!("it ended with {status}"),
+        Some(4) => "illegal instruction: the library was built for another processor",
+        Some(6) => "abort: the library gave up, or memory ran out",
+        Some(7 | 10) => "bus error: the model file changed while it was read, or the disk failed",
+        Some(8) => "arithmetic fault",
+        Some(9) => "killed: most likely the system ran out of memory",
+        Some(11) => "segmentation fault: a bug in the library that this model triggers",
+        Some(_) => "stopped from outside",
+    };
+    format!("{status} ({meaning})")
+}
+
+#[cfg(not(unix))]
+fn describe(status: ExitStatus) -> String {
+    format!("it ended with {status}")
+}

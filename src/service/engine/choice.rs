@@ -1,0 +1,159 @@
+//! Which engine and provider answer for an endpoint: the first candidate that has run the model.
+//!
+//! Invariant: a candidate is passed over only for a failure that is its own; once one has run the
+//! model it is used for every later session, until it fails to load.
+
+use super::loaded::call_error;
+use crate::package::Backend;
+use crate::runtime::target::{Candidate, StartError, candidates};
+use crate::runtime::{EngineError, Provider};
+use crate::service::CallError;
+
+/// The choice of an endpoint.
+#[derive(Debug)]
+pub(super) struct Choice {
+    candidates: Vec<Candidate>,
+    passed_over: Vec<(Candidate, EngineError)>,
+    proven: Option<Candidate>,
+}
+
+impl Choice {
+    /// Nothing is chosen yet.
+    pub(super) fn new(backend: Option<Backend>) -> Self {
+        Self {
+            candidates: candidates(backend),
+            passed_over: Vec::new(),
+            proven: None,
+        }
+    }
+
+    /// What to load next.
+    pub(super) fn next(&self) -> Option<Candidate> {
+        let untried = |candidate: &&Candidate| {
+            let mut passed_over = self.passed_over.iter();
+            !passed_over.any(|(other, _)| other == *candidate)
+        };
+        self.proven
+            .or_else(|| self.candidates.iter().find(untried).copied())
+    }
+
+    /// Whether a candidate has run the model.
+    pub(super) fn is_made(&self) -> bool {
+        self.proven.is_some()
+    }
+
+    /// It has run the model.
+    pub(super) fn prove(&mut self, candidate: Candidate) {
+        self.proven = Some(candidate);
+        self.passed_over.clear();
+    }
+
+    /// It failed to load, or in the run that was to prove it. The error if no other candidate is left
+    /// to try: then the choice begins anew.
+    pub(super) fn fail(
+        &mut self,
+        candidate: Candidate,
+        error: EngineError,
+    ) -> Result<(), CallError> {
+        if self.proven.take().is_some() {
+            return Err(of_loading(&error));
+        }
+        // A provider's failure is its own. A portable engine's may be the model's fault: the next
+        // would only repeat it, with a worse message.
+        let goes_on = candidate.provider != Provider::Cpu || error.is_about_the_engine();
+        if !goes_on {
+            self.passed_over.clear();
+            return Err(of_loading(&error));
+        }
+        self.passed_over.push((candidate, error));
+        if self.next().is_some() {
+            return Ok(());
+        }
+        let tried = std::mem::take(&mut self.passed_over);
+        Err(CallError::NoInstances(
+            StartError::Failed(tried).to_string(),
+        ))
+    }
+}
+
+/// Why nothing on this machine runs this format, if so.
+pub(super) fn refused_format(format: &str) -> Option<CallError> {
+    (format != "onnx").then(|| {
+        let format = match format {
+            "executorch" => "ExecuTorch",
+            other => other,
+        };
+        CallError::NoInstances(format!(
+            "it is a program of format {format}; the engines of this build (ort, tract) run ONNX \
+             models only, so offer the package's ONNX variant"
+        ))
+    })
+}
+
+/// A model that cannot be loaded has no instance; one that fails on an input has failed.
+fn of_loading(error: &EngineError) -> CallError {
+    match error {
+        EngineError::Load { .. } => CallError::NoInstances(error.to_string()),
+        other => call_error(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unsupported() -> EngineError {
+        EngineError::Unsupported {
+            engine: "ort".to_owned(),
+            operators: vec!["ai.x.Y".to_owned()],
+            reason: "it has no code for it".to_owned(),
+        }
+    }
+
+    fn run() -> EngineError {
+        EngineError::Run {
+            engine: "ort".to_owned(),
+            operator: None,
+            reason: "an index is out of range".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_provider_is_passed_over_and_a_portable_engine_is_not() {
+        let mut choice = Choice::new(Some(Backend::Qnn));
+        let first = choice.next().expect("there are some");
+        assert_eq!(first.provider, Provider::Qnn);
+        choice.fail(first, run()).expect("there are others");
+        let second = choice.next().expect("there are others");
+        assert_eq!((second.engine, second.provider), ("ort", Provider::Cpu));
+        let error = choice.fail(second, run()).expect_err("the model's fault");
+        assert!(matches!(error, CallError::Failed(_)), "{error}");
+        assert_eq!(choice.next(), Some(first), "the next request begins anew");
+    }
+
+    #[test]
+    fn without_an_engine_there_is_no_instance() {
+        let mut choice = Choice::new(None);
+        let ort = choice.next().expect("there are some");
+        choice.fail(ort, unsupported()).expect("tract is left");
+        let tract = choice.next().expect("tract is left");
+        let error = choice.fail(tract, unsupported()).expect_err("none is left");
+        assert!(
+            matches!(&error, CallError::NoInstances(text) if text.contains("tract (cpu)")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_ran_is_used_again() {
+        let mut choice = Choice::new(None);
+        let ort = choice.next().expect("there are some");
+        choice.fail(ort, unsupported()).expect("tract is left");
+        let tract = choice.next().expect("tract is left");
+        choice.prove(tract);
+        assert!(choice.is_made());
+        assert_eq!(choice.next(), Some(tract));
+        choice.fail(tract, run()).expect_err("it was the choice");
+        assert!(!choice.is_made());
+    }
+}

@@ -1,0 +1,169 @@
+//! A loaded session, in a process of its own or in the thread that owns it.
+//!
+//! Invariant: whatever the model does in a run comes back as an error; a session that died or
+//! panicked says so ([`EngineError::Died`]) and is not used again.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::EndpointModel;
+use crate::runtime::target::Candidate;
+use crate::runtime::worker::{Launcher, Stopper, Worker};
+use crate::runtime::{EngineError, LoadOptions, LoadRequest, Provider, Session, Tensor, engine};
+use crate::service::{CallError, Isolation, ServiceSettings};
+
+/// Longest time of a load, and of a run that proves a provider.
+const LOAD_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// What the sessions of a server are started from.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    /// The pkgtool binary.
+    pub(super) program: PathBuf,
+    /// ONNX Runtime's library, if it was named.
+    pub(super) library: Option<PathBuf>,
+}
+
+/// A session.
+pub(super) enum Loaded {
+    /// In a process.
+    Process(Box<Worker>),
+    /// In this thread, with the name of its engine.
+    Thread(Box<dyn Session>, &'static str),
+}
+
+impl Source {
+    /// Loads a session. `started` gets what stops its process, before anything takes long. `prove`
+    /// observes what the provider takes, and limits runs until [`Loaded::set_timeout`].
+    pub(super) fn load(
+        &self,
+        model: &EndpointModel,
+        settings: &ServiceSettings,
+        (candidate, prove): (Candidate, bool),
+        started: impl FnOnce(&Worker, Stopper),
+    ) -> Result<Loaded, EngineError> {
+        let is_target = candidate.provider != Provider::Cpu;
+        let request = LoadRequest {
+            model: model.model.clone(),
+            signature: model.signature.clone(),
+            options: LoadOptions {
+                threads: Some(settings.threads).filter(|threads| *threads > 0),
+                provider: candidate.provider,
+                strict: false,
+                observe: prove && is_target,
+                library: self.library.clone(),
+            },
+        };
+        if settings.isolation == Isolation::Thread {
+            return in_thread(candidate.engine, &request);
+        }
+        let launcher = Launcher {
+            program: self.program.clone(),
+            timeout: Some(LOAD_TIMEOUT),
+            memory_limit: Some(settings.memory_limit).filter(|bytes| *bytes > 0),
+        };
+        let mut worker = launcher.start(candidate.engine, &request.model)?;
+        let stopper = worker.stopper();
+        started(&worker, stopper);
+        worker.load(&request)?;
+        if !(prove && is_target) {
+            worker.set_timeout(None);
+        }
+        Ok(Loaded::Process(Box::new(worker)))
+    }
+}
+
+impl Loaded {
+    /// Runs the model.
+    pub(super) fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, EngineError> {
+        let answer = match self {
+            Self::Process(worker) => worker.run(inputs),
+            Self::Thread(session, engine) => survive(engine, "running", || session.run(inputs)),
+        };
+        answer.map(|answer| answer.outputs)
+    }
+
+    /// Whether the provider took a node of the model, where the engine tells.
+    pub(super) fn is_on(&mut self, provider: Provider) -> bool {
+        let placement = match self {
+            Self::Process(worker) => worker.placement(),
+            Self::Thread(session, _) => session.placement(),
+        };
+        provider == Provider::Cpu || placement.shares.is_empty() || placement.has(provider)
+    }
+
+    /// Limits the time of what is asked from now on. A thread cannot be limited.
+    pub(super) fn set_timeout(&mut self, timeout: Option<Duration>) {
+        if let Self::Process(worker) = self {
+            worker.set_timeout(timeout);
+        }
+    }
+
+    /// The most memory it has held, where that is known.
+    pub(super) fn memory(&mut self) -> Option<u64> {
+        match self {
+            Self::Process(worker) => worker.peak_memory(),
+            Self::Thread(..) => None,
+        }
+    }
+}
+
+/// What a failure of an engine is to a caller.
+pub(super) fn call_error(error: &EngineError) -> CallError {
+    match error {
+        EngineError::Died { reason, .. } => CallError::Crashed(reason.clone()),
+        EngineError::Unavailable { .. } => CallError::NoInstances(error.to_string()),
+        EngineError::Unsupported { .. } | EngineError::Load { .. } | EngineError::Run { .. } => {
+            CallError::Failed(error.to_string())
+        }
+    }
+}
+
+/// How a session ended, without its last words: they may tell of the input.
+pub(super) fn for_log(error: &EngineError) -> &str {
+    match error {
+        EngineError::Died { reason, .. } => {
+            reason.split("; its last words").next().unwrap_or_default()
+        }
+        EngineError::Unavailable { .. } => "it is not available",
+        EngineError::Unsupported { .. } => "it cannot run the model",
+        EngineError::Load { .. } => "it cannot load the model",
+        EngineError::Run { .. } => "its run failed",
+    }
+}
+
+fn in_thread(name: &'static str, request: &LoadRequest) -> Result<Loaded, EngineError> {
+    let engine = engine(name).ok_or_else(|| EngineError::Unavailable {
+        what: format!("the engine `{name}`"),
+        reason: "this build does not have it".to_owned(),
+        help: "choose another engine".to_owned(),
+    })?;
+    let session = survive(name, "loading the model", || engine.load(request))?;
+    Ok(Loaded::Thread(session, name))
+}
+
+/// Makes a panic the death of the session.
+fn survive<T>(
+    engine: &str,
+    doing: &str,
+    work: impl FnOnce() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(EngineError::Died {
+            engine: engine.to_owned(),
+            doing: doing.to_owned(),
+            reason: format!(
+                "it panicked; its last words: {}",
+                panic_text(panic.as_ref())
+            ),
+        })
+    })
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("none")
+}

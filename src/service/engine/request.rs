@@ -1,0 +1,49 @@
+//! A request as the endpoint sees it, from the call to its one answer.
+//!
+//! Invariant: a request is answered at most once, and not at all only if nobody waits for it.
+
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::queue::Item;
+use crate::account::AccountId;
+use crate::runtime::Tensor;
+use crate::service::CallError;
+
+/// What a request is answered with.
+pub(super) type Outcome = Result<Vec<Tensor>, CallError>;
+
+/// A request that waits or runs.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Its number in the endpoint.
+    pub(super) id: u64,
+    /// On whose behalf.
+    pub(super) caller: AccountId,
+    /// The inputs; `None` asks for a session only.
+    pub(super) inputs: Option<Vec<Tensor>>,
+    /// When it came.
+    pub(super) since: Instant,
+    /// Whether it must not share a run: one that it shared has failed.
+    pub(super) alone: bool,
+    /// Where the answer goes.
+    pub(super) answer: oneshot::Sender<Outcome>,
+}
+
+impl Waiting {
+    /// Answers it. Somebody who went away needs no answer.
+    pub(super) fn finish(self, outcome: Outcome) {
+        let _ = self.answer.send(outcome);
+    }
+}
+
+impl Item for Waiting {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn caller(&self) -> AccountId {
+        self.caller
+    }
+}

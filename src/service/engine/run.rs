@@ -1,0 +1,240 @@
+//! Runs of a session and what follows from them: answers, a new choice of the engine, the end of a
+//! session that died, requests that run again alone.
+//!
+//! Invariant: a failure is the answer of one request only; who shared a run with it runs again.
+
+use std::time::{Duration, Instant};
+
+use super::batch::{self, Batching};
+use super::loaded::{call_error, for_log};
+use super::owner::{Held, Owner};
+use super::request::Waiting;
+use super::shared::State;
+use crate::runtime::{EngineError, Provider, Tensor};
+use crate::service::CallError;
+
+/// What is left of a run.
+#[derive(Default)]
+struct Ended {
+    /// Requests that still wait for its answer.
+    live: Vec<u64>,
+    /// Its process was ended by us.
+    stopped: bool,
+}
+
+impl Held {
+    /// Whether it runs on the hardware that the model was made for, not on portable code.
+    pub(super) fn is_on_target(&self) -> bool {
+        self.candidate.provider != Provider::Cpu
+    }
+
+    fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, EngineError> {
+        let start = Instant::now();
+        let outcome = self.session.run(inputs);
+        self.last = start.elapsed();
+        outcome
+    }
+
+    fn run_all(&mut self, requests: &[Waiting]) -> Result<Vec<Vec<Tensor>>, EngineError> {
+        let inputs: Vec<&[Tensor]> = requests
+            .iter()
+            .filter_map(|request| request.inputs.as_deref())
+            .collect();
+        if let [inputs] = inputs.as_slice() {
+            return self.run(inputs).map(|outputs| vec![outputs]);
+        }
+        let failed = |reason: String| EngineError::Run {
+            engine: self.candidate.engine.to_owned(),
+            operator: None,
+            reason,
+        };
+        let joined = batch::join(&inputs).map_err(|error| failed(error.to_string()))?;
+        let rows: Vec<u64> = inputs
+            .iter()
+            .filter_map(|inputs| batch::rows(inputs))
+            .collect();
+        let outputs = self.run(&joined)?;
+        batch::split(outputs, &rows).ok_or_else(|| EngineError::Run {
+            engine: self.candidate.engine.to_owned(),
+            operator: None,
+            reason: "the outputs have not as many rows as the inputs".to_owned(),
+        })
+    }
+}
+
+impl Owner {
+    /// Runs requests together, and answers them.
+    pub(super) fn run(&mut self, requests: Vec<Waiting>) {
+        let Some(held) = &mut self.held else { return };
+        if requests.iter().all(|request| request.inputs.is_none()) {
+            // They asked for a session, and here it is.
+            self.end_run(|_, _| {});
+            for request in requests {
+                request.finish(Ok(Vec::new()));
+            }
+            return;
+        }
+        match held.run_all(&requests) {
+            Ok(outputs) => self.answer(requests, outputs),
+            Err(error) => self.fail(requests, error),
+        }
+    }
+
+    fn answer(&mut self, requests: Vec<Waiting>, outputs: Vec<Vec<Tensor>>) {
+        let Some(held) = &mut self.held else { return };
+        held.runs += 1;
+        let proved = !std::mem::replace(&mut held.proven, true);
+        let (runs, candidate) = (held.runs, held.candidate);
+        let stopped = self.end_run(|state, ended| {
+            state.runs += 1;
+            state.backoff.reset();
+            state.refusal = None;
+            if proved || !state.choice.is_made() {
+                state.choice.prove(candidate);
+            }
+            ended.stopped
+        });
+        for (request, outputs) in requests.into_iter().zip(outputs) {
+            request.finish(Ok(outputs));
+        }
+        if stopped {
+            // It was stopped just when it had answered.
+            return self.release("it was stopped");
+        }
+        if proved {
+            self.proved();
+        }
+        // Memory grows at first, if it does.
+        if runs.is_power_of_two() {
+            self.measure();
+        }
+    }
+
+    fn fail(&mut self, requests: Vec<Waiting>, error: EngineError) {
+        let Some(held) = &self.held else { return };
+        let (candidate, is_proven, is_new) = (held.candidate, held.proven, held.runs == 0);
+        let died = matches!(error, EngineError::Died { .. });
+        let reason = for_log(&error).to_owned();
+        let count = requests.len();
+        // In one step: a request is never out of sight between its run and the queue.
+        let stopped = self.end_run(|state, ended| {
+            if ended.stopped {
+                for request in requests {
+                    request.finish(Err(CallError::Stopped));
+                }
+                return true;
+            }
+            state.crashes += u64::from(died);
+            let answer = if count > 1 {
+                Ok(())
+            } else if is_proven {
+                Err(call_error(&error))
+            } else {
+                state.choice.fail(candidate, error)
+            };
+            // A candidate that is passed over is not tried again: there is nothing to wait for.
+            if died && is_new && (is_proven || answer.is_err()) {
+                state.backoff.fail(Instant::now());
+            }
+            for mut request in requests.into_iter().rev() {
+                match &answer {
+                    Err(error) => request.finish(Err(error.clone())),
+                    // Alone, or with the next candidate.
+                    Ok(()) if ended.live.contains(&request.id) => {
+                        request.alone |= count > 1;
+                        state.queue.put_back(request);
+                    }
+                    Ok(()) => {}
+                }
+            }
+            self.shared.staff(state);
+            false
+        });
+        if died && !stopped {
+            tracing::warn!(
+                service = self.shared.model.service,
+                engine = candidate.engine,
+                provider = candidate.provider.name(),
+                reason,
+                requests = count,
+                "a session died"
+            );
+        }
+        if died || stopped || !is_proven {
+            self.release("its run failed");
+        }
+    }
+
+    /// Finds out whether the first dimension is a batch.
+    pub(super) fn prove(&mut self, like: &[Tensor]) {
+        let Some(held) = &mut self.held else { return };
+        let limit = self.shared.rows_limit.unwrap_or(1);
+        // Random inputs may make a model run for ever, and requests wait meanwhile.
+        let time = held.last.saturating_mul(20) + Duration::from_secs(2);
+        held.session.set_timeout(Some(time));
+        let mut died = false;
+        let proved = batch::prove(like, limit, |inputs| {
+            let outcome = held.session.run(inputs);
+            died |= matches!(outcome, Err(EngineError::Died { .. }));
+            outcome
+        });
+        held.session.set_timeout(None);
+        let stopped = self.end_run(|state, ended| {
+            state.batching = match &proved {
+                Ok(()) => Batching::On,
+                Err(_) => Batching::Off,
+            };
+            ended.stopped
+        });
+        if died || stopped {
+            self.release("it died of random inputs");
+        }
+        if let Err(reason) = proved {
+            tracing::info!(
+                service = self.shared.model.service,
+                reason,
+                "requests of this service do not share runs: its first dimension is no batch"
+            );
+        }
+    }
+
+    /// Ends the run of this seat, and does what follows from it under the same lock.
+    fn end_run<T>(&self, follow: impl FnOnce(&mut State, Ended) -> T) -> T {
+        let mut state = self.shared.lock();
+        let seat = state.seats.get_mut(&self.seat);
+        let ended = seat.map_or_else(Ended::default, |seat| Ended {
+            live: seat.run.take().unwrap_or_default().live,
+            stopped: seat.stopped,
+        });
+        let followed = follow(&mut state, ended);
+        drop(state);
+        self.shared.tell_change();
+        followed
+    }
+
+    /// Says what runs the model from now on.
+    fn proved(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        let candidate = held.candidate;
+        held.session.set_timeout(None);
+        let on_target = held.session.is_on(candidate.provider);
+        tracing::debug!(
+            service = self.shared.model.service,
+            engine = candidate.engine,
+            provider = candidate.provider.name(),
+            fallback = candidate.fallback || !on_target,
+            "this engine runs the model"
+        );
+    }
+
+    fn measure(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        let Some(bytes) = held.session.memory() else {
+            return;
+        };
+        let mut state = self.shared.lock();
+        state.measured = Some(state.measured.map_or(bytes, |known| known.max(bytes)));
+        drop(state);
+        held.lease.measured(bytes);
+    }
+}

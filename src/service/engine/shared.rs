@@ -1,0 +1,439 @@
+//! What the callers of an endpoint and the threads that own its sessions share.
+//!
+//! Invariant: every request is either in the queue, or in the run of one seat, or answered. The lock
+//! is held for bookkeeping only, never while a model loads or runs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, oneshot};
+
+use super::backoff::Backoff;
+use super::batch::{self, Batching};
+use super::choice::{Choice, refused_format};
+use super::ledger::{Bell, Ledger, TooLarge};
+use super::loaded::Source;
+use super::owner;
+use super::queue::Queue;
+use super::request::{Outcome, Waiting};
+use super::{Activity, EndpointModel};
+use crate::account::AccountId;
+use crate::runtime::Tensor;
+use crate::runtime::worker::Stopper;
+use crate::service::{CallError, Isolation, ServiceSettings};
+
+/// What a session takes beyond its weights: the process, the engine's code, small tensors.
+const BESIDE_WEIGHTS: u64 = 32 << 20;
+
+/// An endpoint, as its threads see it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Its number in the server.
+    pub(super) number: u64,
+    pub(super) model: EndpointModel,
+    pub(super) settings: ServiceSettings,
+    pub(super) source: Source,
+    pub(super) ledger: Arc<Ledger>,
+    /// Most rows of a run, if runs may be shared at all.
+    pub(super) rows_limit: Option<u64>,
+    /// What every request is answered with, if nothing will ever run the model.
+    hopeless: Option<CallError>,
+    state: Mutex<State>,
+    /// Wakes owner threads.
+    pub(super) wake: Condvar,
+    /// Wakes those who wait for the end of something.
+    changed: Notify,
+}
+
+/// What changes.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) queue: Queue<Waiting>,
+    pub(super) phase: Phase,
+    /// Owner threads.
+    pub(super) seats: BTreeMap<u64, Seat>,
+    pub(super) threads: Vec<JoinHandle<()>>,
+    pub(super) choice: Choice,
+    pub(super) batching: Batching,
+    pub(super) backoff: Backoff,
+    /// Why there is no instance, until then.
+    pub(super) refusal: Option<(Instant, CallError)>,
+    /// Owner threads that wait for more requests to share a run.
+    pub(super) gathering: usize,
+    /// What a session took at most.
+    pub(super) measured: Option<u64>,
+    pub(super) runs: u64,
+    pub(super) crashes: u64,
+    next: u64,
+}
+
+/// Life of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// No more requests; those it has are answered.
+    Draining,
+    /// Nothing is answered any more.
+    Stopped,
+}
+
+/// An owner thread.
+#[derive(Debug, Default)]
+pub(super) struct Seat {
+    /// What ends its process, and that process's number.
+    pub(super) process: Option<(Stopper, u32)>,
+    pub(super) loaded: bool,
+    pub(super) run: Option<Run>,
+    /// Its process was ended by us.
+    pub(super) stopped: bool,
+}
+
+/// What a seat runs.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// Requests that still wait for its answer.
+    pub(super) live: Vec<u64>,
+    /// It goes on without them: it proves something for later.
+    pub(super) protected: bool,
+}
+
+/// A request from the caller's side; dropped without an answer, it is given up.
+#[derive(Debug)]
+pub(super) struct Ticket<'a> {
+    shared: &'a Shared,
+    id: u64,
+    caller: AccountId,
+    receiver: oneshot::Receiver<Outcome>,
+    answered: bool,
+}
+
+impl Shared {
+    pub(super) fn new(
+        number: u64,
+        model: EndpointModel,
+        settings: ServiceSettings,
+        source: Source,
+        ledger: Arc<Ledger>,
+    ) -> Arc<Self> {
+        let rows_limit = batch::rows_limit(&model.signature);
+        let rows_limit = rows_limit.filter(|_| settings.batch_max_size > 1);
+        let too_large = ledger.check(estimate(&model)).err().map(of_size);
+        let state = State {
+            queue: Queue::default(),
+            phase: Phase::Open,
+            seats: BTreeMap::new(),
+            threads: Vec::new(),
+            choice: Choice::new(model.backend),
+            batching: match rows_limit {
+                Some(_) => Batching::Untested,
+                None => Batching::Off,
+            },
+            backoff: Backoff::default(),
+            refusal: None,
+            gathering: 0,
+            measured: None,
+            runs: 0,
+            crashes: 0,
+            next: 0,
+        };
+        Arc::new(Self {
+            number,
+            hopeless: refused_format(model.format).or(too_large),
+            model,
+            settings,
+            source,
+            ledger,
+            rows_limit,
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            changed: Notify::new(),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a request. Without inputs it asks for a session only, and always has room.
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        caller: AccountId,
+        inputs: Option<Vec<Tensor>>,
+    ) -> Result<Ticket<'_>, CallError> {
+        if let Some(error) = &self.hopeless {
+            return Err(error.clone());
+        }
+        let (answer, receiver) = oneshot::channel();
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            return Err(CallError::Stopped);
+        }
+        let limit = self.settings.queue.max(1);
+        if state.queue.len() >= limit && inputs.is_some() {
+            return Err(CallError::QueueFull { limit });
+        }
+        let id = state.number();
+        state.queue.push(Waiting {
+            id,
+            caller,
+            inputs,
+            since: Instant::now(),
+            alone: false,
+            answer,
+        });
+        self.staff(&mut state);
+        drop(state);
+        // All of them: one that pauses before it loads again must not take another one's call.
+        self.wake.notify_all();
+        Ok(Ticket {
+            shared: self,
+            id,
+            caller,
+            receiver,
+            answered: false,
+        })
+    }
+
+    /// Opens seats while more wait than there are threads to take it.
+    pub(super) fn staff(self: &Arc<Self>, state: &mut State) {
+        loop {
+            let share = self.settings.batch_max_size.max(1) - 1;
+            let spoken_for = state.free() + state.gathering * share;
+            // Until one has proved the choice of an engine, others would only repeat its attempts.
+            let most = if state.choice.is_made() {
+                self.settings.instances.max(1)
+            } else {
+                1
+            };
+            if state.queue.len() <= spoken_for || state.seats.len() >= most {
+                return;
+            }
+            let seat = state.number();
+            match owner::start(self, seat) {
+                Ok(thread) => {
+                    state.seats.insert(seat, Seat::default());
+                    state.threads.retain(|thread| !thread.is_finished());
+                    state.threads.push(thread);
+                }
+                Err(error) => {
+                    tracing::warn!(service = self.model.service, %error, "no thread for a session");
+                    if state.seats.is_empty() {
+                        let error = CallError::NoInstances(format!("no thread: {error}"));
+                        state.refuse(&error);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Removes a request that nobody waits for any more, and stops what runs for nobody.
+    fn give_up(&self, id: u64, caller: AccountId) {
+        let mut state = self.lock();
+        let removed = state.queue.remove(id, caller);
+        if removed.is_none() {
+            state.leave_run(id);
+        }
+        let is_empty = state.queue.is_empty();
+        drop(state);
+        self.tell_change();
+        if is_empty {
+            // A thread that waits for room need not any more.
+            self.ledger.wake();
+        }
+        drop(removed);
+    }
+
+    /// Takes no more requests.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        if state.phase == Phase::Open {
+            state.phase = Phase::Draining;
+        }
+    }
+
+    /// Ends everything: what waits and runs is told so.
+    pub(super) fn stop(&self) {
+        let mut state = self.lock();
+        state.phase = Phase::Stopped;
+        state.refuse(&CallError::Stopped);
+        for seat in state.seats.values_mut() {
+            seat.stop();
+        }
+        drop(state);
+        self.wake.notify_all();
+        self.ledger.wake();
+        self.tell_change();
+    }
+
+    /// Waits until `is_so` holds.
+    pub(super) async fn until(&self, is_so: impl Fn(&State) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // First listen, then look.
+            changed.as_mut().enable();
+            if is_so(&self.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn tell_change(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Ends when all threads have ended that can be waited for: one that a model holds in this
+    /// process cannot.
+    pub(super) fn is_over(&self, state: &State) -> bool {
+        let is_lost = |seat: &Seat| {
+            self.settings.isolation == Isolation::Thread
+                && seat.run.as_ref().is_some_and(|run| run.live.is_empty())
+        };
+        state.seats.values().all(is_lost)
+    }
+
+    /// Bytes to reserve for a session.
+    pub(super) fn need(&self, state: &State) -> u64 {
+        let need = state.measured.unwrap_or_else(|| estimate(&self.model));
+        // What ran once fits, though one request may have made it large.
+        need.min(self.ledger.budget())
+    }
+
+    /// Wakes the owner threads, however long they may live.
+    pub(super) fn bell(self: &Arc<Self>) -> Bell {
+        let shared: Weak<Self> = Arc::downgrade(self);
+        Arc::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                drop(shared.lock());
+                shared.wake.notify_all();
+            }
+        })
+    }
+}
+
+impl State {
+    /// A new number.
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub(super) fn activity(&self) -> Activity {
+        Activity {
+            waiting: self.queue.len(),
+            running: self.running(),
+            sessions: self.sessions(),
+            runs: self.runs,
+            crashes: self.crashes,
+        }
+    }
+
+    pub(super) fn running(&self) -> usize {
+        let runs = self.seats.values().filter_map(|seat| seat.run.as_ref());
+        runs.map(|run| run.live.len()).sum()
+    }
+
+    pub(super) fn sessions(&self) -> usize {
+        self.seats.values().filter(|seat| seat.loaded).count()
+    }
+
+    /// Threads that run nothing: each is about to look into the queue.
+    fn free(&self) -> usize {
+        let runs_nothing = |seat: &&Seat| seat.run.is_none();
+        self.seats.values().filter(runs_nothing).count()
+    }
+
+    /// Answers all that waits with this.
+    pub(super) fn refuse(&mut self, error: &CallError) {
+        for request in self.queue.clear() {
+            request.finish(Err(error.clone()));
+        }
+    }
+
+    /// The refusal that holds now.
+    pub(super) fn refusal(&self, now: Instant) -> Option<CallError> {
+        let (until, error) = self.refusal.as_ref()?;
+        (now < *until).then(|| error.clone())
+    }
+
+    /// A session could not be loaded: what waits is told why, unless another one answers. While no
+    /// engine has the model, those who come within the back-off are told the same.
+    pub(super) fn loading_failed(&mut self, error: &CallError) -> Duration {
+        let now = Instant::now();
+        let until = self.backoff.fail(now);
+        if self.sessions() == 0 {
+            if matches!(error, CallError::NoInstances(_)) {
+                self.refusal = Some((until, error.clone()));
+            }
+            self.refuse(error);
+        }
+        until - now
+    }
+
+    fn leave_run(&mut self, id: u64) {
+        for seat in self.seats.values_mut() {
+            let Some(run) = &mut seat.run else { continue };
+            let Some(place) = run.live.iter().position(|live| *live == id) else {
+                continue;
+            };
+            run.live.swap_remove(place);
+            if run.live.is_empty() && !run.protected {
+                seat.stop();
+            }
+            return;
+        }
+    }
+}
+
+impl Seat {
+    /// Ends its process. A thread cannot be stopped, and is waited for.
+    pub(super) fn stop(&mut self) {
+        if let Some((stopper, _)) = &self.process {
+            self.stopped = true;
+            stopper.stop();
+        }
+    }
+}
+
+impl Ticket<'_> {
+    /// Waits for the answer, at most `timeout`.
+    pub(super) async fn answer(mut self, timeout: Option<Duration>) -> Outcome {
+        let received = match timeout {
+            None => (&mut self.receiver).await,
+            Some(after) => match tokio::time::timeout(after, &mut self.receiver).await {
+                Ok(received) => received,
+                Err(_) => return Err(CallError::Timeout { after }),
+            },
+        };
+        self.answered = true;
+        received.unwrap_or_else(|_| Err(CallError::Crashed("its thread ended".to_owned())))
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.shared.give_up(self.id, self.caller);
+        }
+    }
+}
+
+/// Bytes that a session will take, before it has run.
+fn estimate(model: &EndpointModel) -> u64 {
+    let weights = model.weight_bytes;
+    let with_copies = weights.saturating_add(weights / 10 * 3);
+    with_copies.saturating_add(BESIDE_WEIGHTS)
+}
+
+/// The answer for a model beyond the budget.
+pub(super) fn of_size(too_large: TooLarge) -> CallError {
+    let TooLarge { bytes, budget } = too_large;
+    CallError::NoInstances(format!(
+        "the model needs about {bytes} bytes of memory, and the server's models may take {budget} \
+         together; raise that limit or offer a smaller model"
+    ))
+}

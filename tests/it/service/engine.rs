@@ -1,0 +1,200 @@
+//! Endpoints: answers, batches, limits, deaths, memory, and that nothing is left behind.
+
+mod budget;
+mod ending;
+mod examples;
+mod models;
+mod sharing;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pkgtool::account::AccountId;
+use pkgtool::runtime::{DType, Tensor};
+use pkgtool::service::engine::{Endpoint, Engines};
+use pkgtool::service::{CallError, Isolation, ServiceSettings};
+
+use crate::support::environment::Piece;
+use models::Model;
+
+const ANN: AccountId = AccountId(1);
+const BOB: AccountId = AccountId(2);
+
+/// Longest time anything here may take.
+const LIMIT: Duration = Duration::from_mins(2);
+
+fn engines(budget: u64) -> Arc<Engines> {
+    // Without ONNX Runtime it is tract that answers.
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_pkgtool"));
+    Engines::new(program, budget, Piece::Ort.path())
+}
+
+/// One session, no batches, one thread a run.
+fn settings() -> ServiceSettings {
+    ServiceSettings {
+        batch_max_size: 1,
+        threads: 1,
+        ..ServiceSettings::default()
+    }
+}
+
+fn endpoint(model: &Model, settings: &ServiceSettings) -> Arc<Endpoint> {
+    engines(8 << 30).endpoint(model.endpoint(), settings)
+}
+
+fn floats(shape: &[u64], values: impl IntoIterator<Item = f64>) -> Tensor {
+    Tensor::from_f64(DType::Float32, shape.to_vec(), values).expect("it is small")
+}
+
+fn values(outputs: &[Tensor]) -> Vec<f64> {
+    outputs[0].to_f64().collect()
+}
+
+/// Waits until something is so, which it must be in the end.
+async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LIMIT, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn is_there(process: u32) -> bool {
+    PathBuf::from(format!("/proc/{process}")).exists()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_get_their_own_answers() {
+    let model = models::negation();
+    for isolation in [Isolation::Process, Isolation::Thread] {
+        let endpoint = endpoint(
+            &model,
+            &ServiceSettings {
+                instances: 2,
+                isolation,
+                ..settings()
+            },
+        );
+        assert_eq!(endpoint.activity().sessions, 0, "nobody has asked yet");
+        let requests = (0..64_u32).map(|number| {
+            let endpoint = Arc::clone(&endpoint);
+            tokio::spawn(async move {
+                let caller = AccountId(i64::from(number % 5));
+                let number = f64::from(number);
+                let input = floats(&[1, 2], [number, 0.5]);
+                let outputs = endpoint.run(caller, vec![input], Some(LIMIT)).await;
+                assert_eq!(values(&outputs.expect("it runs")), [-number, -0.5]);
+            })
+        });
+        for request in requests.collect::<Vec<_>>() {
+            request.await.expect("its own answer");
+        }
+        let activity = endpoint.activity();
+        assert_eq!((activity.waiting, activity.running), (0, 0));
+        assert_eq!((activity.runs, activity.crashes), (64, 0));
+        assert!((1..=2).contains(&activity.sessions), "{activity:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn warm_loads_and_runs_once() {
+    let endpoint = endpoint(&models::negation(), &settings());
+    endpoint.warm().await.expect("it runs");
+    let activity = endpoint.activity();
+    assert_eq!((activity.sessions, activity.runs), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_format_without_an_engine_has_no_instance() {
+    let model = models::negation();
+    let mut what = model.endpoint();
+    what.format = "executorch";
+    let endpoint = engines(1 << 30).endpoint(what, &settings());
+    let error = endpoint.warm().await.expect_err("nothing runs it");
+    assert!(
+        matches!(&error, CallError::NoInstances(reason) if reason.contains("ExecuTorch")),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_cannot_be_loaded_has_no_instance() {
+    let endpoint = endpoint(&models::unknown_operator(), &settings());
+    let error = endpoint.warm().await.expect_err("nothing runs it");
+    assert!(matches!(error, CallError::NoInstances(_)), "{error}");
+    assert_eq!(endpoint.activity().sessions, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_is_the_answer_of_its_request_only() {
+    let endpoint = endpoint(&models::table(), &settings());
+    let ask = async |index: f64| {
+        let index = Tensor::from_f64(DType::Int64, vec![1], [index]).expect("it is small");
+        endpoint.run(ANN, vec![index], Some(LIMIT)).await
+    };
+    let right = ask(3.0).await.expect("it is in the table");
+    assert_eq!(values(&right), [30.0, 31.0]);
+    let error = ask(1000.0).await.expect_err("it is not");
+    assert!(matches!(error, CallError::Failed(_)), "{error}");
+    let right = ask(4.0).await.expect("the session is still there");
+    assert_eq!(values(&right), [40.0, 41.0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_takes_no_more() {
+    let endpoint = endpoint(
+        &models::powers(),
+        &ServiceSettings {
+            queue: 2,
+            ..settings()
+        },
+    );
+    let ask = |size: u64| {
+        let endpoint = Arc::clone(&endpoint);
+        tokio::spawn(async move { endpoint.run(ANN, vec![models::endless(size)], None).await })
+    };
+    let running = ask(models::ENDLESS);
+    eventually("it runs", || endpoint.activity().running == 1).await;
+    let waiting = [ask(2), ask(2)];
+    eventually("two wait", || endpoint.activity().waiting == 2).await;
+    let error = ask(2).await.expect("no panic").expect_err("it is full");
+    assert!(
+        matches!(error, CallError::QueueFull { limit: 2 }),
+        "{error}"
+    );
+    running.abort();
+    for request in waiting {
+        let outputs = request.await.expect("no panic").expect("their turn came");
+        assert_eq!(outputs[0].shape(), [2, 2]);
+    }
+}
+
+/// Told by `cargo test --release -- --ignored --nocapture round_trip`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn round_trip() {
+    for isolation in [Isolation::Process, Isolation::Thread] {
+        let endpoint = endpoint(
+            &models::negation(),
+            &ServiceSettings {
+                isolation,
+                ..settings()
+            },
+        );
+        let input = floats(&[1, 2], [1.0, 2.0]);
+        let mut times = Vec::new();
+        for _ in 0..5000 {
+            let start = Instant::now();
+            let outputs = endpoint.run(ANN, vec![input.clone()], Some(LIMIT)).await;
+            outputs.expect("it runs");
+            times.push(start.elapsed());
+        }
+        times.sort();
+        crate::support::environment::say(&format!(
+            "{isolation:?}: median {:?}, 99 % {:?}",
+            times[times.len() / 2],
+            times[times.len() * 99 / 100]
+        ));
+    }
+}

@@ -1,0 +1,189 @@
+//! Small ONNX models, written by hand, whose work depends on their inputs.
+
+use std::fs;
+use std::path::PathBuf;
+
+use pkgtool::model;
+use pkgtool::runtime::{Signature, Tensor};
+use pkgtool::service::engine::EndpointModel;
+use tempfile::TempDir;
+
+use super::floats;
+use crate::model::onnx::build::{int, model as onnx, part};
+
+/// Edge of a matrix with which [`powers`] runs for longer than any test.
+pub(super) const ENDLESS: u64 = 3000;
+
+/// Matrix products in [`powers`].
+const PRODUCTS: usize = 400;
+
+const FLOAT: u64 = 1;
+const INT64: u64 = 7;
+
+/// A model file.
+pub(super) struct Model {
+    directory: TempDir,
+}
+
+impl Model {
+    fn new(graph: &[&[u8]]) -> Self {
+        let directory = TempDir::new().expect("a directory");
+        fs::write(directory.path().join("m.onnx"), onnx(graph)).expect("a file");
+        Self { directory }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("m.onnx")
+    }
+
+    pub(super) fn endpoint(&self) -> EndpointModel {
+        of_file(self.path())
+    }
+}
+
+/// What an endpoint is made of for a model file.
+pub(super) fn of_file(path: PathBuf) -> EndpointModel {
+    let (info, _) = model::open(&path).expect("it is a model");
+    EndpointModel {
+        service: "test".to_owned(),
+        format: info.format,
+        signature: Signature::of(&info.methods[0], None).expect("it takes tensors"),
+        backend: None,
+        weight_bytes: info.weight_bytes,
+        model: path,
+    }
+}
+
+/// A matrix of this size for [`powers`].
+pub(super) fn endless(size: u64) -> Tensor {
+    floats(&[size, size], std::iter::repeat(0.0))
+}
+
+/// `y = -x` on `[n, 2]`: a batch.
+pub(super) fn negation() -> Model {
+    Model::new(&[
+        &node("Neg", &["x"], "y", &[]),
+        &value(11, "x", FLOAT, &["n", "2"]),
+        &value(12, "y", FLOAT, &["n", "2"]),
+    ])
+}
+
+/// `y = -x` on `[n, m]`.
+pub(super) fn open_negation() -> Model {
+    Model::new(&[
+        &node("Neg", &["x"], "y", &[]),
+        &value(11, "x", FLOAT, &["n", "m"]),
+        &value(12, "y", FLOAT, &["n", "m"]),
+    ])
+}
+
+/// Sums along the first dimension so far: `[n, 2]`, which is no batch.
+pub(super) fn running_sum() -> Model {
+    let axis = [
+        int(1, 1),
+        int(2, INT64),
+        part(8, &[b"axis"]),
+        part(9, &[&0_i64.to_le_bytes()]),
+    ];
+    Model::new(&[
+        &node("CumSum", &["x", "axis"], "y", &[]),
+        &part(5, &[&axis.concat()]),
+        &value(11, "x", FLOAT, &["n", "2"]),
+        &value(12, "y", FLOAT, &["n", "2"]),
+    ])
+}
+
+/// Softmax over the first dimension of `[n, 2]`, which is no batch.
+pub(super) fn softmax() -> Model {
+    let axis = part(5, &[&part(1, &[b"axis"]), &int(3, 0), &int(20, 2)]);
+    Model::new(&[
+        &node("Softmax", &["x"], "y", &[&axis]),
+        &value(11, "x", FLOAT, &["n", "2"]),
+        &value(12, "y", FLOAT, &["n", "2"]),
+    ])
+}
+
+/// Rows of a table of ten: `[n]` to `[n, 2]`, a batch that fails if an index is out of range.
+pub(super) fn table() -> Model {
+    let rows: Vec<u8> = (0..10_u8)
+        .flat_map(|row| [f32::from(row) * 10.0, f32::from(row) * 10.0 + 1.0])
+        .flat_map(f32::to_le_bytes)
+        .collect();
+    let table = [
+        int(1, 10),
+        int(1, 2),
+        int(2, FLOAT),
+        part(8, &[b"table"]),
+        part(9, &[&rows]),
+    ];
+    Model::new(&[
+        &node("Gather", &["table", "x"], "y", &[]),
+        &part(5, &[&table.concat()]),
+        &value(11, "x", INT64, &["n"]),
+        &value(12, "y", FLOAT, &["n", "2"]),
+    ])
+}
+
+/// A high power of a square matrix, product by product: as slow as the matrix is large.
+pub(super) fn powers() -> Model {
+    let name = |place: usize| match place {
+        0 => "x".to_owned(),
+        PRODUCTS => "y".to_owned(),
+        place => format!("p{place}"),
+    };
+    let mut graph = Vec::new();
+    for place in 0..PRODUCTS {
+        let (from, to) = (name(place), name(place + 1));
+        graph.extend(node("MatMul", &[&from, "x"], &to, &[]));
+    }
+    Model::new(&[
+        &graph,
+        &value(11, "x", FLOAT, &["n", "n"]),
+        &value(12, "y", FLOAT, &["n", "n"]),
+    ])
+}
+
+/// `[n, 1] x [1, m]`: small inputs, and an output as large as one likes.
+pub(super) fn outer_product() -> Model {
+    Model::new(&[
+        &node("MatMul", &["a", "b"], "y", &[]),
+        &value(11, "a", FLOAT, &["n", "1"]),
+        &value(11, "b", FLOAT, &["1", "m"]),
+        &value(12, "y", FLOAT, &["n", "m"]),
+    ])
+}
+
+/// An operator that no engine has.
+pub(super) fn unknown_operator() -> Model {
+    Model::new(&[
+        &node("NoSuchOperator", &["x"], "y", &[]),
+        &value(11, "x", FLOAT, &["n", "2"]),
+        &value(12, "y", FLOAT, &["n", "2"]),
+    ])
+}
+
+fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[&[u8]]) -> Vec<u8> {
+    let mut parts: Vec<Vec<u8>> = inputs
+        .iter()
+        .map(|name| part(1, &[name.as_bytes()]))
+        .collect();
+    parts.push(part(2, &[output.as_bytes()]));
+    parts.push(part(3, &[output.as_bytes()]));
+    parts.push(part(4, &[operator.as_bytes()]));
+    parts.push(attributes.concat());
+    part(1, &[&parts.concat()])
+}
+
+/// An input (11) or output (12); a size that is no number is a symbol.
+fn value(field: u64, name: &str, element: u64, shape: &[&str]) -> Vec<u8> {
+    let sizes: Vec<Vec<u8>> = shape
+        .iter()
+        .map(|size| match size.parse::<u64>() {
+            Ok(size) => part(1, &[&int(1, size)]),
+            Err(_) => part(1, &[&part(2, &[size.as_bytes()])]),
+        })
+        .collect();
+    let tensor = [int(1, element), part(2, &[&sizes.concat()])].concat();
+    let kind = part(2, &[&part(1, &[&tensor])]);
+    part(field, &[&part(1, &[name.as_bytes()]), &kind])
+}
