@@ -99,7 +99,8 @@ async fn requests_get_their_own_answers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn warm_loads_and_runs_once() {
-    let endpoint = endpoint(&models::negation(), &settings());
+    let model = models::negation();
+    let endpoint = endpoint(&model, &settings());
     endpoint.warm().await.expect("it runs");
     let activity = endpoint.activity();
     assert_eq!((activity.sessions, activity.runs), (1, 1));
@@ -120,7 +121,8 @@ async fn a_format_without_an_engine_has_no_instance() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_cannot_be_loaded_has_no_instance() {
-    let endpoint = endpoint(&models::unknown_operator(), &settings());
+    let model = models::unknown_operator();
+    let endpoint = endpoint(&model, &settings());
     let error = endpoint.warm().await.expect_err("nothing runs it");
     assert!(matches!(error, CallError::NoInstances(_)), "{error}");
     assert_eq!(endpoint.activity().sessions, 0);
@@ -128,7 +130,8 @@ async fn a_model_that_cannot_be_loaded_has_no_instance() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_is_the_answer_of_its_request_only() {
-    let endpoint = endpoint(&models::table(), &settings());
+    let model = models::table();
+    let endpoint = endpoint(&model, &settings());
     let ask = async |index: f64| {
         let index = Tensor::from_f64(DType::Int64, vec![1], [index]).expect("it is small");
         endpoint.run(ANN, vec![index], Some(LIMIT)).await
@@ -143,8 +146,9 @@ async fn a_failure_is_the_answer_of_its_request_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_takes_no_more() {
+    let model = models::powers();
     let endpoint = endpoint(
-        &models::powers(),
+        &model,
         &ServiceSettings {
             queue: 2,
             ..settings()
@@ -175,8 +179,9 @@ async fn a_full_queue_takes_no_more() {
 #[ignore = "a measurement"]
 async fn round_trip() {
     for isolation in [Isolation::Process, Isolation::Thread] {
+        let model = models::negation();
         let endpoint = endpoint(
-            &models::negation(),
+            &model,
             &ServiceSettings {
                 isolation,
                 ..settings()

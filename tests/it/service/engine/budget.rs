@@ -123,6 +123,7 @@ async fn a_session_that_cannot_load_gives_its_room_back() {
     let broken = engines.endpoint(model.endpoint(), &settings());
     broken.warm().await.expect_err("nothing runs it");
     assert_eq!(engines.memory(), 0);
-    let whole = endpoint(&models::powers(), &settings());
+    let model = models::powers();
+    let whole = endpoint(&model, &settings());
     works(&whole).await;
 }

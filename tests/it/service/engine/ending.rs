@@ -26,7 +26,8 @@ async fn works(endpoint: &Endpoint) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_takes_too_long_is_stopped() {
-    let endpoint = endpoint(&models::powers(), &settings());
+    let model = models::powers();
+    let endpoint = endpoint(&model, &settings());
     works(&endpoint).await;
     let process = endpoint.processes()[0];
     let after = Duration::from_millis(200);
@@ -44,7 +45,8 @@ async fn a_run_that_takes_too_long_is_stopped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_very_first_run_is_stopped_too() {
-    let endpoint = endpoint(&models::powers(), &settings());
+    let model = models::powers();
+    let endpoint = endpoint(&model, &settings());
     let running = ask(&endpoint, ENDLESS);
     eventually("it runs", || endpoint.activity().running == 1).await;
     let process = endpoint.processes()[0];
@@ -55,7 +57,8 @@ async fn the_very_first_run_is_stopped_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_too_long_leaves_the_queue() {
-    let endpoint = endpoint(&models::powers(), &settings());
+    let model = models::powers();
+    let endpoint = endpoint(&model, &settings());
     let running = ask(&endpoint, ENDLESS);
     eventually("it runs", || endpoint.activity().running == 1).await;
     let process = endpoint.processes();
@@ -79,7 +82,8 @@ async fn who_waits_too_long_leaves_the_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_process_takes_one_request_with_it() {
-    let endpoint = endpoint(&models::powers(), &settings());
+    let model = models::powers();
+    let endpoint = endpoint(&model, &settings());
     works(&endpoint).await;
     let running = ask(&endpoint, ENDLESS);
     eventually("it runs", || endpoint.activity().running == 1).await;
@@ -104,7 +108,8 @@ async fn greed_is_the_failure_of_its_request_only() {
         memory_limit: 3 << 30,
         ..settings()
     };
-    let endpoint = endpoint(&models::outer_product(), &limited);
+    let model = models::outer_product();
+    let endpoint = endpoint(&model, &limited);
     let ask = async |size: u64| {
         let values = || std::iter::repeat(1.0);
         let inputs = vec![floats(&[size, 1], values()), floats(&[1, size], values())];
@@ -123,7 +128,8 @@ async fn greed_is_the_failure_of_its_request_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_endpoint_answers_what_it_has() {
-    let endpoint = endpoint(&models::powers(), &settings());
+    let model = models::powers();
+    let endpoint = endpoint(&model, &settings());
     works(&endpoint).await;
     let process = endpoint.processes()[0];
     let running = ask(&endpoint, ENDLESS);
@@ -189,7 +195,8 @@ async fn nothing_is_left_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_ends_while_it_loads() {
-    let endpoint = endpoint(&models::powers(), &settings());
+    let model = models::powers();
+    let endpoint = endpoint(&model, &settings());
     let loading = ask(&endpoint, 2);
     eventually("a process starts", || !endpoint.processes().is_empty()).await;
     let processes = endpoint.processes();

@@ -80,7 +80,6 @@ pub(super) fn open_negation() -> Model {
 /// Sums along the first dimension so far: `[n, 2]`, which is no batch.
 pub(super) fn running_sum() -> Model {
     let axis = [
-        int(1, 1),
         int(2, INT64),
         part(8, &[b"axis"]),
         part(9, &[&0_i64.to_le_bytes()]),

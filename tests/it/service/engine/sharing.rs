@@ -101,7 +101,8 @@ async fn a_first_dimension_that_is_no_batch_is_found_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_breaks_a_batch_breaks_it_for_itself_only() {
-    let endpoint = chosen(&models::table(), &in_batches(4)).await;
+    let model = models::table();
+    let endpoint = chosen(&model, &in_batches(4)).await;
     let index = |index: f64| Tensor::from_f64(DType::Int64, vec![1], [index]);
     let inputs = [1.0, 2.0, 1000.0, 3.0].map(|it| index(it).expect("it is small"));
     let answers = ask_all(&endpoint, &inputs).await;
@@ -149,7 +150,8 @@ async fn a_batch_does_not_wait_for_ever() {
         batch_max_wait_ms: 20,
         ..in_batches(8)
     };
-    let endpoint = chosen(&models::negation(), &settings).await;
+    let model = models::negation();
+    let endpoint = chosen(&model, &settings).await;
     for caller in [ANN, BOB] {
         let answer = endpoint.run(caller, inputs(1), Some(LIMIT)).await;
         assert_eq!(answer.expect("it runs")[0].shape(), [2, 2]);
