@@ -12,6 +12,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
+use tracing::Instrument as _;
 
 use super::Gateway;
 use super::error::Error;
@@ -76,14 +77,17 @@ pub(super) async fn observe(
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let _in_flight = gateway.metrics.enter();
-    let mut response = next.run(request).await;
     let text = id.to_str().unwrap_or_default();
+    let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
+    // Costs nothing unless traces are sent: no log asks for this target.
+    let span =
+        tracing::trace_span!(target: "pkgtool::trace", "request", request = text, %method, route);
+    let mut response = next.run(request).instrument(span).await;
     let error = response.extensions_mut().remove::<Error>();
     let code = error.as_ref().map(|error| error.code.clone());
     if let Some(error) = error {
         response = error.render(text);
     }
-    let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
     let status = response.status().as_u16();
     let took = started.elapsed();
     gateway.metrics.answered(&method, route, status, took);

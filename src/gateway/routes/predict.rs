@@ -195,9 +195,9 @@ fn require_object(value: &RawValue, place: &str) -> Result<(), Error> {
         ("model" = String, Path, description = "The service: its name or number"),
         RawParameters,
     ),
-    request_body(content = Object, content_type = "application/json", description = "Predict data in the service's own format"),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "Predict data in the service's own format"),
     responses(
-        (status = 200, description = "The service's answer", body = Object, content_type = "application/json"),
+        (status = 200, description = "The service's answer", body = serde_json::Value, content_type = "application/json"),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -227,7 +227,7 @@ pub(in super::super) async fn raw(
     ),
     request_body(content = PredictRequestData<'static>, content_type = "application/json"),
     responses(
-        (status = 200, description = "The service's answer", body = Object, content_type = "application/json"),
+        (status = 200, description = "The service's answer", body = serde_json::Value, content_type = "application/json"),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -256,7 +256,7 @@ pub(in super::super) async fn with_config(
     ),
     request_body(content = Predict2RequestData, content_type = "application/json"),
     responses(
-        (status = 200, description = "The service's answer", body = Object, content_type = "application/json"),
+        (status = 200, description = "The service's answer", body = serde_json::Value, content_type = "application/json"),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),

@@ -114,7 +114,7 @@ impl AsyncTaskData {
         ("model" = String, Path, description = "The service: its name or number"),
         RawParameters,
     ),
-    request_body(content = Object, content_type = "application/json", description = "Predict data in the service's own format"),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "Predict data in the service's own format"),
     responses(
         (status = 200, description = "The task's id", body = String, content_type = "application/json"),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
@@ -244,7 +244,7 @@ pub(in super::super) async fn status(
         WaitParameters,
     ),
     responses(
-        (status = 200, description = "The service's answer", body = Object, content_type = "application/json"),
+        (status = 200, description = "The service's answer", body = serde_json::Value, content_type = "application/json"),
         (status = 204, description = "The task is not finished yet"),
         (status = "4XX", description = "The request was refused, or the task failed so", body = ErrorBody),
         (status = "5XX", description = "The task failed so, or could not be read", body = ErrorBody),

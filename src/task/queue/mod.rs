@@ -13,6 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
+use tracing::Instrument as _;
 
 use super::{Blobs, Claimed, Event, Lease, Status, TaskId, TaskStore};
 use crate::account::AccountId;
@@ -141,7 +142,16 @@ impl Dispatcher {
     fn spawn(&mut self, claimed: Claimed) {
         let lease = claimed.lease;
         let options = Arc::clone(&self.options);
-        let abort = self.running.spawn(run::run(options, claimed));
+        let span = tracing::trace_span!(
+            target: "pkgtool::trace",
+            "task",
+            task = %lease.task,
+            service = claimed.service,
+            attempt = lease.attempt
+        );
+        let abort = self
+            .running
+            .spawn(run::run(options, claimed).instrument(span));
         self.by_id.insert(abort.id(), lease.task);
         self.held.insert(lease.task, (lease, abort));
     }

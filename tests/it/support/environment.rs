@@ -16,6 +16,8 @@ pub(crate) enum Piece {
     Qnn,
     /// The directory of the ONNX conformance cases.
     Cases,
+    /// The directory of schemathesis, a fuzzer of APIs.
+    Schemathesis,
 }
 
 impl Piece {
@@ -26,6 +28,7 @@ impl Piece {
             Self::WebGpu => "webgpu",
             Self::Qnn => "qnn",
             Self::Cases => "cases",
+            Self::Schemathesis => "schemathesis",
         }
     }
 
@@ -35,6 +38,7 @@ impl Piece {
             Self::WebGpu => "PKGTOOL_TEST_ORT_WEBGPU",
             Self::Qnn => "PKGTOOL_TEST_QNN",
             Self::Cases => "PKGTOOL_TEST_CASES",
+            Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
         }
     }
 

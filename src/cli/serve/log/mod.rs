@@ -1,0 +1,57 @@
+//! The server's log: text on a terminal, JSON otherwise, on standard error; and its traces, in a build
+//! that has them.
+
+#[cfg(feature = "otel")]
+mod otel;
+#[cfg(not(feature = "otel"))]
+#[path = "otel_absent.rs"]
+mod otel;
+
+use std::io::{self, IsTerminal};
+
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
+
+use crate::gateway::settings::{Log, LogFormat};
+
+/// Lines that may wait to be written; more make who logs wait.
+const WAITING_LINES: usize = 8192;
+
+/// A log that is written. What waits is written when it is dropped.
+pub(super) struct Written {
+    _lines: WorkerGuard,
+    _traces: Option<otel::Guard>,
+}
+
+/// Starts the log.
+pub(super) fn start(settings: &Log) -> Result<Written, String> {
+    let filter = EnvFilter::try_new(&settings.level)
+        .map_err(|error| format!("`log.level` is `{}`: {error}", settings.level))?;
+    let (writer, lines) = NonBlockingBuilder::default()
+        .lossy(false)
+        .buffered_lines_limit(WAITING_LINES)
+        .finish(io::stderr());
+    let terminal = io::stderr().is_terminal();
+    let log = fmt::layer().with_writer(writer);
+    let as_json = match settings.format {
+        LogFormat::Json => true,
+        LogFormat::Text => false,
+        LogFormat::Auto => !terminal,
+    };
+    let log = if as_json {
+        log.json().flatten_event(true).boxed()
+    } else {
+        let colors = terminal && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        log.with_ansi(colors).with_target(false).boxed()
+    };
+    let (traces, guard) = otel::layer()?.unzip();
+    let all = registry().with(log.with_filter(filter)).with(traces);
+    all.try_init()
+        .map_err(|error| format!("the log cannot be started: {error}"))?;
+    Ok(Written {
+        _lines: lines,
+        _traces: guard,
+    })
+}
