@@ -3,6 +3,7 @@
 //! Invariant: one request makes one call; the upstream's error statuses pass through; its answer is
 //! read up to a limit.
 
+use std::borrow::Cow;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ pub struct Forward {
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WithConfig<'a> {
-    data: &'a RawValue,
-    config: &'a RawValue,
+    data: Cow<'a, RawValue>,
+    config: Cow<'a, RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data_type: Option<&'a str>,
 }
@@ -86,7 +87,7 @@ impl Upstream {
     }
 
     /// What to send: the data as it is; with a config, an object of both (the specification's
-    /// PredictRequestData).
+    /// PredictRequestData), where what is no JSON is a string.
     pub fn prepare(&self, request: &Request) -> Result<Forward, CallError> {
         let media = request.data_type.as_deref().filter(|name| is_media(name));
         let Some(config) = &request.config else {
@@ -97,13 +98,11 @@ impl Upstream {
                     .unwrap_or(HeaderValue::from_static(JSON)),
             });
         };
-        let data = serde_json::from_slice(&request.body)
-            .map_err(|error| Refusal::at("$.data", format!("is no JSON: {error}")))?;
-        let config = serde_json::from_str(config)
-            .map_err(|error| Refusal::at("$.config", format!("is no JSON: {error}")))?;
+        let data = std::str::from_utf8(&request.body)
+            .map_err(|error| Refusal::at("$.data", format!("is no UTF-8: {error}")))?;
         let body = WithConfig {
-            data,
-            config,
+            data: json_or_string(data)?,
+            config: json_or_string(config)?,
             data_type: request.data_type.as_deref(),
         };
         let body = serde_json::to_vec(&body)
@@ -162,6 +161,15 @@ impl Upstream {
             body,
         })
     }
+}
+
+fn json_or_string(text: &str) -> Result<Cow<'_, RawValue>, Refusal> {
+    if let Ok(json) = serde_json::from_str(text) {
+        return Ok(Cow::Borrowed(json));
+    }
+    serde_json::value::to_raw_value(text)
+        .map(Cow::Owned)
+        .map_err(|error| Refusal::at("$", format!("cannot be forwarded: {error}")))
 }
 
 /// Whether a data type is a media type, such as `image/png`; others are addresses of schemas.

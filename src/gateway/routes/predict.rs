@@ -195,7 +195,7 @@ fn require_object(value: &RawValue, place: &str) -> Result<(), Error> {
         ("model" = String, Path, description = "The service: its name or number"),
         RawParameters,
     ),
-    request_body(content = serde_json::Value, content_type = "application/json", description = "Predict data in the service's own format"),
+    request_body(content = Option<serde_json::Value>, content_type = "application/json", description = "Predict data in the service's own format"),
     responses(
         (status = 200, description = "The service's answer", body = serde_json::Value, content_type = "application/json"),
         (status = "4XX", description = "The request was refused", body = ErrorBody),

@@ -84,7 +84,7 @@ pub(in super::super) struct ListParameters {
     #[param(nullable = false)]
     status: Option<TaskStatus>,
     /// Only tasks older than this one.
-    #[param(nullable = false)]
+    #[param(nullable = false, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
     before: Option<String>,
     /// How many, at most 1000.
     #[param(minimum = 1, maximum = 1000, nullable = false)]
@@ -114,7 +114,7 @@ impl AsyncTaskData {
         ("model" = String, Path, description = "The service: its name or number"),
         RawParameters,
     ),
-    request_body(content = serde_json::Value, content_type = "application/json", description = "Predict data in the service's own format"),
+    request_body(content = Option<serde_json::Value>, content_type = "application/json", description = "Predict data in the service's own format"),
     responses(
         (status = 200, description = "The task's id", body = String, content_type = "application/json"),
         (status = "4XX", description = "The request was refused", body = ErrorBody),

@@ -2,6 +2,7 @@
 
 mod access;
 mod limits;
+mod openapi;
 mod predict;
 mod registry;
 mod rude;
