@@ -151,7 +151,7 @@ impl Owner {
         let ids = requests.iter().map(|request| request.id).collect();
         // A portable engine is proved by any run; a provider gets the time that it takes.
         let held = self.held.as_ref();
-        let protected = proves && held.is_some_and(|held| held.is_on_target());
+        let protected = proves && held.is_some_and(Held::is_on_target);
         self.begin(state, ids, protected);
         self.shared.staff(state);
         Step::Run(requests)
