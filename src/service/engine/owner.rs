@@ -319,7 +319,11 @@ impl Shared {
         let count = state.queue.count_where(most, fitting(inputs, limit));
         let longest = Duration::from_millis(self.settings.batch_max_wait_ms);
         let left = longest.saturating_sub(first.since.elapsed());
-        if count < most && !left.is_zero() && state.phase == Phase::Open {
+        let is_full = || {
+            let without_limit = fitting(inputs, u64::MAX);
+            count == most || count < state.queue.count_where(most, without_limit)
+        };
+        if !left.is_zero() && state.phase == Phase::Open && !is_full() {
             Share::Gather(left)
         } else if count < 2 {
             Share::Alone

@@ -171,7 +171,8 @@ impl Shared {
             return Err(CallError::Stopped);
         }
         let limit = self.settings.queue.max(1);
-        if state.queue.len() >= limit && inputs.is_some() {
+        // What a free session is about to take does not wait.
+        if state.queue.len() >= limit + state.free() && inputs.is_some() {
             return Err(CallError::QueueFull { limit });
         }
         let id = state.number();
