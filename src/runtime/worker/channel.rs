@@ -7,6 +7,8 @@
 
 #[cfg(not(unix))]
 pub(super) use pipes::{Channel, Cut, connect, join};
+#[cfg(target_os = "linux")]
+pub(super) use socket::wait_for_end;
 #[cfg(unix)]
 pub(super) use socket::{Channel, Cut, connect, join};
 
@@ -61,6 +63,16 @@ mod socket {
     pub(in super::super) fn join() -> io::Result<(Channel, Channel)> {
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         Ok((stream.try_clone()?, stream))
+    }
+
+    /// Waits until the other end is gone, whatever comes through the channel meanwhile.
+    #[cfg(target_os = "linux")]
+    pub(in super::super) fn wait_for_end(channel: &Channel) {
+        use nix::errno::Errno;
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        // Asked for nothing, the system tells of the end alone.
+        let mut ends = [PollFd::new(channel.as_fd(), PollFlags::empty())];
+        while poll(&mut ends, PollTimeout::NONE) == Err(Errno::EINTR) {}
     }
 }
 

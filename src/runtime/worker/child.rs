@@ -4,7 +4,6 @@
 
 use std::io::{BufReader, BufWriter, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::super::{EngineError, LoadRequest, Session, Tensor, engine, peak_memory};
@@ -14,34 +13,67 @@ use super::protocol::{Reply, Request, TensorHead, receive, receive_tensors, send
 /// Serves the parent at the other end of standard input until it is gone.
 pub fn serve() -> std::io::Result<()> {
     let (from_parent, to_parent) = channel::join()?;
-    let (sender, requests) = mpsc::channel();
-    std::thread::Builder::new()
-        .name("requests".to_owned())
-        .spawn(move || {
-            let mut stream = BufReader::new(from_parent);
-            while let Ok(request) = receive::<Request>(&mut stream) {
-                let tensors = match &request {
-                    Request::Inputs(heads) | Request::Run(heads) => {
-                        receive_tensors(&mut stream, heads.clone())
-                    }
-                    _ => Ok(Vec::new()),
-                };
-                let Ok(tensors) = tensors else { break };
-                if sender.send((request, tensors)).is_err() {
-                    break;
-                }
-            }
-            // The parent has gone, or talks nonsense: whatever runs is of no use to anybody.
-            std::process::exit(0);
-        })?;
     let mut to_parent = BufWriter::new(to_parent);
     let mut state = State::default();
-    for (request, tensors) in requests {
+    for (request, tensors) in requests(from_parent)? {
         let (reply, outputs) = state.answer(request, tensors);
         send(&mut to_parent, &reply, &outputs)?;
         to_parent.flush()?;
     }
     Ok(())
+}
+
+type Asked = (Request, Vec<Tensor>);
+
+/// What the parent asks, read by the thread that answers: a hop to another thread would cost as much
+/// as a small model's run. Another thread only waits for the parent's end.
+#[cfg(target_os = "linux")]
+fn requests(from_parent: channel::Channel) -> std::io::Result<impl Iterator<Item = Asked>> {
+    let line = from_parent.try_clone()?;
+    std::thread::Builder::new()
+        .name("parent".to_owned())
+        .spawn(move || {
+            channel::wait_for_end(&line);
+            end()
+        })?;
+    let mut stream = BufReader::new(from_parent);
+    Ok(std::iter::from_fn(move || {
+        Some(next(&mut stream).unwrap_or_else(|_| end()))
+    }))
+}
+
+/// What the parent asks, read by a thread that so also sees the parent's end.
+#[cfg(not(target_os = "linux"))]
+fn requests(
+    from_parent: impl std::io::Read + Send + 'static,
+) -> std::io::Result<impl Iterator<Item = Asked>> {
+    let (sender, requests) = std::sync::mpsc::channel();
+    std::thread::Builder::new()
+        .name("requests".to_owned())
+        .spawn(move || {
+            let mut stream = BufReader::new(from_parent);
+            while let Ok(asked) = next(&mut stream) {
+                if sender.send(asked).is_err() {
+                    break;
+                }
+            }
+            end()
+        })?;
+    Ok(requests.into_iter())
+}
+
+fn next(stream: &mut impl std::io::Read) -> std::io::Result<Asked> {
+    let request = receive::<Request>(stream)?;
+    let tensors = match &request {
+        Request::Inputs(heads) | Request::Run(heads) => receive_tensors(stream, heads.clone())?,
+        _ => Vec::new(),
+    };
+    Ok((request, tensors))
+}
+
+/// The parent has gone, or talks nonsense: whatever runs is of no use to anybody.
+fn end() -> ! {
+    std::process::exit(0)
 }
 
 #[derive(Default)]

@@ -30,6 +30,11 @@ impl Backoff {
         *self = Self::default();
     }
 
+    /// Whether it has failed more than once in a row.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.failures > 1
+    }
+
     /// What is left to wait, if anything.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(now);
@@ -57,5 +62,6 @@ mod tests {
         backoff.reset();
         backoff.fail(now);
         assert_eq!(backoff.left(now), Some(FIRST));
+        assert!(!backoff.is_repeated());
     }
 }

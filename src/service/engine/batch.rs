@@ -224,12 +224,13 @@ mod tests {
     #[test]
     fn what_is_joined_is_divided_again() {
         let (a, b) = (tensor(1, &[1.0, 2.0]), tensor(2, &[3.0, 4.0, 5.0, 6.0]));
-        assert!(agree(&[a.clone()], &[b.clone()]));
-        assert!(!agree(&[a.clone()], &[tensor(1, &[1.0, 2.0, 3.0])]));
-        let joined = join(&[&[a.clone()], &[b.clone()]]).expect("they are small");
+        let (a, b) = ([a], [b]);
+        assert!(agree(&a, &b));
+        assert!(!agree(&a, &[tensor(1, &[1.0, 2.0, 3.0])]));
+        let joined = join(&[&a, &b]).expect("they are small");
         assert_eq!(joined[0].shape(), [3, 2]);
         let parts = split(joined.clone(), &[1, 2]).expect("as many rows");
-        assert_eq!(parts, [vec![a], vec![b]]);
+        assert_eq!(parts, [a, b]);
         assert_eq!(split(joined, &[1, 1]), None);
     }
 

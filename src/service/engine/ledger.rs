@@ -359,6 +359,23 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_is_always_busy_is_asked_to_go_in_the_end() {
+        let ledger = Ledger::new(100);
+        let busy = room(&ledger, 1, 100);
+        let thread = std::thread::spawn({
+            let ledger = Arc::clone(&ledger);
+            move || room(&ledger, 2, 50)
+        });
+        while !busy.must_go() {
+            std::thread::yield_now();
+        }
+        assert!(busy.begin_use(), "its run may end");
+        drop(busy);
+        drop(thread.join().expect("no panic"));
+        assert_eq!(ledger.used(), 0);
+    }
+
+    #[test]
     fn who_does_not_want_it_any_more_does_not_wait() {
         let ledger = Ledger::new(100);
         let busy = room(&ledger, 1, 100);

@@ -151,7 +151,7 @@ impl Owner {
         let ids = requests.iter().map(|request| request.id).collect();
         // A portable engine is proved by any run; a provider gets the time that it takes.
         let held = self.held.as_ref();
-        let protected = proves && held.is_some_and(|held| held.is_on_target());
+        let protected = proves && held.is_some_and(Held::is_on_target);
         self.begin(state, ids, protected);
         self.shared.staff(state);
         Step::Run(requests)
@@ -319,7 +319,11 @@ impl Shared {
         let count = state.queue.count_where(most, fitting(inputs, limit));
         let longest = Duration::from_millis(self.settings.batch_max_wait_ms);
         let left = longest.saturating_sub(first.since.elapsed());
-        if count < most && !left.is_zero() && state.phase == Phase::Open {
+        let is_full = || {
+            let without_limit = fitting(inputs, u64::MAX);
+            count == most || count < state.queue.count_where(most, without_limit)
+        };
+        if !left.is_zero() && state.phase == Phase::Open && !is_full() {
             Share::Gather(left)
         } else if count < 2 {
             Share::Alone

@@ -85,17 +85,22 @@ impl Owner {
         held.runs += 1;
         let proved = !std::mem::replace(&mut held.proven, true);
         let (runs, candidate) = (held.runs, held.candidate);
-        let stopped = self.end_run(|state, ended| {
+        let (stopped, is_awaited) = self.end_run(|state, ended| {
             state.runs += 1;
             state.backoff.reset();
             state.refusal = None;
             if proved || !state.choice.is_made() {
                 state.choice.prove(candidate);
             }
-            ended.stopped
+            // Idle before anybody hears of it: its room may be what the next request needs.
+            let held = self.held.as_ref().filter(|_| state.queue.is_empty());
+            (ended.stopped, held.is_some_and(|held| held.lease.end_use()))
         });
         for (request, outputs) in requests.into_iter().zip(outputs) {
             request.finish(Ok(outputs));
+        }
+        if is_awaited {
+            self.shared.ledger.wake();
         }
         if stopped {
             // It was stopped just when it had answered.

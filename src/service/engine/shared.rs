@@ -171,7 +171,8 @@ impl Shared {
             return Err(CallError::Stopped);
         }
         let limit = self.settings.queue.max(1);
-        if state.queue.len() >= limit && inputs.is_some() {
+        // What a free session is about to take does not wait.
+        if state.queue.len() >= limit + state.free() && inputs.is_some() {
             return Err(CallError::QueueFull { limit });
         }
         let id = state.number();
@@ -361,7 +362,8 @@ impl State {
     }
 
     /// A session could not be loaded: what waits is told why, unless another one answers. While no
-    /// engine has the model, those who come within the back-off are told the same.
+    /// engine has the model, those who come within the back-off are told the same. A process that
+    /// died once may have been killed by anything: then only the next request is told.
     pub(super) fn loading_failed(&mut self, error: &CallError) -> Duration {
         let now = Instant::now();
         let until = self.backoff.fail(now);
@@ -369,7 +371,13 @@ impl State {
             if matches!(error, CallError::NoInstances(_)) {
                 self.refusal = Some((until, error.clone()));
             }
-            self.refuse(error);
+            if matches!(error, CallError::Crashed(_)) && !self.backoff.is_repeated() {
+                if let Some(request) = self.queue.pop() {
+                    request.finish(Err(error.clone()));
+                }
+            } else {
+                self.refuse(error);
+            }
         }
         until - now
     }

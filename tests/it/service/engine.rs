@@ -1,6 +1,7 @@
 //! Endpoints: answers, batches, limits, deaths, memory, and that nothing is left behind.
 
 mod budget;
+mod crowd;
 mod ending;
 mod examples;
 mod models;
@@ -125,6 +126,8 @@ async fn a_model_that_cannot_be_loaded_has_no_instance() {
     let endpoint = endpoint(&model, &settings());
     let error = endpoint.warm().await.expect_err("nothing runs it");
     assert!(matches!(error, CallError::NoInstances(_)), "{error}");
+    let again = endpoint.warm().await.expect_err("nor now");
+    assert_eq!(again.to_string(), error.to_string());
     assert_eq!(endpoint.activity().sessions, 0);
 }
 

@@ -1,11 +1,14 @@
 //! Requests that are given up, sessions that die or hang, endpoints that end.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pkgtool::service::engine::Endpoint;
+use pkgtool::service::engine::{Endpoint, Engines};
 use pkgtool::service::{CallError, Isolation, ServiceSettings};
+use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use super::models::{self, ENDLESS, endless};
@@ -100,6 +103,41 @@ async fn a_killed_process_takes_one_request_with_it() {
     let answer = waiting.await.expect("no panic");
     assert_eq!(answer.expect("another process answers")[0].shape(), [2, 2]);
     assert_eq!(endpoint.activity().crashes, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_dies_at_once_is_tried_again_after_a_pause() {
+    let directory = TempDir::new().expect("a directory");
+    let (program, marks) = (
+        directory.path().join("worker.sh"),
+        directory.path().join("marks"),
+    );
+    let script = format!("#!/bin/sh\necho started >> {}\nexit 3\n", marks.display());
+    fs::write(&program, script).expect("a script is written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it may run");
+    let model = models::powers();
+    let engines = Engines::new(program, 8 << 30, None);
+    let endpoint = engines.endpoint(model.endpoint(), &settings());
+    let start = Instant::now();
+    for _ in 0..4 {
+        let error = endpoint.run(ANN, vec![endless(2)], Some(LIMIT)).await;
+        let error = error.expect_err("it dies");
+        assert!(
+            matches!(&error, CallError::Crashed(reason) if reason.contains("exit status: 3")),
+            "{error}"
+        );
+    }
+    // Pauses of 100, 200 and 400 ms.
+    assert!(start.elapsed() >= Duration::from_millis(700));
+    let after = Some(Duration::from_millis(100));
+    let error = endpoint.run(ANN, vec![endless(2)], after).await;
+    assert!(
+        matches!(error, Err(CallError::Timeout { .. })),
+        "a pause of 800 ms"
+    );
+    let attempts = fs::read_to_string(&marks).expect("it ran");
+    assert_eq!(attempts.lines().count(), 4);
+    assert_eq!(engines.memory(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

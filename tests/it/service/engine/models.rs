@@ -4,18 +4,17 @@ use std::fs;
 use std::path::PathBuf;
 
 use pkgtool::model;
-use pkgtool::runtime::{Signature, Tensor};
+use pkgtool::runtime::{DType, Signature, Tensor};
 use pkgtool::service::engine::EndpointModel;
 use tempfile::TempDir;
 
-use super::floats;
 use crate::model::onnx::build::{int, model as onnx, part};
 
 /// Edge of a matrix with which [`powers`] runs for longer than any test.
-pub(super) const ENDLESS: u64 = 3000;
+pub(super) const ENDLESS: u64 = 4000;
 
 /// Matrix products in [`powers`].
-const PRODUCTS: usize = 400;
+const PRODUCTS: usize = 100;
 
 const FLOAT: u64 = 1;
 const INT64: u64 = 7;
@@ -56,7 +55,7 @@ pub(super) fn of_file(path: PathBuf) -> EndpointModel {
 
 /// A matrix of this size for [`powers`].
 pub(super) fn endless(size: u64) -> Tensor {
-    floats(&[size, size], std::iter::repeat(0.0))
+    Tensor::zeros(DType::Float32, vec![size, size]).expect("there is memory for it")
 }
 
 /// `y = -x` on `[n, 2]`: a batch.
