@@ -157,7 +157,9 @@ impl Moves<'_> {
         self.shared.admit(task.caller, limit.rps, now)?;
         self.insert(task, now).map_err(|error| self.fault(&error))?;
         self.loads.change(task.caller, |load| load.waiting += 1);
-        self.news.wake = true;
+        // Nobody is woken for an account that may run no more: the end of a task will do that.
+        let running = self.loads.of(task.caller).running;
+        self.news.wake |= running < limit.rps.min(self.shared.caps.running);
         Ok(task.id)
     }
 
