@@ -70,7 +70,6 @@ pub trait TaskStore: Send + Sync {
     async fn claim(
         &self,
         max: usize,
-        now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Vec<Claimed>, DatabaseError>;
 
@@ -99,9 +98,9 @@ pub trait TaskStore: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, DatabaseError>;
 
-    /// Puts a running task back to its place in the queue. `crashed`: its worker died, so the attempt
-    /// stays counted, and after the last one (or if the service wants no retry) the task is canceled
-    /// with [`Failure::crashed`]; otherwise the attempt is taken back. `false` if the lease was lost.
+    /// Puts a running task back to its place in the queue. `crashed`: its worker died, which is counted,
+    /// and after the last allowed time (or if the service wants no retry) the task is canceled with
+    /// [`Failure::crashed`]. `false` if the lease was lost.
     async fn release(
         &self,
         lease: Lease,

@@ -15,4 +15,6 @@ mod runtime;
 mod service;
 mod source;
 mod support;
+#[cfg(feature = "serve")]
+mod task;
 mod validate;

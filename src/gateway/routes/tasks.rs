@@ -84,7 +84,10 @@ pub(in super::super) struct ListParameters {
     #[param(nullable = false)]
     status: Option<TaskStatus>,
     /// Only tasks older than this one.
-    #[param(nullable = false, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+    #[param(
+        nullable = false,
+        pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+    )]
     before: Option<String>,
     /// How many, at most 1000.
     #[param(minimum = 1, maximum = 1000, nullable = false)]

@@ -123,9 +123,8 @@ impl Dispatcher {
         if free == 0 {
             return true;
         }
-        let now = Timestamp::now();
-        let until = now.after(self.options.lease);
-        match self.options.store.claim(free, now, until).await {
+        let until = Timestamp::now().after(self.options.lease);
+        match self.options.store.claim(free, until).await {
             Ok(claimed) => {
                 for task in claimed {
                     self.spawn(task);

@@ -98,10 +98,8 @@ impl TaskStore for SqliteTasks {
     async fn claim(
         &self,
         max: usize,
-        now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Vec<Claimed>, DatabaseError> {
-        let _ = now;
         let make = move |moves: &mut moves::Moves<'_>| moves.claim(max, lease_until);
         self.writer.submit(make).await
     }

@@ -1,0 +1,417 @@
+//! Tasks in memory: the protocol in its simplest form. What the tests hold other stores against.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{broadcast, watch};
+
+use super::rate::Rates;
+use super::{
+    Caps, Claimed, Content, EnqueueError, Event, Failure, Lease, NewTask, OnCrash, Outcome, Status,
+    Task, TaskId, TaskStore,
+};
+use crate::account::AccountId;
+use crate::database::{DatabaseError, Timestamp};
+
+/// How far a place in the queue is counted.
+const FURTHEST_PLACE: usize = 1000;
+
+/// Tasks that end with the process.
+#[derive(Debug)]
+pub struct MemoryTasks {
+    caps: Caps,
+    state: Mutex<State>,
+    wakeups: watch::Sender<u64>,
+    events: broadcast::Sender<Event>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Requests per second of each account; a blocked one is not here.
+    accounts: BTreeMap<AccountId, u32>,
+    rows: BTreeMap<TaskId, Row>,
+    rates: Rates,
+    /// When each account was served last, counted in claims.
+    served: BTreeMap<AccountId, u64>,
+    claims: u64,
+}
+
+#[derive(Debug)]
+struct Row {
+    new: NewTask,
+    task: Task,
+    crashes: u32,
+    lease_until: Timestamp,
+}
+
+impl MemoryTasks {
+    /// No tasks, and these accounts with their requests per second.
+    pub fn new(caps: Caps, accounts: impl IntoIterator<Item = (AccountId, u32)>) -> Self {
+        let state = State {
+            accounts: accounts.into_iter().collect(),
+            ..State::default()
+        };
+        Self {
+            caps,
+            state: Mutex::new(state),
+            wakeups: watch::Sender::new(0),
+            events: broadcast::Sender::new(4096),
+        }
+    }
+
+    /// What happens to a process's memory of turns when it ends.
+    pub fn forget_turns(&self) {
+        let mut state = self.state();
+        state.served.clear();
+        state.claims = 0;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        self.wakeups
+            .send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    fn ended(&self, task: &Task) {
+        self.wake();
+        // Nobody may listen.
+        let _ = self.events.send(Event {
+            task: task.id,
+            status: task.status,
+        });
+    }
+
+    /// Puts back, or gives up, running tasks.
+    fn put_back(&self, row: &mut Row, crashed: bool, now: Timestamp) {
+        row.crashes += u32::from(crashed);
+        let retries = row.new.on_crash == OnCrash::Retry;
+        if crashed && (!retries || row.crashes >= self.caps.attempts) {
+            row.end(Status::Canceled, Outcome::Failed(Failure::crashed()), now);
+            self.ended(&row.task);
+        } else {
+            row.task.status = Status::Queued;
+            self.wake();
+        }
+    }
+
+    fn give_back(&self, lost: impl Fn(&Row) -> bool, now: Timestamp) -> u64 {
+        let mut state = self.state();
+        let mut count = 0;
+        for row in state.rows.values_mut() {
+            if row.task.status == Status::Processing && lost(row) {
+                self.put_back(row, true, now);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    fn finish(&self, lease: Lease, status: Status, outcome: Outcome, now: Timestamp) -> bool {
+        let mut state = self.state();
+        let Some(row) = state.held(lease) else {
+            return false;
+        };
+        row.end(status, outcome, now);
+        self.ended(&row.task);
+        true
+    }
+}
+
+impl State {
+    fn count(&self, account: AccountId, status: Status) -> usize {
+        let tasks = self.rows.values();
+        tasks
+            .filter(|row| row.task.caller == account && row.task.status == status)
+            .count()
+    }
+
+    fn held(&mut self, lease: Lease) -> Option<&mut Row> {
+        let row = self.rows.get_mut(&lease.task)?;
+        let held = row.task.status == Status::Processing && row.task.attempt == lease.attempt;
+        held.then_some(row)
+    }
+
+    /// The account whose turn it is.
+    fn next(&self, caps: Caps) -> Option<AccountId> {
+        let waiting: BTreeSet<AccountId> = self
+            .rows
+            .values()
+            .filter(|row| row.task.status == Status::Queued)
+            .map(|row| row.task.caller)
+            .collect();
+        let may_run = |account: &AccountId| {
+            let rps = self.accounts.get(account).copied().unwrap_or(0);
+            self.count(*account, Status::Processing) < rps.min(caps.running) as usize
+        };
+        let turn = |account: &AccountId| (self.served.get(account).copied(), *account);
+        waiting.into_iter().filter(may_run).min_by_key(turn)
+    }
+}
+
+impl Row {
+    fn end(&mut self, status: Status, outcome: Outcome, now: Timestamp) {
+        self.task.status = status;
+        self.task.completed_at = Some(now.max(self.task.created_at));
+        self.task.outcome = Some(outcome);
+    }
+}
+
+#[async_trait::async_trait]
+impl TaskStore for MemoryTasks {
+    async fn enqueue(&self, task: NewTask, now: Timestamp) -> Result<TaskId, EnqueueError> {
+        let mut state = self.state();
+        let rps = state.accounts.get(&task.caller).copied();
+        let rps = rps.ok_or(EnqueueError::Blocked)?;
+        let rate = |state: &mut State| {
+            let admitted = state.rates.admit(task.caller, rps, now);
+            admitted.map_err(|retry_after| EnqueueError::RateExceeded {
+                limit: rps,
+                retry_after,
+            })
+        };
+        if let Some(repeat) = &task.idempotency {
+            let mut rows = state.rows.values();
+            let first = rows.find(|row| {
+                let known = row.new.idempotency.as_ref();
+                row.task.caller == task.caller && known.is_some_and(|it| it.key == repeat.key)
+            });
+            if let Some(first) = first {
+                let id = first.task.id;
+                if first.new.idempotency.as_ref() != Some(repeat) {
+                    return Err(EnqueueError::Conflict);
+                }
+                rate(&mut state)?;
+                return Ok(id);
+            }
+        }
+        let limit = rps.min(self.caps.waiting);
+        if state.count(task.caller, Status::Queued) >= limit as usize {
+            return Err(EnqueueError::TooManyWaiting { limit });
+        }
+        rate(&mut state)?;
+        let row = Row {
+            task: Task {
+                id: task.id,
+                caller: task.caller,
+                owner: task.owner,
+                service: task.service.clone(),
+                status: Status::Queued,
+                created_at: now,
+                completed_at: None,
+                attempt: 0,
+                outcome: None,
+            },
+            new: task,
+            crashes: 0,
+            lease_until: Timestamp::default(),
+        };
+        let id = row.task.id;
+        state.rows.insert(id, row);
+        self.wake();
+        Ok(id)
+    }
+
+    async fn admit(&self, account: AccountId, now: Timestamp) -> Result<(), EnqueueError> {
+        let mut state = self.state();
+        let limit = state.accounts.get(&account).copied();
+        let limit = limit.ok_or(EnqueueError::Blocked)?;
+        let admitted = state.rates.admit(account, limit, now);
+        admitted.map_err(|retry_after| EnqueueError::RateExceeded { limit, retry_after })
+    }
+
+    async fn claim(
+        &self,
+        max: usize,
+        lease_until: Timestamp,
+    ) -> Result<Vec<Claimed>, DatabaseError> {
+        let mut state = self.state();
+        let mut claimed = Vec::new();
+        while claimed.len() < max
+            && let Some(account) = state.next(self.caps)
+        {
+            state.claims += 1;
+            let turn = state.claims;
+            state.served.insert(account, turn);
+            let mut rows = state.rows.values_mut();
+            let first =
+                rows.find(|row| row.task.caller == account && row.task.status == Status::Queued);
+            let Some(row) = first else { break };
+            row.task.status = Status::Processing;
+            row.task.attempt += 1;
+            row.lease_until = lease_until;
+            claimed.push(Claimed {
+                lease: Lease {
+                    task: row.task.id,
+                    attempt: row.task.attempt,
+                },
+                caller: row.task.caller,
+                owner: row.task.owner,
+                service: row.task.service.clone(),
+                body: row.new.body.clone(),
+                config: row.new.config.clone(),
+                data_type: row.new.data_type.clone(),
+                on_crash: row.new.on_crash,
+            });
+        }
+        Ok(claimed)
+    }
+
+    async fn heartbeat(
+        &self,
+        held: &[Lease],
+        lease_until: Timestamp,
+    ) -> Result<Vec<Lease>, DatabaseError> {
+        let mut state = self.state();
+        let mut lost = Vec::new();
+        for lease in held {
+            match state.held(*lease) {
+                Some(row) => row.lease_until = lease_until,
+                None => lost.push(*lease),
+            }
+        }
+        Ok(lost)
+    }
+
+    async fn complete(
+        &self,
+        lease: Lease,
+        answer: Content,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<bool, DatabaseError> {
+        let in_blob = matches!(answer, Content::Blob { .. });
+        let outcome = Outcome::Answer {
+            content: answer,
+            attempt: lease.attempt,
+            expires_at: in_blob.then_some(expires_at),
+        };
+        Ok(self.finish(lease, Status::Completed, outcome, now))
+    }
+
+    async fn fail(
+        &self,
+        lease: Lease,
+        failure: Failure,
+        now: Timestamp,
+    ) -> Result<bool, DatabaseError> {
+        Ok(self.finish(lease, Status::Canceled, Outcome::Failed(failure), now))
+    }
+
+    async fn release(
+        &self,
+        lease: Lease,
+        crashed: bool,
+        now: Timestamp,
+    ) -> Result<bool, DatabaseError> {
+        let mut state = self.state();
+        let Some(row) = state.held(lease) else {
+            return Ok(false);
+        };
+        self.put_back(row, crashed, now);
+        Ok(true)
+    }
+
+    async fn cancel(&self, task: TaskId, now: Timestamp) -> Result<Option<Task>, DatabaseError> {
+        let mut state = self.state();
+        let Some(row) = state.rows.get_mut(&task) else {
+            return Ok(None);
+        };
+        if !row.task.status.is_final() {
+            row.end(Status::Canceled, Outcome::CanceledByUser, now);
+            self.ended(&row.task);
+        }
+        Ok(Some(row.task.clone()))
+    }
+
+    async fn get(&self, task: TaskId) -> Result<Option<Task>, DatabaseError> {
+        Ok(self.state().rows.get(&task).map(|row| row.task.clone()))
+    }
+
+    async fn place(&self, task: TaskId) -> Result<Option<u64>, DatabaseError> {
+        let state = self.state();
+        let Some(row) = state.rows.get(&task) else {
+            return Ok(None);
+        };
+        if row.task.status != Status::Queued {
+            return Ok(None);
+        }
+        let before = state.rows.range(..task);
+        let before = before.filter(|(_, other)| {
+            other.task.caller == row.task.caller && other.task.status == Status::Queued
+        });
+        Ok(Some(before.take(FURTHEST_PLACE).count() as u64))
+    }
+
+    async fn list(
+        &self,
+        caller: AccountId,
+        status: Option<Status>,
+        before: Option<TaskId>,
+        max: usize,
+    ) -> Result<Vec<Task>, DatabaseError> {
+        let state = self.state();
+        let wanted = |task: &&Task| {
+            task.caller == caller
+                && status.is_none_or(|status| status == task.status)
+                && before.is_none_or(|before| task.id < before)
+        };
+        let tasks = state.rows.values().rev().map(|row| &row.task);
+        Ok(tasks.filter(wanted).take(max).cloned().collect())
+    }
+
+    async fn recover(&self, now: Timestamp) -> Result<u64, DatabaseError> {
+        Ok(self.give_back(|_| true, now))
+    }
+
+    async fn reap(&self, now: Timestamp) -> Result<u64, DatabaseError> {
+        Ok(self.give_back(|row| row.lease_until <= now, now))
+    }
+
+    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Vec<Lease>, DatabaseError> {
+        let mut state = self.state();
+        let mut due: Vec<(Timestamp, TaskId)> = Vec::new();
+        for row in state.rows.values() {
+            if let Some(Outcome::Answer {
+                expires_at: Some(at),
+                ..
+            }) = &row.task.outcome
+                && *at <= now
+            {
+                due.push((*at, row.task.id));
+            }
+        }
+        due.sort();
+        due.truncate(max);
+        let mut gone = Vec::new();
+        for (_, id) in due {
+            if let Some(row) = state.rows.get_mut(&id) {
+                row.task.outcome = Some(Outcome::Expired);
+                gone.push(Lease {
+                    task: id,
+                    attempt: row.task.attempt,
+                });
+            }
+        }
+        Ok(gone)
+    }
+
+    async fn load(&self) -> Result<(u64, u64), DatabaseError> {
+        let state = self.state();
+        let count = |status| {
+            let rows = state.rows.values();
+            rows.filter(|row| row.task.status == status).count() as u64
+        };
+        Ok((count(Status::Queued), count(Status::Processing)))
+    }
+
+    fn wakeups(&self) -> watch::Receiver<u64> {
+        self.wakeups.subscribe()
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+}

@@ -1,0 +1,240 @@
+//! Random histories, made by SQLite's store and by the model: both must answer the same after every
+//! step, however often the store is closed and opened.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use pkgtool::account::AccountId;
+use pkgtool::database::Timestamp;
+use pkgtool::task::{
+    Caps, Content, Failure, Idempotency, Lease, MemoryTasks, NewTask, OnCrash, Status, TaskStore,
+};
+
+use super::{ACCOUNTS, block_on, directory, id, of, open};
+
+const CAPS: Caps = Caps {
+    waiting: 5,
+    running: 3,
+    attempts: 2,
+};
+
+/// A step of a history. Tasks and leases are chosen among those there were.
+#[derive(Debug, Clone)]
+enum Step {
+    Enqueue {
+        account: i64,
+        key: Option<u8>,
+        print: u8,
+        fails: bool,
+    },
+    Admit {
+        account: i64,
+    },
+    Claim {
+        max: usize,
+        lease: i64,
+    },
+    Heartbeat {
+        lease: Index,
+        until: i64,
+    },
+    Complete {
+        lease: Index,
+        blob: bool,
+        expires: i64,
+    },
+    Fail {
+        lease: Index,
+    },
+    Release {
+        lease: Index,
+        crashed: bool,
+    },
+    Cancel {
+        task: Index,
+    },
+    Reap,
+    Sweep {
+        max: usize,
+    },
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = any::<Index>;
+    prop_oneof![
+        6 => (1..=3_i64, proptest::option::weighted(0.3, 0..3_u8), 0..2_u8, any::<bool>())
+            .prop_map(|(account, key, print, fails)| Step::Enqueue { account, key, print, fails }),
+        1 => (1..=4_i64).prop_map(|account| Step::Admit { account }),
+        5 => (0..4_usize, 0..3000_i64).prop_map(|(max, lease)| Step::Claim { max, lease }),
+        1 => (index(), 0..3000_i64).prop_map(|(lease, until)| Step::Heartbeat { lease, until }),
+        3 => (index(), any::<bool>(), 0..3000_i64)
+            .prop_map(|(lease, blob, expires)| Step::Complete { lease, blob, expires }),
+        1 => index().prop_map(|lease| Step::Fail { lease }),
+        2 => (index(), any::<bool>()).prop_map(|(lease, crashed)| Step::Release { lease, crashed }),
+        2 => index().prop_map(|task| Step::Cancel { task }),
+        1 => Just(Step::Reap),
+        1 => (0..3_usize).prop_map(|max| Step::Sweep { max }),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// What happened so far.
+#[derive(Default)]
+struct History {
+    tasks: u64,
+    leases: Vec<Lease>,
+}
+
+impl History {
+    fn lease(&self, index: Index) -> Lease {
+        if self.leases.is_empty() {
+            return Lease {
+                task: id(0),
+                attempt: 1,
+            };
+        }
+        self.leases[index.index(self.leases.len())]
+    }
+}
+
+/// Makes a step on one store and writes down the answer.
+async fn make(store: &dyn TaskStore, history: &History, step: &Step, now: Timestamp) -> String {
+    let after = |millis: i64| Timestamp(now.0 + millis);
+    match step.clone() {
+        Step::Enqueue {
+            account,
+            key,
+            print,
+            fails,
+        } => {
+            let task = NewTask {
+                on_crash: if fails { OnCrash::Fail } else { OnCrash::Retry },
+                idempotency: key.map(|key| Idempotency {
+                    key: key.to_string(),
+                    fingerprint: [print; 32],
+                }),
+                ..of(account, history.tasks + 1)
+            };
+            format!("{:?}", store.enqueue(task, now).await)
+        }
+        Step::Admit { account } => format!("{:?}", store.admit(AccountId(account), now).await),
+        Step::Claim { max, lease } => format!("{:?}", store.claim(max, after(lease)).await),
+        Step::Heartbeat { lease, until } => {
+            let held = [history.lease(lease)];
+            format!("{:?}", store.heartbeat(&held, after(until)).await)
+        }
+        Step::Complete {
+            lease,
+            blob,
+            expires,
+        } => {
+            let content = if blob {
+                Content::Blob {
+                    size: 9,
+                    sha256: [1; 32],
+                }
+            } else {
+                Content::Inline(b"{}".to_vec())
+            };
+            let lease = history.lease(lease);
+            format!(
+                "{:?}",
+                store.complete(lease, content, now, after(expires)).await
+            )
+        }
+        Step::Fail { lease } => {
+            let lease = history.lease(lease);
+            format!("{:?}", store.fail(lease, Failure::body_lost(), now).await)
+        }
+        Step::Release { lease, crashed } => {
+            let lease = history.lease(lease);
+            format!("{:?}", store.release(lease, crashed, now).await)
+        }
+        Step::Cancel { task } => {
+            let task = id(1 + task.index(history.tasks as usize + 1) as u64);
+            format!("{:?}", store.cancel(task, now).await)
+        }
+        Step::Reap => format!("{:?}", store.reap(now).await),
+        Step::Sweep { max } => format!("{:?}", store.sweep(now, max).await),
+        Step::Reopen => format!("{:?}", store.recover(now).await),
+    }
+}
+
+/// Everything that can be read.
+async fn seen(store: &dyn TaskStore, tasks: u64) -> String {
+    let mut text = format!("{:?}", store.load().await);
+    for number in 1..=tasks + 1 {
+        text += &format!(
+            "\n{:?} {:?}",
+            store.get(id(number)).await,
+            store.place(id(number)).await
+        );
+    }
+    for (account, _) in ACCOUNTS {
+        for status in [None, Some(Status::Queued), Some(Status::Canceled)] {
+            text += &format!("\n{:?}", store.list(account, status, None, 4).await);
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_does_as_the_model_does(
+        steps in proptest::collection::vec((step(), -50..400_i64), 1..60)
+    ) {
+        let (_directory, database) = directory();
+        let model = MemoryTasks::new(CAPS, ACCOUNTS);
+        let mut store = open(&database, CAPS);
+        let mut history = History::default();
+        let mut now = 1_000_000;
+        for (step, passed) in steps {
+            // The clock jumps back now and then.
+            now += passed;
+            if matches!(step, Step::Reopen) {
+                drop(store);
+                store = open(&database, CAPS);
+                // What only a process remembers: whose turn it is, and the last second.
+                model.forget_turns();
+                now += 2000;
+            }
+            let at = Timestamp(now);
+            let (expected, found) = block_on(async {
+                (make(&model, &history, &step, at).await, make(&*store, &history, &step, at).await)
+            });
+            prop_assert_eq!(&expected, &found, "{:?}", step);
+            match step {
+                Step::Enqueue { .. } => history.tasks += 1,
+                Step::Claim { .. } => history.leases.extend(running(&model)),
+                _ => {}
+            }
+            let (expected, found) = block_on(async {
+                (seen(&model, history.tasks).await, seen(&*store, history.tasks).await)
+            });
+            prop_assert_eq!(expected, found, "after {:?}", step);
+        }
+        drop(Arc::clone(&store));
+    }
+}
+
+/// The leases that hold now.
+fn running(model: &MemoryTasks) -> Vec<Lease> {
+    block_on(async {
+        let mut leases = Vec::new();
+        for (account, _) in ACCOUNTS {
+            let tasks = model
+                .list(account, Some(Status::Processing), None, 99)
+                .await;
+            leases.extend(tasks.expect("it works").into_iter().map(|task| Lease {
+                task: task.id,
+                attempt: task.attempt,
+            }));
+        }
+        leases
+    })
+}

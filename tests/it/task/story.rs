@@ -1,0 +1,435 @@
+//! What every store does, told once.
+
+use std::sync::Arc;
+
+use pkgtool::account::{AccountId, Accounts};
+use pkgtool::database::Timestamp;
+use pkgtool::task::{
+    Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, NewTask, OnCrash, Outcome,
+    Status, TaskStore,
+};
+
+use super::{WIDE, block_on, directory, id, new, of, of_every_store, open};
+
+const LATER: Timestamp = Timestamp(1_000_000);
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp(millis)
+}
+
+fn inline(text: &str) -> Content {
+    Content::Inline(text.as_bytes().to_vec())
+}
+
+async fn add(store: &Arc<dyn TaskStore>, task: NewTask, now: i64) {
+    store.enqueue(task, at(now)).await.expect("it is accepted");
+}
+
+async fn claim_one(store: &Arc<dyn TaskStore>) -> Lease {
+    let claimed = store.claim(1, LATER).await.expect("it works");
+    claimed.first().expect("one waits").lease
+}
+
+async fn status(store: &Arc<dyn TaskStore>, number: u64) -> Status {
+    let task = store.get(id(number)).await.expect("it works");
+    task.expect("it is there").status
+}
+
+#[test]
+fn a_task_goes_its_way() {
+    of_every_store(WIDE, async |store| {
+        let mut events = store.events();
+        let mut wakeups = store.wakeups();
+        wakeups.borrow_and_update();
+        add(&store, new(1), 100).await;
+        assert!(wakeups.has_changed().expect("the store lives"));
+        add(&store, new(2), 101).await;
+        assert_eq!(store.place(id(2)).await.expect("it works"), Some(1));
+        assert_eq!(store.load().await.expect("it works"), (2, 0));
+        let claimed = store.claim(1, LATER).await.expect("it works");
+        assert_eq!(
+            claimed[0].lease,
+            Lease {
+                task: id(1),
+                attempt: 1
+            }
+        );
+        assert_eq!(claimed[0].body, inline("1"));
+        assert_eq!(claimed[0].config.as_deref(), Some("{}"));
+        assert_eq!(store.place(id(1)).await.expect("it works"), None);
+        assert_eq!(store.place(id(2)).await.expect("it works"), Some(0));
+        let lease = claimed[0].lease;
+        let done = store.complete(lease, inline("[1]"), at(200), at(900)).await;
+        assert!(done.expect("it works"));
+        let task = store
+            .get(id(1))
+            .await
+            .expect("it works")
+            .expect("it is there");
+        assert_eq!(task.status, Status::Completed);
+        assert_eq!(
+            (task.created_at, task.completed_at),
+            (at(100), Some(at(200)))
+        );
+        let outcome = Outcome::Answer {
+            content: inline("[1]"),
+            attempt: 1,
+            expires_at: None,
+        };
+        assert_eq!(task.outcome, Some(outcome));
+        let event = Event {
+            task: id(1),
+            status: Status::Completed,
+        };
+        assert_eq!(events.try_recv(), Ok(event));
+        // Nothing changes it any more.
+        for again in [
+            store.complete(lease, inline("[2]"), at(300), at(900)).await,
+            store.fail(lease, Failure::crashed(), at(300)).await,
+            store.release(lease, true, at(300)).await,
+        ] {
+            assert!(!again.expect("it works"));
+        }
+        assert_eq!(
+            store.cancel(id(1), at(300)).await.expect("it works"),
+            Some(task)
+        );
+        assert_eq!(store.get(id(9)).await.expect("it works"), None);
+        assert_eq!(store.cancel(id(9), at(300)).await.expect("it works"), None);
+    });
+}
+
+#[test]
+fn accounts_take_turns() {
+    of_every_store(WIDE, async |store| {
+        for number in 1..=4 {
+            add(&store, of(1, number), 100).await;
+        }
+        add(&store, of(3, 5), 100).await;
+        add(&store, of(2, 6), 100).await;
+        let claimed = store.claim(10, LATER).await.expect("it works");
+        let order: Vec<_> = claimed.iter().map(|task| task.lease.task).collect();
+        assert_eq!(order, [1, 6, 5, 2, 3, 4].map(id));
+        add(&store, of(1, 7), 100).await;
+        add(&store, of(3, 8), 100).await;
+        // The first account was served last.
+        assert_eq!(claim_one(&store).await.task, id(8));
+    });
+}
+
+#[test]
+fn limits_hold() {
+    let caps = Caps {
+        waiting: 3,
+        running: 2,
+        attempts: 3,
+    };
+    of_every_store(caps, async |store| {
+        for number in 1..=3 {
+            add(&store, new(number), 100).await;
+        }
+        let refused = store.enqueue(new(4), at(100)).await;
+        assert!(matches!(
+            refused,
+            Err(EnqueueError::TooManyWaiting { limit: 3 })
+        ));
+        assert_eq!(store.claim(10, LATER).await.expect("it works").len(), 2);
+        add(&store, new(4), 100).await;
+        assert!(store.claim(10, LATER).await.expect("it works").is_empty());
+        store.cancel(id(1), at(110)).await.expect("it works");
+        assert_eq!(claim_one(&store).await.task, id(3));
+        // An account that is not there, or blocked, makes nothing.
+        let nobody = store.enqueue(of(9, 5), at(100)).await;
+        assert!(matches!(nobody, Err(EnqueueError::Blocked)));
+    });
+}
+
+#[test]
+fn a_rate_holds_for_tasks_and_other_requests() {
+    of_every_store(WIDE, async |store| {
+        for number in 0..5 {
+            add(&store, of(2, number), 1000).await;
+        }
+        store
+            .admit(AccountId(2), at(1001))
+            .await
+            .expect("it is the sixth");
+        store
+            .admit(AccountId(2), at(1002))
+            .await
+            .expect("it is the seventh");
+        let refused = store.admit(AccountId(2), at(1003)).await;
+        assert!(matches!(
+            refused,
+            Err(EnqueueError::RateExceeded {
+                limit: 7,
+                retry_after: 997
+            })
+        ));
+        let refused = store.enqueue(of(2, 10), at(1999)).await;
+        assert!(matches!(
+            refused,
+            Err(EnqueueError::RateExceeded { retry_after: 1, .. })
+        ));
+        add(&store, of(2, 10), 2000).await;
+    });
+}
+
+#[test]
+fn many_at_once_are_counted_exactly() {
+    let (_directory, database) = directory();
+    let store = open(
+        &database,
+        Caps {
+            waiting: 37,
+            ..WIDE
+        },
+    );
+    let accepted = block_on(async {
+        let mut all = tokio::task::JoinSet::new();
+        for number in 0..200 {
+            let store = Arc::clone(&store);
+            all.spawn(async move { store.enqueue(new(number), at(100)).await.is_ok() });
+        }
+        all.join_all()
+            .await
+            .into_iter()
+            .filter(|accepted| *accepted)
+            .count()
+    });
+    assert_eq!(accepted, 37);
+}
+
+#[test]
+fn a_cancel_ends_a_task_wherever_it_is() {
+    of_every_store(WIDE, async |store| {
+        add(&store, new(1), 100).await;
+        add(&store, new(2), 100).await;
+        let lease = claim_one(&store).await;
+        for number in [1, 2] {
+            let canceled = store.cancel(id(number), at(50)).await.expect("it works");
+            let canceled = canceled.expect("it is there");
+            assert_eq!(canceled.status, Status::Canceled);
+            assert_eq!(canceled.outcome, Some(Outcome::CanceledByUser));
+            // The clock had jumped back.
+            assert_eq!(canceled.completed_at, Some(at(100)));
+        }
+        let dropped = store
+            .complete(lease, inline("late"), at(200), at(900))
+            .await;
+        assert!(!dropped.expect("it works"));
+        assert_eq!(
+            store.heartbeat(&[lease], LATER).await.expect("it works"),
+            [lease]
+        );
+        assert!(store.claim(9, LATER).await.expect("it works").is_empty());
+    });
+}
+
+#[test]
+fn only_the_last_claim_may_finish() {
+    of_every_store(WIDE, async |store| {
+        add(&store, new(1), 100).await;
+        let first = claim_one(&store).await;
+        assert!(
+            store
+                .release(first, false, at(110))
+                .await
+                .expect("it works")
+        );
+        assert_eq!(status(&store, 1).await, Status::Queued);
+        let second = claim_one(&store).await;
+        assert_ne!(first, second);
+        let stale = store.complete(first, inline("old"), at(120), at(900)).await;
+        assert!(!stale.expect("it works"));
+        assert_eq!(
+            store
+                .heartbeat(&[first, second], LATER)
+                .await
+                .expect("it works"),
+            [first]
+        );
+        let good = store.fail(second, Failure::body_lost(), at(120)).await;
+        assert!(good.expect("it works"));
+        let task = store
+            .get(id(1))
+            .await
+            .expect("it works")
+            .expect("it is there");
+        assert_eq!(task.status, Status::Canceled);
+        assert_eq!(task.outcome, Some(Outcome::Failed(Failure::body_lost())));
+    });
+}
+
+#[test]
+fn crashes_are_counted_and_put_backs_are_not() {
+    of_every_store(WIDE, async |store| {
+        add(&store, new(1), 100).await;
+        for _ in 0..5 {
+            let lease = claim_one(&store).await;
+            assert!(
+                store
+                    .release(lease, false, at(110))
+                    .await
+                    .expect("it works")
+            );
+        }
+        let lease = claim_one(&store).await;
+        assert!(store.release(lease, true, at(110)).await.expect("it works"));
+        claim_one(&store).await;
+        assert_eq!(store.recover(at(120)).await.expect("it works"), 1);
+        assert_eq!(status(&store, 1).await, Status::Queued);
+        claim_one(&store).await;
+        // Its lease holds still.
+        assert_eq!(store.reap(at(130)).await.expect("it works"), 0);
+        assert_eq!(store.reap(LATER).await.expect("it works"), 1);
+        let task = store
+            .get(id(1))
+            .await
+            .expect("it works")
+            .expect("it is there");
+        assert_eq!(task.outcome, Some(Outcome::Failed(Failure::crashed())));
+        add(
+            &store,
+            NewTask {
+                on_crash: OnCrash::Fail,
+                ..new(2)
+            },
+            100,
+        )
+        .await;
+        let lease = claim_one(&store).await;
+        store.release(lease, true, at(140)).await.expect("it works");
+        assert_eq!(status(&store, 2).await, Status::Canceled);
+    });
+}
+
+#[test]
+fn answers_in_blobs_expire() {
+    of_every_store(WIDE, async |store| {
+        let blob = Content::Blob {
+            size: 500,
+            sha256: [7; 32],
+        };
+        for (number, content, expires) in [
+            (1, blob.clone(), 500),
+            (2, inline("x"), 500),
+            (3, blob.clone(), 400),
+        ] {
+            add(&store, new(number), 100).await;
+            let lease = claim_one(&store).await;
+            let done = store.complete(lease, content, at(200), at(expires)).await;
+            assert!(done.expect("it works"));
+        }
+        assert!(store.sweep(at(399), 9).await.expect("it works").is_empty());
+        let first = store.sweep(at(600), 1).await.expect("it works");
+        assert_eq!(
+            first,
+            [Lease {
+                task: id(3),
+                attempt: 1
+            }]
+        );
+        let rest = store.sweep(at(600), 9).await.expect("it works");
+        assert_eq!(
+            rest,
+            [Lease {
+                task: id(1),
+                attempt: 1
+            }]
+        );
+        assert!(store.sweep(at(600), 9).await.expect("it works").is_empty());
+        let task = store
+            .get(id(1))
+            .await
+            .expect("it works")
+            .expect("it is there");
+        assert_eq!(
+            (task.status, task.outcome),
+            (Status::Completed, Some(Outcome::Expired))
+        );
+    });
+}
+
+#[test]
+fn a_repeated_request_is_one_task() {
+    of_every_store(WIDE, async |store| {
+        let keyed = |number, print| NewTask {
+            idempotency: Some(Idempotency {
+                key: "k".to_owned(),
+                fingerprint: [print; 32],
+            }),
+            ..new(number)
+        };
+        let first = store
+            .enqueue(keyed(1, 1), at(100))
+            .await
+            .expect("it is new");
+        assert_eq!(
+            store
+                .enqueue(keyed(2, 1), at(100))
+                .await
+                .expect("it is the same"),
+            first
+        );
+        let other = store.enqueue(keyed(3, 2), at(100)).await;
+        assert!(matches!(other, Err(EnqueueError::Conflict)));
+        let elsewhere = NewTask {
+            caller: AccountId(3),
+            ..keyed(4, 2)
+        };
+        assert_eq!(
+            store.enqueue(elsewhere, at(100)).await.expect("it is new"),
+            id(4)
+        );
+    });
+}
+
+#[test]
+fn lists_are_the_newest_first() {
+    of_every_store(WIDE, async |store| {
+        for number in 1..=6 {
+            add(&store, new(number), 100).await;
+        }
+        add(&store, of(3, 7), 100).await;
+        claim_one(&store).await;
+        store.cancel(id(4), at(110)).await.expect("it works");
+        let ids = async |status, before: Option<u64>, max| {
+            let found = store.list(AccountId(1), status, before.map(id), max).await;
+            let found = found.expect("it works");
+            found.into_iter().map(|task| task.id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(None, None, 3).await, [6, 5, 4].map(id));
+        assert_eq!(ids(None, Some(4), 9).await, [3, 2, 1].map(id));
+        assert_eq!(
+            ids(Some(Status::Queued), None, 9).await,
+            [6, 5, 3, 2].map(id)
+        );
+        assert_eq!(ids(Some(Status::Processing), None, 9).await, [id(1)]);
+        assert_eq!(ids(Some(Status::Canceled), None, 9).await, [id(4)]);
+        assert_eq!(ids(Some(Status::Completed), None, 9).await, []);
+    });
+}
+
+#[test]
+fn an_account_is_seen_as_others_change_it() {
+    let (_directory, database) = directory();
+    let store: Arc<dyn TaskStore> = open(&database, WIDE);
+    let accounts = Accounts::open(&database).expect("accounts");
+    block_on(async {
+        add(&store, new(1), 100).await;
+        accounts.set("a1", Some(1), None).expect("it is there");
+        let refused = store.enqueue(new(2), at(5000)).await;
+        assert!(matches!(
+            refused,
+            Err(EnqueueError::TooManyWaiting { limit: 1 })
+        ));
+        accounts
+            .set("a1", Some(10), Some(true))
+            .expect("it is there");
+        let refused = store.enqueue(new(2), at(9000)).await;
+        assert!(matches!(refused, Err(EnqueueError::Blocked)));
+        accounts.set("a1", None, Some(false)).expect("it is there");
+        add(&store, new(2), 9000).await;
+    });
+}
