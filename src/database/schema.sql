@@ -83,8 +83,9 @@ CREATE TABLE task (
     repeat_key TEXT,
     repeat_sha256 BLOB
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX task_waiting ON task (caller, id) WHERE status = 0;
-CREATE INDEX task_running ON task (id) WHERE status = 1;
+-- With the status in them nothing but the index is read to count or to find the next.
+CREATE INDEX task_waiting ON task (caller, id, status) WHERE status = 0;
+CREATE INDEX task_running ON task (caller, id, status) WHERE status = 1;
 CREATE INDEX task_expiring ON task (expires_at) WHERE expires_at IS NOT NULL;
 CREATE UNIQUE INDEX task_repeated ON task (caller, repeat_key) WHERE repeat_key IS NOT NULL;
 CREATE INDEX task_of_caller ON task (caller, id);

@@ -1,7 +1,11 @@
 //! The integration tests; files mirror `src`.
 
+#[cfg(feature = "serve")]
+mod account;
 mod architecture;
 mod cli;
+#[cfg(feature = "serve")]
+mod database;
 mod examples;
 mod fuzz;
 #[cfg(feature = "serve")]

@@ -71,6 +71,14 @@ impl SqliteTasks {
     }
 }
 
+impl SqliteTasks {
+    /// Limits the database to so many pages of 4 KiB, as a full disk would.
+    pub async fn limit_pages(&self, pages: u32) -> Result<(), DatabaseError> {
+        let make = move |moves: &mut moves::Moves<'_>| moves.limit_pages(pages);
+        self.writer.submit(make).await
+    }
+}
+
 impl Shared {
     /// Counts a request in its account's rate.
     fn admit(&self, account: AccountId, limit: u32, now: Timestamp) -> Result<(), EnqueueError> {

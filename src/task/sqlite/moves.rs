@@ -60,11 +60,11 @@ impl Loads {
         for (status, sql) in [
             (
                 WAITING,
-                "SELECT caller, count(*) FROM task WHERE status = 0 GROUP BY caller",
+                "SELECT caller, count(*) FROM task INDEXED BY task_waiting WHERE status = 0 GROUP BY caller",
             ),
             (
                 RUNNING,
-                "SELECT caller, count(*) FROM task WHERE status = 1 GROUP BY caller",
+                "SELECT caller, count(*) FROM task INDEXED BY task_running WHERE status = 1 GROUP BY caller",
             ),
         ] {
             let mut read = connection.prepare(sql)?;
@@ -210,7 +210,8 @@ impl Moves<'_> {
     ) -> Result<Vec<Claimed>, DatabaseError> {
         let sql = format!(
             "UPDATE task SET status = 1, attempt = attempt + 1, lease_until = ?2
-             WHERE id = (SELECT id FROM task WHERE status = 0 AND caller = ?1 ORDER BY id LIMIT 1)
+             WHERE id = (SELECT id FROM task INDEXED BY task_waiting
+                 WHERE status = 0 AND caller = ?1 ORDER BY id LIMIT 1)
              RETURNING {CLAIMED}"
         );
         let mut claimed = Vec::new();
@@ -411,7 +412,7 @@ impl Moves<'_> {
         leases_before: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<u64, DatabaseError> {
-        let sql = "SELECT id, caller, crashes, retries FROM task
+        let sql = "SELECT id, caller, crashes, retries FROM task INDEXED BY task_running
             WHERE status = 1 AND (?1 IS NULL OR lease_until <= ?1)";
         let read = || {
             let mut read = self.connection.prepare_cached(sql)?;
@@ -478,6 +479,11 @@ impl Moves<'_> {
             rows.collect::<Result<Vec<_>, _>>()
         };
         gone().map_err(|error| self.fault(&error))
+    }
+
+    pub(super) fn limit_pages(&mut self, pages: u32) -> Result<(), DatabaseError> {
+        let set = self.connection.pragma_update(None, "max_page_count", pages);
+        set.map_err(|error| self.fault(&error))
     }
 
     fn execute(&self, sql: &str, values: &[&dyn rusqlite::ToSql]) -> Result<(), DatabaseError> {

@@ -64,7 +64,7 @@ impl Readers {
     /// Tasks of its account that wait before a task.
     pub(super) fn place(&self, task: TaskId) -> Result<Option<u64>, DatabaseError> {
         let caller = "SELECT caller FROM task WHERE id = ?1 AND status = 0";
-        let before = "SELECT count(*) FROM (SELECT 1 FROM task
+        let before = "SELECT count(*) FROM (SELECT 1 FROM task INDEXED BY task_waiting
             WHERE status = 0 AND caller = ?1 AND id < ?2 LIMIT ?3)";
         self.with(|connection| {
             let mut read = connection.prepare_cached(caller)?;
@@ -92,15 +92,16 @@ impl Readers {
         max: usize,
     ) -> Result<Vec<Task>, DatabaseError> {
         // Written out, so that each finds its own index.
-        let of_status = match status {
-            None => "",
-            Some(Status::Queued) => "AND status = 0",
-            Some(Status::Processing) => "AND status = 1",
-            Some(Status::Completed) => "AND status = 2",
-            Some(Status::Canceled) => "AND status = 3",
+        let (index, of_status) = match status {
+            None => ("task_of_caller", ""),
+            Some(Status::Queued) => ("task_waiting", "AND status = 0"),
+            Some(Status::Processing) => ("task_running", "AND status = 1"),
+            Some(Status::Completed) => ("task_of_caller", "AND status = 2"),
+            Some(Status::Canceled) => ("task_canceled", "AND status = 3"),
         };
         let sql = format!(
-            "SELECT {TASK} FROM task WHERE caller = ?1 AND id < ?2 {of_status}
+            "SELECT {TASK} FROM task INDEXED BY {index}
+             WHERE caller = ?1 AND id < ?2 {of_status}
              ORDER BY id DESC LIMIT ?3"
         );
         let before = before.map_or([0xff; 16], |before| *before.as_bytes());
@@ -114,8 +115,8 @@ impl Readers {
 
     /// How many wait, and how many run.
     pub(super) fn load(&self) -> Result<(u64, u64), DatabaseError> {
-        let sql = "SELECT (SELECT count(*) FROM task WHERE status = 0),
-            (SELECT count(*) FROM task WHERE status = 1)";
+        let sql = "SELECT (SELECT count(*) FROM task INDEXED BY task_waiting WHERE status = 0),
+            (SELECT count(*) FROM task INDEXED BY task_running WHERE status = 1)";
         self.with(|connection| {
             let mut read = connection.prepare_cached(sql)?;
             let (waiting, running): (i64, i64) =

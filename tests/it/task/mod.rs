@@ -19,7 +19,7 @@ const ACCOUNTS: [(AccountId, u32); 3] = [
 ];
 
 /// Runs a future to its end.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -27,7 +27,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A data directory with the accounts.
-fn directory() -> (TempDir, Database) {
+pub(crate) fn directory() -> (TempDir, Database) {
     let directory = tempfile::tempdir().expect("a directory");
     let database = Database::open(directory.path()).expect("a database");
     let accounts = Accounts::open(&database).expect("accounts");
@@ -38,7 +38,7 @@ fn directory() -> (TempDir, Database) {
     (directory, database)
 }
 
-fn open(database: &Database, caps: Caps) -> Arc<SqliteTasks> {
+pub(crate) fn open(database: &Database, caps: Caps) -> Arc<SqliteTasks> {
     SqliteTasks::open(database, caps).expect("a store")
 }
 
@@ -50,14 +50,14 @@ fn of_every_store<F: Future<Output = ()>>(caps: Caps, story: impl Fn(Arc<dyn Tas
 }
 
 /// The task of a number; later numbers are later ids.
-fn id(number: u64) -> TaskId {
+pub(crate) fn id(number: u64) -> TaskId {
     let mut bytes = [0; 16];
     bytes[8..].copy_from_slice(&number.to_be_bytes());
     TaskId::from_bytes(bytes)
 }
 
 /// A task of the first account.
-fn new(number: u64) -> NewTask {
+pub(crate) fn new(number: u64) -> NewTask {
     NewTask {
         id: id(number),
         caller: AccountId(1),
@@ -80,7 +80,7 @@ fn of(account: i64, number: u64) -> NewTask {
 }
 
 /// Limits that are in no story's way.
-const WIDE: Caps = Caps {
+pub(crate) const WIDE: Caps = Caps {
     waiting: 250,
     running: 50,
     attempts: 3,

@@ -1,0 +1,169 @@
+//! The data directory: who may use it, and what is told when it is damaged or can't be written.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use pkgtool::account::{AccountError, Accounts};
+use pkgtool::database::{DataLock, Database, DatabaseError, Timestamp};
+use pkgtool::task::TaskStore;
+
+use crate::support::environment::say;
+use crate::task::{WIDE, block_on, directory, id, new, open};
+
+#[test]
+fn one_server_at_a_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let lock = DataLock::take(directory.path()).expect("it is free");
+    let second = DataLock::take(directory.path());
+    assert!(matches!(second, Err(DatabaseError::InUse { .. })));
+    drop(lock);
+    DataLock::take(directory.path()).expect("it is free again");
+}
+
+#[test]
+fn a_later_releases_database_is_left_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let database = Database::open(directory.path()).expect("it is new");
+    let connection = database.connect().expect("it opens");
+    connection
+        .pragma_update(None, "user_version", 99)
+        .expect("it can be set");
+    drop(connection);
+    let error = Database::open(directory.path()).expect_err("it is too new");
+    assert!(matches!(error, DatabaseError::TooNew { found: 99, .. }));
+    assert!(error.to_string().contains("later release"), "{error}");
+}
+
+#[test]
+fn only_its_owner_may_read_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let inner = directory.path().join("data");
+    Database::open(&inner).expect("it is new");
+    let mode = fs::metadata(&inner)
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    fs::write(&file, "").expect("it can be made");
+    let error = Database::open(&file.join("data")).expect_err("a file is no directory");
+    assert!(matches!(error, DatabaseError::ReadOnly { .. }), "{error}");
+    let locked = directory.path().join("locked");
+    Database::open(&locked).expect("it is new");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("it is ours");
+    if fs::write(locked.join("probe"), "").is_ok() {
+        say("SKIPPED a_directory_that_cannot_be_written_is_told, in part: root may write anywhere");
+        return;
+    }
+    let error = DataLock::take(&locked).expect_err("it cannot be written");
+    assert!(matches!(error, DatabaseError::ReadOnly { .. }), "{error}");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("pkgtool.db"), vec![0x55; 9000]).expect("it can be made");
+    let error = Database::open(directory.path()).expect_err("it is none");
+    assert!(matches!(error, DatabaseError::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn a_damaged_page_harms_only_what_is_in_it() {
+    let (directory, database) = directory();
+    accounts_without_limits(&database);
+    let caps = pkgtool::task::Caps {
+        waiting: 10_000,
+        ..WIDE
+    };
+    let store = open(&database, caps);
+    block_on(async {
+        for number in 1..=2000 {
+            let made = store.enqueue(new(number), Timestamp(1)).await;
+            made.expect("it is accepted");
+        }
+    });
+    drop(store);
+    let file = directory.path().join("pkgtool.db");
+    let mut bytes = fs::read(&file).expect("it can be read");
+    assert_eq!(
+        fs::metadata(directory.path().join("pkgtool.db-wal")).map_or(0, |it| it.len()),
+        0
+    );
+    // A leaf of the table: a page that holds rows, in the middle.
+    let page = bytes
+        .chunks(4096)
+        .position(|page| page[0] == 10 && page.windows(4).any(|four| four == b"1000"))
+        .expect("a page with the task");
+    bytes[page * 4096..page * 4096 + 64].fill(0xa5);
+    fs::write(&file, bytes).expect("it can be changed");
+    let store = open(&database, caps);
+    let (mut read, mut damaged) = (0, 0);
+    block_on(async {
+        for number in 1..=2000 {
+            match store.get(id(number)).await {
+                Ok(Some(task)) => {
+                    assert_eq!(task.id, id(number));
+                    read += 1;
+                }
+                Ok(None) => panic!("{number} is taken for one that never was"),
+                Err(DatabaseError::Corrupt { .. }) => damaged += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(damaged > 0 && damaged < 200, "{damaged}");
+        assert_eq!(read + damaged, 2000);
+        // New ones come and go: they are appended elsewhere.
+        let made = store.enqueue(new(3000), Timestamp(1)).await;
+        assert_eq!(made.expect("it is accepted"), id(3000));
+        let canceled = store.cancel(id(3000), Timestamp(2)).await;
+        assert!(canceled.expect("it works").is_some());
+    });
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_was_accepted_stays() {
+    let (_directory, database) = directory();
+    accounts_without_limits(&database);
+    let caps = pkgtool::task::Caps {
+        waiting: 1_000_000,
+        ..WIDE
+    };
+    let store = open(&database, caps);
+    block_on(async {
+        store
+            .enqueue(new(1), Timestamp(1))
+            .await
+            .expect("it is accepted");
+        store.limit_pages(60).await.expect("it can be set");
+        let mut accepted = 1;
+        let error = loop {
+            match store.enqueue(new(accepted + 1), Timestamp(1)).await {
+                Ok(_) => accepted += 1,
+                Err(error) => break error,
+            }
+            assert!(accepted < 100_000, "it is never full");
+        };
+        assert!(error.to_string().contains("disk is full"), "{error}");
+        for number in 1..=accepted {
+            let task = store.get(id(number)).await.expect("it works");
+            assert!(task.is_some(), "{number} of {accepted} is lost");
+        }
+        assert_eq!(store.load().await.expect("it works"), (accepted, 0));
+        // Room is made: it goes on.
+        store.limit_pages(100_000).await.expect("it can be set");
+        let made = store.enqueue(new(accepted + 1), Timestamp(1)).await;
+        made.expect("it is accepted");
+        assert_eq!(store.load().await.expect("it works"), (accepted + 1, 0));
+    });
+}
+
+fn accounts_without_limits(database: &Database) {
+    let accounts = Accounts::open(database).expect("accounts");
+    let set: Result<_, AccountError> = accounts.set("a1", Some(1_000_000), None);
+    set.expect("it is there");
+}
