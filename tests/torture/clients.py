@@ -105,7 +105,7 @@ class Client(threading.Thread):
         headers = {"Idempotency-Key": key} if key else {}
         body = json.dumps({"inputs": [{"data": values(seed)}]})
         answer = self.send(event, "POST", create_path(self.load.service), body, headers)
-        if event is None or answer is REFUSED:
+        if answer is REFUSED:
             return
         if event.code == 200:
             event.task = as_text(answer, event)
@@ -161,8 +161,6 @@ class Client(threading.Thread):
     def send(self, event, method, path, body=None, headers=None):
         """The body of the reply, None if that was lost, REFUSED if the request was never sent."""
         if self.connection is None:
-            # A connection belongs to the life that was counted before it was opened.
-            self.connection_life = self.load.life
             self.connection = self.load.server.connect()
             try:
                 self.connection.connect()
@@ -170,6 +168,9 @@ class Client(threading.Thread):
                 self.disconnect()
                 time.sleep(0.005)
                 return REFUSED
+            # Lives are counted between a death and the next start. If that was just now, this
+            # connection is dead already, and gives no reply that the number could be wrong for.
+            self.connection_life = self.load.life
         event.life = self.connection_life
         event.begin = time.monotonic()
         answer = None
