@@ -155,6 +155,9 @@ class Bench:
         try:
             server.start()
             server.set_rate(1_000_000)
+            # A running server looks at limits a while later; a new one at once.
+            server.stop()
+            server.start()
             yield server
         finally:
             server.kill()
