@@ -159,6 +159,10 @@ class Bench:
             server.stop()
             server.start()
             yield server
+        except LoadError as error:
+            code = server.process.poll()
+            state = "runs" if code is None else f"ended with {code}"
+            raise LoadError(f"{error}\nthe server {state}; its log:\n{server.log_tail()}") from error
         finally:
             server.kill()
             shutil.rmtree(home, ignore_errors=True)

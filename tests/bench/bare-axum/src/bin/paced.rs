@@ -141,8 +141,14 @@ fn work(plan: &Plan, number: usize, start: Instant) -> io::Result<Seen> {
             std::thread::sleep(wait);
             seen.late.push(micros(due.elapsed()));
         }
-        stream.write_all(&request)?;
-        let status = answer(&mut stream, &mut buffer)?;
+        let sent = Instant::now();
+        let told = |error: io::Error| {
+            let (after, answers) = (micros(sent.elapsed()), seen.micros.len());
+            let words = format!("{error}, {after} us after it was sent, after {answers} answers");
+            io::Error::new(error.kind(), words)
+        };
+        stream.write_all(&request).map_err(told)?;
+        let status = answer(&mut stream, &mut buffer).map_err(told)?;
         seen.micros.push(micros(due.elapsed()));
         *seen.statuses.entry(status).or_default() += 1;
     }
