@@ -24,6 +24,7 @@ import os
 import platform
 import random
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -40,6 +41,7 @@ sys.path[:0] = [str(BENCH), str(ROOT / "tests" / "torture")]
 
 from load import LoadError, Target, paced, require_wrk, run, saturate  # noqa: E402
 from model import write_package  # noqa: E402
+from serve_peers import peers  # noqa: E402
 from server import (  # noqa: E402
     PREFIX,
     Server,
@@ -84,7 +86,7 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", help=f"of {','.join(SECTIONS)}; more with commas")
+    parser.add_argument("--only", metavar="SECTIONS", help=f"of {','.join(SECTIONS)}; more with commas")
     parser.add_argument("--seconds", type=int, default=5, help="of each load")
     parser.add_argument("--fill", type=int, default=200_000, help="stored tasks of `growth`")
     parser.add_argument("--growth-rate", type=int, default=500, help="requests/s of `growth`")
@@ -127,7 +129,6 @@ class Bench:
         self.home = home
         note = "; DEBUG BUILDS, the numbers mean nothing" if self.options.debug else ""
         print(f"\n{self.document['machine']}; {self.options.seconds} s a load{note}")
-        write_package(home / "packages", "negate")
         self.model = write_package(home / "packages", "negate")
         finishing = Upstream("negate") if self.options.service == "proxy" else nullcontext()
         with Upstream("hold") as hold, finishing as negate:
@@ -137,8 +138,6 @@ class Bench:
             for name in self.options.sections:
                 self.document[name] = SECTIONS[name](self)
         if self.options.peers:
-            from serve_peers import peers
-
             self.document["peers"] = peers(self.options.seconds)
 
     @contextmanager
@@ -349,8 +348,6 @@ def growth_of(bench, count, rate, seconds):
 
 def sample(server, count):
     """Ids of stored tasks, from all over the table."""
-    import sqlite3
-
     with sqlite3.connect(f"file:{server.database}?mode=ro", uri=True) as database:
         ids = [row[0] for row in database.execute("SELECT id FROM task WHERE status = 2")]
     chosen = random.Random(0).sample(ids, min(count, len(ids)))
