@@ -55,11 +55,12 @@ impl Tries {
 
     fn helps(&self, error: &ClientError) -> bool {
         match error {
-            ClientError::Usage(_) | ClientError::Protocol(_) => false,
+            ClientError::Usage(_)
+            | ClientError::Protocol(_)
+            | ClientError::Refused { final_: true, .. } => false,
             ClientError::Unreachable { unsent, .. } => {
                 *unsent || self.safe != Safe::BeforeItWasSent
             }
-            ClientError::Refused { final_: true, .. } => false,
             ClientError::Refused { status, .. } => match self.safe {
                 Safe::Always => *status == 429 || *status >= 500,
                 Safe::IfUnreachable => *status == 429,

@@ -18,12 +18,14 @@ impl Timestamp {
     }
 
     /// This moment and a while.
+    #[must_use]
     pub fn after(self, while_: Duration) -> Self {
         let while_ = i64::try_from(while_.as_millis()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(while_))
     }
 
     /// This moment less a while.
+    #[must_use]
     pub fn before(self, while_: Duration) -> Self {
         let while_ = i64::try_from(while_.as_millis()).unwrap_or(i64::MAX);
         Self(self.0.saturating_sub(while_))

@@ -22,6 +22,12 @@ pub(super) struct Error {
     pub(super) status: StatusCode,
     pub(super) code: String,
     pub(super) message: String,
+    more: Box<More>,
+}
+
+/// What few errors have.
+#[derive(Debug, Clone, Default)]
+struct More {
     args: Map<String, Value>,
     /// Seconds after which it may be tried again.
     retry_after: Option<u64>,
@@ -60,10 +66,7 @@ impl Error {
             status,
             code: code.to_owned(),
             message: message.into(),
-            args: Map::new(),
-            retry_after: None,
-            allow: None,
-            body: None,
+            more: Box::default(),
         }
     }
 
@@ -74,7 +77,7 @@ impl Error {
 
     /// A detail for programs.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.args.insert(name.to_owned(), value.into());
+        self.more.args.insert(name.to_owned(), value.into());
         self
     }
 
@@ -157,14 +160,10 @@ impl Error {
     /// A path that has other methods.
     pub(super) fn no_method(allow: &'static str) -> Self {
         let message = format!("this path takes {allow} only");
-        Self {
-            allow: Some(HeaderValue::from_static(allow)),
-            ..Self::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "METHOD_NOT_ALLOWED",
-                message,
-            )
-        }
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        let mut error = Self::new(status, "METHOD_NOT_ALLOWED", message);
+        error.more.allow = Some(HeaderValue::from_static(allow));
+        error
     }
 
     /// An unknown service is a bad request where it is called, and not found where it is read.
@@ -179,44 +178,45 @@ impl Error {
     pub(super) fn of_failure(failure: Failure) -> Self {
         let status = StatusCode::from_u16(failure.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self {
-            body: failure
-                .body
-                .map(|body| (body.into(), "application/json".to_owned())),
-            retry_after: (status == StatusCode::TOO_MANY_REQUESTS).then_some(1),
-            ..Self::new(status, &failure.code, failure.message)
-        }
+        let body = failure.body.map(Bytes::from);
+        let mut error = Self::new(status, &failure.code, failure.message);
+        error.more.body = body.map(|body| (body, "application/json".to_owned()));
+        error.more.retry_after = (status == StatusCode::TOO_MANY_REQUESTS).then_some(1);
+        error
     }
 
     /// The response, once the request's id is known.
     pub(super) fn render(self, request_id: &str) -> Response {
         let status = self.status;
-        let mut response = match self.body {
-            Some((body, media)) => {
-                let media = HeaderValue::try_from(media)
-                    .unwrap_or(HeaderValue::from_static("application/octet-stream"));
-                (status, [(header::CONTENT_TYPE, media)], body).into_response()
-            }
-            None => {
-                let body = ErrorBody {
-                    error: ErrorDetail {
-                        code: self.code,
-                        message: self.message,
-                        kind: kind(status),
-                        args: self.args,
-                        request_id: request_id.to_owned(),
-                    },
-                };
-                (status, axum::Json(body)).into_response()
-            }
+        let More {
+            args,
+            retry_after,
+            allow,
+            body,
+        } = *self.more;
+        let mut response = if let Some((body, media)) = body {
+            let media = HeaderValue::try_from(media)
+                .unwrap_or(HeaderValue::from_static("application/octet-stream"));
+            (status, [(header::CONTENT_TYPE, media)], body).into_response()
+        } else {
+            let body = ErrorBody {
+                error: ErrorDetail {
+                    code: self.code,
+                    message: self.message,
+                    kind: kind(status),
+                    args,
+                    request_id: request_id.to_owned(),
+                },
+            };
+            (status, axum::Json(body)).into_response()
         };
         let headers = response.headers_mut();
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
         } else if status == StatusCode::GATEWAY_TIMEOUT {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
-        if let Some(allow) = self.allow {
+        if let Some(allow) = allow {
             headers.insert(header::ALLOW, allow);
         }
         response
@@ -270,10 +270,9 @@ impl From<CallError> for Error {
                     content_type: String::new(),
                     body: Bytes::new(),
                 });
-                Self {
-                    body: Some((body, content_type)),
-                    ..Self::of_failure(failure)
-                }
+                let mut error = Self::of_failure(failure);
+                error.more.body = Some((body, content_type));
+                error
             }
             other => {
                 tracing::warn!(error = %other, "a call failed");
@@ -286,9 +285,10 @@ impl From<CallError> for Error {
 impl From<EnqueueError> for Error {
     fn from(error: EnqueueError) -> Self {
         let message = error.to_string();
-        let too_many = |code, seconds| Self {
-            retry_after: Some(seconds),
-            ..Self::new(StatusCode::TOO_MANY_REQUESTS, code, message.clone())
+        let too_many = |code, seconds| {
+            let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, code, message.clone());
+            error.more.retry_after = Some(seconds);
+            error
         };
         match error {
             EnqueueError::TooManyWaiting { limit } => {

@@ -87,7 +87,7 @@ impl Upstream {
     }
 
     /// What to send: the data as it is; with a config, an object of both (the specification's
-    /// PredictRequestData), where what is no JSON is a string.
+    /// `PredictRequestData`), where what is no JSON is a string.
     pub fn prepare(&self, request: &Request) -> Result<Forward, CallError> {
         let media = request.data_type.as_deref().filter(|name| is_media(name));
         let Some(config) = &request.config else {

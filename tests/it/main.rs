@@ -21,4 +21,6 @@ mod source;
 mod support;
 #[cfg(feature = "serve")]
 mod task;
+#[cfg(feature = "serve")]
+mod torture;
 mod validate;

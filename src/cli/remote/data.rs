@@ -15,7 +15,7 @@ use crate::runtime::npy;
 
 /// What a request holds.
 #[derive(Debug, clap::Args)]
-pub(super) struct Data {
+pub(super) struct Content {
     /// An input: NAME=VALUE or VALUE; a JSON array, @FILE.json, or @FILE.npy; repeated in order
     #[arg(long, value_name = "[NAME=]VALUE", conflicts_with = "data")]
     input: Vec<String>,
@@ -37,7 +37,7 @@ pub(super) struct Data {
     data_type: Option<String>,
 }
 
-impl Data {
+impl Content {
     /// The request.
     pub(super) fn request(&self) -> Result<Predict, Failure> {
         let body = match &self.data {

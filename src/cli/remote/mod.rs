@@ -23,7 +23,7 @@ struct Remote {
     )]
     url: String,
 
-    /// File that holds the API key; without it the environment variable PKGTOOL_API_KEY
+    /// File that holds the API key; without it the environment variable `PKGTOOL_API_KEY`
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 
@@ -107,13 +107,12 @@ fn print_answer(body: &[u8]) -> Result<(), Failure> {
         None
     };
     let mut out = output::stdout();
-    match parsed {
-        Some(value) => writeln!(out, "{value:#}")?,
-        None => {
-            out.write_all(body)?;
-            if !body.ends_with(b"\n") {
-                out.write_all(b"\n")?;
-            }
+    if let Some(value) = parsed {
+        writeln!(out, "{value:#}")?;
+    } else {
+        out.write_all(body)?;
+        if !body.ends_with(b"\n") {
+            out.write_all(b"\n")?;
         }
     }
     out.flush()?;

@@ -1,7 +1,7 @@
 //! `pkgtool predict`.
 
 use super::super::exit::{Exit, Failure};
-use super::data::Data;
+use super::data::Content;
 use super::{Remote, print_answer};
 
 /// Arguments of `pkgtool predict`.
@@ -12,7 +12,7 @@ pub(in super::super) struct Args {
     service: String,
 
     #[command(flatten)]
-    data: Data,
+    content: Content,
 
     #[command(flatten)]
     remote: Remote,
@@ -28,7 +28,7 @@ Examples:
 pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
     let client = args.remote.client()?;
     let service = args.remote.service(&args.service);
-    let answer = client.predict(&service, &args.data.request()?).await?;
+    let answer = client.predict(&service, &args.content.request()?).await?;
     print_answer(&answer)?;
     Ok(Exit::Clean)
 }

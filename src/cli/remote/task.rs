@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::data::Data;
+use super::data::Content;
 use super::{Remote, print_answer};
 use crate::client::{Client, TaskResult, TaskStatus};
 
@@ -40,7 +40,7 @@ pub(in super::super) struct Create {
     service: String,
 
     #[command(flatten)]
-    data: Data,
+    content: Content,
 
     #[command(flatten)]
     remote: Remote,
@@ -133,7 +133,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
 async fn create(args: &Create) -> Result<Exit, Failure> {
     let client = args.remote.client()?;
     let service = args.remote.service(&args.service);
-    let task = client.create(&service, &args.data.request()?).await?;
+    let task = client.create(&service, &args.content.request()?).await?;
     output::print(&format!("{task}\n"))?;
     Ok(Exit::Clean)
 }
@@ -162,18 +162,14 @@ async fn wait(args: &Wait) -> Result<Exit, Failure> {
     let waited = client.wait(&one.remote.account, &one.task, |status| {
         spinner.set_message(in_words(status));
     });
-    let ended = match args.timeout {
-        None => waited.await,
-        Some(seconds) => match tokio::time::timeout(Duration::from_secs(seconds), waited).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                spinner.finish_and_clear();
-                return Err(Failure::Other(format!(
-                    "task {} did not end within {seconds} s; it goes on",
-                    one.task
-                )));
-            }
-        },
+    let limit = args.timeout.map_or(Duration::MAX, Duration::from_secs);
+    let Ok(ended) = tokio::time::timeout(limit, waited).await else {
+        spinner.finish_and_clear();
+        return Err(Failure::Other(format!(
+            "task {} did not end within {} s; it goes on",
+            one.task,
+            limit.as_secs()
+        )));
     };
     spinner.finish_and_clear();
     let ended = ended?;

@@ -36,6 +36,7 @@ pub(in super::super) struct PredictConfigData {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "clients read these names")]
 struct PredictConfigId {
     account_id: i64,
     model_id: i64,

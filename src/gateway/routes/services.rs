@@ -20,6 +20,7 @@ const LOAD_TIMEOUT: u64 = 300;
 /// A service.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "clients read these fields")]
 pub(in super::super) struct ServiceInfo {
     id: ServiceId,
     model_name: String,

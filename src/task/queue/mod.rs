@@ -108,7 +108,7 @@ impl Dispatcher {
                 _ = stopped.changed() => break,
                 Some(done) = self.running.join_next_with_id() => self.ended(done),
                 _ = wakeups.changed() => {}
-                event = events.recv() => self.heard(event),
+                event = events.recv() => self.heard(&event),
                 _ = tick.tick() => self.maintain().await,
                 () = tokio::time::sleep_until(claims_at), if claims_at > Instant::now() => {}
             }
@@ -185,7 +185,7 @@ impl Dispatcher {
     }
 
     /// Stops the run of a task that was canceled.
-    fn heard(&mut self, event: Result<Event, RecvError>) {
+    fn heard(&mut self, event: &Result<Event, RecvError>) {
         match event {
             Ok(event) if event.status == Status::Canceled => {
                 if let Some((_, abort)) = self.held.get(&event.task) {
@@ -235,7 +235,7 @@ impl Dispatcher {
         while !self.running.is_empty() {
             tokio::select! {
                 Some(done) = self.running.join_next_with_id() => self.ended(done),
-                event = events.recv() => self.heard(event),
+                event = events.recv() => self.heard(&event),
                 () = tokio::time::sleep_until(deadline) => break,
             }
         }

@@ -53,6 +53,15 @@ struct Load {
     served: u64,
 }
 
+/// Whether a request was made before, by its idempotency key.
+enum Repeated {
+    No,
+    /// Another request had the key.
+    Another,
+    /// It made this task.
+    Same(TaskId),
+}
+
 impl Loads {
     /// Counts what is stored.
     pub(super) fn read(connection: &Connection) -> Result<Self, rusqlite::Error> {
@@ -145,10 +154,13 @@ impl Moves<'_> {
             _ => return Err(EnqueueError::Blocked),
         };
         let repeated = self.repeated(task);
-        if let Some(first) = repeated.map_err(|error| self.fault(&error))? {
-            let first = first.ok_or(EnqueueError::Conflict)?;
-            self.shared.admit(task.caller, limit.rps, now)?;
-            return Ok(first);
+        match repeated.map_err(|error| self.fault(&error))? {
+            Repeated::No => {}
+            Repeated::Another => return Err(EnqueueError::Conflict),
+            Repeated::Same(first) => {
+                self.shared.admit(task.caller, limit.rps, now)?;
+                return Ok(first);
+            }
         }
         let most = limit.rps.min(self.shared.caps.waiting);
         if self.loads.of(task.caller).waiting >= most {
@@ -163,19 +175,21 @@ impl Moves<'_> {
         Ok(task.id)
     }
 
-    /// The task of a repeated request; `Some(None)` if its key was that of another request.
-    fn repeated(&self, task: &NewTask) -> Result<Option<Option<TaskId>>, rusqlite::Error> {
+    fn repeated(&self, task: &NewTask) -> Result<Repeated, rusqlite::Error> {
         let Some(repeat) = &task.idempotency else {
-            return Ok(None);
+            return Ok(Repeated::No);
         };
         let sql = "SELECT id, repeat_sha256 FROM task WHERE caller = ?1 AND repeat_key = ?2";
         let mut read = self.connection.prepare_cached(sql)?;
         let found = read.query_row(params![task.caller.0, repeat.key], |row| {
             let fingerprint: [u8; 32] = row.get(1)?;
-            let same = fingerprint == repeat.fingerprint;
-            Ok(same.then_some(TaskId::from_bytes(row.get(0)?)))
+            Ok(if fingerprint == repeat.fingerprint {
+                Repeated::Same(TaskId::from_bytes(row.get(0)?))
+            } else {
+                Repeated::Another
+            })
         });
-        found.optional()
+        Ok(found.optional()?.unwrap_or(Repeated::No))
     }
 
     fn insert(&self, task: &NewTask, now: Timestamp) -> Result<(), rusqlite::Error> {
@@ -228,16 +242,13 @@ impl Moves<'_> {
                 let values = params![account.0, lease_until.0];
                 update.query_row(values, rows::claimed).optional()
             };
-            match one().map_err(|error| self.fault(&error))? {
-                Some(task) => {
-                    self.loads.claimed(account);
-                    claimed.push(task);
-                }
-                None => {
-                    // Only a damaged database gets here.
-                    tracing::error!(account = account.0, "waiting tasks are missing");
-                    self.loads.change(account, |load| load.waiting = 0);
-                }
+            if let Some(task) = one().map_err(|error| self.fault(&error))? {
+                self.loads.claimed(account);
+                claimed.push(task);
+            } else {
+                // Only a damaged database gets here.
+                tracing::error!(account = account.0, "waiting tasks are missing");
+                self.loads.change(account, |load| load.waiting = 0);
             }
         }
         Ok(claimed)
@@ -357,10 +368,10 @@ impl Moves<'_> {
             });
             row.optional()
         };
-        let Some((caller, crashes, retries)) = read().map_err(|error| self.fault(&error))? else {
+        let Some((caller, before, retries)) = read().map_err(|error| self.fault(&error))? else {
             return Ok(false);
         };
-        self.put_back(lease.task, caller, (crashed, crashes, retries), now)?;
+        self.put_back(lease.task, caller, (crashed, before, retries), now)?;
         Ok(true)
     }
 
@@ -369,11 +380,11 @@ impl Moves<'_> {
         &mut self,
         task: TaskId,
         caller: AccountId,
-        (crashed, crashes, retries): (bool, u32, bool),
+        (crashed, before, retries): (bool, u32, bool),
         now: Timestamp,
     ) -> Result<(), DatabaseError> {
-        let crashes = crashes + u32::from(crashed);
-        let given_up = crashed && (!retries || crashes >= self.shared.caps.attempts);
+        let deaths = before + u32::from(crashed);
+        let given_up = crashed && (!retries || deaths >= self.shared.caps.attempts);
         if given_up {
             let failure = Failure::crashed();
             let sql = "UPDATE task SET status = ?2, completed_at = max(created_at, ?3),
@@ -390,13 +401,13 @@ impl Moves<'_> {
                     failure.status,
                     failure.code,
                     failure.message,
-                    crashes
+                    deaths
                 ],
             )?;
             self.ended(task, caller, Status::Canceled);
         } else {
             let sql = "UPDATE task SET status = 0, lease_until = NULL, crashes = ?2 WHERE id = ?1";
-            self.execute(sql, params![task.as_bytes(), crashes])?;
+            self.execute(sql, params![task.as_bytes(), deaths])?;
             self.loads.change(caller, |load| {
                 load.running = load.running.saturating_sub(1);
                 load.waiting += 1;

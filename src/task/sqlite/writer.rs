@@ -26,10 +26,13 @@ const CHECKPOINT_PAGES: u32 = 4000;
 /// A move: applied in the transaction, or not if there is none, it leaves how to answer once that ended.
 type Job = Box<dyn FnOnce(Result<&mut Moves<'_>, &DatabaseError>) -> Answer + Send>;
 
+/// Answers a move: with its result, or with the error that undid its group.
+type Tell = Box<dyn FnOnce(Option<&DatabaseError>) + Send>;
+
 /// Whether the move is to be undone with its group, and how it is answered.
 struct Answer {
     fault: Option<DatabaseError>,
-    send: Box<dyn FnOnce(Option<&DatabaseError>) + Send>,
+    send: Tell,
 }
 
 /// The writing thread.

@@ -9,4 +9,6 @@ mod inspect;
 mod report;
 #[cfg(feature = "run")]
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 mod validate;

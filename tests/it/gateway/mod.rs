@@ -48,13 +48,13 @@ fn package(tree: Tree, name: &str, operator: &str) -> Tree {
 }
 
 /// A server with the services `negate` and `relu`.
-fn with_models(setup: Setup) -> (Gateway, Tree) {
+pub(crate) fn with_models(setup: Setup) -> (Gateway, Tree) {
     let tree = package(package(Tree::new(), "negate", "Neg"), "relu", "Relu");
     (setup.packages(tree.root()).start(), tree)
 }
 
 /// The body of a request with one input of three elements.
-fn three(values: [f32; 3]) -> String {
+pub(crate) fn three(values: [f32; 3]) -> String {
     json!({"inputs": [{"data": values}]}).to_string()
 }
 

@@ -17,7 +17,7 @@ use super::http::{self, Reply};
 use super::run::pkgtool;
 
 /// Longest time for anything to happen.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How a server is started.
 #[derive(Default)]
@@ -122,7 +122,7 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
         }
         let text = line.trim();
         if text.starts_with("pk_") {
-            key = text.to_owned();
+            text.clone_into(&mut key);
         }
         if let Some((_, at)) = text.split_once("services on http://") {
             address = at.parse().ok();
@@ -231,6 +231,13 @@ impl Gateway {
         pkgtool(arguments.iter().copied().chain(["--data-dir", data])).run()
     }
 
+    /// Runs a command that asks this server, with its first key.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> super::run::Ran {
+        let mut command = pkgtool(arguments.iter().copied());
+        command = command.variable("PKGTOOL_URL", &format!("http://{}", self.address));
+        command.variable("PKGTOOL_API_KEY", &self.key).run()
+    }
+
     /// Makes another account.
     pub(crate) fn account(&self, name: &str, rps: u32) {
         let rps = rps.to_string();
@@ -282,11 +289,6 @@ impl Gateway {
     pub(crate) fn log(&self) -> String {
         let log = self.log.lock().expect("no test panicked");
         String::from_utf8_lossy(&log).into_owned()
-    }
-
-    /// Its process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Kills it at once, and starts it again on the same data.

@@ -1,6 +1,7 @@
 //! HTTP as bytes: a client that can be as rude as a test wants, and an upstream that does as it is
 //! told.
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Longest time a test waits for bytes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A response.
 #[derive(Debug, Clone)]
@@ -80,10 +81,10 @@ pub(crate) fn request(
 ) -> Reply {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
     for (name, value) in headers {
-        text.push_str(&format!("{name}: {value}\r\n"));
+        let _ = write!(text, "{name}: {value}\r\n");
     }
     if method != "GET" || !body.is_empty() {
-        text.push_str(&format!("content-length: {}\r\n", body.len()));
+        let _ = write!(text, "content-length: {}\r\n", body.len());
     }
     text.push_str("\r\n");
     let mut stream = connect(address);

@@ -49,6 +49,13 @@ impl Run {
         self
     }
 
+    /// Sets an environment variable.
+    #[cfg(feature = "serve")]
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
     /// The command itself, for what this harness does not do.
     pub(crate) fn into_command(self) -> Command {
         self.command

@@ -1,6 +1,7 @@
 //! Random histories, made by SQLite's store and by the model: both must answer the same after every
 //! step, however often the store is closed and opened.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -154,7 +155,8 @@ async fn make(store: &dyn TaskStore, history: &History, step: &Step, now: Timest
             format!("{:?}", store.release(lease, crashed, now).await)
         }
         Step::Cancel { task } => {
-            let task = id(1 + task.index(history.tasks as usize + 1) as u64);
+            let known = usize::try_from(history.tasks).expect("a few");
+            let task = id(1 + task.index(known + 1) as u64);
             format!("{:?}", store.cancel(task, now).await)
         }
         Step::Reap => format!("{:?}", store.reap(now).await),
@@ -167,15 +169,13 @@ async fn make(store: &dyn TaskStore, history: &History, step: &Step, now: Timest
 async fn seen(store: &dyn TaskStore, tasks: u64) -> String {
     let mut text = format!("{:?}", store.load().await);
     for number in 1..=tasks + 1 {
-        text += &format!(
-            "\n{:?} {:?}",
-            store.get(id(number)).await,
-            store.place(id(number)).await
-        );
+        let (task, place) = (store.get(id(number)).await, store.place(id(number)).await);
+        let _ = write!(text, "\n{task:?} {place:?}");
     }
     for (account, _) in ACCOUNTS {
         for status in [None, Some(Status::Queued), Some(Status::Canceled)] {
-            text += &format!("\n{:?}", store.list(account, status, None, 4).await);
+            let listed = store.list(account, status, None, 4).await;
+            let _ = write!(text, "\n{listed:?}");
         }
     }
     text

@@ -1,0 +1,33 @@
+//! The loop of kills that the README describes, at a modest size.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Kills in this test; a thousand by the command in the README.
+const ROUNDS: &str = "100";
+
+#[test]
+fn a_hundred_kills_lose_nothing() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture/torture.py");
+    let ran = Command::new("python3")
+        .arg(script)
+        .args(["--rounds", ROUNDS, "--round-ms", "250", "--binary"])
+        .arg(env!("CARGO_BIN_EXE_pkgtool"))
+        .output()
+        .expect("python3 runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let complained = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}\n{complained}");
+    assert!(said.contains("no violation"), "{said}");
+}
+
+#[test]
+fn the_checker_finds_what_it_has_to_find() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture/check_history.py");
+    let ran = Command::new("python3")
+        .arg(script)
+        .output()
+        .expect("python3 runs");
+    let complained = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{complained}");
+}
