@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument as _;
@@ -99,6 +99,11 @@ pub(super) async fn observe(
     if let Some(code) = code {
         tracing::info!(
             request = text, %method, route, status, account, key, code, microseconds, "refused"
+        );
+    } else if method == Method::GET {
+        // Who waits for a task asks again and again.
+        tracing::debug!(
+            request = text, %method, route, status, account, key, microseconds, "answered"
         );
     } else {
         tracing::info!(

@@ -39,6 +39,8 @@ def fill(database, count):
             connection.executemany(insert, rows)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
+    # What the fill left to the system is on disk before anything is measured.
+    os.sync()
 
 
 def task_id(millis):

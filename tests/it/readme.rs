@@ -103,6 +103,72 @@ fn sessions_and_tables_are_true() {
     assert_eq!(readme.lines().count(), truth.lines().count());
 }
 
+/// A session with a server of the example packages: the commands of a `console served` block, in one
+/// shell. Ids, moments and floats are others each time; all else is compared.
+#[cfg(feature = "serve")]
+#[test]
+fn the_walk_is_true() {
+    use crate::support::environment::say;
+    use crate::support::gateway::Setup;
+
+    const START: &str = "```console served\n";
+    const KEY: &str = "export KEY=pk_…";
+    let readme = fs::read_to_string(readme_path()).expect("README.md");
+    let (before, rest) = readme.split_once(START).expect("a walk");
+    let (block, after) = rest.split_once("```").expect("its end");
+    if Command::new("curl").arg("--version").output().is_err() {
+        say("SKIPPED the_walk_is_true: there is no curl");
+        return;
+    }
+    let gateway = Setup::new()
+        .packages(root().join("packages-examples"))
+        .start();
+    let mut script = String::new();
+    for command in block.lines().filter_map(|line| line.strip_prefix("$ ")) {
+        let command = command.replace(KEY, &format!("export KEY={}", gateway.key));
+        let command = command.replace("127.0.0.1:8080", &gateway.address.to_string());
+        script.push_str(&format!("echo @@@\n{command}\n"));
+    }
+    let ran = Command::new("bash")
+        .args(["-c", &script])
+        .output()
+        .expect("bash runs");
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let mut outputs = said.split("@@@\n").skip(1);
+    let mut truth = String::new();
+    for line in block.lines().filter(|line| line.starts_with("$ ")) {
+        truth.push_str(&format!("{line}\n{}", outputs.next().unwrap_or_default()));
+    }
+    if std::env::var_os("README_UPDATE").is_some() {
+        let text = format!("{before}{START}{truth}```{after}");
+        fs::write(readme_path(), text).expect("README.md can be written");
+        return;
+    }
+    assert_eq!(without_what_varies(block), without_what_varies(&truth));
+}
+
+/// Digits and the letters of hexadecimal numbers, as one sign a run.
+#[cfg(feature = "serve")]
+fn without_what_varies(text: &str) -> Vec<String> {
+    let varies = |c: char| c.is_ascii_digit() || "abcdef-.".contains(c);
+    let line = |line: &str| {
+        if line.starts_with("$ ") {
+            return line.to_owned();
+        }
+        let mut kept = String::new();
+        for c in line.chars() {
+            if !varies(c) {
+                kept.push(c);
+            } else if !kept.ends_with('#') {
+                kept.push('#');
+            }
+        }
+        // Where an output was cut depends on its digits.
+        kept.chars().take(50).collect()
+    };
+    text.lines().map(line).collect()
+}
+
 #[test]
 fn the_first_block_holds_the_two_commands() {
     let readme = fs::read_to_string(readme_path()).expect("README.md");

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a move is answered after its commit; counts in memory are those of the database.
 
+mod checkpoint;
 mod limits;
 mod moves;
 mod reads;
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::account::AccountId;
 use crate::database::{Database, DatabaseError, Timestamp};
+use checkpoint::Checkpoints;
 use limits::Limits;
 use reads::Readers;
 use writer::Writer;
@@ -29,6 +31,8 @@ const EVENTS: usize = 4096;
 /// Tasks in a database that one server writes.
 #[derive(Debug)]
 pub struct SqliteTasks {
+    // Ends first: the writer's end writes the whole log back.
+    _checkpoints: Checkpoints,
     writer: Writer,
     readers: Readers,
     shared: Arc<Shared>,
@@ -58,6 +62,7 @@ impl SqliteTasks {
         });
         let ids = Arc::new(TaskIds::after(readers.last_id()?));
         Ok(Arc::new(Self {
+            _checkpoints: Checkpoints::start(database)?,
             writer: Writer::start(database, Arc::clone(&shared))?,
             readers,
             shared,
@@ -189,7 +194,9 @@ impl TaskStore for SqliteTasks {
 
     async fn sweep(&self, now: Timestamp, max: usize) -> Result<Vec<Lease>, DatabaseError> {
         let make = move |moves: &mut moves::Moves<'_>| moves.sweep(now, max);
-        self.writer.submit(make).await
+        let swept = self.writer.submit(make).await?;
+        self.readers.forget(&swept);
+        Ok(swept)
     }
 
     async fn load(&self) -> Result<(u64, u64), DatabaseError> {

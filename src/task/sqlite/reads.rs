@@ -1,7 +1,8 @@
 //! Reading beside the writer: every read sees what was committed before it began.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -10,10 +11,16 @@ use super::limits::{Limit, Limits};
 use super::rows::{self, TASK};
 use crate::account::AccountId;
 use crate::database::{Database, DatabaseError};
-use crate::task::{Status, Task, TaskId};
+use crate::task::{Lease, Outcome, Status, Task, TaskId};
 
 /// How far a place in the queue is counted.
 const FURTHEST_PLACE: u64 = 1000;
+
+/// Finished tasks that are remembered.
+const REMEMBERED: usize = 4096;
+
+/// An upstream's error body of more bytes is not.
+const LARGE: usize = 4096;
 
 /// Connections that read. A read takes microseconds, so it is made where it is asked for.
 #[derive(Debug)]
@@ -21,6 +28,9 @@ pub(super) struct Readers {
     database: Database,
     connections: Vec<Mutex<Connection>>,
     next: AtomicUsize,
+    /// Tasks in a final state: nothing changes them but the sweep. Who asks for a state asks again, and
+    /// then for the result.
+    finished: Mutex<HashMap<TaskId, Task>>,
 }
 
 impl Readers {
@@ -32,6 +42,7 @@ impl Readers {
             database: database.clone(),
             connections: (0..cores * 2).map(connect).collect::<Result<_, _>>()?,
             next: AtomicUsize::new(0),
+            finished: Mutex::default(),
         })
     }
 
@@ -58,7 +69,33 @@ impl Readers {
 
     /// A task.
     pub(super) fn get(&self, task: TaskId) -> Result<Option<Task>, DatabaseError> {
-        self.with(|connection| find(connection, task))
+        if let Some(known) = self.finished().get(&task) {
+            return Ok(Some(known.clone()));
+        }
+        let found = self.with(|connection| find(connection, task))?;
+        if let Some(found) = &found
+            && found.status.is_final()
+            && !is_large(found)
+        {
+            let mut finished = self.finished();
+            if finished.len() >= REMEMBERED {
+                finished.clear();
+            }
+            finished.insert(task, found.clone());
+        }
+        Ok(found)
+    }
+
+    /// Forgets what the sweep changed.
+    pub(super) fn forget(&self, swept: &[Lease]) {
+        let mut finished = self.finished();
+        for lease in swept {
+            finished.remove(&lease.task);
+        }
+    }
+
+    fn finished(&self) -> MutexGuard<'_, HashMap<TaskId, Task>> {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tasks of its account that wait before a task.
@@ -144,6 +181,15 @@ impl Readers {
             waited.unwrap_or_else(PoisonError::into_inner)
         });
         call(&connection).map_err(|error| self.database.error(&error))
+    }
+}
+
+fn is_large(task: &Task) -> bool {
+    match &task.outcome {
+        Some(Outcome::Failed(failure)) => {
+            failure.body.as_ref().is_some_and(|body| body.len() > LARGE)
+        }
+        _ => false,
     }
 }
 
