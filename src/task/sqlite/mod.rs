@@ -2,7 +2,6 @@
 //!
 //! Invariant: a move is answered after its commit; counts in memory are those of the database.
 
-mod checkpoint;
 mod limits;
 mod moves;
 mod reads;
@@ -20,7 +19,6 @@ use super::{
 };
 use crate::account::AccountId;
 use crate::database::{Database, DatabaseError, Timestamp};
-use checkpoint::Checkpoints;
 use limits::Limits;
 use reads::Readers;
 use writer::Writer;
@@ -31,8 +29,6 @@ const EVENTS: usize = 4096;
 /// Tasks in a database that one server writes.
 #[derive(Debug)]
 pub struct SqliteTasks {
-    // Ends first: the writer's end writes the whole log back.
-    _checkpoints: Checkpoints,
     writer: Writer,
     readers: Readers,
     shared: Arc<Shared>,
@@ -62,7 +58,6 @@ impl SqliteTasks {
         });
         let ids = Arc::new(TaskIds::after(readers.last_id()?));
         Ok(Arc::new(Self {
-            _checkpoints: Checkpoints::start(database)?,
             writer: Writer::start(database, Arc::clone(&shared))?,
             readers,
             shared,

@@ -20,6 +20,9 @@ const GROUP: usize = 512;
 /// Moves that run one by one after a failure.
 const CAREFUL: usize = 200;
 
+/// Pages of the write-ahead log after which it is written back, and used from its start again.
+const CHECKPOINT_PAGES: u32 = 4000;
+
 /// A move: applied in the transaction, or not if there is none, it leaves how to answer once that ended.
 type Job = Box<dyn FnOnce(Result<&mut Moves<'_>, &DatabaseError>) -> Answer + Send>;
 
@@ -45,8 +48,7 @@ impl Writer {
     pub(super) fn start(database: &Database, shared: Arc<Shared>) -> Result<Self, DatabaseError> {
         let connection = database.connect()?;
         let open = || {
-            // That is done beside it.
-            connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+            connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
             shared.limits.refresh(&connection)?;
             Loads::read(&connection)
         };

@@ -7,6 +7,7 @@ mod predict;
 mod registry;
 mod rude;
 mod tasks;
+mod tls;
 
 use std::path::PathBuf;
 

@@ -124,7 +124,8 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
         if text.starts_with("pk_") {
             text.clone_into(&mut key);
         }
-        if let Some((_, at)) = text.split_once("services on http://") {
+        if let Some((_, at)) = text.split_once("services on http") {
+            let at = at.trim_start_matches('s').trim_start_matches("://");
             address = at.parse().ok();
         }
         let _ = announced.write_str(&line);
