@@ -35,6 +35,8 @@ struct More {
     allow: Option<HeaderValue>,
     /// An upstream's own body, which passes through.
     body: Option<(Bytes, String)>,
+    /// What only the log is told.
+    detail: Option<String>,
 }
 
 /// The body of every error.
@@ -79,6 +81,17 @@ impl Error {
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.args.insert(name.to_owned(), value.into());
         self
+    }
+
+    /// What only the log is told.
+    pub(super) fn because(mut self, detail: &dyn std::fmt::Display) -> Self {
+        self.more.detail = Some(detail.to_string());
+        self
+    }
+
+    /// What only the log is told.
+    pub(super) fn take_detail(&mut self) -> Option<String> {
+        self.more.detail.take()
     }
 
     pub(super) fn no_key() -> Self {
@@ -193,6 +206,7 @@ impl Error {
             retry_after,
             allow,
             body,
+            detail: _,
         } = *self.more;
         let mut response = if let Some((body, media)) = body {
             let media = HeaderValue::try_from(media)
@@ -275,8 +289,8 @@ impl From<CallError> for Error {
                 error
             }
             other => {
-                tracing::warn!(error = %other, "a call failed");
-                Self::of_failure(Failure::of(other))
+                let detail = other.to_string();
+                Self::of_failure(Failure::of(other)).because(&detail)
             }
         }
     }
@@ -311,7 +325,6 @@ impl From<EnqueueError> for Error {
 
 impl From<DatabaseError> for Error {
     fn from(error: DatabaseError) -> Self {
-        tracing::error!(%error, "the database failed");
         let (status, code, message) = match error {
             DatabaseError::Full { .. } => (
                 StatusCode::INSUFFICIENT_STORAGE,
@@ -334,6 +347,6 @@ impl From<DatabaseError> for Error {
                 "the server's database failed; its log has the details",
             ),
         };
-        Self::new(status, code, message)
+        Self::new(status, code, message).because(&error)
     }
 }

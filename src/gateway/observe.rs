@@ -85,7 +85,9 @@ pub(super) async fn observe(
     let mut response = next.run(request).instrument(span).await;
     let error = response.extensions_mut().remove::<Error>();
     let code = error.as_ref().map(|error| error.code.clone());
-    if let Some(error) = error {
+    let mut detail = None;
+    if let Some(mut error) = error {
+        detail = error.take_detail();
         response = error.render(text);
     }
     let status = response.status().as_u16();
@@ -96,7 +98,12 @@ pub(super) async fn observe(
         None => ("", ""),
     };
     let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-    if let Some(code) = code {
+    if let Some(detail) = detail {
+        let code = code.unwrap_or_default();
+        tracing::warn!(
+            request = text, %method, route, status, account, key, code, microseconds, detail, "failed"
+        );
+    } else if let Some(code) = code {
         tracing::info!(
             request = text, %method, route, status, account, key, code, microseconds, "refused"
         );

@@ -10,7 +10,7 @@ pub const SERVICE_UNAVAILABLE: &str = "mlp-action.common.service-unavailable";
 pub const BAD_REQUEST: &str = "BAD_REQUEST";
 
 /// What is said instead of the details of a failure inside the server.
-const IN_THE_LOG: &str = "the server's log has the details under this request id";
+const IN_THE_LOG: &str = "the server's log has the details";
 
 impl Failure {
     /// A failure with a message for the user.

@@ -127,7 +127,7 @@ fn the_walk_is_true() {
     for command in block.lines().filter_map(|line| line.strip_prefix("$ ")) {
         let command = command.replace(KEY, &format!("export KEY={}", gateway.key));
         let command = command.replace("127.0.0.1:8080", &gateway.address.to_string());
-        script.push_str(&format!("echo @@@\n{command}\n"));
+        script.extend(["echo @@@\n", &command, "\n"]);
     }
     let ran = Command::new("bash")
         .args(["-c", &script])
@@ -137,7 +137,7 @@ fn the_walk_is_true() {
     let mut outputs = said.split("@@@\n").skip(1);
     let mut truth = String::new();
     for line in block.lines().filter(|line| line.starts_with("$ ")) {
-        truth.push_str(&format!("{line}\n{}", outputs.next().unwrap_or_default()));
+        truth.extend([line, "\n", outputs.next().unwrap_or_default()]);
     }
     if std::env::var_os("README_UPDATE").is_some() {
         let text = format!("{before}{START}{truth}```{after}");

@@ -77,9 +77,8 @@ pub(in super::super) async fn ready(
 ) -> Result<Json<Readiness>, Error> {
     let load = gateway.store.load().await;
     let (waiting, running) = load.map_err(|error| {
-        tracing::error!(%error, "the database does not answer");
         let message = "the database does not answer";
-        Error::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message)
+        Error::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message).because(&error)
     })?;
     Ok(Json(Readiness {
         status: "ready",

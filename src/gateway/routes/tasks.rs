@@ -288,10 +288,7 @@ pub(in super::super) async fn result(
                 attempt,
             };
             let answer = gateway.blobs.answer(lease, &content).await;
-            let answer = answer.map_err(|error| {
-                tracing::error!(task = %task.id, %error, "a stored answer cannot be read");
-                unreadable(&error)
-            })?;
+            let answer = answer.map_err(|error| unreadable(&error).because(&error))?;
             Ok(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
         }
     }
@@ -395,10 +392,7 @@ async fn enqueue(
         fingerprint: fingerprint(&call, &request),
     });
     let body = gateway.blobs.put_body(id, request.body).await;
-    let body = body.map_err(|error| {
-        tracing::error!(%error, "a body cannot be stored");
-        storage(&error)
-    })?;
+    let body = body.map_err(|error| storage(&error).because(&error))?;
     let in_blob = matches!(body, Content::Blob { .. });
     let task = NewTask {
         id,

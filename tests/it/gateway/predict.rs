@@ -84,6 +84,9 @@ fn an_upstream_gets_the_request_as_it_is_and_its_errors_pass() {
             !reply.text().contains("127.0.0.1"),
             "details are for the log"
         );
+        let id = reply.header("z-requestid").expect("every answer has one");
+        let told = |line: &str| line.contains(id) && line.contains("cannot be reached");
+        gateway.until(|| gateway.log().lines().any(told));
     }
     let late = gateway.post(&format!("{base}/late/predict"), "{}");
     let late = late.expect_error(504, "PREDICT_TIMEOUT");

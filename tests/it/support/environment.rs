@@ -17,6 +17,10 @@ pub(crate) enum Piece {
     /// The directory of the ONNX conformance cases.
     Cases,
     /// The directory of schemathesis, a fuzzer of APIs.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
     Schemathesis,
 }
 
