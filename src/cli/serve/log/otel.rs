@@ -35,7 +35,7 @@ where
     S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
 {
     let named = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if !ENDPOINTS.iter().any(|name| named(name)) {
+    if !ENDPOINTS.iter().any(named) {
         return Ok(None);
     }
     let exporter = SpanExporter::builder().with_http().build();
