@@ -1,0 +1,412 @@
+"""From small networks to `.pte` files, and what ExecuTorch's own runtime answers for them."""
+
+import contextlib
+import copy
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch.export import export
+
+DTYPES = {
+    torch.bool: "bool",
+    torch.int8: "int8",
+    torch.int16: "int16",
+    torch.int32: "int32",
+    torch.int64: "int64",
+    torch.uint8: "uint8",
+    torch.float16: "float16",
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.bfloat16: "bfloat16",
+}
+
+
+class Ops(torch.nn.Module):
+    """Several operators on the same inputs; every one is an output, under its name."""
+
+    def __init__(self, operators, **parts):
+        super().__init__()
+        self.operators = operators
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.with_self = bool(parts)
+
+    def forward(self, *inputs):
+        first = (self,) if self.with_self else ()
+        return {name: operator(*first, *inputs) for name, operator in self.operators.items()}
+
+
+@dataclass
+class Method:
+    """One entry point: a network, the inputs of its cases (it is traced with the first), and which
+    sizes may vary. `quantize` turns the network into the one that is exported."""
+
+    network: torch.nn.Module
+    cases: list
+    dynamic: Any = None
+    quantize: Callable | None = None
+    strict: bool = False
+
+
+@dataclass
+class Program:
+    """A `.pte` to be. `options` are the XNNPACK partitioner's; `None` means no delegate."""
+
+    family: str
+    methods: dict
+    options: dict | None = None
+    sequence: bool = False
+    constants: dict = field(default_factory=dict)
+    compile: dict = field(default_factory=dict)
+    config: dict = field(default_factory=dict)
+    bundle: bool = False
+    transform: Callable | None = None
+
+
+PROGRAMS = {}
+LARGE = {}
+SKIPPED = {}
+
+
+def skipped(what, why):
+    """Says what no program has, though it would belong there."""
+    SKIPPED[what] = why
+
+
+def program(function):
+    """Registers a function that returns a `Program`, under the function's name."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def large(function):
+    """The same, for the programs that are not committed."""
+    LARGE[function.__name__] = function
+    return function
+
+
+def forward(family, network, *cases, dynamic=None, quantize=None, strict=False, **rest):
+    """A program of one method."""
+    method = Method(network, list(cases), dynamic, quantize, strict)
+    return Program(family, {"forward": method}, **rest)
+
+
+def seed(name):
+    """The same chance for a program whichever programs are written."""
+    torch.manual_seed(zlib.crc32(name.encode()))
+
+
+@dataclass
+class Built:
+    """The bytes of a program and what its exporter said about it."""
+
+    data: bytes
+    weights: dict
+    nodes: dict
+    steps: dict
+    operators: dict
+    lowered: Any
+
+
+def build(given):
+    """Exports and lowers a program."""
+    from executorch.exir import (
+        EdgeCompileConfig,
+        ExecutorchBackendConfig,
+        to_edge,
+        to_edge_transform_and_lower,
+    )
+
+    exported = {name: traced(method) for name, method in given.methods.items()}
+    steps = {name: output_steps(graph) for name, graph in exported.items()}
+    if given.transform:
+        exported = given.transform(exported)
+    constants = given.constants or None
+    with captured_nodes() as nodes:
+        if given.options is None:
+            check = EdgeCompileConfig(**{"_check_ir_validity": False, **given.compile})
+            edge = to_edge(exported, constant_methods=constants, compile_config=check)
+        else:
+            edge = to_edge_transform_and_lower(
+                exported,
+                partitioner=[partitioner(given.options)],
+                constant_methods=constants,
+                compile_config=EdgeCompileConfig(**given.compile) if given.compile else None,
+            )
+    lowered = edge.to_executorch(ExecutorchBackendConfig(**given.config))
+    plans = {plan.name: plan for plan in lowered.executorch_program.execution_plan}
+    operators = {name: operator_names(plans[name]) for name in given.methods}
+    return Built(
+        bytes(lowered.buffer), external_data(lowered), node_counts(nodes), steps, operators, lowered
+    )
+
+
+def traced(method):
+    """The method's graph, quantized as it asks."""
+    network, inputs = method.network.eval(), method.cases[0]
+    if method.quantize:
+        network = method.quantize(network, method)
+    return export(
+        network, inputs, dynamic_shapes=method.dynamic, strict=method.strict
+    )
+
+
+def partitioner(options):
+    """XNNPACK's partitioner."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+    return XnnpackPartitioner(**options)
+
+
+@contextlib.contextmanager
+def captured_nodes():
+    """While lowering: the delegate's graphs, as they are serialized."""
+    from executorch.backends.xnnpack import xnnpack_preprocess
+
+    graphs = []
+    serialize = xnnpack_preprocess.serialize_xnnpack_binary
+
+    def keep(graph, data):
+        graphs.append(copy.deepcopy(graph))
+        return serialize(graph, data)
+
+    with mock.patch.object(xnnpack_preprocess, "serialize_xnnpack_binary", keep):
+        yield graphs
+
+
+def node_counts(graphs):
+    """How many nodes of each kind the delegates have."""
+    kinds = Counter(type(node.xnode_union).__name__ for graph in graphs for node in graph.xnodes)
+    return dict(sorted(kinds.items()))
+
+
+def operator_names(plan):
+    """What the method calls outside delegates."""
+    return sorted(
+        f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        for operator in plan.operators
+    )
+
+
+def external_data(lowered):
+    """Data that goes beside the program, by file name."""
+    files = getattr(lowered, "_tensor_data", None) or {}
+    return {name: bytes(data) for name, data in files.items()}
+
+
+def output_steps(exported):
+    """The quantization step of each output that is the real value of a quantized one."""
+    nodes = {node.name: node for node in exported.graph.nodes}
+    steps = []
+    for name in exported.graph_signature.user_outputs:
+        node = nodes.get(name)
+        while node is not None and passes_values_through(node):
+            node = node.args[0]
+        quantized = node is not None and "dequantize_per_tensor" in str(node.target)
+        steps.append(float(node.args[1]) if quantized else None)
+    return steps
+
+
+def passes_values_through(node):
+    """Whether an operator only moves values."""
+    moving = ("view", "reshape", "permute", "squeeze", "unsqueeze", "flatten", "slice", "clone")
+    return node.op == "call_function" and any(
+        str(node.target).startswith(f"aten.{name}.") for name in moving
+    )
+
+
+def run(given, built, folder, name):
+    """What the runtime answers, case by case: the arrays, and what a test has to know of them."""
+    from executorch.extension.pybindings import portable_lib
+
+    portable_lib._unsafe_reset_threadpool(1)
+    weights = next(iter(built.weights.values()), None)
+    arrays, methods = {}, {}
+
+    def load():
+        return portable_lib._load_for_executorch_from_buffer(built.data, weights)
+
+    module = load()
+    for method_name, method in given.methods.items():
+        labels = output_labels(method)
+        eager = copy.deepcopy(method.network)
+        cases = []
+        for number, inputs in enumerate(method.cases):
+            if not given.sequence:
+                module = load()
+            flat = flattened(inputs)
+            outputs = module.run_method(method_name, tuple(copies(flat)))
+            compare(name, method, labels, eager, inputs, outputs)
+            steps = built.steps[method_name]
+            steps = steps if len(steps) == len(outputs) else [None] * len(outputs)
+            prefix = f"{method_name}.{number}"
+            cases.append(
+                {
+                    "inputs": [
+                        describe(arrays, f"{prefix}.in{i}", value) for i, value in enumerate(flat)
+                    ],
+                    "outputs": [
+                        describe(arrays, f"{prefix}.out{i}", value, steps[i])
+                        for i, value in enumerate(outputs)
+                    ],
+                }
+            )
+        methods[method_name] = {
+            "operators": built.operators[method_name],
+            "labels": labels,
+            "cases": cases,
+        }
+    return arrays, methods
+
+
+def flattened(values):
+    """Inputs or outputs in the order of the program's own."""
+    return torch.utils._pytree.tree_leaves(values)
+
+
+def copies(values):
+    """So that no call sees what another wrote."""
+    return [
+        value.clone(memory_format=torch.preserve_format)
+        if isinstance(value, torch.Tensor)
+        else value
+        for value in values
+    ]
+
+
+def output_labels(method):
+    """Names for outputs, where the network gives them names."""
+    operators = getattr(method.network, "operators", None)
+    if operators is None:
+        return []
+    with torch.no_grad():
+        result = copy.deepcopy(method.network)(*method.cases[0])
+    labels = []
+    for name, value in result.items():
+        count = len(flattened(value))
+        labels += [name] if count == 1 else [f"{name}[{i}]" for i in range(count)]
+    return labels
+
+
+WORST = {}
+
+
+def compare(name, method, labels, eager, inputs, outputs):
+    """Notes how far the runtime is from the network itself."""
+    if method.quantize or eager is None:
+        return
+    with torch.no_grad():
+        expected = flattened(eager(*copy.deepcopy(inputs)))
+    for i, (want, got) in enumerate(zip(expected, outputs, strict=True)):
+        if not isinstance(want, torch.Tensor):
+            error = abs(want - got)
+        elif want.shape != got.shape or want.dtype != got.dtype:
+            error = f"{want.dtype} {list(want.shape)} became {got.dtype} {list(got.shape)}"
+        else:
+            error = distance(want, got)
+        label = labels[i] if labels else f"out{i}"
+        tolerance = {torch.float16: 4e-3, torch.bfloat16: 3e-2}.get(got_dtype(got), 1e-4)
+        if isinstance(error, str) or error > tolerance:
+            WORST[(name, label)] = error
+
+
+def got_dtype(value):
+    """A tensor's dtype, or none."""
+    return value.dtype if isinstance(value, torch.Tensor) else None
+
+
+def distance(want, got):
+    """The largest relative difference; what is not a number must be so on both sides."""
+    if not want.numel():
+        return 0.0
+    want, got = want.double(), got.double()
+    same = (want == got) | (want.isnan() & got.isnan())
+    error = (want - got).abs() / want.abs().clamp(min=1.0)
+    error = torch.where(same, torch.zeros_like(error), error)
+    return float(error.nan_to_num(float("inf"), float("inf")).max())
+
+
+def describe(arrays, key, value, step=None):
+    """Keeps a value under a name, and says what it is."""
+    if not isinstance(value, torch.Tensor):
+        return {"value": value}
+    arrays[key] = to_numpy(value)
+    said = {"array": key, "dtype": DTYPES[value.dtype], "shape": list(value.shape)}
+    if value.dim() == 4 and not value.is_contiguous() and is_channels_last(value):
+        said["dim_order"] = [0, 2, 3, 1]
+    if step is not None:
+        said["step"] = step
+    return said
+
+
+def is_channels_last(value):
+    """Whether the value lies in memory with its channels innermost."""
+    return value.is_contiguous(memory_format=torch.channels_last)
+
+
+def to_numpy(value):
+    """The array in logical order; bfloat16 as its bits."""
+    value = value.detach().contiguous()
+    return value.view(torch.uint16).numpy() if value.dtype == torch.bfloat16 else value.numpy()
+
+
+def write(name, given, folder):
+    """Writes one program with its arrays; returns its entry of `cases.json`."""
+    built = build(given)
+    arrays, methods = run(given, built, folder, name)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    entry = {"name": name, "file": f"{name}.pte", "family": given.family}
+    if given.sequence:
+        entry["sequence"] = True
+    (folder / f"{name}.pte").write_bytes(built.data)
+    for file, data in built.weights.items():
+        entry["data"] = f"{name}.ptd"
+        (folder / f"{name}.ptd").write_bytes(data)
+    np.savez_compressed(folder / f"{name}.npz", **arrays)
+    if built.nodes:
+        entry["xnnpack"] = built.nodes
+    entry["methods"] = methods
+    return entry
+
+
+def save(entries, folder):
+    """Brings `cases.json` up to date: one line a case, in the order of the programs."""
+    path = Path(folder) / "cases.json"
+    known = {}
+    if path.exists():
+        known = {entry["name"]: entry for entry in json.loads(path.read_text())["programs"]}
+    known.update({entry["name"]: entry for entry in entries})
+    order = {name: i for i, name in enumerate([*PROGRAMS, *LARGE])}
+    kept = sorted((e for e in known.values() if e["name"] in order), key=lambda e: order[e["name"]])
+    entries = ",\n".join(dumped(entry) for entry in kept)
+    path.write_text(f'{{"versions": {json.dumps(versions())}, "programs": [\n{entries}\n]}}\n')
+
+
+def dumped(entry):
+    """A program's JSON, with a line for each case."""
+    entry = copy.deepcopy(entry)
+    cases = []
+    for method in entry["methods"].values():
+        for i, case in enumerate(method["cases"]):
+            method["cases"][i] = f"case {len(cases)}"
+            cases.append(json.dumps(case))
+    text = json.dumps(entry)
+    for i, case in enumerate(cases):
+        text = text.replace(f'"case {i}"', f"\n  {case}", 1)
+    return text
+
+
+def versions():
+    """What wrote the programs."""
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("executorch", "torch", "torchao")}
