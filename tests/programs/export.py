@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "programs"
-GROUPS = ("xnnpack", "elementwise", "tensors", "layers")
+GROUPS = ("xnnpack", "elementwise", "tensors", "layers", "quantized")
 
 
 def main():

@@ -225,24 +225,23 @@ def external_data(lowered):
 
 
 def output_steps(exported):
-    """The quantization step of each output that is the real value of a quantized one."""
+    """For each output, the quantization step of the value it is, or is made of without weights."""
     nodes = {node.name: node for node in exported.graph.nodes}
-    steps = []
-    for name in exported.graph_signature.user_outputs:
-        node = nodes.get(name)
-        while node is not None and passes_values_through(node):
-            node = node.args[0]
-        quantized = node is not None and "dequantize_per_tensor" in str(node.target)
-        steps.append(float(node.args[1]) if quantized else None)
-    return steps
+    outputs = exported.graph_signature.user_outputs
+    return [nearest_step(nodes[name]) if name in nodes else None for name in outputs]
 
 
-def passes_values_through(node):
-    """Whether an operator only moves values."""
-    moving = ("view", "reshape", "permute", "squeeze", "unsqueeze", "flatten", "slice", "clone")
-    return node.op == "call_function" and any(
-        str(node.target).startswith(f"aten.{name}.") for name in moving
-    )
+def nearest_step(node):
+    """The largest step among the quantized values that a value is made of."""
+    if node.op != "call_function":
+        return None
+    target = str(node.target)
+    if "dequantize_per_tensor" in target:
+        return node.args[1] if isinstance(node.args[1], float) else None
+    if "choose_qparams" in target or "dequantize" in target:
+        return None
+    steps = [nearest_step(other) for other in node.all_input_nodes]
+    return max((step for step in steps if step), default=None)
 
 
 def run(given, built, name):
