@@ -1,12 +1,13 @@
 //! What a method takes and gives, in the terms of a run: names, dtypes, dimensions.
 //!
-//! Made of what the model file says; a config adds names where the file has none. Invariant: every
-//! value here is a tensor of a dtype that exists here.
+//! Made of what the model file says; a config adds names where the file has none. Numbers that a
+//! program takes beside tensors count as tensors without dimensions. Invariant: every value here is a
+//! tensor of a dtype that exists here.
 
 use serde::{Deserialize, Serialize};
 
 use super::DType;
-use crate::model::{Dim, Method, Value};
+use crate::model::{Dim, Method, Value, ValueKind};
 use crate::package::MethodSignature;
 
 /// Inputs and outputs of one method.
@@ -89,13 +90,26 @@ impl Signature {
 }
 
 fn spec(value: &Value, side: &str, index: usize, declared: Option<String>) -> Option<TensorSpec> {
-    let info = value.tensor()?;
     let named = value.name.clone().filter(|name| !name.is_empty());
-    Some(TensorSpec {
-        name: named
-            .or(declared)
-            .unwrap_or_else(|| format!("{side}_{index}")),
-        dtype: DType::from_element(&info.element)?,
-        dims: info.dims.clone(),
-    })
+    let name = named
+        .or(declared)
+        .unwrap_or_else(|| format!("{side}_{index}"));
+    let number = |dtype| TensorSpec {
+        name: name.clone(),
+        dtype,
+        dims: Some(Vec::new()),
+    };
+    match &value.kind {
+        ValueKind::Int(_) => Some(number(DType::Int64)),
+        ValueKind::Double(_) => Some(number(DType::Float64)),
+        ValueKind::Bool(_) => Some(number(DType::Bool)),
+        _ => {
+            let info = value.tensor()?;
+            Some(TensorSpec {
+                dtype: DType::from_element(&info.element)?,
+                dims: info.dims.clone(),
+                name,
+            })
+        }
+    }
 }

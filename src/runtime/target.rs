@@ -84,9 +84,17 @@ pub enum StartError {
     },
 }
 
-/// The candidates for a backend, best first. `None` is a model without a target: whatever is
-/// portable.
-pub fn candidates(backend: Option<Backend>) -> Vec<Candidate> {
+/// The candidates for a model of a format and a backend, best first; none if nothing runs the format.
+/// A model without a backend runs on whatever is portable.
+pub fn candidates(format: &str, backend: Option<Backend>) -> Vec<Candidate> {
+    match format {
+        "onnx" => onnx_candidates(backend),
+        "executorch" => program_candidates(backend),
+        _ => Vec::new(),
+    }
+}
+
+fn onnx_candidates(backend: Option<Backend>) -> Vec<Candidate> {
     let providers: &[Provider] = match backend {
         Some(Backend::Xnnpack) => &[Provider::Xnnpack],
         Some(Backend::CoreMl) => &[Provider::CoreMl],
@@ -111,19 +119,32 @@ pub fn candidates(backend: Option<Backend>) -> Vec<Candidate> {
     on_target.chain(portable).collect()
 }
 
+/// ExecuTorch runs a program on the backends it was exported for; lowered it runs on something else.
+fn program_candidates(backend: Option<Backend>) -> Vec<Candidate> {
+    let provider = match backend {
+        Some(Backend::Xnnpack) => Provider::Xnnpack,
+        _ => Provider::Cpu,
+    };
+    let native = Candidate {
+        engine: "executorch",
+        provider,
+        fallback: false,
+    };
+    let lowered = Candidate {
+        engine: "tract",
+        provider: Provider::Cpu,
+        fallback: backend.is_some(),
+    };
+    vec![native, lowered]
+}
+
 /// Fails if no engine of this build runs models of this format, and says what to do.
 pub fn require_runnable(format: &str) -> Result<(), StartError> {
-    if format == "onnx" {
+    if !candidates(format, None).is_empty() {
         return Ok(());
     }
     Err(StartError::Format(format!(
-        "it is an {} program; the engines of this build (ort, tract) run ONNX models only, so \
-         run the package's ONNX variant, or this program on ExecuTorch itself",
-        if format == "executorch" {
-            "ExecuTorch"
-        } else {
-            format
-        }
+        "it is of format {format}; the engines of this build run ONNX models and ExecuTorch programs"
     )))
 }
 
@@ -135,7 +156,7 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
         wanted.is_none_or(|engine| engine == candidate.engine)
     };
     let mut passed_over: Vec<(Candidate, EngineError)> = Vec::new();
-    let candidates = candidates(wish.backend);
+    let candidates = candidates(wish.format, wish.backend);
     for candidate in candidates.into_iter().filter(named) {
         if wish.strict && candidate.fallback {
             return Err(StartError::Strict {
@@ -265,18 +286,26 @@ mod tests {
 
     #[test]
     fn every_backend_ends_with_what_is_portable() {
-        for backend in Backend::ALL.map(Some).into_iter().chain([None]) {
-            let last = *candidates(backend).last().expect("there are some");
-            let portable = (last.engine, last.provider, last.fallback);
-            assert_eq!(portable, ("tract", Provider::Cpu, backend.is_some()));
+        for format in ["onnx", "executorch"] {
+            for backend in Backend::ALL.map(Some).into_iter().chain([None]) {
+                let last = *candidates(format, backend).last().expect("there are some");
+                let portable = (last.engine, last.provider, last.fallback);
+                assert_eq!(portable, ("tract", Provider::Cpu, backend.is_some()));
+            }
         }
+        assert!(candidates("safetensors", None).is_empty());
     }
 
     #[test]
     fn a_backend_asks_for_its_provider_first() {
-        let first = |backend| candidates(Some(backend))[0];
-        assert_eq!(first(Backend::Qnn).provider, Provider::Qnn);
-        assert_eq!(first(Backend::Vulkan).provider, Provider::WebGpu);
-        assert!(!first(Backend::Xnnpack).fallback);
+        let first = |format, backend| candidates(format, Some(backend))[0];
+        assert_eq!(first("onnx", Backend::Qnn).provider, Provider::Qnn);
+        assert_eq!(first("onnx", Backend::Vulkan).provider, Provider::WebGpu);
+        assert!(!first("onnx", Backend::Xnnpack).fallback);
+        let program = first("executorch", Backend::Xnnpack);
+        assert_eq!(
+            (program.engine, program.provider),
+            ("executorch", Provider::Xnnpack)
+        );
     }
 }

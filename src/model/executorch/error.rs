@@ -34,6 +34,20 @@ pub enum Error {
         /// The first bytes, in words where they are well known.
         found: String,
     },
+    /// The first bytes are not those of a data file.
+    #[error("not an ExecuTorch data file: expected identifier FT01 at offset 4, found {found}")]
+    DataIdentifier {
+        /// What stands there.
+        found: String,
+    },
+    /// A delegate's payload is not what its backend's name promises.
+    #[error("{place}: expected XH00, XN00 or XN01, found {found}")]
+    PayloadMagic {
+        /// The identifier.
+        place: Place,
+        /// What stands there.
+        found: String,
+    },
     /// An ExecuTorch program of another version of the format.
     #[error(
         "an ExecuTorch program of another version: expected identifier {expected} at offset {offset}, found {found}"
@@ -311,6 +325,27 @@ pub enum Error {
         /// Bytes of the segment.
         most: u64,
     },
+    /// A tensor does not begin where its storage does, or its dimension order is none.
+    #[error(
+        "{place}: expected a storage offset of 0 and a dimension order that names each dimension once, \
+         found an offset of {offset}"
+    )]
+    Layout {
+        /// The dimension order.
+        place: Place,
+        /// The storage offset, in elements.
+        offset: i32,
+    },
+    /// Two lists that belong together differ in length, or a number is none of those that make sense.
+    #[error("{place}: expected {expected}, found {found}")]
+    Value {
+        /// The field.
+        place: Place,
+        /// What would make sense.
+        expected: String,
+        /// What is there.
+        found: u64,
+    },
     /// The file says more than any real header does.
     #[error("{place}: expected a description of at most {most} bytes, found more by here")]
     TooMuch {
@@ -326,6 +361,7 @@ impl Error {
     pub fn offset(&self) -> Option<u64> {
         Some(match self {
             Self::Identifier { offset, .. } | Self::Version { offset, .. } => *offset,
+            Self::DataIdentifier { .. } => 4,
             Self::Read { error, .. } => error.offset(),
             Self::HeaderLength { place, .. }
             | Self::ProgramSize { place, .. }
@@ -351,6 +387,9 @@ impl Error {
             | Self::SegmentRange { place, .. }
             | Self::TensorData { place, .. }
             | Self::DataOffset { place, .. }
+            | Self::Layout { place, .. }
+            | Self::PayloadMagic { place, .. }
+            | Self::Value { place, .. }
             | Self::TooMuch { place, .. } => place.offset,
         })
     }

@@ -246,6 +246,11 @@ impl<'a> Table<'a> {
         Ok(i8::from_le_bytes(self.scalar(field)?))
     }
 
+    /// A 16-bit integer, 0 where absent.
+    pub(super) fn i16(&self, field: Field) -> Result<i16, Error> {
+        Ok(i16::from_le_bytes(self.scalar(field)?))
+    }
+
     /// A 32-bit unsigned integer, 0 where absent.
     pub(super) fn u32(&self, field: Field) -> Result<u32, Error> {
         Ok(u32::from_le_bytes(self.scalar(field)?))
@@ -272,6 +277,11 @@ impl<'a> Table<'a> {
     /// A 64-bit integer, 0 where absent.
     pub(super) fn i64(&self, field: Field) -> Result<i64, Error> {
         Ok(i64::from_le_bytes(self.scalar(field)?))
+    }
+
+    /// A float, 0 where absent.
+    pub(super) fn f32(&self, field: Field) -> Result<f32, Error> {
+        Ok(f32::from_le_bytes(self.scalar(field)?))
     }
 
     /// A double, 0 where absent.
@@ -403,6 +413,11 @@ impl<'a> Vector<'a> {
         Ok(u8::from_le_bytes(self.element(index)?))
     }
 
+    /// A 16-bit unsigned integer.
+    pub(super) fn u16(&self, index: u64) -> Result<u16, Error> {
+        Ok(u16::from_le_bytes(self.element(index)?))
+    }
+
     /// A 32-bit unsigned integer.
     pub(super) fn u32(&self, index: u64) -> Result<u32, Error> {
         Ok(u32::from_le_bytes(self.element(index)?))
@@ -421,6 +436,22 @@ impl<'a> Vector<'a> {
     /// A 64-bit unsigned integer.
     pub(super) fn u64(&self, index: u64) -> Result<u64, Error> {
         Ok(u64::from_le_bytes(self.element(index)?))
+    }
+
+    /// A 32-bit float.
+    pub(super) fn f32(&self, index: u64) -> Result<f32, Error> {
+        Ok(f32::from_le_bytes(self.element(index)?))
+    }
+
+    /// A double.
+    pub(super) fn f64(&self, index: u64) -> Result<f64, Error> {
+        Ok(f64::from_le_bytes(self.element(index)?))
+    }
+
+    /// Counts `size` bytes of memory for each element.
+    pub(super) fn keep(&self, size: u64) -> Result<(), Error> {
+        let size = self.len().saturating_mul(size);
+        self.buffer.keep(size, || self.here())
     }
 
     /// A table.

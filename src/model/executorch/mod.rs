@@ -5,6 +5,7 @@
 //! dimensions vary. `delegate` looks into the payloads of delegates for evidence of that, `wiring`
 //! joins it to a method's values, `relations` draws the conclusions.
 
+pub mod body;
 mod container;
 mod declared;
 mod delegate;

@@ -121,7 +121,12 @@ fn read_delegates(
     Ok((delegates, payloads))
 }
 
-fn find_payload(data: &Table<'_>, id: &str, storage: &mut Storage<'_>) -> Result<Stored, Error> {
+/// Where a delegate's payload is.
+pub(super) fn find_payload(
+    data: &Table<'_>,
+    id: &str,
+    storage: &mut Storage<'_>,
+) -> Result<Stored, Error> {
     let index = data.u32(plan::INDEX)?;
     let place = || data.place(plan::INDEX);
     match data.i8(plan::LOCATION)? {
@@ -207,6 +212,17 @@ fn in_range(
         })
 }
 
+/// An operator's full name: `aten::add.out`.
+pub(super) fn operator_name(operator: &Table<'_>) -> Result<String, Error> {
+    let mut name = operator.name(plan::OPERATOR_NAME)?.unwrap_or_default();
+    let overload = operator.name(plan::OVERLOAD)?.unwrap_or_default();
+    if !overload.is_empty() {
+        name.push('.');
+        name.push_str(&overload);
+    }
+    Ok(name)
+}
+
 /// A method's instructions, as they are walked.
 struct Code<'a> {
     values: Vector<'a>,
@@ -224,14 +240,7 @@ impl<'a> Code<'a> {
     fn new(table: &Table<'a>, values: &Vector<'a>, delegates: u64) -> Result<Self, Error> {
         let mut operators = Vec::new();
         for operator in table.tables(plan::OPERATORS)?.iter_tables() {
-            let operator = operator?;
-            let mut name = operator.name(plan::OPERATOR_NAME)?.unwrap_or_default();
-            let overload = operator.name(plan::OVERLOAD)?.unwrap_or_default();
-            if !overload.is_empty() {
-                name.push('.');
-                name.push_str(&overload);
-            }
-            operators.push((name, 0));
+            operators.push((operator_name(&operator?)?, 0));
         }
         Ok(Self {
             values: values.clone(),

@@ -16,7 +16,7 @@ use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
 /// Reads any program has for free.
-const BASE_BUDGET: u64 = 1_000_000;
+pub(super) const BASE_BUDGET: u64 = 1_000_000;
 /// Reads a program has for each byte of its FlatBuffer; real ones need less than one.
 const BUDGET_PER_BYTE: u64 = 4;
 

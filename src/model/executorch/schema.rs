@@ -80,7 +80,7 @@ pub(super) mod value {
     pub(in super::super) const ITEMS: Field = Field(0, "items");
 }
 
-/// `Tensor` and `ExtraTensorInfo`.
+/// `Tensor`, `ExtraTensorInfo` and `AllocationDetails`.
 pub(super) mod tensor {
     use super::super::flatbuffer::Field;
     pub(in super::super) const SCALAR_TYPE: Field = Field(0, "scalar_type");
@@ -94,6 +94,9 @@ pub(super) mod tensor {
     pub(in super::super) const MUTABLE_INDEX: Field = Field(0, "mutable_data_segments_idx");
     pub(in super::super) const FULL_NAME: Field = Field(1, "fully_qualified_name");
     pub(in super::super) const LOCATION: Field = Field(2, "location");
+    pub(in super::super) const MEMORY: Field = Field(0, "memory_id");
+    pub(in super::super) const MEMORY_LOW: Field = Field(1, "memory_offset_low");
+    pub(in super::super) const MEMORY_HIGH: Field = Field(2, "memory_offset_high");
 }
 
 /// `BundledProgram` and `BundledMethodTestSuite`.

@@ -3,7 +3,7 @@
 //! Invariant: every segment lies inside the file, so whatever refers to one may be believed. Bytes
 //! of weights are counted here: see [`Storage::weight_bytes`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::container::Container;
 use super::error::{Error, Place};
@@ -21,7 +21,7 @@ pub(super) struct Storage<'a> {
     inline_constants: Vector<'a>,
     inline_delegates: Vector<'a>,
     mutable: Vec<Offsets<'a>>,
-    keys: BTreeSet<String>,
+    keys: BTreeMap<String, usize>,
     weights: BTreeSet<usize>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Storage<'a> {
             inline_constants: root.tables(program::CONSTANT_BUFFER)?,
             inline_delegates: root.tables(program::DELEGATE_DATA)?,
             mutable: Vec::new(),
-            keys: BTreeSet::new(),
+            keys: BTreeMap::new(),
             weights: BTreeSet::new(),
         };
         storage.read_constants(root)?;
@@ -111,7 +111,7 @@ impl<'a> Storage<'a> {
             let name = || format!("named data {}", short(&key));
             let index = self.use_segment(index, place, name)?;
             self.weights.insert(index);
-            self.keys.insert(key);
+            self.keys.insert(key, index);
         }
         Ok(())
     }
@@ -254,7 +254,19 @@ impl<'a> Storage<'a> {
 
     /// Whether the program itself holds data under `key`.
     pub(super) fn has_named(&self, key: &str) -> bool {
-        self.keys.contains(key)
+        self.keys.contains_key(key)
+    }
+
+    /// The bytes that the program holds under each key.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&str, Stored)> {
+        self.keys.iter().map(|(key, &index)| {
+            let area = &self.segments[index];
+            let stored = Stored {
+                offset: area.offset,
+                available: area.size,
+            };
+            (key.as_str(), stored)
+        })
     }
 
     /// Bytes of weights in the file: the segments of constants, of mutable initial data and of

@@ -20,9 +20,17 @@ const ELEMENT_COST: u64 = 80;
 const DIM_COST: u64 = 48;
 
 /// Union members of `KernelTypes`, by number.
+pub(super) const NULL: u8 = 1;
 pub(super) const INT: u8 = 2;
+pub(super) const BOOL: u8 = 3;
+pub(super) const DOUBLE: u8 = 4;
 pub(super) const TENSOR: u8 = 5;
+pub(super) const STRING: u8 = 6;
 pub(super) const INT_LIST: u8 = 7;
+pub(super) const DOUBLE_LIST: u8 = 8;
+pub(super) const BOOL_LIST: u8 = 9;
+pub(super) const TENSOR_LIST: u8 = 10;
+/// The last one, `OptionalTensorList`.
 const LAST: u8 = 11;
 
 /// A value: its type and table.
@@ -44,8 +52,23 @@ pub(super) struct Tensor {
     pub(super) dynamism: Dynamism,
     /// Its name and whether its data are in another file.
     pub(super) external: Option<String>,
+    /// Bytes an element takes, where elements are whole bytes.
+    pub(super) width: Option<u64>,
+    /// Where its elements come from.
+    pub(super) home: Home,
     /// Stored bytes of a constant in row-major order, exactly its size.
     constant: Option<(Stored, u64)>,
+}
+
+/// Where a tensor's elements come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Home {
+    /// Nothing is stored: whoever runs the program finds room for them.
+    Memory,
+    /// Stored, never written.
+    Constant(Stored),
+    /// Stored to begin with, written by the program.
+    State(Stored),
 }
 
 impl<'a> Evalue<'a> {
@@ -60,7 +83,7 @@ impl<'a> Evalue<'a> {
             });
         }
         let table = outer.table(value::VALUE)?;
-        if table.is_none() && tag != 1 {
+        if table.is_none() && tag != NULL {
             return Err(Error::MissingField {
                 place: outer.place(value::VALUE),
             });
@@ -81,10 +104,10 @@ impl<'a> Evalue<'a> {
         keep(128)?;
         let other = |name: &str| Ok(ValueKind::Other(name.to_owned()));
         match self.tag {
-            1 => Ok(ValueKind::None),
+            NULL => Ok(ValueKind::None),
             INT => Ok(ValueKind::Int(self.table()?.i64(value::INT)?)),
-            3 => Ok(ValueKind::Bool(self.table()?.u8(value::BOOL)? != 0)),
-            4 => Ok(ValueKind::Double(self.table()?.f64(value::DOUBLE)?)),
+            BOOL => Ok(ValueKind::Bool(self.table()?.u8(value::BOOL)? != 0)),
+            DOUBLE => Ok(ValueKind::Double(self.table()?.f64(value::DOUBLE)?)),
             TENSOR => {
                 let found = Tensor::read(self.table()?, storage)?;
                 keep(found.sizes.len() as u64 * DIM_COST)?;
@@ -94,14 +117,14 @@ impl<'a> Evalue<'a> {
                     data,
                 })
             }
-            6 => {
+            STRING => {
                 let text = self.table()?.cut_text(value::STRING)?;
                 Ok(ValueKind::String(text.unwrap_or_default()))
             }
             INT_LIST => other("int_list"),
-            8 => other("double_list"),
-            9 => other("bool_list"),
-            10 => other("tensor_list"),
+            DOUBLE_LIST => other("double_list"),
+            BOOL_LIST => other("bool_list"),
+            TENSOR_LIST => other("tensor_list"),
             _ => other("optional_tensor_list"),
         }
     }
@@ -139,6 +162,8 @@ impl Tensor {
             sizes,
             dynamism,
             external,
+            width,
+            home: Home::Memory,
             constant: None,
         };
         let index = table.u32(tensor::DATA_INDEX)?;
@@ -152,10 +177,13 @@ impl Tensor {
                 Some(extra) => extra.u64(tensor::MUTABLE_INDEX)?,
                 None => 0,
             };
-            check_data(table, storage.mutable(which, index, place)?, bytes)?;
+            let stored = storage.mutable(which, index, place)?;
+            check_data(table, stored, bytes)?;
+            found.home = Home::State(stored);
         } else {
             let stored = storage.constant(index, place)?;
             check_data(table, stored, bytes)?;
+            found.home = Home::Constant(stored);
             let plain = table.i32(tensor::STORAGE_OFFSET)? == 0 && is_row_major(table)?;
             if let (Some(bytes), true) = (bytes, plain) {
                 found.constant = Some((stored, bytes));

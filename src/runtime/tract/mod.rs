@@ -1,4 +1,5 @@
-//! The tract engine: pure Rust, always there. Runs ONNX models.
+//! The tract engine: pure Rust, always there. Runs ONNX models, and ExecuTorch programs lowered to its
+//! graphs ([`program`]).
 //!
 //! Invariant: nothing of the library leaves this folder, neither a type nor a panic; a model that it
 //! is known to compute wrongly is refused ([`known_wrong`]). A model that hangs or exhausts memory can
@@ -11,6 +12,21 @@ mod graph;
 mod guard;
 mod known_wrong;
 mod plan;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+#[expect(
+    clippy::similar_names,
+    clippy::many_single_char_names,
+    clippy::float_cmp,
+    reason = "matrices are a and b, sizes m, k and n; \
+              numbers of a program are exactly what it says"
+)]
+mod program;
 mod repair;
 mod session;
 mod slim;
@@ -22,6 +38,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use guard::Failure;
+use program::ProgramSession;
 use session::TractSession;
 use source::Source;
 
@@ -52,11 +69,12 @@ impl Engine for Tract {
             });
         }
         let info = header(&request.model)?;
+        if info.format == "executorch" {
+            return Ok(Box::new(ProgramSession::new(request)?));
+        }
         if info.format != "onnx" {
-            return Err(unsupported(
-                BTreeSet::new(),
-                &format!("it cannot run programs of format {} yet", info.format),
-            ));
+            let reason = format!("it cannot run models of format {}", info.format);
+            return Err(unsupported(BTreeSet::new(), &reason));
         }
         check_dtypes(request)?;
         let external = info.external.iter().filter_map(|data| data.needs_bytes);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tract_linalg::multithread::{Executor, multithread_tract_scope};
 use tract_onnx::prelude::{
-    DatumType, InferenceFact, InferenceModel, InferenceModelExt, TValue, TVec, TypedModel,
+    DatumType, InferenceFact, InferenceModel, InferenceModelExt, TValue, TVec, TractResult,
+    TypedModel,
 };
 use tract_onnx::tract_core::internal::RunOptions;
 use tract_onnx::tract_core::internal::ToDim;
@@ -40,9 +41,14 @@ pub(super) enum Inputs<'a> {
 
 /// A runnable plan.
 pub(super) struct Plan {
-    state: State,
+    runner: Runner,
     /// Whether an input is part of the plan.
     constant: Vec<bool>,
+}
+
+/// An optimised graph that can be run again and again.
+pub(super) struct Runner {
+    state: State,
     /// What to look at when a node runs, by the node's number.
     watched: Vec<Option<Watch>>,
 }
@@ -78,30 +84,13 @@ impl Plan {
                 }
             }
         }
-        let state = guarded(|| {
-            // Packing weights while planning takes threads too.
-            multithread_tract_scope(executor.clone(), || {
-                let model: TypedModel = graph.into_optimized()?;
-                let options = RunOptions {
-                    executor: Some(executor.clone()),
-                    ..RunOptions::default()
-                };
-                let plan: Arc<SimplePlan<_, _>> = SimplePlan::new_with_options(model, &options)?;
-                plan.spawn()
-            })
-        })?;
-        let nodes = state.plan().model().nodes().iter();
-        let watched = nodes.map(|node| watch(node.op.as_op())).collect();
-        Ok(Self {
-            state,
-            constant,
-            watched,
-        })
+        let runner = Runner::new(executor, || graph.into_optimized())?;
+        Ok(Self { runner, constant })
     }
 
     /// How many nodes it has.
     pub(super) fn nodes(&self) -> u64 {
-        self.state.plan().order_without_consts().len() as u64
+        self.runner.nodes()
     }
 
     /// Runs it once. A failure names the node it was at, by the plan's name for it and its operator.
@@ -118,6 +107,46 @@ impl Plan {
         {
             values.push(TValue::from(give(tensor)?));
         }
+        let values = self.runner.run(values, signature.outputs.len())?;
+        let pairs = values.into_iter().zip(&signature.outputs);
+        pairs.map(|(value, spec)| take(value, spec)).collect()
+    }
+}
+
+impl Runner {
+    /// Optimises the graph that `build` gives.
+    pub(super) fn new(
+        executor: &Executor,
+        build: impl FnOnce() -> TractResult<TypedModel>,
+    ) -> Result<Self, Failure> {
+        let state = guarded(|| {
+            // Packing weights while planning takes threads too.
+            multithread_tract_scope(executor.clone(), || {
+                let model = build()?;
+                let options = RunOptions {
+                    executor: Some(executor.clone()),
+                    ..RunOptions::default()
+                };
+                let plan: Arc<SimplePlan<_, _>> = SimplePlan::new_with_options(model, &options)?;
+                plan.spawn()
+            })
+        })?;
+        let nodes = state.plan().model().nodes().iter();
+        let watched = nodes.map(|node| watch(node.op.as_op())).collect();
+        Ok(Self { state, watched })
+    }
+
+    /// How many nodes it has.
+    pub(super) fn nodes(&self) -> u64 {
+        self.state.plan().order_without_consts().len() as u64
+    }
+
+    /// Runs it once; it must give this many outputs. A failure names the node it was at.
+    pub(super) fn run(
+        &mut self,
+        values: TVec<TValue>,
+        outputs: usize,
+    ) -> Result<TVec<TValue>, Failure> {
         let current = Cell::new(None);
         let (state, watched) = (&mut self.state, &self.watched);
         let result = guarded(|| {
@@ -132,23 +161,18 @@ impl Plan {
                 Ok(outputs)
             })
         });
-        let values = match result {
-            Ok(values) => values,
+        match result {
+            Ok(values) if values.len() == outputs => Ok(values),
+            Ok(values) => Err(Failure::new(format!(
+                "it gave {} outputs, the model has {outputs}",
+                values.len()
+            ))),
             Err(failure) => {
                 let operator = current.get().map(|id| self.describe(id));
                 self.renew()?;
-                return Err(failure.at(operator));
+                Err(failure.at(operator))
             }
-        };
-        if values.len() != signature.outputs.len() {
-            return Err(Failure::new(format!(
-                "it gave {} outputs, the model has {}",
-                values.len(),
-                signature.outputs.len()
-            )));
         }
-        let pairs = values.into_iter().zip(&signature.outputs);
-        pairs.map(|(value, spec)| take(value, spec)).collect()
     }
 
     fn describe(&self, id: usize) -> String {

@@ -398,7 +398,8 @@ fn check_inputs(source: &mut Source, signature: &Signature) -> Result<(), Failur
     Ok(())
 }
 
-fn executor(threads: Option<usize>) -> Result<Executor, Failure> {
+/// Threads for runs: all cores unless a number is given.
+pub(super) fn executor(threads: Option<usize>) -> Result<Executor, Failure> {
     let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into));
     if threads <= 1 {
         return Ok(Executor::SingleThread);

@@ -5,7 +5,7 @@
 
 use super::loaded::call_error;
 use crate::package::Backend;
-use crate::runtime::target::{Candidate, StartError, candidates};
+use crate::runtime::target::{Candidate, StartError, candidates, require_runnable};
 use crate::runtime::{EngineError, Provider};
 use crate::service::CallError;
 
@@ -19,9 +19,9 @@ pub(super) struct Choice {
 
 impl Choice {
     /// Nothing is chosen yet.
-    pub(super) fn new(backend: Option<Backend>) -> Self {
+    pub(super) fn new(format: &str, backend: Option<Backend>) -> Self {
         Self {
-            candidates: candidates(backend),
+            candidates: candidates(format, backend),
             passed_over: Vec::new(),
             proven: None,
         }
@@ -78,16 +78,8 @@ impl Choice {
 
 /// Why nothing on this machine runs this format, if so.
 pub(super) fn refused_format(format: &str) -> Option<CallError> {
-    (format != "onnx").then(|| {
-        let format = match format {
-            "executorch" => "ExecuTorch",
-            other => other,
-        };
-        CallError::NoInstances(format!(
-            "it is a program of format {format}; the engines of this build (ort, tract) run ONNX \
-             models only, so offer the package's ONNX variant"
-        ))
-    })
+    let refusal = require_runnable(format).err()?;
+    Some(CallError::NoInstances(refusal.to_string()))
 }
 
 /// A model that cannot be loaded has no instance; one that fails on an input has failed.
@@ -120,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_provider_is_passed_over_and_a_portable_engine_is_not() {
-        let mut choice = Choice::new(Some(Backend::Qnn));
+        let mut choice = Choice::new("onnx", Some(Backend::Qnn));
         let first = choice.next().expect("there are some");
         assert_eq!(first.provider, Provider::Qnn);
         choice.fail(first, run()).expect("there are others");
@@ -133,7 +125,7 @@ mod tests {
 
     #[test]
     fn without_an_engine_there_is_no_instance() {
-        let mut choice = Choice::new(None);
+        let mut choice = Choice::new("onnx", None);
         let ort = choice.next().expect("there are some");
         choice.fail(ort, unsupported()).expect("tract is left");
         let tract = choice.next().expect("tract is left");
@@ -146,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_ran_is_used_again() {
-        let mut choice = Choice::new(None);
+        let mut choice = Choice::new("onnx", None);
         let ort = choice.next().expect("there are some");
         choice.fail(ort, unsupported()).expect("tract is left");
         let tract = choice.next().expect("tract is left");

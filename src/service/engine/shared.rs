@@ -125,7 +125,7 @@ impl Shared {
             phase: Phase::Open,
             seats: BTreeMap::new(),
             threads: Vec::new(),
-            choice: Choice::new(model.backend),
+            choice: Choice::new(model.format, model.backend),
             batching: match rows_limit {
                 Some(_) => Batching::Untested,
                 None => Batching::Off,

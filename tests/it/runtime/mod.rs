@@ -11,5 +11,6 @@ mod ort;
 #[cfg(feature = "ort")]
 mod ort_library;
 mod output;
+mod program;
 mod tract;
 mod worker;

@@ -1,0 +1,305 @@
+//! A program as an executor needs it: all values, instructions and delegates of its methods.
+//!
+//! Owned data, no weights: bytes are named by their [`ByteRange`] in the file. Invariant: every index
+//! between values, operators, delegates and instructions is in range, every range lies inside the
+//! file. What the values mean to an operator is the executor's matter.
+
+mod case;
+mod data;
+mod value;
+pub mod xnnpack;
+
+use std::collections::BTreeMap;
+
+pub use case::{BundledCase, BundledValue, bundled_cases};
+pub use data::{DataFile, NamedTensor, data_files};
+pub use value::{BodyValue, TensorBody, TensorData};
+
+use super::container::Container;
+use super::error::{Error, Place};
+use super::flatbuffer::{Buffer, Field, Table, Vector};
+use super::program::BASE_BUDGET;
+use super::schema::{chain, plan, program};
+use super::storage::{Storage, Stored};
+use crate::source::pages::DEFAULT_BUDGET;
+use crate::source::{Pages, ReadAt};
+
+/// Bytes an index takes in memory, about, with its share of a list.
+const INDEX_COST: u64 = 16;
+/// Bytes a name takes in memory beside its text, about.
+const NAME_COST: u64 = 64;
+
+/// Bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ByteRange {
+    /// File offset of the first.
+    pub offset: u64,
+    /// How many.
+    pub size: u64,
+}
+
+/// A program's methods and the bytes they share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramBody {
+    /// In the file's order.
+    pub methods: Vec<MethodBody>,
+    /// What the program stores under names.
+    pub named: BTreeMap<String, ByteRange>,
+}
+
+/// One method.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MethodBody {
+    /// Its name.
+    pub name: String,
+    /// Its values.
+    pub values: Vec<BodyValue>,
+    /// Values that are its inputs, in order.
+    pub inputs: Vec<usize>,
+    /// Values that are its outputs, in order.
+    pub outputs: Vec<usize>,
+    /// Full names of its operators (`aten::add.out`).
+    pub operators: Vec<String>,
+    /// Its delegates.
+    pub delegates: Vec<DelegateBody>,
+    /// Its instructions. Jumps are to places in this list, or right behind it.
+    pub instructions: Vec<Instruction>,
+}
+
+/// A delegate of a method.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DelegateBody {
+    /// Its backend (`XnnpackBackend`).
+    pub id: String,
+    /// Its payload; none is stored for some backends.
+    pub payload: Option<ByteRange>,
+}
+
+/// An instruction. Numbers are places in the method's lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Instruction {
+    /// Call an operator.
+    Kernel {
+        /// Which.
+        operator: usize,
+        /// Values: the schema's arguments, outputs, then what is returned.
+        args: Vec<usize>,
+    },
+    /// Call a delegate.
+    Delegate {
+        /// Which.
+        delegate: usize,
+        /// Values: its inputs, then its outputs.
+        args: Vec<usize>,
+    },
+    /// Let a value be another one.
+    Move {
+        /// The value that is read.
+        from: usize,
+        /// The value that is written.
+        to: usize,
+    },
+    /// Go on elsewhere if a value is false.
+    JumpFalse {
+        /// The value.
+        condition: usize,
+        /// Where to go on.
+        destination: usize,
+    },
+    /// Give a value's memory back.
+    Free {
+        /// The value.
+        value: usize,
+    },
+}
+
+impl From<Stored> for ByteRange {
+    fn from(stored: Stored) -> Self {
+        Self {
+            offset: stored.offset,
+            size: stored.available,
+        }
+    }
+}
+
+impl ProgramBody {
+    /// Reads the program in `source`, bundled or not.
+    pub fn read(source: &dyn ReadAt) -> Result<Self, Error> {
+        let container = Container::find(&Pages::with_budget(source, BASE_BUDGET))?;
+        let pages = Pages::with_budget(source, DEFAULT_BUDGET);
+        let end = container.start + container.flatbuffer;
+        let buffer = Buffer::new(&pages, container.start, end);
+        let root = buffer.root("Program")?;
+        let mut storage = Storage::read(&root, &container)?;
+        let plans = root.tables(program::EXECUTION_PLAN)?;
+        let methods = plans
+            .iter_tables()
+            .map(|plan| MethodBody::read(&plan?, &mut storage))
+            .collect::<Result<_, _>>()?;
+        let named = storage.named();
+        let named = named.map(|(key, stored)| (key.to_owned(), stored.into()));
+        Ok(Self {
+            methods,
+            named: named.collect(),
+        })
+    }
+
+    /// The method of this name.
+    pub fn method(&self, name: &str) -> Option<&MethodBody> {
+        self.methods.iter().find(|method| method.name == name)
+    }
+}
+
+impl MethodBody {
+    fn read(table: &Table<'_>, storage: &mut Storage<'_>) -> Result<Self, Error> {
+        let name = table.name(plan::NAME)?.ok_or_else(|| Error::MissingField {
+            place: table.place(plan::NAME),
+        })?;
+        let values = table.tables(plan::VALUES)?;
+        let count = values.len();
+        let delegates = read_delegates(table, storage)?;
+        let operators = read_operators(table)?;
+        let reader = Reader {
+            values: count,
+            operators: operators.len() as u64,
+            delegates: delegates.len() as u64,
+        };
+        Ok(Self {
+            name,
+            inputs: reader.indices(&table.vector(plan::INPUTS, 4)?)?,
+            outputs: reader.indices(&table.vector(plan::OUTPUTS, 4)?)?,
+            instructions: reader.instructions(table)?,
+            values: values
+                .iter_tables()
+                .map(|value| BodyValue::read(value?, count, storage))
+                .collect::<Result<_, _>>()?,
+            operators,
+            delegates,
+        })
+    }
+}
+
+fn read_delegates(
+    table: &Table<'_>,
+    storage: &mut Storage<'_>,
+) -> Result<Vec<DelegateBody>, Error> {
+    let mut delegates = Vec::new();
+    for delegate in table.tables(plan::DELEGATES)?.iter_tables() {
+        let delegate = delegate?;
+        delegate.buffer().keep(NAME_COST, || delegate.here())?;
+        let id = delegate.name(plan::DELEGATE_ID)?.unwrap_or_default();
+        let payload = match delegate.table(plan::PROCESSED)? {
+            Some(data) => Some(super::plan::find_payload(&data, &id, storage)?.into()),
+            None => None,
+        };
+        delegates.push(DelegateBody { id, payload });
+    }
+    Ok(delegates)
+}
+
+fn read_operators(table: &Table<'_>) -> Result<Vec<String>, Error> {
+    let operators = table.tables(plan::OPERATORS)?;
+    let names = operators
+        .iter_tables()
+        .map(|operator| super::plan::operator_name(&operator?));
+    names.collect()
+}
+
+/// What indices of a method are held against.
+struct Reader {
+    values: u64,
+    operators: u64,
+    delegates: u64,
+}
+
+impl Reader {
+    fn instructions(&self, table: &Table<'_>) -> Result<Vec<Instruction>, Error> {
+        let mut all = Vec::new();
+        for chain in table.tables(plan::CHAINS)?.iter_tables() {
+            let instructions = chain?.tables(chain::INSTRUCTIONS)?;
+            let first = all.len();
+            for instruction in instructions.iter_tables() {
+                let instruction = self.instruction(&instruction?, first, instructions.len())?;
+                all.push(instruction);
+            }
+        }
+        Ok(all)
+    }
+
+    fn instruction(
+        &self,
+        table: &Table<'_>,
+        first: usize,
+        count: u64,
+    ) -> Result<Instruction, Error> {
+        let keep = |size| table.buffer().keep(size, || table.here());
+        keep(NAME_COST)?;
+        let tag = table.u8(chain::ARGS_TYPE)?;
+        let args = table.required(chain::INSTR_ARGS)?;
+        let value = |field| index(&args, field, self.values, "values");
+        Ok(match tag {
+            1 => Instruction::Kernel {
+                operator: index(&args, chain::OP_INDEX, self.operators, "operators")?,
+                args: self.indices(&args.vector(chain::ARGS, 4)?)?,
+            },
+            2 => Instruction::Delegate {
+                delegate: index(&args, chain::DELEGATE_INDEX, self.delegates, "delegates")?,
+                args: self.indices(&args.vector(chain::ARGS, 4)?)?,
+            },
+            3 => Instruction::Move {
+                from: value(chain::MOVE_FROM)?,
+                to: value(chain::MOVE_TO)?,
+            },
+            4 => Instruction::JumpFalse {
+                condition: value(chain::CONDITION)?,
+                destination: first + index(&args, chain::DESTINATION, count + 1, "instructions")?,
+            },
+            5 => Instruction::Free {
+                value: value(chain::FREED)?,
+            },
+            found => {
+                return Err(Error::UnionType {
+                    place: table.place(chain::ARGS_TYPE),
+                    found,
+                    most: 5,
+                });
+            }
+        })
+    }
+
+    fn indices(&self, vector: &Vector<'_>) -> Result<Vec<usize>, Error> {
+        value_indices(vector, self.values)
+    }
+}
+
+/// Indices of values.
+fn value_indices(vector: &Vector<'_>, values: u64) -> Result<Vec<usize>, Error> {
+    vector.keep(INDEX_COST)?;
+    let indices = (0..vector.len()).map(|position| {
+        in_range(vector.i32(position)?.into(), values, "values", || {
+            vector.place(position)
+        })
+    });
+    indices.collect()
+}
+
+fn index(table: &Table<'_>, field: Field, count: u64, what: &'static str) -> Result<usize, Error> {
+    in_range(table.i32(field)?.into(), count, what, || table.place(field))
+}
+
+fn in_range(
+    found: i64,
+    count: u64,
+    what: &'static str,
+    place: impl FnOnce() -> Place,
+) -> Result<usize, Error> {
+    let index = u64::try_from(found).ok().filter(|&index| index < count);
+    index
+        .and_then(|index| usize::try_from(index).ok())
+        .ok_or_else(|| Error::Index {
+            place: place(),
+            what,
+            count,
+            found,
+        })
+}

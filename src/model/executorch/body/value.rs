@@ -1,0 +1,180 @@
+//! The values of a method, as an executor needs them.
+
+use super::super::error::Error;
+use super::super::flatbuffer::{Table, Vector};
+use super::super::schema::{tensor, value};
+use super::super::storage::Storage;
+use super::super::value as evalue;
+use super::super::value::{Evalue, Home, Tensor};
+use super::{ByteRange, INDEX_COST, in_range, value_indices};
+use crate::model::{Dynamism, ElementType};
+
+/// Bytes a value takes in memory, about.
+const VALUE_COST: u64 = 160;
+
+/// A value. Numbers in lists are places of other values.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BodyValue {
+    /// None.
+    Null,
+    /// An integer.
+    Int(i64),
+    /// A boolean.
+    Bool(bool),
+    /// A floating-point number.
+    Double(f64),
+    /// A text.
+    String(String),
+    /// A tensor.
+    Tensor(TensorBody),
+    /// Integers, each a value of its own.
+    IntList(Vec<usize>),
+    /// Numbers.
+    DoubleList(Vec<f64>),
+    /// Booleans.
+    BoolList(Vec<bool>),
+    /// Tensors, each a value of its own.
+    TensorList(Vec<usize>),
+    /// Tensors, each a value of its own, or none.
+    OptionalTensorList(Vec<Option<usize>>),
+}
+
+/// A tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorBody {
+    /// dtype.
+    pub element: ElementType,
+    /// Sizes or their upper bounds, outermost first.
+    pub sizes: Vec<u64>,
+    /// Dimensions in the order of memory, from the outermost.
+    pub dim_order: Vec<usize>,
+    /// Whether sizes are bounds.
+    pub dynamism: Dynamism,
+    /// Where its elements come from.
+    pub data: TensorData,
+    /// Where its elements are kept while the method runs, if that was planned: memory and offset.
+    /// Tensors at one place are views of each other, as long as nothing else is written there.
+    pub memory: Option<(u32, u64)>,
+}
+
+/// Where a tensor's elements come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TensorData {
+    /// Nothing is stored.
+    None,
+    /// Stored, never written: row major in the tensor's dimension order.
+    Constant(ByteRange),
+    /// Stored to begin with, written by the program, kept between runs.
+    State(ByteRange),
+    /// Stored under this name in the program or in a data file.
+    External(String),
+}
+
+impl BodyValue {
+    /// Reads a value of a method that has `count` of them.
+    pub(super) fn read(outer: Table<'_>, count: u64, storage: &Storage<'_>) -> Result<Self, Error> {
+        outer.buffer().keep(VALUE_COST, || outer.here())?;
+        let found = Evalue::read(outer)?;
+        if found.tag == evalue::NULL {
+            return Ok(Self::Null);
+        }
+        let table = found.table()?;
+        Ok(match found.tag {
+            evalue::INT => Self::Int(table.i64(value::INT)?),
+            evalue::BOOL => Self::Bool(table.u8(value::BOOL)? != 0),
+            evalue::DOUBLE => Self::Double(table.f64(value::DOUBLE)?),
+            evalue::STRING => Self::String(table.cut_text(value::STRING)?.unwrap_or_default()),
+            evalue::TENSOR => Self::Tensor(TensorBody::read(table, storage)?),
+            evalue::INT_LIST => {
+                Self::IntList(wide_indices(&table.vector(value::ITEMS, 8)?, count)?)
+            }
+            evalue::DOUBLE_LIST => {
+                let items = table.vector(value::ITEMS, 8)?;
+                items.keep(INDEX_COST)?;
+                Self::DoubleList(each(&items, |at| items.f64(at))?)
+            }
+            evalue::BOOL_LIST => {
+                let items = table.vector(value::ITEMS, 1)?;
+                items.keep(INDEX_COST)?;
+                Self::BoolList(each(&items, |at| Ok(items.u8(at)? != 0))?)
+            }
+            evalue::TENSOR_LIST => {
+                Self::TensorList(value_indices(&table.vector(value::ITEMS, 4)?, count)?)
+            }
+            _ => Self::OptionalTensorList(optional(&table.vector(value::ITEMS, 4)?, count)?),
+        })
+    }
+
+    /// The tensor, if it is one.
+    pub fn tensor(&self) -> Option<&TensorBody> {
+        match self {
+            Self::Tensor(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+}
+
+impl TensorBody {
+    fn read(table: &Table<'_>, storage: &Storage<'_>) -> Result<Self, Error> {
+        let found = Tensor::read(table, storage)?;
+        let dim_order = Tensor::dim_order(table)?;
+        let offset = table.i32(tensor::STORAGE_OFFSET)?;
+        if offset != 0 || dim_order.len() != found.sizes.len() {
+            return Err(Error::Layout {
+                place: table.place(tensor::DIM_ORDER),
+                offset,
+            });
+        }
+        let mut factors = found.sizes.iter().copied().chain(found.width);
+        let bytes = factors.try_fold(1_u64, u64::checked_mul);
+        let bytes = bytes.filter(|_| found.width.is_some());
+        let data = match (found.external, found.home, bytes) {
+            (Some(name), ..) => TensorData::External(name),
+            (None, Home::Constant(stored), Some(size)) => TensorData::Constant(ByteRange {
+                offset: stored.offset,
+                size,
+            }),
+            (None, Home::State(stored), Some(size)) => TensorData::State(ByteRange {
+                offset: stored.offset,
+                size,
+            }),
+            _ => TensorData::None,
+        };
+        Ok(Self {
+            element: found.element,
+            sizes: found.sizes,
+            dim_order,
+            dynamism: found.dynamism,
+            data,
+            memory: read_memory(table)?,
+        })
+    }
+}
+
+fn read_memory(table: &Table<'_>) -> Result<Option<(u32, u64)>, Error> {
+    let Some(allocation) = table.table(tensor::ALLOCATION)? else {
+        return Ok(None);
+    };
+    let low = u64::from(allocation.u32(tensor::MEMORY_LOW)?);
+    let high = u64::from(allocation.u32(tensor::MEMORY_HIGH)?);
+    Ok(Some((allocation.u32(tensor::MEMORY)?, high << 32 | low)))
+}
+
+fn each<T>(items: &Vector<'_>, read: impl Fn(u64) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+    (0..items.len()).map(read).collect()
+}
+
+fn wide_indices(items: &Vector<'_>, count: u64) -> Result<Vec<usize>, Error> {
+    items.keep(INDEX_COST)?;
+    each(items, |at| {
+        in_range(items.i64(at)?, count, "values", || items.place(at))
+    })
+}
+
+fn optional(items: &Vector<'_>, count: u64) -> Result<Vec<Option<usize>>, Error> {
+    items.keep(INDEX_COST)?;
+    each(items, |at| match items.i32(at)? {
+        -1 => Ok(None),
+        found => in_range(found.into(), count, "values", || items.place(at)).map(Some),
+    })
+}

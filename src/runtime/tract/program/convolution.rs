@@ -1,0 +1,257 @@
+//! Convolutions and windows, for portable operators and XNNPACK's nodes alike.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cnn::deconv::Deconv;
+use tract_onnx::tract_core::ops::cnn::{
+    Conv, KernelFormat, MaxPool, PaddingSpec, PoolSpec, SumPool,
+};
+use tract_onnx::tract_core::ops::nn::DataFormat;
+
+use super::builder::Builder;
+
+/// Windows over an image: one number for each spatial dimension.
+#[derive(Debug, Clone)]
+pub(super) struct Window {
+    /// Whether channels come last.
+    pub(super) channels_last: bool,
+    /// Sizes.
+    pub(super) kernel: Vec<usize>,
+    /// Steps.
+    pub(super) stride: Vec<usize>,
+    /// Distances within a window.
+    pub(super) dilation: Vec<usize>,
+    /// Padding before.
+    pub(super) before: Vec<usize>,
+    /// Padding after.
+    pub(super) after: Vec<usize>,
+}
+
+/// A convolution.
+#[derive(Debug, Clone)]
+pub(super) struct Convolution {
+    /// Where it looks.
+    pub(super) window: Window,
+    /// How the kernel is stored.
+    pub(super) format: KernelFormat,
+    /// Groups of channels.
+    pub(super) groups: usize,
+    /// Channels of the input.
+    pub(super) input_channels: usize,
+    /// Channels of the output.
+    pub(super) output_channels: usize,
+}
+
+impl Window {
+    fn check(&self) -> TractResult<()> {
+        let n = self.kernel.len();
+        let same = [&self.stride, &self.dilation, &self.before, &self.after];
+        ensure!(
+            same.iter().all(|list| list.len() == n),
+            "windows of unequal ranks"
+        );
+        let positive = [&self.kernel, &self.stride, &self.dilation];
+        ensure!(
+            positive
+                .iter()
+                .all(|list| list.iter().all(|size| *size > 0)),
+            "a window of size, step or distance 0"
+        );
+        Ok(())
+    }
+
+    fn spec(&self, input_channels: usize, output_channels: usize) -> PoolSpec {
+        PoolSpec {
+            data_format: if self.channels_last {
+                DataFormat::NHWC
+            } else {
+                DataFormat::NCHW
+            },
+            kernel_shape: self.kernel.as_slice().into(),
+            padding: PaddingSpec::Explicit(
+                self.before.as_slice().into(),
+                self.after.as_slice().into(),
+            ),
+            dilations: Some(self.dilation.as_slice().into()),
+            strides: Some(self.stride.as_slice().into()),
+            input_channels,
+            output_channels,
+        }
+    }
+
+    /// The axis of channels, and the first spatial one.
+    fn axes(&self) -> (usize, usize) {
+        if self.channels_last {
+            (self.kernel.len() + 1, 1)
+        } else {
+            (1, 2)
+        }
+    }
+
+    fn channels(&self, builder: &Builder, input: OutletId) -> TractResult<usize> {
+        let shape = builder.shape(input)?;
+        ensure!(
+            shape.len() == self.kernel.len() + 2,
+            "an image of {} dimensions",
+            shape.len()
+        );
+        Ok(shape[self.axes().0].to_usize()?)
+    }
+
+    /// An input of windows that all lie inside it: the last ones may not otherwise.
+    fn fits(&self, builder: &Builder, input: OutletId) -> TractResult<()> {
+        let shape = builder.shape(input)?;
+        let first = self.axes().1;
+        for (at, kernel) in self.kernel.iter().enumerate() {
+            let Ok(size) = shape[first + at].to_usize() else {
+                continue;
+            };
+            let span = (kernel - 1)
+                .checked_mul(self.dilation[at])
+                .and_then(|span| span.checked_add(1));
+            let room = size
+                .checked_add(self.before[at])
+                .and_then(|room| room.checked_add(self.after[at]));
+            ensure!(
+                span.is_some() && span <= room,
+                "a window of {kernel} in a dimension of {size}"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Convolution {
+    /// Convolves. Without a bias it is 0.
+    pub(super) fn wire(
+        &self,
+        builder: &mut Builder,
+        input: OutletId,
+        kernel: OutletId,
+        bias: Option<OutletId>,
+    ) -> TractResult<OutletId> {
+        self.check(builder, input, kernel)?;
+        self.window.fits(builder, input)?;
+        let bias = self.bias(builder, bias)?;
+        let op = Conv {
+            pool_spec: self.window.spec(self.input_channels, self.output_channels),
+            kernel_fmt: self.format,
+            group: self.groups,
+            q_params: None,
+        };
+        builder.wire(op, &[input, kernel, bias])
+    }
+
+    /// Convolves backwards; `adjustment` is added to the size of the output.
+    pub(super) fn wire_transposed(
+        &self,
+        builder: &mut Builder,
+        input: OutletId,
+        kernel: OutletId,
+        bias: Option<OutletId>,
+        adjustment: &[usize],
+    ) -> TractResult<OutletId> {
+        self.check(builder, input, kernel)?;
+        let bias = self.bias(builder, bias)?;
+        let op = Deconv {
+            pool_spec: self.window.spec(self.input_channels, self.output_channels),
+            kernel_format: self.format,
+            adjustments: adjustment.into(),
+            group: self.groups,
+        };
+        builder.wire(op, &[input, kernel, bias])
+    }
+
+    fn bias(&self, builder: &mut Builder, bias: Option<OutletId>) -> TractResult<OutletId> {
+        let Some(bias) = bias else {
+            return builder.float(0.0, 0);
+        };
+        let shape = builder.shape(bias)?;
+        ensure!(
+            shape.len() == 1 && shape[0] == self.output_channels.to_dim(),
+            "a bias of shape {shape:?} for {} channels",
+            self.output_channels
+        );
+        Ok(bias)
+    }
+
+    fn check(&self, builder: &Builder, input: OutletId, kernel: OutletId) -> TractResult<()> {
+        self.window.check()?;
+        let channels = self.window.channels(builder, input)?;
+        ensure!(
+            channels == self.input_channels && self.groups > 0,
+            "{channels} channels where the kernel wants {}",
+            self.input_channels
+        );
+        ensure!(
+            self.input_channels.is_multiple_of(self.groups)
+                && self.output_channels.is_multiple_of(self.groups),
+            "{} and {} channels in {} groups",
+            self.input_channels,
+            self.output_channels,
+            self.groups
+        );
+        let shape = builder.shape(kernel)?;
+        let sizes: Vec<usize> = shape
+            .iter()
+            .map(|dim| Ok(dim.to_usize()?))
+            .collect::<TractResult<_>>()?;
+        ensure!(
+            sizes.len() == self.window.kernel.len() + 2,
+            "a kernel of {} dimensions",
+            sizes.len()
+        );
+        let per_group = self.input_channels / self.groups;
+        let same = self.format.hw(&sizes) == self.window.kernel
+            && *self.format.i(&sizes) == per_group
+            && *self.format.o(&sizes) == self.output_channels;
+        ensure!(same, "a kernel of shape {sizes:?} for {self:?}");
+        Ok(())
+    }
+}
+
+/// The largest element of each window.
+pub(super) fn max_pool(
+    builder: &mut Builder,
+    window: &Window,
+    input: OutletId,
+) -> TractResult<OutletId> {
+    window.check()?;
+    window.fits(builder, input)?;
+    let channels = window.channels(builder, input)?;
+    let op = MaxPool {
+        pool_spec: window.spec(channels, channels),
+        with_index_outputs: None,
+    };
+    builder.wire(op, &[input])
+}
+
+/// The mean of each window; padding counts as 0 or not at all.
+pub(super) fn average_pool(
+    builder: &mut Builder,
+    window: &Window,
+    input: OutletId,
+    count_padding: bool,
+) -> TractResult<OutletId> {
+    window.check()?;
+    window.fits(builder, input)?;
+    let channels = window.channels(builder, input)?;
+    let op = SumPool {
+        pool_spec: window.spec(channels, channels),
+        count_include_pad: count_padding,
+        normalize: true,
+    };
+    builder.wire(op, &[input])
+}
+
+/// Padding before and after so that the output is as large as the input divided by the steps.
+pub(super) fn same_padding(
+    size: usize,
+    kernel: usize,
+    stride: usize,
+    dilation: usize,
+) -> (usize, usize) {
+    let span = (kernel - 1) * dilation + 1;
+    let needed = (size.div_ceil(stride) - 1) * stride + span;
+    let padding = needed.saturating_sub(size);
+    (padding / 2, padding - padding / 2)
+}

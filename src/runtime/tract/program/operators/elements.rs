@@ -1,0 +1,98 @@
+//! Elements as plain numbers, for operators that are too rare to be fast.
+
+use tract_onnx::tract_core::internal::*;
+
+/// All elements as integers.
+pub(super) fn ints(tensor: &Tensor) -> TractResult<Vec<i64>> {
+    let cast = tensor.cast_to::<i64>()?;
+    let view = cast.try_as_plain_ram()?;
+    Ok(view.as_slice::<i64>()?.to_vec())
+}
+
+/// All elements as floats.
+pub(super) fn floats(tensor: &Tensor) -> TractResult<Vec<f64>> {
+    let cast = tensor.cast_to::<f64>()?;
+    let view = cast.try_as_plain_ram()?;
+    Ok(view.as_slice::<f64>()?.to_vec())
+}
+
+/// A tensor of these integers.
+pub(super) fn of_ints(shape: &[usize], values: &[i64], to: DatumType) -> TractResult<Tensor> {
+    if to == DatumType::Bool {
+        let values: Vec<bool> = values.iter().map(|value| *value != 0).collect();
+        return Tensor::from_shape(shape, &values);
+    }
+    let tensor = Tensor::from_shape(shape, values)?;
+    Ok(tensor.cast_to_dt(to)?.into_owned())
+}
+
+/// A tensor of these floats.
+pub(super) fn of_floats(shape: &[usize], values: &[f64], to: DatumType) -> TractResult<Tensor> {
+    let tensor = Tensor::from_shape(shape, values)?;
+    Ok(tensor.cast_to_dt(to)?.into_owned())
+}
+
+/// A place for each element of a shape, row major, and what it is in another array: the sum of
+/// coordinates times strides.
+pub(super) fn places(shape: &[usize], strides: &[usize]) -> Vec<usize> {
+    let mut all = vec![0];
+    for (&size, &stride) in shape.iter().zip(strides) {
+        let mut next = Vec::with_capacity(all.len() * size);
+        for start in all {
+            next.extend((0..size).map(|at| start + at * stride));
+        }
+        all = next;
+    }
+    all
+}
+
+/// Strides of a row-major array, in elements.
+pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for at in (1..shape.len()).rev() {
+        strides[at - 1] = strides[at] * shape[at].max(1);
+    }
+    strides
+}
+
+/// Strides that repeat an array where the shape it is broadcast to is larger.
+pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
+    let own = strides(from);
+    let offset = to.len() - from.len().min(to.len());
+    (0..to.len())
+        .map(|at| match at.checked_sub(offset) {
+            Some(at) if from[at] != 1 => own[at],
+            _ => 0,
+        })
+        .collect()
+}
+
+/// Elements picked one by one, whatever their type.
+pub(super) fn pick(tensor: &Tensor, shape: &[usize], from: &[usize]) -> TractResult<Tensor> {
+    let size = tensor.datum_type().size_of();
+    let mut picked = Tensor::zero_dt(tensor.datum_type(), shape)?;
+    ensure!(
+        picked.len() == from.len(),
+        "{} elements for a shape {shape:?}",
+        from.len()
+    );
+    let bytes = tensor.as_bytes();
+    for (to, &at) in picked.as_bytes_mut().chunks_exact_mut(size).zip(from) {
+        let Some(element) = bytes.get(at * size..(at + 1) * size) else {
+            bail!("element {at} of {}", tensor.len());
+        };
+        to.copy_from_slice(element);
+    }
+    Ok(picked)
+}
+
+/// A place of `count` many, which may be counted from the end.
+pub(super) fn wrapped(index: i64, count: usize) -> TractResult<usize> {
+    let size = i64::try_from(count)?;
+    ensure!(-size <= index && index < size, "index {index} of {count}");
+    Ok(usize::try_from(if index < 0 {
+        index + size
+    } else {
+        index
+    })?)
+}

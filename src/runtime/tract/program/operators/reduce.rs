@@ -1,0 +1,363 @@
+//! Sums, means, extremes, orders.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::math;
+use tract_onnx::tract_core::ops::nn::Reducer;
+
+use super::super::builder::Wire;
+use super::super::datum_type;
+use super::super::kernel::Kernel;
+use super::elements::{floats, ints, of_floats, of_ints};
+use super::order::first;
+use super::{Call, Lower, widened};
+use crate::runtime::DType;
+
+pub(super) fn find(name: &str) -> Option<Lower> {
+    Some(match name {
+        "aten::sum.IntList_out" => |call| sum(call, false),
+        "aten::mean.out" => |call| sum(call, true),
+        "aten::mean.dtype_out" => |call| {
+            let input = call.tensor(0)?;
+            let axes: Vec<usize> = (0..call.rank(input)?).collect();
+            summed(call, 2, &axes, false, true)
+        },
+        "aten::amax.out" => |call| extreme(call, Reducer::Max),
+        "aten::amin.out" => |call| extreme(call, Reducer::Min),
+        "aten::max.unary_out" => |call| extreme_of_all(call, Reducer::Max),
+        "aten::min.unary_out" => |call| extreme_of_all(call, Reducer::Min),
+        "aten::prod.out" => |call| product(call, None),
+        "aten::prod.int_out" => |call| product(call, Some(1)),
+        "aten::any.out" | "aten::any.dims_out" => |call| logic(call, true),
+        "aten::all.out" | "aten::all.dims_out" => |call| logic(call, false),
+        "aten::any.all_out" => |call| logic_of_all(call, true),
+        "aten::all.all_out" => |call| logic_of_all(call, false),
+        "aten::var.out" => |call| {
+            let correction = if call.bool(2)? { 1.0 } else { 0.0 };
+            variance(call, correction, 3, false)
+        },
+        "aten::var.correction_out" => |call| {
+            let correction = call.optional_double(2)?.unwrap_or(1.0);
+            variance(call, correction, 3, false)
+        },
+        "aten::var_mean.correction_out" => |call| {
+            let correction = call.optional_double(2)?.unwrap_or(1.0);
+            variance(call, correction, 3, true)
+        },
+        "aten::cumsum.out" => cumulated,
+        _ => return None,
+    })
+}
+
+/// The dtype that numbers are added up in.
+fn total(dtype: DType) -> DType {
+    if dtype.is_float() {
+        widened(dtype)
+    } else {
+        DType::Int64
+    }
+}
+
+fn sum(call: &mut Call<'_, '_>, mean: bool) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let rank = call.rank(input)?;
+    let axes = call.axes(1, rank)?;
+    let keep = call.bool(2)?;
+    summed(call, 4, &axes, keep, mean)
+}
+
+fn summed(
+    call: &mut Call<'_, '_>,
+    out: usize,
+    axes: &[usize],
+    keep: bool,
+    mean: bool,
+) -> TractResult<()> {
+    let dtype = total(call.out_dtype(out)?);
+    let input = call.tensor_as(0, dtype)?;
+    let shape = call.frame.builder.shape(input)?;
+    if axes.is_empty() || shape.is_empty() {
+        return call.give(
+            out,
+            Wire {
+                outlet: input,
+                dtype,
+            },
+        );
+    }
+    if !dtype.is_float() {
+        let wire = by_lines(
+            call,
+            input,
+            DType::Int64,
+            axes,
+            keep,
+            |_| 0.0,
+            |line| line.iter().fold(0, |sum, x| sum.wrapping_add(*x)),
+        )?;
+        return call.give(out, wire);
+    }
+    let builder = &mut call.frame.builder;
+    let mut outlet = builder.reduce(Reducer::Sum, input, axes, keep)?;
+    if mean {
+        let mut counted: Vec<usize> = axes.to_vec();
+        counted.sort_unstable();
+        counted.dedup();
+        let count = counted
+            .into_iter()
+            .map(|axis| shape[axis].clone())
+            .product::<TDim>();
+        let count = builder.size(&count.reduce(), dtype)?;
+        outlet = builder.binary(Box::new(math::Div), outlet, count)?;
+    }
+    call.give(out, Wire { outlet, dtype })
+}
+
+/// What a function makes of all elements along some dimensions.
+fn by_lines(
+    call: &mut Call<'_, '_>,
+    input: OutletId,
+    dtype: DType,
+    axes: &[usize],
+    keep: bool,
+    float: impl Fn(&[f64]) -> f64 + Send + Sync + 'static,
+    int: impl Fn(&[i64]) -> i64 + Send + Sync + 'static,
+) -> TractResult<Wire> {
+    let builder = &mut call.frame.builder;
+    let shape = builder.shape(input)?;
+    let mut axes: Vec<usize> = axes.to_vec();
+    axes.sort_unstable();
+    axes.dedup();
+    let kept: Vec<usize> = (0..shape.len())
+        .filter(|axis| !axes.contains(axis))
+        .collect();
+    let order: Vec<usize> = kept.iter().chain(&axes).copied().collect();
+    let lead: Vec<TDim> = kept.iter().map(|&axis| shape[axis].clone()).collect();
+    let depth = lead.len();
+    let moved = builder.transpose(input, &order)?;
+    let to = datum_type(dtype);
+    let wire = builder.kernel("Lines", dtype, &lead, &[moved], move |inputs| {
+        let shape = inputs[0].shape();
+        let size = shape[depth..].iter().product::<usize>().max(1);
+        if to.is_float() {
+            let values = floats(&inputs[0])?;
+            let made: Vec<f64> = values.chunks(size).map(&float).collect();
+            return of_floats(&shape[..depth], &made, to);
+        }
+        let values = ints(&inputs[0])?;
+        let made: Vec<i64> = values.chunks(size).map(&int).collect();
+        of_ints(&shape[..depth], &made, to)
+    })?;
+    let mut outlet = wire.outlet;
+    if keep {
+        for &axis in &axes {
+            outlet = builder.wire(AxisOp::Add(axis), &[outlet])?;
+        }
+    }
+    Ok(Wire { outlet, dtype })
+}
+
+fn extreme(call: &mut Call<'_, '_>, reducer: Reducer) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let rank = call.rank(input)?;
+    let axes = call.axes(1, rank)?;
+    let keep = call.bool(2)?;
+    reduced_extreme(call, reducer, &axes, keep)
+}
+
+fn extreme_of_all(call: &mut Call<'_, '_>, reducer: Reducer) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let axes: Vec<usize> = (0..call.rank(input)?).collect();
+    reduced_extreme(call, reducer, &axes, false)
+}
+
+fn reduced_extreme(
+    call: &mut Call<'_, '_>,
+    reducer: Reducer,
+    axes: &[usize],
+    keep: bool,
+) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let dtype = match widened(input.dtype) {
+        DType::Bool => DType::Int64,
+        dtype => dtype,
+    };
+    let outlet = call.tensor_as(0, dtype)?;
+    let out = call.out();
+    if call.frame.builder.rank(outlet)? == 0 {
+        return call.give(out, Wire { outlet, dtype });
+    }
+    // The library's extremes lose NaN.
+    let largest = reducer == Reducer::Max;
+    let wire = by_lines(
+        call,
+        outlet,
+        dtype,
+        axes,
+        keep,
+        move |line| {
+            first(largest)(line)
+                .first()
+                .map_or(f64::NAN, |at| line[*at])
+        },
+        move |line| {
+            let mut line = line.iter().copied();
+            let first = line.next().unwrap_or(0);
+            line.fold(first, |a, b| if largest { a.max(b) } else { a.min(b) })
+        },
+    )?;
+    call.give(out, wire)
+}
+
+/// Any or all elements that are not 0.
+fn logic(call: &mut Call<'_, '_>, any: bool) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let rank = call.rank(input)?;
+    let axes = call.axes(1, rank)?;
+    let keep = call.bool(2)?;
+    told(call, any, &axes, keep)
+}
+
+fn logic_of_all(call: &mut Call<'_, '_>, any: bool) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let axes: Vec<usize> = (0..call.rank(input)?).collect();
+    told(call, any, &axes, false)
+}
+
+fn told(call: &mut Call<'_, '_>, any: bool, axes: &[usize], keep: bool) -> TractResult<()> {
+    let truth = call.tensor_as(0, DType::Bool)?;
+    let wire = Wire {
+        outlet: truth,
+        dtype: DType::Bool,
+    };
+    let builder = &mut call.frame.builder;
+    let number = builder.cast(wire, DType::Int64)?;
+    let reducer = if any { Reducer::Max } else { Reducer::Min };
+    let outlet = if builder.rank(truth)? == 0 {
+        number.outlet
+    } else {
+        builder.reduce(reducer, number.outlet, axes, keep)?
+    };
+    let number = Wire {
+        outlet,
+        dtype: DType::Int64,
+    };
+    let truth = builder.cast(number, DType::Bool)?;
+    let out = call.out();
+    call.give(out, truth)
+}
+
+fn product(call: &mut Call<'_, '_>, dim: Option<usize>) -> TractResult<()> {
+    let out = call.out();
+    let dtype = total(call.out_dtype(out)?);
+    let input = call.tensor_as(0, dtype)?;
+    let rank = call.frame.builder.rank(input)?;
+    let (axes, keep) = match dim {
+        Some(at) => (vec![call.axis(at, rank)?], call.bool(at + 1)?),
+        None => ((0..rank).collect(), false),
+    };
+    let wire = by_lines(
+        call,
+        input,
+        dtype,
+        &axes,
+        keep,
+        |line| line.iter().product(),
+        |line| {
+            line.iter()
+                .fold(1, |product: i64, x| product.wrapping_mul(*x))
+        },
+    )?;
+    call.give(out, wire)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a count of elements")]
+fn variance(
+    call: &mut Call<'_, '_>,
+    correction: f64,
+    keep: usize,
+    with_mean: bool,
+) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let shape = call.frame.builder.shape(input)?;
+    let mut axes = call.axes(1, shape.len())?;
+    axes.sort_unstable();
+    axes.dedup();
+    let keep = call.bool(keep)?;
+    // The dimensions of a line come last.
+    let kept: Vec<usize> = (0..shape.len())
+        .filter(|axis| !axes.contains(axis))
+        .collect();
+    let order: Vec<usize> = kept.iter().chain(&axes).copied().collect();
+    let lead: Vec<TDim> = kept.iter().map(|&axis| shape[axis].clone()).collect();
+    let depth = lead.len();
+    let moved = call.frame.builder.transpose(input, &order)?;
+    let facts = tvec!(f32::fact(&lead), f32::fact(&lead));
+    let kernel = Kernel::new("Variance", facts, move |inputs| {
+        let shape = inputs[0].shape();
+        let count = shape[depth..].iter().product::<usize>();
+        let (mut variances, mut means) = (Vec::new(), Vec::new());
+        let values = floats(&inputs[0])?;
+        for line in values.chunks(count.max(1)) {
+            let mean = line.iter().sum::<f64>() / line.len() as f64;
+            let squares = line.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>();
+            variances.push(squares / (line.len() as f64 - correction).max(0.0));
+            means.push(mean);
+        }
+        let of = |values: &[f64]| of_floats(&shape[..depth], values, DatumType::F32);
+        Ok(tvec!(of(&variances)?, of(&means)?))
+    });
+    let outlets = call.frame.builder.wire_all(kernel, &[moved])?;
+    let mut wires = Vec::new();
+    for outlet in outlets {
+        let mut outlet = outlet;
+        if keep {
+            for &axis in &axes {
+                outlet = call.frame.builder.wire(AxisOp::Add(axis), &[outlet])?;
+            }
+        }
+        wires.push(Wire {
+            outlet,
+            dtype: DType::Float32,
+        });
+    }
+    if with_mean {
+        call.give(4, wires[0])?;
+        return call.give(5, wires[1]);
+    }
+    let out = call.out();
+    call.give(out, wires[0])
+}
+
+fn cumulated(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let dtype = total(call.out_dtype(3)?);
+    let input = call.tensor_as(0, dtype)?;
+    let shape = call.frame.builder.shape(input)?;
+    let axis = call.axis(1, shape.len())?;
+    let to = datum_type(dtype);
+    let wire = call
+        .frame
+        .builder
+        .kernel("CumSum", dtype, &shape, &[input], move |inputs| {
+            let shape = inputs[0].shape();
+            let inner: usize = shape.iter().skip(axis + 1).product();
+            let size = shape.get(axis).copied().unwrap_or(1);
+            let first = |place: usize| inner == 0 || (place / inner).is_multiple_of(size);
+            if to.is_float() {
+                let mut values = floats(&inputs[0])?;
+                for place in 0..values.len() {
+                    if !first(place) {
+                        values[place] += values[place - inner];
+                    }
+                }
+                return of_floats(shape, &values, to);
+            }
+            let mut values = ints(&inputs[0])?;
+            for place in 0..values.len() {
+                if !first(place) {
+                    values[place] = values[place].wrapping_add(values[place - inner]);
+                }
+            }
+            of_ints(shape, &values, to)
+        })?;
+    call.give(3, wire)
+}

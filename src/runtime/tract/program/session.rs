@@ -1,0 +1,325 @@
+//! A loaded program: its method, planned for the shapes that come, and its states.
+//!
+//! A plan is made for the shapes of a run and kept; after a few different shapes one for all shapes is
+//! tried, checked against the plan for the run's own shapes, and used from then on. States are the
+//! session's: every run begins with what the last successful one left.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use half::{bf16, f16};
+use tract_linalg::multithread::Executor;
+use tract_onnx::prelude::{IntoTValue, TValue, TVec};
+
+use super::super::agreement::agree;
+use super::super::guard::{Failure, guarded};
+use super::super::plan::Runner;
+use super::super::session::executor;
+use super::super::{NAME, failed, run_failed, unsupported};
+use super::weights::Weights;
+use super::{Lowered, Shapes, Size, give, lower, missing};
+use crate::model::Dim;
+use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
+use crate::runtime::{
+    Answer, DType, EngineError, LoadRequest, Placement, Session, Share, Signature, Tensor,
+    TensorSpec,
+};
+use crate::source::FileSource;
+
+/// Most plans that are kept.
+const MAX_PLANS: usize = 16;
+/// After so many plans for single shapes one for all shapes is tried.
+const SHAPES_BEFORE_SYMBOLS: usize = 4;
+
+/// A loaded program.
+pub(in super::super) struct ProgramSession {
+    method: MethodBody,
+    weights: Weights,
+    signature: Signature,
+    executor: Executor,
+    /// The last used plan is the last.
+    plans: Vec<(Vec<Vec<u64>>, Plan)>,
+    made: usize,
+    any: AnyShape,
+    states: HashMap<usize, TValue>,
+    nodes: u64,
+}
+
+enum AnyShape {
+    Untried,
+    Works(Box<Plan>),
+    Refused,
+}
+
+struct Plan {
+    runner: Runner,
+    given: Vec<usize>,
+    outputs: Vec<DType>,
+    states: Vec<(usize, TValue)>,
+}
+
+impl ProgramSession {
+    /// Reads the program, refuses what it cannot run, and plans it if all its shapes are fixed.
+    pub(in super::super) fn new(request: &LoadRequest) -> Result<Self, EngineError> {
+        let fail = |reason: String| failed(&Failure::new(reason));
+        let path = &request.model;
+        let source = FileSource::open(path).map_err(|error| fail(error.to_string()))?;
+        let body = ProgramBody::read(&source).map_err(|error| fail(error.to_string()))?;
+        let name = &request.signature.method;
+        let ProgramBody { methods, named } = body;
+        let method = methods.into_iter().find(|method| method.name == *name);
+        let method = method.ok_or_else(|| fail(format!("it has no method `{name}`")))?;
+        let missing = missing(&method);
+        if !missing.is_empty() {
+            return Err(unsupported(missing, "it has no code for them"));
+        }
+        let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
+        let files = data_files(path);
+        weights.add(files).map_err(|failure| failed(&failure))?;
+        let mut session = Self {
+            method,
+            weights,
+            signature: request.signature.clone(),
+            executor: executor(request.options.threads).map_err(|failure| failed(&failure))?,
+            plans: Vec::new(),
+            made: 0,
+            any: AnyShape::Untried,
+            states: HashMap::new(),
+            nodes: 0,
+        };
+        if let Some(shapes) = fixed_shapes(&session.signature) {
+            session
+                .prepare(&shapes)
+                .map_err(|failure| failed(&failure))?;
+        }
+        Ok(session)
+    }
+
+    fn make(&self, shapes: &Shapes) -> Result<Plan, Failure> {
+        let lowered = lower(&self.method, shapes, &self.weights)?;
+        let Lowered {
+            model,
+            given,
+            outputs,
+            states,
+        } = lowered;
+        let states = states
+            .into_iter()
+            .map(|state| (state.value, state.initial.into_tvalue()));
+        Ok(Plan {
+            given,
+            outputs,
+            states: states.collect(),
+            runner: Runner::new(&self.executor, || model.into_optimized())?,
+        })
+    }
+
+    /// Makes the plan for these shapes the last, making it at all if there is none.
+    fn prepare(&mut self, shapes: &[Vec<u64>]) -> Result<(), Failure> {
+        if self.plans.last().is_some_and(|(known, _)| known == shapes) {
+            return Ok(());
+        }
+        if let Some(at) = self.plans.iter().position(|(known, _)| known == shapes) {
+            let found = self.plans.remove(at);
+            self.plans.push(found);
+            return Ok(());
+        }
+        if self.plans.len() >= MAX_PLANS {
+            self.plans.remove(0);
+        }
+        let known = |shape: &Vec<u64>| shape.iter().copied().map(Size::Known).collect();
+        let plan = self.make(&shapes.iter().map(known).collect())?;
+        self.nodes = plan.runner.nodes();
+        self.made += 1;
+        self.plans.push((shapes.to_vec(), plan));
+        Ok(())
+    }
+
+    fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+        self.check_numbers(inputs)?;
+        if let AnyShape::Works(plan) = &mut self.any {
+            match plan.run(inputs, &self.signature, &self.states) {
+                Ok((outputs, states)) => {
+                    self.states.extend(states);
+                    return Ok(outputs);
+                }
+                Err(_) => self.any = AnyShape::Refused,
+            }
+        }
+        let shapes: Vec<Vec<u64>> = inputs
+            .iter()
+            .map(|tensor| tensor.shape().to_vec())
+            .collect();
+        let before = self.made;
+        self.prepare(&shapes)?;
+        let Some((_, plan)) = self.plans.last_mut() else {
+            return Err(Failure::new("no plan was made"));
+        };
+        let (outputs, states) = plan.run(inputs, &self.signature, &self.states)?;
+        let is_new = self.made > before;
+        if is_new && self.made > SHAPES_BEFORE_SYMBOLS && matches!(self.any, AnyShape::Untried) {
+            self.any = self.try_any_shape(inputs, &outputs);
+        }
+        self.states.extend(states);
+        Ok(outputs)
+    }
+
+    /// A plan for all shapes, if it gives the answer that a plan for these shapes gave.
+    fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor]) -> AnyShape {
+        let shapes = any_shapes(&self.signature, inputs);
+        let Ok(mut plan) = self.make(&shapes) else {
+            return AnyShape::Refused;
+        };
+        match plan.run(inputs, &self.signature, &self.states) {
+            Ok((outputs, _)) if agree(&outputs, expected) => {
+                self.nodes = plan.runner.nodes();
+                self.plans.clear();
+                AnyShape::Works(Box::new(plan))
+            }
+            _ => AnyShape::Refused,
+        }
+    }
+
+    /// A number among the inputs was fixed when the program was exported.
+    fn check_numbers(&self, inputs: &[Tensor]) -> Result<(), Failure> {
+        let values = self.method.inputs.iter().zip(inputs);
+        for ((&value, input), spec) in values.zip(&self.signature.inputs) {
+            let fixed = match &self.method.values[value] {
+                #[expect(clippy::cast_precision_loss, reason = "compared as the input is")]
+                BodyValue::Int(value) => *value as f64,
+                BodyValue::Double(value) => *value,
+                BodyValue::Bool(value) => f64::from(u8::from(*value)),
+                _ => continue,
+            };
+            let given = input.to_f64().next().unwrap_or(f64::NAN);
+            if given.total_cmp(&fixed).is_ne() {
+                return Err(Failure::new(format!(
+                    "input `{}` is {given}, but the program was exported for {fixed} and computes nothing else",
+                    spec.name
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Outputs, and the states by their values' places.
+type Ran = (Vec<Tensor>, Vec<(usize, TValue)>);
+
+impl Plan {
+    /// Runs it once: outputs and new states.
+    fn run(
+        &mut self,
+        inputs: &[Tensor],
+        signature: &Signature,
+        states: &HashMap<usize, TValue>,
+    ) -> Result<Ran, Failure> {
+        let mut values: TVec<TValue> = TVec::new();
+        for &place in &self.given {
+            values.push(give(&inputs[place])?.into_tvalue());
+        }
+        for (value, initial) in &self.states {
+            values.push(states.get(value).unwrap_or(initial).clone());
+        }
+        let count = self.outputs.len() + self.states.len();
+        let mut given = self.runner.run(values, count)?;
+        let kept: Vec<TValue> = given.drain(self.outputs.len()..).collect();
+        let kept = self.states.iter().map(|(value, _)| *value).zip(kept);
+        let outputs = given
+            .into_iter()
+            .zip(&self.outputs)
+            .zip(&signature.outputs)
+            .map(|((value, dtype), spec)| take(value, *dtype, spec));
+        Ok((outputs.collect::<Result<_, _>>()?, kept.collect()))
+    }
+}
+
+/// An output as the tensor that `spec` promises.
+fn take(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, Failure> {
+    if !matches!(dtype, DType::Float16 | DType::Bfloat16) || dtype != spec.dtype {
+        return super::super::elements::take(value, spec);
+    }
+    let shape: Vec<u64> = value.shape().iter().map(|size| *size as u64).collect();
+    let bytes = guarded(|| {
+        let view = value.try_as_plain_ram()?;
+        let floats = view.as_slice::<f32>()?.iter();
+        Ok(match dtype {
+            DType::Float16 => floats
+                .flat_map(|x| f16::from_f32(*x).to_le_bytes())
+                .collect(),
+            _ => floats
+                .flat_map(|x| bf16::from_f32(*x).to_le_bytes())
+                .collect::<Vec<u8>>(),
+        })
+    })?;
+    Tensor::new(dtype, shape, bytes)
+        .map_err(|error| Failure::new(format!("its output `{}` is broken: {error}", spec.name)))
+}
+
+/// The shapes of all inputs, if the file fixes them.
+fn fixed_shapes(signature: &Signature) -> Option<Vec<Vec<u64>>> {
+    let size = |dim: &Dim| match dim {
+        Dim::Fixed(size) => Some(*size),
+        _ => None,
+    };
+    let shape = |spec: &TensorSpec| spec.dims.as_ref()?.iter().map(size).collect();
+    signature.inputs.iter().map(shape).collect()
+}
+
+/// Shapes in which all sizes that may vary do: those with one bound that are equal now are taken for
+/// the same.
+fn any_shapes(signature: &Signature, inputs: &[Tensor]) -> Shapes {
+    let inputs = signature.inputs.iter().zip(inputs);
+    inputs
+        .map(|(spec, input)| {
+            let dims = spec.dims.iter().flatten().zip(input.shape());
+            dims.map(|(dim, size)| match dim {
+                Dim::Fixed(size) => Size::Known(*size),
+                Dim::Maybe { bound, .. } if *bound > 1 => Size::Any {
+                    name: format!("n{bound}x{size}"),
+                    most: *bound,
+                },
+                Dim::Dynamic {
+                    bound: Some(bound), ..
+                } => Size::Any {
+                    name: format!("n{bound}x{size}"),
+                    most: *bound,
+                },
+                _ => Size::Known(*size),
+            })
+            .collect()
+        })
+        .collect()
+}
+
+impl Session for ProgramSession {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        if inputs.len() != self.signature.inputs.len() {
+            let reason = format!(
+                "it takes {} inputs, not {}",
+                self.signature.inputs.len(),
+                inputs.len()
+            );
+            return Err(run_failed(&Failure::new(reason)));
+        }
+        let start = Instant::now();
+        let outputs = self
+            .run_any(inputs)
+            .map_err(|failure| run_failed(&failure))?;
+        Ok(Answer {
+            outputs,
+            time: start.elapsed(),
+        })
+    }
+
+    fn placement(&mut self) -> Placement {
+        Placement {
+            shares: vec![Share {
+                provider: NAME.to_owned(),
+                nodes: self.nodes,
+                node_share: 1.0,
+                time_share: 1.0,
+            }],
+        }
+    }
+}

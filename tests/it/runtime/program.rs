@@ -1,0 +1,231 @@
+//! ExecuTorch programs run as ExecuTorch's own runtime runs them: the answers of
+//! `tests/fixtures/programs` are that runtime's.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use pkgtool::model;
+use pkgtool::runtime::{
+    DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, engine, npy,
+};
+use serde_json::Value;
+
+/// Largest difference of floats, as a part of the largest magnitude in the output.
+const TOLERANCE: f64 = 1e-4;
+
+/// Programs with operators that are refused, by the operators' names.
+const REFUSED: [(&str, &[&str]); 1] = [(
+    "fourier",
+    &[
+        "aten::_fft_c2r.out",
+        "aten::_fft_r2c.out",
+        "aten::view_as_real_copy.out",
+    ],
+)];
+
+/// Outputs (by program and label) that the runtime itself computes wrongly, and what is wrong.
+const WRONG_IN_THE_RUNTIME: [(&str, &str, &str); 3] = [
+    ("integers_64", "sum", "it adds integers up in float64"),
+    (
+        "unknown_sizes",
+        "nonzero",
+        "its indices are those of no element",
+    ),
+    (
+        "dynamic_int8_convolution",
+        "",
+        "it finds a scale for each pixel, of which the convolution reads one",
+    ),
+];
+
+/// The directory of programs: the fixtures, or others that were exported in the same form
+/// (`PKGTOOL_TEST_PROGRAMS`, see `tests/programs`).
+fn fixtures() -> PathBuf {
+    match std::env::var_os("PKGTOOL_TEST_PROGRAMS") {
+        Some(directory) => PathBuf::from(directory),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs"),
+    }
+}
+
+/// Loads a method of a program.
+fn load(
+    engine_name: &str,
+    path: &Path,
+    method: &str,
+) -> Result<(Box<dyn Session>, Signature), EngineError> {
+    let (info, _) = model::open(path).expect("fixtures can be read");
+    let method = info.method(method).expect("the method is there");
+    let signature = Signature::of(method, None).expect("all values are tensors or numbers");
+    let engine = engine(engine_name).expect("the engine is part of this build");
+    let request = LoadRequest {
+        model: path.to_owned(),
+        signature: signature.clone(),
+        options: LoadOptions {
+            threads: Some(1),
+            ..LoadOptions::default()
+        },
+    };
+    Ok((engine.load(&request)?, signature))
+}
+
+/// The arrays of a program's cases.
+struct Arrays(zip::ZipArchive<File>);
+
+impl Arrays {
+    fn open(path: &Path) -> Self {
+        let file = File::open(path).expect("fixtures can be read");
+        Self(zip::ZipArchive::new(file).expect("it is an archive"))
+    }
+
+    /// The tensor that a case describes.
+    fn tensor(&mut self, described: &Value) -> Tensor {
+        let dtype = described["dtype"].as_str().expect("a dtype");
+        let dtype = DType::ALL
+            .into_iter()
+            .find(|known| known.to_string() == dtype)
+            .expect("a known dtype");
+        let Some(name) = described["array"].as_str() else {
+            let value = &described["value"];
+            let value = value
+                .as_f64()
+                .or(value.as_bool().map(|value| f64::from(u8::from(value))));
+            return Tensor::from_f64(dtype, Vec::new(), value).expect("it is small");
+        };
+        let mut entry = self
+            .0
+            .by_name(&format!("{name}.npy"))
+            .expect("the array is there");
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).expect("the archive is whole");
+        let array = npy::read(&mut bytes.as_slice()).expect("it is an array");
+        let shape = array.shape().to_vec();
+        Tensor::new(dtype, shape, array.into_bytes()).expect("it has as many bytes")
+    }
+}
+
+/// How an output differs from what it should be, if it does.
+fn difference(found: &Tensor, expected: &Tensor, step: Option<f64>) -> Option<String> {
+    if (found.dtype(), found.shape()) != (expected.dtype(), expected.shape()) {
+        return Some(format!("{found:?} instead of {expected:?}"));
+    }
+    let finite = expected.to_f64().filter(|value| value.is_finite());
+    let magnitude = finite.fold(0.0, |most: f64, value| most.max(value.abs()));
+    let rounding = match expected.dtype() {
+        // XNNPACK adds products up in float16.
+        DType::Float16 => 2e-3,
+        DType::Bfloat16 => 8e-3,
+        _ => TOLERANCE,
+    };
+    let allowed = match (step, expected.dtype().is_float()) {
+        (Some(step), _) => step * 1.001,
+        (None, true) => rounding * magnitude,
+        (None, false) => 0.0,
+    };
+    let pairs = found.to_f64().zip(expected.to_f64()).enumerate();
+    let worst = pairs
+        .filter(|(_, (found, expected))| {
+            found.total_cmp(expected).is_ne() && !(found.is_nan() && expected.is_nan())
+        })
+        .map(|(at, (found, expected))| ((found - expected).abs(), at, found, expected))
+        .filter(|(difference, ..)| difference.is_nan() || *difference > allowed)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    worst.map(|(difference, at, found, expected)| {
+        format!("element {at} is {found}, not {expected}: {difference:e} of {magnitude} (allowed {allowed:e})")
+    })
+}
+
+/// Runs all cases of a program; what went wrong, by line.
+fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
+    let file = program["file"].as_str().expect("a file");
+    let path = fixtures().join(file);
+    let mut arrays = Arrays::open(&path.with_extension("npz"));
+    let mut ran = 0;
+    for (name, method) in program["methods"].as_object().expect("methods") {
+        let refused = REFUSED
+            .iter()
+            .find(|(refused, _)| program["name"] == *refused);
+        let (mut session, signature) = match (load(engine, &path, name), refused) {
+            (Ok(loaded), None) => loaded,
+            (Err(EngineError::Unsupported { operators, .. }), Some((_, expected))) => {
+                assert_eq!(operators, *expected);
+                continue;
+            }
+            (Ok(_), Some(_)) => panic!("{file} is not refused any more"),
+            (Err(error), _) => {
+                let _ = writeln!(report, "{file} {name}: {error}");
+                continue;
+            }
+        };
+        let sequence = method["sequence"].as_bool() == Some(true);
+        for (index, case) in method["cases"]
+            .as_array()
+            .expect("cases")
+            .iter()
+            .enumerate()
+        {
+            if index > 0 && !sequence {
+                (session, _) = load(engine, &path, name).expect("it loaded before");
+            }
+            let mut list = |side: &str| -> Vec<Tensor> {
+                let described = case[side].as_array().expect("a list");
+                described
+                    .iter()
+                    .map(|described| arrays.tensor(described))
+                    .collect()
+            };
+            let (inputs, expected) = (list("inputs"), list("outputs"));
+            assert_eq!(inputs.len(), signature.inputs.len(), "{file} {name}");
+            let answer = match session.run(&inputs) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    let _ = writeln!(report, "{file} {name} case {index}: {error}");
+                    continue;
+                }
+            };
+            ran += 1;
+            assert_eq!(answer.outputs.len(), expected.len(), "{file} {name}");
+            for (at, found) in answer.outputs.iter().enumerate() {
+                let described = &case["outputs"][at];
+                let label = method["labels"][at].as_str().unwrap_or_default();
+                let is_known = |(known, of, _): &&(&str, &str, &str)| {
+                    program["name"] == *known && label == *of
+                };
+                if WRONG_IN_THE_RUNTIME.iter().any(|known| is_known(&known)) {
+                    assert_eq!(found.shape(), expected[at].shape(), "{file} {label}");
+                    continue;
+                }
+                if let Some(difference) =
+                    difference(found, &expected[at], described["step"].as_f64())
+                {
+                    let _ = writeln!(
+                        report,
+                        "{file} {name} case {index} output {at} {label}: {difference}"
+                    );
+                }
+            }
+        }
+    }
+    ran
+}
+
+#[test]
+fn lowered_programs_agree_with_the_runtime() {
+    let text = std::fs::read_to_string(fixtures().join("cases.json")).expect("it is there");
+    let described: Value = serde_json::from_str(&text).expect("it is JSON");
+    let only = std::env::var("PKGTOOL_TEST_PROGRAM").ok();
+    let mut report = String::new();
+    let mut ran = 0;
+    for program in described["programs"].as_array().expect("a list") {
+        let name = program["name"].as_str().expect("a name");
+        if only
+            .as_ref()
+            .is_none_or(|only| name.contains(only.as_str()))
+        {
+            ran += run_program("tract", program, &mut report);
+        }
+    }
+    assert!(ran > 0, "no program ran");
+    assert!(report.is_empty(), "of {ran} runs:\n{report}");
+}
