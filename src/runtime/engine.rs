@@ -64,6 +64,10 @@ pub struct LoadOptions {
     pub observe: bool,
     /// The engine's native library, if the user named one.
     pub library: Option<PathBuf>,
+    /// Let every run begin as if it was the first: what a program keeps from run to run (a cache of keys
+    /// and values, a counter) is forgotten.
+    #[serde(default)]
+    pub forget: bool,
 }
 
 /// An execution provider: the part of an engine that computes on one kind of hardware.

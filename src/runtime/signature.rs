@@ -30,6 +30,9 @@ pub struct TensorSpec {
     pub dtype: DType,
     /// Dimensions, outermost first; `None` where the file does not even give the rank.
     pub dims: Option<Vec<Dim>>,
+    /// The only value it may have, as JSON: a number that the model was exported for.
+    #[serde(default)]
+    pub fixed: Option<String>,
 }
 
 /// Why a method cannot be called with tensors.
@@ -94,20 +97,22 @@ fn spec(value: &Value, side: &str, index: usize, declared: Option<String>) -> Op
     let name = named
         .or(declared)
         .unwrap_or_else(|| format!("{side}_{index}"));
-    let number = |dtype| TensorSpec {
+    let number = |dtype, value: &dyn ToString| TensorSpec {
         name: name.clone(),
         dtype,
         dims: Some(Vec::new()),
+        fixed: (side == "input").then(|| value.to_string()),
     };
     match &value.kind {
-        ValueKind::Int(_) => Some(number(DType::Int64)),
-        ValueKind::Double(_) => Some(number(DType::Float64)),
-        ValueKind::Bool(_) => Some(number(DType::Bool)),
+        ValueKind::Int(value) => Some(number(DType::Int64, value)),
+        ValueKind::Double(value) => Some(number(DType::Float64, value)),
+        ValueKind::Bool(value) => Some(number(DType::Bool, value)),
         _ => {
             let info = value.tensor()?;
             Some(TensorSpec {
                 dtype: DType::from_element(&info.element)?,
                 dims: info.dims.clone(),
+                fixed: None,
                 name,
             })
         }

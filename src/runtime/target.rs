@@ -11,7 +11,9 @@ use std::time::Duration;
 use super::worker::{Launcher, Worker};
 use super::{
     Answer, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, Signature, Tensor,
+    tract,
 };
+use crate::model::ModelInfo;
 use crate::package::Backend;
 
 /// An engine with a provider that could run a model.
@@ -148,6 +150,22 @@ pub fn require_runnable(format: &str) -> Result<(), StartError> {
     )))
 }
 
+/// Fails if no engine of this build runs this method of a model, as far as its header tells, and says
+/// what would.
+pub fn require_method_runnable(info: &ModelInfo, method: &str) -> Result<(), StartError> {
+    require_runnable(info.format)?;
+    let found = info.method(method).filter(|_| info.names_methods);
+    let Some(found) = found else { return Ok(()) };
+    let missing = tract::missing(
+        found.operators.keys().map(String::as_str),
+        found.delegates.iter().map(|delegate| delegate.id.as_str()),
+    );
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(StartError::Format(tract::refusal_of(&missing)))
+}
+
 /// Loads the model with the best candidate that works and runs it once.
 pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, StartError> {
     require_runnable(wish.format)?;
@@ -194,6 +212,7 @@ fn attempt(
             strict: wish.strict && candidate.provider != Provider::Cpu,
             observe: wish.observe || candidate.provider != Provider::Cpu,
             library: wish.library.clone(),
+            forget: false,
         },
     };
     let mut worker = launcher.load(candidate.engine, &request)?;

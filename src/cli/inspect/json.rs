@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use super::portable;
 use crate::model::{Dim, Dynamism, Method, ModelInfo, TensorInfo, Value, ValueKind};
 
 /// The document, with a line end.
@@ -9,7 +10,7 @@ pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
     let methods: Map<String, Json> = info
         .methods
         .iter()
-        .map(|method| (method.name.clone(), method_json(method)))
+        .map(|method| (method.name.clone(), method_json(info, method)))
         .collect();
     let segments: Vec<Json> = info
         .segments
@@ -41,17 +42,22 @@ pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
     format!("{document:#}\n")
 }
 
-fn method_json(method: &Method) -> Json {
+fn method_json(info: &ModelInfo, method: &Method) -> Json {
     let ids: Vec<&str> = method.delegates.iter().map(|d| d.id.as_str()).collect();
     let sizes: Vec<Option<u64>> = method.delegates.iter().map(|d| d.payload_bytes).collect();
-    json!({
+    let mut json = json!({
         "inputs": method.inputs.iter().map(value_json).collect::<Vec<_>>(),
         "outputs": method.outputs.iter().map(value_json).collect::<Vec<_>>(),
         "constant": method.constant,
         "delegates": ids,
         "delegate_payload_bytes": sizes,
         "operators": method.operators,
-    })
+    });
+    if let Some((missing, _)) = portable::missing(info, method) {
+        json["portable"] = json!(missing.is_empty());
+        json["missing"] = json!(missing);
+    }
+    json
 }
 
 fn value_json(value: &Value) -> Json {

@@ -1,6 +1,11 @@
 //! `pkgtool inspect`.
 
 mod json;
+#[cfg(feature = "run")]
+mod portable;
+#[cfg(not(feature = "run"))]
+#[path = "portable_absent.rs"]
+mod portable;
 mod table;
 
 use std::path::PathBuf;

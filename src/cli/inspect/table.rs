@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::portable;
 use crate::model::{Dim, Method, ModelInfo, Value, ValueKind};
 use crate::source::text::defuse_line;
 
@@ -16,7 +17,7 @@ pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64) -> String {
     head(&mut text, path, info, file_size);
     let (constants, methods): (Vec<_>, Vec<_>) = info.methods.iter().partition(|m| m.constant);
     for method in methods {
-        write_method(&mut text, method);
+        write_method(&mut text, info, method);
     }
     if !constants.is_empty() {
         text.push_str("\nconstant methods\n");
@@ -56,7 +57,7 @@ fn head(text: &mut String, path: &str, info: &ModelInfo, file_size: u64) {
     rows(text, facts.into_iter());
 }
 
-fn write_method(text: &mut String, method: &Method) {
+fn write_method(text: &mut String, info: &ModelInfo, method: &Method) {
     text.push('\n');
     line(text, &format!("method {}", method.name));
     for (noun, values) in [("input", &method.inputs), ("output", &method.outputs)] {
@@ -90,6 +91,11 @@ fn write_method(text: &mut String, method: &Method) {
             })
             .collect();
         line(text, &format!("  operators  {}", calls.join(", ")));
+    }
+    match portable::missing(info, method) {
+        Some((names, _)) if names.is_empty() => line(text, "  portable  yes, lowered to tract"),
+        Some((_, why)) => line(text, &format!("  portable  no: {why}")),
+        None => {}
     }
 }
 

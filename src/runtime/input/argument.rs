@@ -264,6 +264,7 @@ mod tests {
             name: (*name).to_owned(),
             dtype: DType::Float32,
             dims: Some(Vec::new()),
+            fixed: None,
         });
         Signature {
             method: "forward".to_owned(),

@@ -337,6 +337,7 @@ mod tests {
             name: name.to_owned(),
             dtype: DType::Float32,
             dims: Some(dims),
+            fixed: None,
         };
         Signature {
             method: "forward".to_owned(),

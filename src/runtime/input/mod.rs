@@ -176,8 +176,9 @@ fn with_default(
     each: Vec<Option<Given>>,
     default: Option<Generator>,
 ) -> Result<Vec<Given>, InputError> {
+    let fixed = |input: usize| signature.inputs[input].fixed.as_ref();
     let missing: Vec<usize> = (0..each.len())
-        .filter(|input| each[*input].is_none())
+        .filter(|input| each[*input].is_none() && fixed(*input).is_none())
         .collect();
     if default.is_none() && !missing.is_empty() {
         let examples: Vec<String> = missing
@@ -194,10 +195,16 @@ fn with_default(
         });
     }
     let default = default.unwrap_or(Generator::Zeros);
-    let given = each.into_iter().map(|given| {
-        given.unwrap_or_else(|| Given {
-            origin: default.to_string(),
-            value: Value::Generate(default, None),
+    let given = each.into_iter().enumerate().map(|(input, given)| {
+        given.unwrap_or_else(|| match fixed(input) {
+            Some(value) => Given {
+                origin: "the number the program was exported for".to_owned(),
+                value: Value::Json(value.clone()),
+            },
+            None => Given {
+                origin: default.to_string(),
+                value: Value::Generate(default, None),
+            },
         })
     });
     Ok(given.collect())

@@ -111,6 +111,7 @@ mod tests {
                 name: "x".to_owned(),
                 dtype,
                 dims: None,
+                fixed: None,
             };
             match give(&tensor) {
                 Ok(given) => assert_eq!(take(given.into_tvalue(), &spec), Ok(tensor)),
@@ -126,6 +127,7 @@ mod tests {
             name: "y".to_owned(),
             dtype: DType::Float64,
             dims: None,
+            fixed: None,
         };
         let given = give(&tensor).expect("float32 is there");
         let failure = take(given.into_tvalue(), &spec).expect_err("not it");

@@ -85,6 +85,20 @@ impl Engine for Tract {
     }
 }
 
+/// What keeps a program's method with these operators and delegates from running here, by their full
+/// names.
+pub fn missing<'a>(
+    operators: impl Iterator<Item = &'a str>,
+    delegates: impl Iterator<Item = &'a str>,
+) -> BTreeSet<String> {
+    program::missing(operators, delegates)
+}
+
+/// Why these do not run here, and what would run them.
+pub fn refusal_of(missing: &BTreeSet<String>) -> String {
+    program::refusal(missing)
+}
+
 fn header(path: &Path) -> Result<ModelInfo, EngineError> {
     let fail = |reason: String| failed(&Failure::new(reason));
     let file = FileSource::open(path).map_err(|error| fail(error.to_string()))?;

@@ -144,7 +144,8 @@ impl Entry {
             other => other.to_string(),
         });
         let format = file.info().format;
-        let runnable = target::require_runnable(format).map_err(|error| error.to_string());
+        let runnable = target::require_method_runnable(file.info(), &method)
+            .map_err(|error| error.to_string());
         let signature = selection.as_ref().ok();
         let signature = signature.map(|selection| selection.signature.clone());
         let model = runnable.and(selection).map(|selection| EndpointModel {

@@ -54,6 +54,8 @@ impl Source {
                 strict: false,
                 observe: prove && is_target,
                 library: self.library.clone(),
+                // Requests of different callers must not see each other.
+                forget: true,
             },
         };
         if settings.isolation == Isolation::Thread {

@@ -45,6 +45,7 @@ pub(super) fn signature(inputs: &[(&str, DType, Option<Vec<Dim>>)]) -> Signature
         name: (*name).to_owned(),
         dtype: *dtype,
         dims: dims.clone(),
+        fixed: None,
     });
     Signature {
         method: "forward".to_owned(),

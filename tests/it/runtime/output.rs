@@ -9,6 +9,7 @@ fn output(name: &str, dtype: DType) -> TensorSpec {
         name: name.to_owned(),
         dtype,
         dims: None,
+        fixed: None,
     }
 }
 

@@ -100,15 +100,14 @@ async fn configs_are_held_against_the_package() {
     .await;
     refused(
         "scribe_tiny_en",
-        json!({}),
+        json!({"backend": "mlx"}),
         "$.config.component",
         "`encoder`, `decoder`",
     )
     .await;
-    let both = json!({"backend": "xnnpack"});
     refused(
         "scribe_tiny_en",
-        both,
+        json!({}),
         "$.config.method",
         "`decode`, `encode`",
     )
@@ -129,10 +128,10 @@ async fn a_description_tells_what_there_is() {
         assert_eq!(it.backends, ["xnnpack", "coreml", "vulkan", "qnn", "mlx"]);
         assert_eq!(
             it.default_backend.as_deref(),
-            Some("qnn"),
-            "the only one that runs here"
+            Some("xnnpack"),
+            "the first that runs anywhere"
         );
-        assert_eq!(it.default_precision.as_deref(), Some("int8"));
+        assert_eq!(it.default_precision.as_deref(), Some("fp32"));
         let precisions = [("fp32", false), ("fp16", false), ("int8", true)];
         assert_eq!(
             it.precisions,
@@ -141,7 +140,7 @@ async fn a_description_tells_what_there_is() {
         assert_eq!(it.methods, ["forward"]);
         assert!(it.takes_pictures && it.runnable);
         assert_eq!(it.license.as_deref(), Some("bsd-3-clause"));
-        let model = examples().join("glimpse/qnn/glimpse_qnn_int8.onnx");
+        let model = examples().join("glimpse/xnnpack/glimpse_xnnpack_fp32.pte");
         assert_eq!(it.size_bytes, model.metadata().expect("an example").len());
         assert!(it.created_at <= it.updated_at);
         let runs: Vec<&str> = it
@@ -150,7 +149,7 @@ async fn a_description_tells_what_there_is() {
             .filter(|method| method.not_runnable.is_none())
             .map(|method| method.backend.as_str())
             .collect();
-        assert_eq!(runs, ["qnn"]);
+        assert_eq!(runs, ["xnnpack", "xnnpack", "xnnpack", "qnn"]);
         assert!(it.signatures.iter().all(|method| method.inputs.len() == 1));
     })
     .await;
@@ -174,7 +173,7 @@ async fn a_description_tells_what_there_is() {
             ["text_encoder", "unet", "vae"],
             "models only"
         );
-        assert!(!it.runnable);
+        assert!(it.runnable);
     })
     .await;
 }
@@ -196,7 +195,7 @@ async fn what_nothing_here_runs_is_listed_and_has_no_instances() {
     })
     .await;
     with("glimpse", async |device| {
-        let config = json!({"backend": "xnnpack"});
+        let config = json!({"backend": "coreml"});
         let refused = device.prepare(&request(&body, Some(&config)));
         instances(refused.expect_err("no engine"));
     })
@@ -215,7 +214,7 @@ async fn an_answer_has_the_outputs_of_the_signature() {
         let plain = call(device, &body, None).await.expect("it runs");
         assert_eq!(plain.content_type, "application/json");
         let plain: Value = serde_json::from_slice(&plain.body).expect("JSON");
-        let config = json!({"backend": "qnn", "precision": "fp32"});
+        let config = json!({"backend": "xnnpack", "precision": "fp32"});
         body["encoding"] = json!("base64");
         let other = call(device, &body, Some(&config)).await.expect("it runs");
         let other: Value = serde_json::from_slice(&other.body).expect("JSON");

@@ -111,11 +111,11 @@ async fn warm_loads_and_runs_once() {
 async fn a_format_without_an_engine_has_no_instance() {
     let model = models::negation();
     let mut what = model.endpoint();
-    what.format = "executorch";
+    what.format = "safetensors";
     let endpoint = engines(1 << 30).endpoint(what, &settings());
     let error = endpoint.warm().await.expect_err("nothing runs it");
     assert!(
-        matches!(&error, CallError::NoInstances(reason) if reason.contains("ExecuTorch")),
+        matches!(&error, CallError::NoInstances(reason) if reason.contains("safetensors")),
         "{error}"
     );
 }

@@ -106,7 +106,8 @@ pub(super) fn zeros(device: &Device) -> Value {
         let dims = input.dims.as_ref().expect("examples say their ranks");
         let sizes = dims.iter().map(|dim| match dim {
             Dim::Fixed(size) => *size,
-            _ => 1,
+            Dim::Maybe { bound, .. } => *bound,
+            Dim::Dynamic { .. } => 1,
         });
         let shape: Vec<u64> = sizes.collect();
         let tensor = Tensor::zeros(input.dtype, shape.clone()).expect("it is small");

@@ -18,6 +18,7 @@ fn spec(name: &str, dtype: DType, dims: Option<Vec<Dim>>) -> TensorSpec {
         name: name.to_owned(),
         dtype,
         dims,
+        fixed: None,
     }
 }
 

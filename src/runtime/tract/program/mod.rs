@@ -24,7 +24,6 @@ pub(super) use session::ProgramSession;
 use method::lower;
 
 use super::guard::Failure;
-use crate::model::executorch::body::MethodBody;
 use crate::runtime::{DType, Tensor};
 
 /// The backend whose graphs are lowered.
@@ -74,13 +73,41 @@ pub(super) fn datum_type(dtype: DType) -> DatumType {
         .unwrap_or(DatumType::F32)
 }
 
-/// What keeps a method from being lowered: operators and delegates by their full names.
-pub(super) fn missing(method: &MethodBody) -> BTreeSet<String> {
-    let operators = method.operators.iter();
-    let operators = operators.filter(|name| !operators::is_known(name)).cloned();
-    let delegates = method.delegates.iter().map(|delegate| &delegate.id);
-    let delegates = delegates.filter(|id| *id != XNNPACK).cloned();
-    operators.chain(delegates).collect()
+/// What keeps a method with these operators and delegates from being lowered, by their full names.
+pub(super) fn missing<'a>(
+    operators: impl Iterator<Item = &'a str>,
+    delegates: impl Iterator<Item = &'a str>,
+) -> BTreeSet<String> {
+    let operators = operators.filter(|name| !operators::is_known(name));
+    let delegates = delegates.filter(|id| *id != XNNPACK);
+    operators.chain(delegates).map(str::to_owned).collect()
+}
+
+/// Why these names cannot be lowered, and what would run them.
+pub(super) fn refusal(missing: &BTreeSet<String>) -> String {
+    let (operators, delegates): (Vec<_>, Vec<_>) =
+        missing.iter().partition(|name| name.contains("::"));
+    let mut reasons = Vec::new();
+    if !operators.is_empty() {
+        let names: Vec<String> = operators.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(", ");
+        reasons.push(format!(
+            "there is no code for {names}; ExecuTorch itself runs it"
+        ));
+    }
+    for id in delegates {
+        let runtime = match id.as_str() {
+            "CoreMLBackend" => "ExecuTorch with Core ML, on Apple's systems",
+            "MLXBackend" => "ExecuTorch with MLX, on Apple's processors",
+            "VulkanBackend" => "ExecuTorch with Vulkan, on a machine with a GPU",
+            "QnnBackend" => "ExecuTorch with Qualcomm's runtime, on the device it was made for",
+            _ => "ExecuTorch with that backend",
+        };
+        reasons.push(format!(
+            "what is in {id} has no portable form; {runtime} runs it"
+        ));
+    }
+    reasons.join("; ")
 }
 
 /// A tensor of ours as one that stands for it in a graph.

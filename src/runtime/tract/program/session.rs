@@ -17,7 +17,7 @@ use super::super::plan::Runner;
 use super::super::session::executor;
 use super::super::{NAME, failed, run_failed, unsupported};
 use super::weights::Weights;
-use super::{Lowered, Shapes, Size, give, lower, missing};
+use super::{Lowered, Shapes, Size, give, lower, missing, refusal};
 use crate::model::Dim;
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
 use crate::runtime::{
@@ -42,6 +42,8 @@ pub(in super::super) struct ProgramSession {
     made: usize,
     any: AnyShape,
     states: HashMap<usize, TValue>,
+    /// Whether states are forgotten after each run.
+    forget: bool,
     nodes: u64,
 }
 
@@ -69,9 +71,13 @@ impl ProgramSession {
         let ProgramBody { methods, named } = body;
         let method = methods.into_iter().find(|method| method.name == *name);
         let method = method.ok_or_else(|| fail(format!("it has no method `{name}`")))?;
-        let missing = missing(&method);
+        let missing = missing(
+            method.operators.iter().map(String::as_str),
+            method.delegates.iter().map(|delegate| delegate.id.as_str()),
+        );
         if !missing.is_empty() {
-            return Err(unsupported(missing, "it has no code for them"));
+            let reason = refusal(&missing);
+            return Err(unsupported(missing, &reason));
         }
         let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
         let files = data_files(path);
@@ -85,6 +91,7 @@ impl ProgramSession {
             made: 0,
             any: AnyShape::Untried,
             states: HashMap::new(),
+            forget: request.options.forget,
             nodes: 0,
         };
         if let Some(shapes) = fixed_shapes(&session.signature) {
@@ -140,7 +147,7 @@ impl ProgramSession {
         if let AnyShape::Works(plan) = &mut self.any {
             match plan.run(inputs, &self.signature, &self.states) {
                 Ok((outputs, states)) => {
-                    self.states.extend(states);
+                    self.keep(states);
                     return Ok(outputs);
                 }
                 Err(_) => self.any = AnyShape::Refused,
@@ -160,8 +167,14 @@ impl ProgramSession {
         if is_new && self.made > SHAPES_BEFORE_SYMBOLS && matches!(self.any, AnyShape::Untried) {
             self.any = self.try_any_shape(inputs, &outputs);
         }
-        self.states.extend(states);
+        self.keep(states);
         Ok(outputs)
+    }
+
+    fn keep(&mut self, states: Vec<(usize, TValue)>) {
+        if !self.forget {
+            self.states.extend(states);
+        }
     }
 
     /// A plan for all shapes, if it gives the answer that a plan for these shapes gave.

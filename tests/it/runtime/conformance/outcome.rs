@@ -194,6 +194,7 @@ mod tests {
             name: name.to_owned(),
             dtype,
             dims: Some(vec![Dim::Fixed(2)]),
+            fixed: None,
         };
         Signature {
             method: "forward".to_owned(),

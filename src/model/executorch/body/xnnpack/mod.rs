@@ -58,6 +58,8 @@ pub struct Value {
     pub data: Option<Data>,
     /// What integers stand for.
     pub quantization: Option<Quantization>,
+    /// Its place among the inputs and outputs of the graph; meaningless for other values.
+    pub external_id: u32,
 }
 
 /// Where a constant's elements are.
@@ -164,7 +166,11 @@ impl Graph {
             let ids = (0..ids.len()).map(|at| known.check(ids.u32(at)?, || ids.place(at)));
             ids.collect()
         };
-        let (inputs, outputs) = (ids(INPUTS)?, ids(OUTPUTS)?);
+        let (mut inputs, mut outputs) = (ids(INPUTS)?, ids(OUTPUTS)?);
+        // A call's arguments are in the order of external ids, which the lists need not be.
+        for ids in [&mut inputs, &mut outputs] {
+            ids.sort_by_key(|id| values[id].external_id);
+        }
         Ok(Self {
             values,
             nodes,
@@ -345,6 +351,7 @@ impl Value {
             dims,
             data,
             quantization,
+            external_id: tensor.u32(Field(4, "external_id"))?,
         };
         Ok((tensor.u32(Field(6, "id_out"))?, value))
     }

@@ -1,0 +1,8 @@
+//! Whether a program's methods run on any machine, in a build that runs nothing: nobody can tell.
+
+use crate::model::{Method, ModelInfo};
+
+/// No answer.
+pub(super) fn missing(_: &ModelInfo, _: &Method) -> Option<(Vec<String>, String)> {
+    None
+}
