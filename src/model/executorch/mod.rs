@@ -14,6 +14,7 @@ mod error;
 mod evidence;
 mod flatbuffer;
 mod path;
+mod place;
 mod plan;
 mod program;
 mod relations;
@@ -25,6 +26,7 @@ mod wiring;
 use std::path::Path;
 
 pub use error::{Error, Place};
+pub use place::place;
 
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::ReadAt;

@@ -10,7 +10,7 @@ use std::path::Path;
 use memchr::memmem::Finder;
 
 use super::search::{self, Found};
-use super::surroundings::{Surroundings, entries};
+use crate::runtime::surroundings::{Surroundings, entries};
 use crate::runtime::Provider;
 use crate::runtime::library::{Installation, Installations};
 
