@@ -77,7 +77,7 @@ impl Outcomes {
                 if let EngineError::Died { reason, .. } = &error {
                     // A panic of the worker itself would end it with 70 or 101.
                     assert!(!reason.contains("exit status"), "{reason}");
-                    self.died += 1;
+                    self.died += 1; if std::env::var_os("PKGTOOL_SHOW").is_some() { eprintln!("{seed}: {error}"); }
                 } else {
                     self.refused += 1;
                 }
