@@ -21,7 +21,7 @@ const NOT_IMPLEMENTED: u32 = 0x11;
 const INCOMPATIBLE: u32 = 0x30;
 
 /// Most messages that are told.
-const MOST_LINES: usize = 4;
+const MOST_LINES: usize = 3;
 /// Longest message, in characters.
 const LONGEST_LINE: usize = 300;
 
@@ -39,6 +39,8 @@ impl Failure {
         let reason = self.reason();
         let engine = NAME.to_owned();
         match self.code {
+            // XNNPACK says of a damaged part too that it is of another version.
+            INCOMPATIBLE if self.text.contains("corrupt") => EngineError::Load { engine, reason },
             NOT_SUPPORTED | NOT_IMPLEMENTED | INCOMPATIBLE => EngineError::Unsupported {
                 engine,
                 operators: Vec::new(),
@@ -55,6 +57,12 @@ impl Failure {
             operator: self.operator(),
             reason: self.reason(),
         }
+    }
+
+    /// Whether a number was set to another value than it had at export: `The 1-th input of method
+    /// should have the same value as the input_evalue, but got 3 and 0`.
+    pub(super) fn is_about_fixed_value(&self) -> bool {
+        self.text.contains("should have the same value")
     }
 
     /// `KernelCall failed at instruction 0:12 in operator aten::cat.out: 0x12`.
@@ -109,7 +117,7 @@ fn meaning(code: u32) -> Option<String> {
         0x23 => "the program is invalid",
         0x24 => "the data file is invalid",
         0x25 => "out of resources",
-        INCOMPATIBLE => "a delegate of another version",
+        INCOMPATIBLE => "a delegate does not take its part",
         0x31 => "a delegate has no memory",
         0x32 => "a delegate is gone",
         other => return Some(format!("code {other:#x}")),

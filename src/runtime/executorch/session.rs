@@ -103,7 +103,15 @@ impl ExecuTorchSession {
         let elements = value::elements(tensor, slot).map_err(wrong)?;
         let value = value::value(tensor, &elements, slot).map_err(wrong)?;
         let outcome = self.method.set(*index, &value);
-        outcome.map_err(|failure| failure.of_running())
+        outcome.map_err(|failure| {
+            if failure.is_about_fixed_value() {
+                let name = &spec.name;
+                return failed(format!(
+                    "input `{name}` was fixed when the program was exported: it takes no other value"
+                ));
+            }
+            failure.of_running()
+        })
     }
 
     fn get(&self, index: usize, spec: &TensorSpec) -> Result<Tensor, EngineError> {

@@ -79,7 +79,7 @@ impl Outcomes {
                     assert!(!reason.contains("exit status"), "{reason}");
                     self.died += 1; if std::env::var_os("PKGTOOL_SHOW").is_some() { eprintln!("{seed}: {error}"); }
                 } else {
-                    self.refused += 1;
+                    self.refused += 1; if std::env::var_os("PKGTOOL_SHOW").is_some() { eprintln!("{seed}: {error}"); }
                 }
             }
         }

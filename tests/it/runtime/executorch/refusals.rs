@@ -111,6 +111,29 @@ fn inputs_that_do_not_fit_are_refused_and_the_session_lives_on() {
 }
 
 #[test]
+fn numbers_that_were_fixed_at_export_stay() {
+    if !is_there("numbers_that_were_fixed_at_export_stay") {
+        return;
+    }
+    let request = request(&model("nontensor_io_portable.pte"), "forward");
+    let mut session = load(&request).expect("it loads");
+    let tensor = |dtype, shape: &[u64], value| {
+        Tensor::from_f64(dtype, shape.to_vec(), [value]).expect("it is small")
+    };
+    let inputs = |number| {
+        [
+            tensor(DType::Float32, &[2, 2], 1.0),
+            tensor(DType::Int64, &[], number),
+            tensor(DType::Float64, &[], 0.5),
+            tensor(DType::Bool, &[], 1.0),
+        ]
+    };
+    session.run(&inputs(3.0)).expect("it was 3 at export");
+    let error = session.run(&inputs(4.0)).expect_err("it was 3 at export");
+    assert!(error.to_string().contains("takes no other value"), "{error}");
+}
+
+#[test]
 fn an_empty_directory_is_no_executorch() {
     if !is_there("an_empty_directory_is_no_executorch") {
         return;
