@@ -3,7 +3,6 @@
 //! The outcome is a shared library in `OUT_DIR`, in which ExecuTorch's symbols are undefined, and the
 //! package's version in `PKGTOOL_EXECUTORCH_VERSION`. The engine has both inside, and opens the library
 //! only after ExecuTorch's own. Nothing is linked with ExecuTorch, so a build runs where it is not.
-#![expect(clippy::print_stdout, reason = "this is how Cargo is told")]
 
 use std::env;
 use std::fs;
@@ -14,7 +13,7 @@ use std::process::{Command, exit};
 const VARIABLE: &str = "PKGTOOL_EXECUTORCH_DIR";
 /// The source, from the root of this crate.
 const SOURCE: &str = "src/runtime/executorch/shim.cpp";
-/// As the package's own CMake files have them.
+/// As the package has them for CMake.
 const DEFINITIONS: [&str; 3] = [
     "C10_USING_CUSTOM_GENERATED_MACROS",
     "ET_EVENT_TRACER_ENABLED",
@@ -26,11 +25,12 @@ const HEADER: &str = "include/executorch/runtime/executor/program.h";
 /// Builds it, or tells what is missing and ends.
 pub(crate) fn build() {
     println!("cargo::rerun-if-changed={SOURCE}");
-    for variable in [VARIABLE, "VIRTUAL_ENV", "PYTHONPATH"] {
-        println!("cargo::rerun-if-env-changed={variable}");
-    }
+    println!("cargo::rerun-if-env-changed={VARIABLE}");
     let built = package().and_then(|package| {
-        println!("cargo::rustc-env=PKGTOOL_EXECUTORCH_VERSION={}", version(&package)?);
+        println!(
+            "cargo::rustc-env=PKGTOOL_EXECUTORCH_VERSION={}",
+            version(&package)?
+        );
         compile(&package)
     });
     if let Err(problem) = built {
@@ -51,6 +51,9 @@ fn package() -> Result<PathBuf, String> {
              among the packages of a Python environment",
             named.display()
         ));
+    }
+    for variable in ["VIRTUAL_ENV", "PYTHONPATH"] {
+        println!("cargo::rerun-if-env-changed={variable}");
     }
     let mut places: Vec<PathBuf> = env::var_os("PYTHONPATH")
         .map(|value| env::split_paths(&value).collect())
@@ -131,8 +134,13 @@ fn compile(package: &Path) -> Result<(), String> {
     if target == "macos" {
         command.args(["-undefined", "dynamic_lookup"]);
     }
-    let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
-    command.arg(SOURCE).arg("-o").arg(out.join("executorch-shim"));
+    let out = env::var_os("OUT_DIR")
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    command
+        .arg(SOURCE)
+        .arg("-o")
+        .arg(out.join("executorch-shim"));
     let done = command
         .output()
         .map_err(|error| format!("the C++ compiler does not start: {error}"))?;

@@ -7,7 +7,10 @@ use crate::runtime::{EngineError, LoadOptions, Provider};
 
 /// What a library that was found does not run, and what does.
 const ELSEWHERE: [(&str, &str); 7] = [
-    ("CoreMLBackend", "ExecuTorch on Apple's systems, with Core ML"),
+    (
+        "CoreMLBackend",
+        "ExecuTorch on Apple's systems, with Core ML",
+    ),
     ("CudaBackend", "ExecuTorch built with CUDA"),
     ("MLXBackend", "ExecuTorch on Apple silicon, with MLX"),
     ("MPSBackend", "ExecuTorch on Apple silicon, with Metal"),

@@ -137,7 +137,10 @@ mod tests {
                    aten::cat.out: 0x12\n"
                 .to_owned(),
         };
-        let EngineError::Run { operator, reason, .. } = failure.of_running() else {
+        let EngineError::Run {
+            operator, reason, ..
+        } = failure.of_running()
+        else {
             panic!("a run failed");
         };
         assert_eq!(operator.as_deref(), Some("aten::cat.out"));

@@ -263,9 +263,7 @@ impl Method {
         let (offset, length) = source.place;
         // SAFETY: the path ends with a zero, the code can be written to, both outlive the call; any
         // place may be asked for.
-        let raw = unsafe {
-            (library.functions.open)(path.as_ptr(), offset, length, &raw mut code)
-        };
+        let raw = unsafe { (library.functions.open)(path.as_ptr(), offset, length, &raw mut code) };
         let Some(raw) = NonNull::new(raw) else {
             library.leave();
             return Err(Failure::of_ours("there is no memory for it"));
@@ -280,9 +278,8 @@ impl Method {
         library.outcome(code)?;
         for (path, preferred) in &data {
             // SAFETY: the method is open and not loaded; the path ends with a zero.
-            let code = unsafe {
-                (library.functions.add_data)(raw.as_ptr(), path.as_ptr(), *preferred)
-            };
+            let code =
+                unsafe { (library.functions.add_data)(raw.as_ptr(), path.as_ptr(), *preferred) };
             library.outcome(code)?;
         }
         // SAFETY: the method is open and not loaded; the name ends with a zero.
@@ -299,12 +296,7 @@ impl Method {
             let mut value = RawValue::empty();
             // SAFETY: the method is loaded, any index may be asked for, the value can be written to.
             let there = unsafe {
-                (self.library.functions.slot)(
-                    self.raw.as_ptr(),
-                    output,
-                    all.len(),
-                    &raw mut value,
-                )
+                (self.library.functions.slot)(self.raw.as_ptr(), output, all.len(), &raw mut value)
             };
             if !there {
                 return all;
@@ -345,7 +337,9 @@ impl Method {
                 }
                 let expected = view.sizes.bytes(view.dtype);
                 if expected != Some(view.bytes.len()) {
-                    return Err(Failure::of_ours("an input has more or fewer bytes than its shape"));
+                    return Err(Failure::of_ours(
+                        "an input has more or fewer bytes than its shape",
+                    ));
                 }
                 raw = RawValue::of(view);
             }
@@ -357,9 +351,8 @@ impl Method {
         // SAFETY: the method is loaded and has this input; the value has its kind and, if it is a
         // tensor, its rank and as many bytes as shape and dtype say, in memory that outlives the
         // call, in which they are copied.
-        let code = unsafe {
-            (self.library.functions.set)(self.raw.as_ptr(), index, &raw const raw)
-        };
+        let code =
+            unsafe { (self.library.functions.set)(self.raw.as_ptr(), index, &raw const raw) };
         self.library.outcome(code)
     }
 
@@ -385,33 +378,10 @@ impl Method {
             Kind::Int => Value::Int(raw.integer),
             Kind::Double => Value::Double(raw.number),
             Kind::Bool => Value::Bool(raw.integer != 0),
-            Kind::Tensor => self.view(&raw).map_or(Value::Other, Value::Tensor),
+            // SAFETY: the shim gave the value, of this method. `&self` is borrowed for as long as the
+            // view lives, so nothing can run meanwhile.
+            Kind::Tensor => unsafe { raw.view() }.map_or(Value::Other, Value::Tensor),
             Kind::Other => Value::Other,
-        })
-    }
-
-    /// The tensor that the shim told of, if its elements exist here. `&self`: nothing can run while
-    /// it is looked at.
-    fn view(&self, raw: &RawValue) -> Option<View<'_>> {
-        let dtype = value::dtype_of(raw.dtype)?;
-        let sizes = Sizes::of(raw.rank(), raw.sizes);
-        let bytes = sizes.bytes(dtype)?;
-        if raw.bytes != bytes as u64 {
-            return None;
-        }
-        let bytes: &[u8] = if bytes == 0 {
-            &[]
-        } else {
-            // SAFETY: the shim gives the address of a tensor of this method's last run and how many
-            // bytes it has; it is not null then. They stay until the next run, which needs the
-            // method for itself.
-            unsafe { std::slice::from_raw_parts(raw.data.cast(), bytes) }
-        };
-        Some(View {
-            dtype,
-            sizes,
-            order: raw.order,
-            bytes,
         })
     }
 
@@ -420,11 +390,7 @@ impl Method {
         let (mut delegates, mut kernels) = (0.0, 0.0);
         // SAFETY: the method is loaded, both numbers can be written to.
         unsafe {
-            (self.library.functions.times)(
-                self.raw.as_ptr(),
-                &raw mut delegates,
-                &raw mut kernels,
-            );
+            (self.library.functions.times)(self.raw.as_ptr(), &raw mut delegates, &raw mut kernels);
         }
         (delegates, kernels)
     }
@@ -484,6 +450,33 @@ impl RawValue {
             bytes: view.bytes.len() as u64,
             ..Self::empty()
         }
+    }
+
+    /// The tensor that the shim told of, if its elements exist here.
+    ///
+    /// # Safety
+    ///
+    /// The shim gave this value as an output of a method, which does not run again while `'a` lasts.
+    unsafe fn view<'a>(&self) -> Option<View<'a>> {
+        let dtype = value::dtype_of(self.dtype)?;
+        let sizes = Sizes::of(self.rank(), self.sizes);
+        let bytes = sizes.bytes(dtype)?;
+        if self.bytes != bytes as u64 {
+            return None;
+        }
+        let bytes: &[u8] = if bytes == 0 {
+            &[]
+        } else {
+            // SAFETY: the shim gives the address of a tensor and how many bytes it has; the address
+            // is not null then. They stay as they are until the method runs again.
+            unsafe { std::slice::from_raw_parts(self.data.cast(), bytes) }
+        };
+        Some(View {
+            dtype,
+            sizes,
+            order: self.order,
+            bytes,
+        })
     }
 
     fn rank(&self) -> usize {

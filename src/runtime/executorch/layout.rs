@@ -57,7 +57,10 @@ impl Walk {
     fn new(sizes: &[i32], order: &[u8]) -> Option<Self> {
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
-        let is_order = sorted.iter().map(|dim| usize::from(*dim)).eq(0..sizes.len());
+        let is_order = sorted
+            .iter()
+            .map(|dim| usize::from(*dim))
+            .eq(0..sizes.len());
         let mut dims = Vec::new();
         for size in sizes {
             dims.push((usize::try_from(*size).ok()?, 0, 0));

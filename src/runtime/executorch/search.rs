@@ -56,7 +56,11 @@ pub fn installations_in(surroundings: &Surroundings) -> Vec<Installation> {
         } else {
             named
         };
-        found.push(inspect(surroundings, &directory, Origin::Variable(VARIABLE)));
+        found.push(inspect(
+            surroundings,
+            &directory,
+            Origin::Variable(VARIABLE),
+        ));
     }
     for (directory, origin) in directories(surroundings) {
         let real = directory.canonicalize().unwrap_or(directory);
@@ -108,9 +112,7 @@ fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
 }
 
 fn holds(surroundings: &Surroundings, directory: &Path) -> bool {
-    directory
-        .join(surroundings.library_name(RUNTIME))
-        .is_file()
+    directory.join(surroundings.library_name(RUNTIME)).is_file()
 }
 
 /// What a directory of libraries is.
@@ -168,5 +170,6 @@ fn version(directory: &Path) -> Option<String> {
         let is_version = version.starts_with(|first: char| first.is_ascii_digit());
         is_version.then(|| version.to_owned())
     };
-    told(&python, "__version__ = \"", "\"").or_else(|| told(&cmake, "set(PACKAGE_VERSION \"", "\")"))
+    told(&python, "__version__ = \"", "\"")
+        .or_else(|| told(&cmake, "set(PACKAGE_VERSION \"", "\")"))
 }

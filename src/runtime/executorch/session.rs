@@ -72,8 +72,8 @@ impl ExecuTorchSession {
             threads: threads.and_then(|threads| u32::try_from(threads).ok()),
             observe,
         };
-        let method = Method::load(library, &source)
-            .map_err(|failure| refused(library, known, &failure))?;
+        let method =
+            Method::load(library, &source).map_err(|failure| refused(library, known, &failure))?;
         let mut session = Self {
             inputs: places(&method.inputs, &request.signature.inputs, "inputs")?,
             outputs: places(&method.outputs, &request.signature.outputs, "outputs")?,
@@ -116,7 +116,10 @@ impl ExecuTorchSession {
 
     fn get(&self, index: usize, spec: &TensorSpec) -> Result<Tensor, EngineError> {
         let name = &spec.name;
-        let value = self.method.get(index).map_err(|failure| failure.of_running())?;
+        let value = self
+            .method
+            .get(index)
+            .map_err(|failure| failure.of_running())?;
         let tensor =
             value::tensor(&value).map_err(|error| failed(format!("output `{name}` {error}")))?;
         if tensor.dtype() == spec.dtype {
@@ -176,14 +179,15 @@ fn nodes(method: &model::Method) -> BTreeMap<String, u64> {
 )]
 fn shares(nodes: &BTreeMap<String, u64>, (delegates, kernels): (f64, f64)) -> Vec<Share> {
     let all: u64 = nodes.values().sum();
-    let delegated = all - nodes.get(KERNELS).unwrap_or(&0);
+    let outside = nodes.get(KERNELS).unwrap_or(&0);
+    let inside = all - outside;
     let mut shares: Vec<Share> = nodes
         .iter()
         .map(|(provider, &count)| {
             let node_share = count as f64 / all as f64;
             let time = match provider.as_str() {
                 KERNELS => kernels,
-                _ => delegates * count as f64 / delegated as f64,
+                _ => delegates * count as f64 / inside as f64,
             };
             Share {
                 provider: provider.clone(),

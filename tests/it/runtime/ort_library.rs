@@ -74,10 +74,7 @@ fn places_come_in_their_order() {
     machine.surroundings.system = vec![machine.path("usr/lib")];
     for (path, origin) in [
         ("named/libonnxruntime.so.1.31.0", Origin::Named),
-        (
-            "wish/libonnxruntime.so",
-            Origin::Variable("ORT_DYLIB_PATH"),
-        ),
+        ("wish/libonnxruntime.so", Origin::Variable("ORT_DYLIB_PATH")),
         ("data/pkgtool/lib/libonnxruntime.so.1.26.0", Origin::Own),
         (
             "data/pkgtool/lib/webgpu/onnxruntime/capi/libonnxruntime.so.1.27.0",

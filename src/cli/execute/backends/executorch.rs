@@ -38,7 +38,10 @@ impl Found {
         }
         let used = self.used();
         for installation in &self.installations {
-            let version = installation.version.as_deref().unwrap_or("of unknown version");
+            let version = installation
+                .version
+                .as_deref()
+                .unwrap_or("of unknown version");
             let what = match (&installation.problem, &self.backends) {
                 (Some(problem), _) => format!(" cannot be used: {problem}"),
                 (None, _) if used != Some(installation) => " is not needed".to_owned(),

@@ -112,7 +112,10 @@ fn places_are_looked_into_in_order() {
 #[test]
 fn a_whole_package_of_the_version_can_be_used() {
     let mut machine = Machine::new();
-    machine.package("venv/lib/python3.12/site-packages/executorch", &format!("{VERSION}+cpu"));
+    machine.package(
+        "venv/lib/python3.12/site-packages/executorch",
+        &format!("{VERSION}+cpu"),
+    );
     machine.set("VIRTUAL_ENV", "venv");
     let found = machine.only();
     assert_eq!(found.version.as_deref(), Some(VERSION));
@@ -126,7 +129,10 @@ fn the_libraries_alone_have_a_version_too() {
     machine.package("x", VERSION);
     fs::remove_file(machine.path("x/version.py")).expect("it is there");
     let cmake = "x/lib/cmake/executorch/executorch-config-version.cmake";
-    machine.file(cmake, &format!("# of it\nset(PACKAGE_VERSION \"{VERSION}\")\n"));
+    machine.file(
+        cmake,
+        &format!("# of it\nset(PACKAGE_VERSION \"{VERSION}\")\n"),
+    );
     machine.set("PKGTOOL_EXECUTORCH_DIR", "x/lib");
     assert_eq!(machine.only().problem, None);
 }

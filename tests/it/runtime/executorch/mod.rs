@@ -76,7 +76,7 @@ fn load(request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
 fn launcher() -> Launcher {
     Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-        timeout: Some(Duration::from_secs(60)),
+        timeout: Some(Duration::from_mins(1)),
         memory_limit: None,
     }
 }

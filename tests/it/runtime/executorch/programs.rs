@@ -1,4 +1,4 @@
-//! Programs give what PyTorch gave for the network they were made of.
+//! Programs give what `PyTorch` gave for the network they were made of.
 //!
 //! `made.json` is written by `make.py` beside it; `kept.json` is of programs that were made elsewhere.
 
@@ -66,7 +66,9 @@ impl Call {
         let specs = &request.signature.outputs;
         assert_eq!(specs.len(), self.outputs.len());
         let outputs = specs.iter().zip(&self.outputs);
-        outputs.map(|(spec, path)| array(path, spec.dtype)).collect()
+        outputs
+            .map(|(spec, path)| array(path, spec.dtype))
+            .collect()
     }
 }
 
@@ -139,7 +141,7 @@ fn what_is_repeated_goes_on_from_where_it_was() {
     let mut session = worker(&request).expect("it loads");
     let inputs = program.calls[0].inputs(&request);
     let first = session.run(&inputs).expect("it runs").outputs;
-    let times = session.repeat(5, std::time::Duration::from_secs(60));
+    let times = session.repeat(5, std::time::Duration::from_mins(1));
     assert_eq!(times.expect("it runs").len(), 5);
     let last = session.run(&inputs).expect("it runs").outputs;
     assert_ne!(first, last, "a state of six runs is not that of one");
@@ -169,7 +171,10 @@ fn data_files_are_found_beside_the_program() {
     check("m.pte").expect("there is one data file");
     copy("external_portable.ptd", "more.ptd");
     let error = check("m.pte").expect_err("which one is meant?").to_string();
-    assert!(error.contains("several data files have a tensor"), "{error}");
+    assert!(
+        error.contains("several data files have a tensor"),
+        "{error}"
+    );
     copy("external_portable.ptd", "m.ptd");
     check("m.pte").expect("it is named like the program");
 }

@@ -16,9 +16,17 @@ fn delegates_that_are_not_here_are_named() {
         return;
     }
     for (file, id, runner) in [
-        ("convnet_coreml_fp16.pte", "CoreMLBackend", "Apple's systems"),
+        (
+            "convnet_coreml_fp16.pte",
+            "CoreMLBackend",
+            "Apple's systems",
+        ),
         ("mlp_mlx_fp32.pte", "MLXBackend", "Apple silicon"),
-        ("dyn_mlp_vulkan_fp32.pte", "VulkanBackend", "built with Vulkan"),
+        (
+            "dyn_mlp_vulkan_fp32.pte",
+            "VulkanBackend",
+            "built with Vulkan",
+        ),
     ] {
         match load(&request(&model(file), "forward")).err() {
             Some(EngineError::Unsupported {
@@ -49,7 +57,10 @@ fn a_provider_must_be_here_and_take_part() {
     load(&request).expect("whatever is not delegated runs");
     request.options.strict = true;
     let error = load(&request).err().expect("XNNPACK takes no part");
-    assert!(error.to_string().contains("no part of `forward`"), "{error}");
+    assert!(
+        error.to_string().contains("no part of `forward`"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -95,7 +106,10 @@ fn inputs_that_do_not_fit_are_refused_and_the_session_lives_on() {
     let zeros = |dtype, shape: &[u64]| Tensor::zeros(dtype, shape.to_vec()).expect("it is small");
     let request = request(&model("add_linear_portable.pte"), "forward");
     let mut session = worker(&request).expect("it loads");
-    let good = [zeros(DType::Float32, &[2, 8]), zeros(DType::Float32, &[2, 4])];
+    let good = [
+        zeros(DType::Float32, &[2, 8]),
+        zeros(DType::Float32, &[2, 4]),
+    ];
     for bad in [
         zeros(DType::Float32, &[2, 9]),
         zeros(DType::Float32, &[16]),
@@ -130,7 +144,10 @@ fn numbers_that_were_fixed_at_export_stay() {
     };
     session.run(&inputs(3.0)).expect("it was 3 at export");
     let error = session.run(&inputs(4.0)).expect_err("it was 3 at export");
-    assert!(error.to_string().contains("takes no other value"), "{error}");
+    assert!(
+        error.to_string().contains("takes no other value"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -153,8 +170,14 @@ fn an_empty_directory_is_no_executorch() {
     let request = request(&model("add_linear_portable.pte"), "forward");
     match launcher.load("executorch", &request).err() {
         Some(EngineError::Unavailable { reason, help, .. }) => {
-            assert!(reason.contains("(PKGTOOL_EXECUTORCH_DIR): there is no"), "{reason}");
-            assert!(help.contains("pip install --no-deps executorch=="), "{help}");
+            assert!(
+                reason.contains("(PKGTOOL_EXECUTORCH_DIR): there is no"),
+                "{reason}"
+            );
+            assert!(
+                help.contains("pip install --no-deps executorch=="),
+                "{help}"
+            );
         }
         other => panic!("{other:?}"),
     }
