@@ -5,6 +5,7 @@
 //! dimensions vary. `delegate` looks into the payloads of delegates for evidence of that, `wiring`
 //! joins it to a method's values, `relations` draws the conclusions.
 
+mod calls;
 mod container;
 mod declared;
 mod delegate;
@@ -25,6 +26,7 @@ mod wiring;
 
 use std::path::Path;
 
+pub use calls::{Call, calls};
 pub use error::{Error, Place};
 pub use place::place;
 

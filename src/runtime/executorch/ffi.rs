@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
@@ -52,13 +53,13 @@ struct Functions {
     has_kernel: unsafe extern "C" fn(*const c_char) -> bool,
     open: unsafe extern "C" fn(*const c_char, u64, u64, *mut u32) -> *mut RawMethod,
     add_data: unsafe extern "C" fn(*mut RawMethod, *const c_char, bool) -> u32,
-    load: unsafe extern "C" fn(*mut RawMethod, *const c_char, bool) -> u32,
+    load: unsafe extern "C" fn(*mut RawMethod, *const c_char) -> u32,
     close: unsafe extern "C" fn(*mut RawMethod),
     slot: unsafe extern "C" fn(*const RawMethod, bool, usize, *mut RawValue) -> bool,
     set: unsafe extern "C" fn(*mut RawMethod, usize, *const RawValue) -> u32,
     run: unsafe extern "C" fn(*mut RawMethod) -> u32,
+    step: unsafe extern "C" fn(*mut RawMethod) -> u32,
     get: unsafe extern "C" fn(*const RawMethod, usize, *mut RawValue) -> u32,
-    times: unsafe extern "C" fn(*const RawMethod, *mut f64, *mut f64),
 }
 
 /// ExecuTorch, loaded for as long as the process lives.
@@ -81,19 +82,17 @@ struct Threads {
 
 /// What to load.
 #[derive(Debug)]
-pub(super) struct Source<'a> {
+pub(super) struct Source {
     /// The file.
-    pub(super) path: &'a Path,
+    pub(super) path: PathBuf,
     /// Where the program is in it: offset and length.
     pub(super) place: (u64, u64),
     /// Files with tensors of the program, and which of them is preferred.
-    pub(super) data: &'a [(PathBuf, bool)],
+    pub(super) data: Vec<(PathBuf, bool)>,
     /// The method's name.
-    pub(super) method: &'a str,
+    pub(super) method: String,
     /// Threads; `None` leaves it to the library.
     pub(super) threads: Option<u32>,
-    /// Measure the time of delegates and kernels.
-    pub(super) observe: bool,
 }
 
 /// A loaded method.
@@ -241,8 +240,8 @@ impl Functions {
                 slot: *library.get(b"pkgtool_et_slot")?,
                 set: *library.get(b"pkgtool_et_set")?,
                 run: *library.get(b"pkgtool_et_run")?,
+                step: *library.get(b"pkgtool_et_step")?,
                 get: *library.get(b"pkgtool_et_get")?,
-                times: *library.get(b"pkgtool_et_times")?,
             })
         }
     }
@@ -250,7 +249,7 @@ impl Functions {
 
 impl Method {
     /// Loads a method.
-    pub(super) fn load(library: &'static Library, source: &Source<'_>) -> Result<Self, Failure> {
+    pub(super) fn load(library: &'static Library, source: &Source) -> Result<Self, Failure> {
         let path = c_text(source.path.as_os_str().as_bytes())?;
         let name = c_text(source.method.as_bytes())?;
         let data: Vec<(CString, bool)> = source
@@ -283,7 +282,7 @@ impl Method {
             library.outcome(code)?;
         }
         // SAFETY: the method is open and not loaded; the name ends with a zero.
-        let code = unsafe { (library.functions.load)(raw.as_ptr(), name.as_ptr(), source.observe) };
+        let code = unsafe { (library.functions.load)(raw.as_ptr(), name.as_ptr()) };
         library.outcome(code)?;
         method.inputs = method.slots(false);
         method.outputs = method.slots(true);
@@ -364,6 +363,22 @@ impl Method {
         self.library.outcome(code)
     }
 
+    /// Runs it like [`Method::run`] and gives the time of each instruction. After an error it cannot
+    /// be run any more.
+    pub(super) fn run_in_steps(&mut self) -> Result<Vec<Duration>, Failure> {
+        let mut times = Vec::new();
+        loop {
+            let start = Instant::now();
+            // SAFETY: as for a run.
+            let code = unsafe { (self.library.functions.step)(self.raw.as_ptr()) };
+            if code == END_OF_METHOD {
+                return Ok(times);
+            }
+            self.library.outcome(code)?;
+            times.push(start.elapsed());
+        }
+    }
+
     /// An output of the last run. Elements of a tensor stay where they are until the next.
     pub(super) fn get(&self, index: usize) -> Result<Value<'_>, Failure> {
         if index >= self.outputs.len() {
@@ -384,16 +399,6 @@ impl Method {
             Kind::Other => Value::Other,
         })
     }
-
-    /// Nanoseconds that delegates and kernels took in all runs so far, if the method is observed.
-    pub(super) fn times(&self) -> (f64, f64) {
-        let (mut delegates, mut kernels) = (0.0, 0.0);
-        // SAFETY: the method is loaded, both numbers can be written to.
-        unsafe {
-            (self.library.functions.times)(self.raw.as_ptr(), &raw mut delegates, &raw mut kernels);
-        }
-        (delegates, kernels)
-    }
 }
 
 impl Drop for Method {
@@ -403,6 +408,9 @@ impl Drop for Method {
         self.library.leave();
     }
 }
+
+/// The code for the end of a method that is run in steps.
+const END_OF_METHOD: u32 = 0x03;
 
 /// Kinds as the shim has them.
 const NONE: i32 = 0;

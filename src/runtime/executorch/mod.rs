@@ -9,6 +9,7 @@ mod failure;
 mod ffi;
 mod layout;
 mod opened;
+mod placement;
 mod search;
 mod session;
 mod value;

@@ -4,23 +4,19 @@
 //! measured from our tensors to our tensors. What the method keeps from run to run, such as a cache,
 //! lives as long as the session.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::failure::{Failure, OPERATOR_MISSING};
 use super::ffi::{Library, Method, Source};
 use super::value::{self, Kind, Slot};
-use super::{NAME, delegate, opened};
+use super::{NAME, delegate, opened, placement};
+use crate::model::executorch::Call;
 use crate::model::{self, ModelInfo};
 use crate::runtime::{
-    self, Answer, DType, EngineError, LoadOptions, LoadRequest, Placement, Share, Tensor,
-    TensorSpec,
+    self, Answer, DType, EngineError, LoadRequest, Placement, Tensor, TensorSpec,
 };
 use crate::source::FileSource;
-
-/// What a share of nodes is called that no delegate runs.
-const KERNELS: &str = "cpu";
 
 /// A session.
 pub(super) struct ExecuTorchSession {
@@ -28,24 +24,21 @@ pub(super) struct ExecuTorchSession {
     /// Where the inputs of the signature go; what is left over is nothing to the program either.
     inputs: Vec<(usize, TensorSpec)>,
     outputs: Vec<(usize, TensorSpec)>,
-    /// How many nodes each provider has.
-    nodes: BTreeMap<String, u64>,
-    /// Time of delegates and of kernels in the first run.
-    times: Option<(f64, f64)>,
+    /// What the method was loaded from.
+    source: Source,
+    library: &'static Library,
+    placement: Placement,
+    /// Its instructions, until a run has told how long each takes.
+    observed: Option<Vec<Call>>,
 }
 
 impl ExecuTorchSession {
     /// Loads the method.
     pub(super) fn load(request: &LoadRequest) -> Result<Self, EngineError> {
-        let LoadOptions {
-            threads, observe, ..
-        } = request.options;
-        let unreadable = |reason: String| EngineError::Load {
-            engine: NAME.to_owned(),
-            reason,
-        };
-        let (info, _) = model::open(&request.model)
-            .map_err(|error| unreadable(format!("{} {error}", request.model.display())))?;
+        let options = &request.options;
+        let path = &request.model;
+        let (info, _) =
+            model::open(path).map_err(|error| broken(format!("{} {error}", path.display())))?;
         if info.format != "executorch" {
             return Err(EngineError::Unsupported {
                 engine: NAME.to_owned(),
@@ -56,30 +49,34 @@ impl ExecuTorchSession {
         let name = &request.signature.method;
         let known = info
             .method(name)
-            .ok_or_else(|| unreadable(format!("it has no method `{name}`")))?;
+            .ok_or_else(|| broken(format!("it has no method `{name}`")))?;
         let library = opened::library()?;
-        delegate::check(known, &library.backends(), &request.options)?;
-        let place = FileSource::open(&request.model)
-            .map_err(|error| error.to_string())
-            .and_then(|source| {
-                model::executorch::place(&source).map_err(|error| error.to_string())
-            });
+        delegate::check(known, &library.backends(), options)?;
+        let file = FileSource::open(path).map_err(|error| broken(error.to_string()))?;
+        let place = model::executorch::place(&file).map_err(|error| broken(error.to_string()))?;
         let source = Source {
-            path: &request.model,
-            place: place.map_err(unreadable)?,
-            data: &data_files(&request.model, &info),
-            method: name,
-            threads: threads.and_then(|threads| u32::try_from(threads).ok()),
-            observe,
+            path: path.clone(),
+            place,
+            data: data_files(path, &info),
+            method: name.clone(),
+            threads: options
+                .threads
+                .and_then(|threads| u32::try_from(threads).ok()),
         };
         let method =
             Method::load(library, &source).map_err(|failure| refused(library, known, &failure))?;
+        let calls = model::executorch::calls(&file, name).ok().flatten();
         let mut session = Self {
             inputs: places(&method.inputs, &request.signature.inputs, "inputs")?,
             outputs: places(&method.outputs, &request.signature.outputs, "outputs")?,
-            nodes: nodes(known),
             method,
-            times: None,
+            source,
+            library,
+            placement: calls.as_ref().map_or_else(
+                || placement::of_method(known),
+                |calls| placement::of_calls(calls, &[]),
+            ),
+            observed: calls.filter(|_| options.observe),
         };
         session.set_nothing()?;
         Ok(session)
@@ -94,6 +91,28 @@ impl ExecuTorchSession {
             }
         }
         Ok(())
+    }
+
+    /// Runs the method whose inputs are set. The first run that is observed goes instruction by
+    /// instruction, which takes longer.
+    fn execute(&mut self) -> Result<(), EngineError> {
+        let Some(calls) = self.observed.take() else {
+            return self.method.run().map_err(|failure| failure.of_running());
+        };
+        match self.method.run_in_steps() {
+            Ok(times) => {
+                self.placement = placement::of_calls(&calls, &times);
+                Ok(())
+            }
+            Err(failure) => {
+                // It stands in the middle, and is of no use there. It had not run before.
+                self.observed = Some(calls);
+                self.method = Method::load(self.library, &self.source)
+                    .map_err(|failure| failure.of_loading())?;
+                self.set_nothing()?;
+                Err(failure.of_running())
+            }
+        }
     }
 
     fn set(&mut self, position: usize, tensor: &Tensor) -> Result<(), EngineError> {
@@ -142,67 +161,18 @@ impl runtime::Session for ExecuTorchSession {
         for (position, tensor) in inputs.iter().enumerate() {
             self.set(position, tensor)?;
         }
-        self.method.run().map_err(|failure| failure.of_running())?;
+        self.execute()?;
         let outputs = self.outputs.iter();
         let outputs = outputs
             .map(|(index, spec)| self.get(*index, spec))
             .collect::<Result<_, _>>()?;
         let time = start.elapsed();
-        self.times.get_or_insert_with(|| self.method.times());
         Ok(Answer { outputs, time })
     }
 
     fn placement(&mut self) -> Placement {
-        Placement {
-            shares: shares(&self.nodes, self.times.unwrap_or_default()),
-        }
+        self.placement.clone()
     }
-}
-
-/// Partitions of each delegate, and calls of kernels.
-fn nodes(method: &model::Method) -> BTreeMap<String, u64> {
-    let mut nodes: BTreeMap<String, u64> = BTreeMap::new();
-    for delegate in &method.delegates {
-        *nodes.entry(delegate.id.clone()).or_default() += 1;
-    }
-    let kernels: u64 = method.operators.values().sum();
-    if kernels > 0 {
-        nodes.insert(KERNELS.to_owned(), kernels);
-    }
-    nodes
-}
-
-/// Nodes as the program has them, time as it was measured: in delegates together, and in kernels.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "programs have fewer than 2^53 nodes"
-)]
-fn shares(nodes: &BTreeMap<String, u64>, (delegates, kernels): (f64, f64)) -> Vec<Share> {
-    let all: u64 = nodes.values().sum();
-    let outside = nodes.get(KERNELS).unwrap_or(&0);
-    let inside = all - outside;
-    let mut shares: Vec<Share> = nodes
-        .iter()
-        .map(|(provider, &count)| {
-            let node_share = count as f64 / all as f64;
-            let time = match provider.as_str() {
-                KERNELS => kernels,
-                _ => delegates * count as f64 / inside as f64,
-            };
-            Share {
-                provider: provider.clone(),
-                nodes: count,
-                node_share,
-                time_share: if delegates + kernels > 0.0 {
-                    time / (delegates + kernels)
-                } else {
-                    node_share
-                },
-            }
-        })
-        .collect();
-    shares.sort_by_key(|share| std::cmp::Reverse(share.nodes));
-    shares
 }
 
 /// Which of the method's values a signature means: all, or all that are something.
@@ -215,20 +185,20 @@ fn places(
     if indices.len() != specs.len() {
         indices.retain(|index| slots[*index].kind != Kind::None);
     }
-    let load = |reason| EngineError::Load {
-        engine: NAME.to_owned(),
-        reason,
-    };
     if indices.len() != specs.len() {
         let (found, expected) = (indices.len(), specs.len());
-        return Err(load(format!("it sees {found} {side}, not {expected}")));
+        return Err(broken(format!("it sees {found} {side}, not {expected}")));
     }
     let places = indices.into_iter().zip(specs.iter().cloned());
     let places: Vec<_> = places.collect();
     for (index, spec) in &places {
         let name = &spec.name;
         let wanted = match slots[*index].kind {
-            Kind::Other => return Err(load(format!("`{name}` of its {side} is a string or list"))),
+            Kind::Other => {
+                return Err(broken(format!(
+                    "`{name}` of its {side} is a string or list"
+                )));
+            }
             Kind::Int => DType::Int64,
             Kind::Double => DType::Float64,
             Kind::Bool => DType::Bool,
@@ -237,7 +207,7 @@ fn places(
         if spec.dtype != wanted {
             let found = spec.dtype;
             let reason = format!("`{name}` of its {side} is one {wanted}, not {found}");
-            return Err(load(reason));
+            return Err(broken(reason));
         }
     }
     Ok(places)
@@ -289,6 +259,13 @@ fn failed(reason: String) -> EngineError {
     EngineError::Run {
         engine: NAME.to_owned(),
         operator: None,
+        reason,
+    }
+}
+
+fn broken(reason: String) -> EngineError {
+    EngineError::Load {
+        engine: NAME.to_owned(),
         reason,
     }
 }

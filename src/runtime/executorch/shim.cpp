@@ -9,7 +9,6 @@
 #include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
 #include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
 #include <executorch/runtime/backend/interface.h>
-#include <executorch/runtime/core/event_tracer.h>
 #include <executorch/runtime/core/exec_aten/util/dim_order_util.h>
 #include <executorch/runtime/executor/program.h>
 #include <executorch/runtime/kernel/operator_registry.h>
@@ -23,7 +22,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -316,82 +314,6 @@ class DataFiles final : public et::NamedDataMap {
   std::vector<const char*> keys_;
 };
 
-// ---- Time of delegates and of kernels in one run ----
-
-class Watch final : public et::EventTracer {
- public:
-  double delegates = 0;
-  double kernels = 0;
-
-  et::EventTracerEntry start_profiling(const char* name, et::ChainID, et::DebugHandle) override {
-    et::EventTracerEntry entry{};
-    entry.event_id = std::strcmp(name, "DELEGATE_CALL") == 0 ? 1
-        : std::strcmp(name, "OPERATOR_CALL") == 0            ? 2
-                                                             : 0;
-    entry.start_time = now();
-    return entry;
-  }
-
-  void end_profiling(et::EventTracerEntry entry) override {
-    double time = static_cast<double>(now() - entry.start_time);
-    (entry.event_id == 1 ? delegates : entry.event_id == 2 ? kernels : other_) += time;
-  }
-
-  // The rest of the interface is not for us.
-  void create_event_block(const char*) override {}
-  et::EventTracerEntry start_profiling_delegate(const char*, et::DelegateDebugIntId) override {
-    return {};
-  }
-  void end_profiling_delegate(et::EventTracerEntry, const void*, size_t) override {}
-  void log_profiling_delegate(
-      const char*,
-      et::DelegateDebugIntId,
-      et_timestamp_t,
-      et_timestamp_t,
-      const void*,
-      size_t) override {}
-  void track_allocation(et::AllocatorID, size_t) override {}
-  et::AllocatorID track_allocator(const char*) override {
-    return 0;
-  }
-  Result<bool> log_evalue(const EValue&, et::LoggedEValueType) override {
-    return false;
-  }
-  Result<bool> log_intermediate_output_delegate(
-      const char*,
-      et::DelegateDebugIntId,
-      const Tensor&) override {
-    return false;
-  }
-  Result<bool> log_intermediate_output_delegate(
-      const char*,
-      et::DelegateDebugIntId,
-      const executorch::aten::ArrayRef<Tensor>) override {
-    return false;
-  }
-  Result<bool>
-  log_intermediate_output_delegate(const char*, et::DelegateDebugIntId, const int&) override {
-    return false;
-  }
-  Result<bool>
-  log_intermediate_output_delegate(const char*, et::DelegateDebugIntId, const bool&) override {
-    return false;
-  }
-  Result<bool>
-  log_intermediate_output_delegate(const char*, et::DelegateDebugIntId, const double&) override {
-    return false;
-  }
-  void set_delegation_intermediate_output_filter(et::EventTracerFilterBase*) override {}
-
- private:
-  static et_timestamp_t now() {
-    auto time = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
-  }
-
-  double other_ = 0;
-};
-
 // ---- Values ----
 
 // Kinds of values, as `ffi.rs` knows them.
@@ -490,7 +412,6 @@ struct PkgtoolEtMethod {
   std::vector<Span<uint8_t>> spans;
   std::unique_ptr<et::HierarchicalAllocator> planned;
   std::unique_ptr<et::MemoryManager> manager;
-  Watch watch;
   std::vector<Slot> inputs;
   std::vector<Slot> outputs;
   std::unique_ptr<et::Method> method;
@@ -504,7 +425,7 @@ struct PkgtoolEtMethod {
     return Error::Ok;
   }
 
-  Error load(const char* name, bool observe) {
+  Error load(const char* name) {
     auto meta = program->method_meta(name);
     if (!meta.ok()) {
       return fail(meta.error(), "it has no method `%s`, but %s", name, methods().c_str());
@@ -526,8 +447,8 @@ struct PkgtoolEtMethod {
     GIVE_UP_ON(plan(*meta));
     // What was told of lists is not what fails next.
     told.clear();
-    auto loaded = program->load_method(
-        name, manager.get(), observe ? &watch : nullptr, data.empty() ? nullptr : &data);
+    auto* external = data.empty() ? nullptr : &data;
+    auto loaded = program->load_method(name, manager.get(), nullptr, external);
     TRY(loaded);
     method = std::make_unique<et::Method>(std::move(loaded.get()));
     return place_outputs();
@@ -715,9 +636,9 @@ uint32_t pkgtool_et_add_data(PkgtoolEtMethod* method, const char* path, bool pre
   return guarded([&] { return method->data.add(path, preferred); });
 }
 
-// Loads a method. `observe` has the time of delegates and kernels measured.
-uint32_t pkgtool_et_load(PkgtoolEtMethod* method, const char* name, bool observe) {
-  return guarded([&] { return method->load(name, observe); });
+// Loads a method.
+uint32_t pkgtool_et_load(PkgtoolEtMethod* method, const char* name) {
+  return guarded([&] { return method->load(name); });
 }
 
 void pkgtool_et_close(PkgtoolEtMethod* method) {
@@ -746,15 +667,22 @@ uint32_t pkgtool_et_run(PkgtoolEtMethod* method) {
   return guarded([&] { return method->method->execute(); });
 }
 
+// Runs the next instruction of a method whose inputs are set; `Error::EndOfMethod` if there is none:
+// the method can be run again then. After another error it cannot.
+uint32_t pkgtool_et_step(PkgtoolEtMethod* method) {
+  return guarded([&] {
+    Error error = method->method->step();
+    if (error != Error::EndOfMethod) {
+      return error;
+    }
+    GIVE_UP_ON(method->method->reset_execution());
+    return Error::EndOfMethod;
+  });
+}
+
 // An output, by an index that it has. Its elements stay where they are until the next run.
 uint32_t pkgtool_et_get(const PkgtoolEtMethod* method, size_t index, PkgtoolEtValue* value) {
   return guarded([&] { return method->get(index, *value); });
-}
-
-// Nanoseconds that delegates and kernels took in all runs so far, if the method is observed.
-void pkgtool_et_times(const PkgtoolEtMethod* method, double* delegates, double* kernels) {
-  *delegates = method->watch.delegates;
-  *kernels = method->watch.kernels;
 }
 
 } // extern "C"

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 
-use pkgtool::runtime::{DType, LoadRequest, Placement, Provider, Session, Tensor, npy};
+use pkgtool::runtime::{
+    DType, EngineError, LoadRequest, Placement, Provider, Session, Tensor, npy,
+};
 use serde::Deserialize;
 use tempfile::TempDir;
 
@@ -161,7 +163,7 @@ fn data_files_are_found_beside_the_program() {
         let call = &program.calls[0];
         let answer = load(&request)?.run(&call.inputs(&request))?;
         agree(name, &answer.outputs, &call.outputs(&request), None);
-        Ok::<_, pkgtool::runtime::EngineError>(())
+        Ok::<_, EngineError>(())
     };
     copy("external_portable.pte", "m.pte");
     let error = check("m.pte").expect_err("there is no data file");
@@ -195,6 +197,31 @@ fn threads_are_as_many_as_were_asked_for() {
         if let (Some(threads), Ok(tasks)) = (threads, fs::read_dir(tasks)) {
             // The thread that runs the method, those that help it, and one that waits for the parent.
             assert_eq!(tasks.count(), threads + 1);
+        }
+    }
+}
+
+#[test]
+fn a_failed_run_leaves_a_session_that_runs() {
+    if !is_there("a_failed_run_leaves_a_session_that_runs") {
+        return;
+    }
+    let (program, mut request) = program("cache_xnnpack_fp32");
+    for observe in [false, true] {
+        request.options.observe = observe;
+        let mut session = worker(&request).expect("it loads");
+        let mut inputs = program.calls[0].inputs(&request);
+        // The cache has 8 places.
+        inputs[1] = Tensor::from_f64(DType::Int64, vec![1], [99.0]).expect("it is small");
+        match session.run(&inputs) {
+            Err(EngineError::Run { operator, .. }) => {
+                assert_eq!(operator.as_deref(), Some("aten::index_put.out"));
+            }
+            other => panic!("{other:?}"),
+        }
+        for call in &program.calls {
+            let answer = session.run(&call.inputs(&request)).expect("it runs");
+            agree("cache", &answer.outputs, &call.outputs(&request), None);
         }
     }
 }
