@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::library::NativeBackend;
 use super::{Signature, Tensor};
 
 /// Something that can load models.
@@ -18,6 +19,12 @@ pub trait Engine: Sync {
 
     /// Loads a model for one method. Nothing of the model runs yet.
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError>;
+
+    /// What its library has for parts of models, where model files name such. Loads the library:
+    /// [`super::worker::Launcher::backends`] asks in a process of its own.
+    fn backends(&self) -> Result<Vec<NativeBackend>, EngineError> {
+        Ok(Vec::new())
+    }
 }
 
 /// A loaded model, owned by one thread at a time.

@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::Provider;
 
 /// Where a library was found, in the order in which places are looked into.
@@ -11,8 +13,8 @@ use super::Provider;
 pub enum Origin {
     /// Named by the caller.
     Named,
-    /// Named by an environment variable.
-    Variable,
+    /// Named by this environment variable.
+    Variable(&'static str),
     /// The tool's own directory.
     Own,
     /// Next to the program.
@@ -26,7 +28,7 @@ pub enum Origin {
 /// An engine's library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installation {
-    /// The library.
+    /// The library, or the directory of its parts.
     pub path: PathBuf,
     /// Where it was found.
     pub origin: Origin,
@@ -49,6 +51,15 @@ pub struct Plugin {
     pub backend: Option<PathBuf>,
 }
 
+/// What an engine's library can hand a part of a model to, as the library itself tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NativeBackend {
+    /// The name that model files call it by.
+    pub name: String,
+    /// Whether the library says that it can be used here.
+    pub available: bool,
+}
+
 /// What of an engine is on a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Installations {
@@ -63,7 +74,7 @@ impl Origin {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Named => "--ort-lib",
-            Self::Variable => "ORT_DYLIB_PATH",
+            Self::Variable(name) => name,
             Self::Own => "the tool's data directory",
             Self::Program => "next to the program",
             Self::System => "the system's library path",
@@ -73,6 +84,6 @@ impl Origin {
 
     /// Whether the user asked for exactly this one.
     pub fn is_wish(self) -> bool {
-        matches!(self, Self::Named | Self::Variable)
+        matches!(self, Self::Named | Self::Variable(_))
     }
 }

@@ -17,9 +17,16 @@ pub mod selection;
 mod signature;
 pub mod statistics;
 mod summary;
+#[cfg(any(feature = "executorch", feature = "ort"))]
+pub mod surroundings;
 pub mod target;
 mod tensor;
 
+#[cfg(feature = "executorch")]
+pub mod executorch;
+#[cfg(not(feature = "executorch"))]
+#[path = "executorch_absent.rs"]
+pub mod executorch;
 #[cfg(feature = "ort")]
 pub mod ort;
 #[cfg(not(feature = "ort"))]
@@ -38,7 +45,7 @@ pub use summary::{Scalar, Summary};
 pub use tensor::{MAX_BYTES, Tensor, TensorError, byte_size};
 
 /// All engines of this build.
-pub static ENGINES: &[&dyn Engine] = &[&ort::OnnxRuntime, &tract::Tract];
+pub static ENGINES: &[&dyn Engine] = &[&ort::OnnxRuntime, &executorch::ExecuTorch, &tract::Tract];
 
 /// The engine of this name.
 pub fn engine(name: &str) -> Option<&'static dyn Engine> {

@@ -60,8 +60,10 @@ impl Signature {
             specs.map(|specs| specs.iter().map(|spec| spec.name.clone()).collect())
         };
         let specs = |side: &'static str, values: &[Value], names: Option<Vec<Option<String>>>| {
+            // What is nothing is neither given nor taken.
             let values = values.iter().enumerate();
             values
+                .filter(|(_, value)| value.kind != ValueKind::None)
                 .map(|(index, value)| {
                     let declared = names.as_ref().and_then(|names| names[index].clone());
                     spec(value, side, index, declared).ok_or_else(|| SignatureError {

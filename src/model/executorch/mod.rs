@@ -15,6 +15,7 @@ mod error;
 mod evidence;
 mod flatbuffer;
 mod path;
+mod place;
 mod plan;
 mod program;
 mod relations;
@@ -26,6 +27,7 @@ mod wiring;
 use std::path::Path;
 
 pub use error::{Error, Place};
+pub use place::place;
 
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::ReadAt;

@@ -13,9 +13,9 @@ use ort::logging::LogLevel;
 
 use super::installation::{self, too_old, version_by_name};
 use super::search::{self, Found};
-use super::surroundings::Surroundings;
 use super::{NAME, provider};
 use crate::runtime::library::{Origin, Plugin};
+use crate::runtime::surroundings::Surroundings;
 use crate::runtime::{EngineError, LoadOptions, Provider};
 
 /// What a session is made in.

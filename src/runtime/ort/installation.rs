@@ -10,9 +10,9 @@ use std::path::Path;
 use memchr::memmem::Finder;
 
 use super::search::{self, Found};
-use super::surroundings::{Surroundings, entries};
 use crate::runtime::Provider;
 use crate::runtime::library::{Installation, Installations};
+use crate::runtime::surroundings::{Surroundings, entries};
 
 /// The first minor version of ONNX Runtime 1 that can be used: the version of its interface this
 /// tool is built for.

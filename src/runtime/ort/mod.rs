@@ -9,16 +9,13 @@ mod installation;
 mod known_wrong;
 mod placement;
 mod provider;
-mod python;
 mod search;
 mod session;
-mod surroundings;
 mod value;
 
 use super::{Engine, EngineError, LoadRequest, Session};
 
 pub use installation::{installations, installations_in};
-pub use surroundings::Surroundings;
 
 /// The engine's name.
 const NAME: &str = "ort";

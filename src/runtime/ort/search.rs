@@ -5,10 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::python;
-use super::surroundings::{Surroundings, entries};
 use crate::runtime::Provider;
 use crate::runtime::library::{Origin, Plugin};
+use crate::runtime::surroundings::{Surroundings, entries, python, with_folders};
+
+/// The variable that names a library.
+const VARIABLE: &str = "ORT_DYLIB_PATH";
 
 /// A file that is named like ONNX Runtime's library.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,10 +24,10 @@ pub(super) struct Found {
 /// All libraries, best first; files that the user named come first even if there are none.
 pub(super) fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Vec<Found> {
     let mut found = Vec::new();
-    let variable = surroundings.variable("ORT_DYLIB_PATH").map(PathBuf::from);
+    let variable = surroundings.variable(VARIABLE).map(PathBuf::from);
     for (wish, origin) in [
         (named.map(Path::to_owned), Origin::Named),
-        (variable, Origin::Variable),
+        (variable, Origin::Variable(VARIABLE)),
     ] {
         let Some(wish) = wish else { continue };
         let inside = in_directory(surroundings, &wish);
@@ -100,21 +102,9 @@ fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
             all.push((folder, Origin::Own));
         }
     }
-    if let Some(program) = &surroundings.program {
-        all.push((program.clone(), Origin::Program));
-        all.push((program.join("lib"), Origin::Program));
-        let prefix = program.parent().map(|prefix| prefix.join("lib"));
-        all.extend(prefix.map(|lib| (lib, Origin::Program)));
-    }
-    let variables: &[&str] = match surroundings.os.as_str() {
-        "windows" => &["PATH"],
-        "macos" => &["DYLD_LIBRARY_PATH"],
-        _ => &["LD_LIBRARY_PATH"],
-    };
-    let path = variables
-        .iter()
-        .flat_map(|name| surroundings.directories(name));
-    let system = path.chain(surroundings.system.iter().cloned());
+    let beside = surroundings.beside_program().into_iter();
+    all.extend(beside.map(|directory| (directory, Origin::Program)));
+    let system = surroundings.library_path().into_iter();
     all.extend(system.map(|directory| (directory, Origin::System)));
     let packages = python::package_directories(surroundings);
     all.extend(packages.iter().map(|it| (capi(it), Origin::Python)));
@@ -130,12 +120,6 @@ fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
     all
 }
 
-fn with_folders(directory: &Path) -> Vec<PathBuf> {
-    let mut all = vec![directory.to_owned()];
-    all.extend(entries(directory).into_iter().filter(|path| path.is_dir()));
-    all
-}
-
 /// Where the Python package `onnxruntime` has its library.
 fn capi(packages: &Path) -> PathBuf {
     packages.join("onnxruntime").join("capi")
@@ -144,7 +128,28 @@ fn capi(packages: &Path) -> PathBuf {
 fn in_directory(surroundings: &Surroundings, directory: &Path) -> Vec<PathBuf> {
     let is_library = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| surroundings.is_library(name)) && path.is_file()
+        name.is_some_and(|name| is_library(&surroundings.os, name)) && path.is_file()
     };
     entries(directory).into_iter().filter(is_library).collect()
+}
+
+/// Whether a file of this name is ONNX Runtime's library, whatever its version.
+fn is_library(os: &str, name: &str) -> bool {
+    match os {
+        "windows" => name.eq_ignore_ascii_case("onnxruntime.dll"),
+        "macos" => {
+            let version = name
+                .strip_prefix("libonnxruntime.")
+                .and_then(|rest| rest.strip_suffix("dylib"));
+            version.is_some_and(|version| version.chars().all(is_of_version))
+        }
+        _ => {
+            let version = name.strip_prefix("libonnxruntime.so");
+            version.is_some_and(|version| version.chars().all(is_of_version))
+        }
+    }
+}
+
+fn is_of_version(character: char) -> bool {
+    character == '.' || character.is_ascii_digit()
 }

@@ -6,7 +6,7 @@ use std::io::{BufReader, BufWriter, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::super::{EngineError, LoadRequest, Session, Tensor, engine, peak_memory};
+use super::super::{Engine, EngineError, Session, Tensor, engine, peak_memory};
 use super::channel;
 use super::protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};
 
@@ -113,7 +113,7 @@ impl State {
                 }
                 self.engine.clone_from(&engine);
                 let start = Instant::now();
-                self.session = Some(load(&engine, &request)?);
+                self.session = Some(named(&engine)?.load(&request)?);
                 Reply::Loaded(nanoseconds(start.elapsed()))
             }
             Request::Inputs(_) => {
@@ -136,6 +136,7 @@ impl State {
                 Reply::Placement(session(&mut self.session, &self.engine)?.placement())
             }
             Request::PeakMemory => Reply::PeakMemory(peak_memory::of_this_process()),
+            Request::Backends(engine) => Reply::Backends(named(&engine)?.backends()?),
         };
         Ok((reply, Vec::new()))
     }
@@ -153,13 +154,12 @@ impl State {
     }
 }
 
-fn load(name: &str, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
-    let engine = engine(name).ok_or_else(|| EngineError::Unavailable {
+fn named(name: &str) -> Result<&'static dyn Engine, EngineError> {
+    engine(name).ok_or_else(|| EngineError::Unavailable {
         what: format!("the engine `{name}`"),
         reason: "this build does not have it".to_owned(),
         help: "choose another engine".to_owned(),
-    })?;
-    engine.load(request)
+    })
 }
 
 fn session<'a>(

@@ -17,6 +17,7 @@ use std::time::Duration;
 pub use child::serve;
 pub use process::Stopper;
 
+use super::library::NativeBackend;
 use super::{Answer, EngineError, LoadRequest, Placement, Session, Tensor};
 use crate::model;
 use channel::Channel;
@@ -88,6 +89,16 @@ impl Launcher {
         let mut worker = self.start(engine, &request.model)?;
         worker.load(request)?;
         Ok(worker)
+    }
+
+    /// What an engine's library has for parts of models, told by a worker.
+    pub fn backends(&self, engine: &str) -> Result<Vec<NativeBackend>, EngineError> {
+        let mut worker = self.start(engine, Path::new(""))?;
+        let request = Request::Backends(engine.to_owned());
+        match worker.ask(&request, &[], "opening its library")?.0 {
+            Reply::Backends(backends) => Ok(backends),
+            other => Err(worker.nonsense(&other)),
+        }
     }
 
     /// Starts a worker that is to load this model, and loads nothing yet: what may stop it can be

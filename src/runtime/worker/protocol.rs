@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::super::library::NativeBackend;
 use super::super::{DType, EngineError, LoadRequest, Placement, Tensor, byte_size};
 
 /// Longest head, in bytes.
@@ -41,6 +42,8 @@ pub(super) enum Request {
     Placement,
     /// Tell the process's peak memory.
     PeakMemory,
+    /// Tell what the library of an engine, by its name, has for parts of models.
+    Backends(String),
 }
 
 /// What the worker answers.
@@ -63,6 +66,8 @@ pub(super) enum Reply {
     Placement(Placement),
     /// Bytes, where the system tells.
     PeakMemory(Option<u64>),
+    /// What an engine's library has.
+    Backends(Vec<NativeBackend>),
     /// It did not work.
     Failed(EngineError),
 }

@@ -2,6 +2,11 @@
 
 mod conformance;
 mod examples;
+#[cfg(feature = "executorch")]
+mod executorch;
+#[cfg(not(feature = "executorch"))]
+#[path = "executorch_absent.rs"]
+mod executorch;
 mod hostile;
 mod image;
 mod input;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use pkgtool::runtime::Provider;
 use pkgtool::runtime::library::{Installation, Installations, Origin};
-use pkgtool::runtime::ort::{Surroundings, installations_in};
+use pkgtool::runtime::ort::installations_in;
+use pkgtool::runtime::surroundings::Surroundings;
 use tempfile::TempDir;
 
 const SITE: &str = "lib/python3.12/site-packages";
@@ -73,7 +74,7 @@ fn places_come_in_their_order() {
     machine.surroundings.system = vec![machine.path("usr/lib")];
     for (path, origin) in [
         ("named/libonnxruntime.so.1.31.0", Origin::Named),
-        ("wish/libonnxruntime.so", Origin::Variable),
+        ("wish/libonnxruntime.so", Origin::Variable("ORT_DYLIB_PATH")),
         ("data/pkgtool/lib/libonnxruntime.so.1.26.0", Origin::Own),
         (
             "data/pkgtool/lib/webgpu/onnxruntime/capi/libonnxruntime.so.1.27.0",

@@ -12,6 +12,9 @@ use pkgtool::runtime::{
 };
 use serde_json::Value;
 
+#[cfg(feature = "executorch")]
+use crate::support::environment::Piece;
+
 /// Largest difference of floats, as a part of the largest magnitude in the output.
 const TOLERANCE: f64 = 1e-4;
 
@@ -137,7 +140,7 @@ fn difference(found: &Tensor, expected: &Tensor, step: Option<f64>) -> Option<St
 }
 
 /// Runs all cases of a program; what went wrong, by line.
-fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
+fn run_program(engine: &str, program: &Value, check_refusals: bool, report: &mut String) -> usize {
     let file = program["file"].as_str().expect("a file");
     let path = fixtures().join(file);
     let mut arrays = Arrays::open(&path.with_extension("npz"));
@@ -145,7 +148,7 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
     for (name, method) in program["methods"].as_object().expect("methods") {
         let refused = REFUSED
             .iter()
-            .find(|(refused, _)| program["name"] == *refused);
+            .find(|(refused, _)| check_refusals && program["name"] == *refused);
         let (mut session, signature) = match (load(engine, &path, name), refused) {
             (Ok(loaded), None) => loaded,
             (Err(EngineError::Unsupported { operators, .. }), Some((_, expected))) => {
@@ -210,8 +213,8 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
     ran
 }
 
-#[test]
-fn lowered_programs_agree_with_the_runtime() {
+/// Runs all programs on an engine.
+fn agree(engine: &str, check_refusals: bool) {
     let text = std::fs::read_to_string(fixtures().join("cases.json")).expect("it is there");
     let described: Value = serde_json::from_str(&text).expect("it is JSON");
     let only = std::env::var("PKGTOOL_TEST_PROGRAM").ok();
@@ -223,9 +226,26 @@ fn lowered_programs_agree_with_the_runtime() {
             .as_ref()
             .is_none_or(|only| name.contains(only.as_str()))
         {
-            ran += run_program("tract", program, &mut report);
+            ran += run_program(engine, program, check_refusals, &mut report);
         }
     }
     assert!(ran > 0, "no program ran");
     assert!(report.is_empty(), "of {ran} runs:\n{report}");
+}
+
+#[test]
+fn lowered_programs_agree_with_the_runtime() {
+    agree("tract", true);
+}
+
+/// The runtime agrees with itself: what is tested is how it is called.
+#[cfg(feature = "executorch")]
+#[test]
+fn programs_run_natively() {
+    if Piece::ExecuTorch
+        .or_skip("programs on ExecuTorch")
+        .is_some()
+    {
+        agree("executorch", false);
+    }
 }

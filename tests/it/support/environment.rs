@@ -14,6 +14,8 @@ pub(crate) enum Piece {
     WebGpu,
     /// The directory of the QNN provider and its emulator.
     Qnn,
+    /// The directory of ExecuTorch's Python package.
+    ExecuTorch,
     /// The directory of the ONNX conformance cases.
     Cases,
     /// The directory of schemathesis, a fuzzer of APIs.
@@ -31,6 +33,7 @@ impl Piece {
             Self::Ort => "ort",
             Self::WebGpu => "webgpu",
             Self::Qnn => "qnn",
+            Self::ExecuTorch => "executorch",
             Self::Cases => "cases",
             Self::Schemathesis => "schemathesis",
         }
@@ -41,6 +44,7 @@ impl Piece {
             Self::Ort => "PKGTOOL_TEST_ORT",
             Self::WebGpu => "PKGTOOL_TEST_ORT_WEBGPU",
             Self::Qnn => "PKGTOOL_TEST_QNN",
+            Self::ExecuTorch => "PKGTOOL_EXECUTORCH_DIR",
             Self::Cases => "PKGTOOL_TEST_CASES",
             Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
         }

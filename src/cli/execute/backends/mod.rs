@@ -2,6 +2,8 @@
 //!
 //! That a library is there does not mean that it works, so each backend runs a model of two nodes.
 
+mod executorch;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,12 +45,21 @@ struct Outcome {
     failed: Vec<(Candidate, EngineError)>,
 }
 
+/// What engines have on this machine.
+struct Found {
+    ort: Installations,
+    executorch: executorch::Found,
+}
+
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let found = ort::installations(args.ort_lib.as_deref());
-    let probe = Probe::write()?;
     let launcher = Launcher::new()
         .map_err(|error| Failure::Other(format!("cannot find my own program: {error}")))?;
+    let found = Found {
+        ort: ort::installations(args.ort_lib.as_deref()),
+        executorch: executorch::Found::look(&launcher),
+    };
+    let probe = Probe::write()?;
     let backends = Backend::ALL.map(Some).into_iter().chain([None]);
     let outcomes: Vec<Outcome> = backends
         .map(|backend| try_out(backend, &probe.path, args, &launcher))
@@ -123,29 +134,31 @@ fn reasons(started: Started) -> Vec<(Candidate, EngineError)> {
     failed
 }
 
-fn to_text(found: &Installations, outcomes: &[Outcome]) -> String {
+fn to_text(found: &Found, outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = write(&mut text, found, outcomes);
     text
 }
 
-fn write(text: &mut String, found: &Installations, outcomes: &[Outcome]) -> std::fmt::Result {
+fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Result {
     writeln!(text, "{}", Machine::this())?;
     writeln!(text, "\nengines")?;
     writeln!(text, "  tract  in this binary: ONNX models on the CPU")?;
-    if found.libraries.is_empty() {
+    let (ort, executorch) = (&found.ort, &found.executorch);
+    if ort.libraries.is_empty() {
         writeln!(
             text,
             "  ort    ONNX Runtime is not found; `pip install onnxruntime` puts it where it is looked for,\n         or name its library with --ort-lib or ORT_DYLIB_PATH"
         )?;
     }
-    for library in &found.libraries {
+    for library in &ort.libraries {
         writeln!(text, "  ort    {}", describe(library))?;
     }
-    for plugin in &found.plugins {
+    for plugin in &ort.plugins {
         writeln!(text, "         {}", describe_plugin(plugin))?;
     }
+    executorch.write(text)?;
     writeln!(text, "\nbackends of ONNX models")?;
     for outcome in outcomes {
         let name = outcome.backend.map_or("(none)", Backend::name);
@@ -162,7 +175,7 @@ fn write(text: &mut String, found: &Installations, outcomes: &[Outcome]) -> std:
             )?;
         }
         for (candidate, error) in &outcome.failed {
-            let reason = shortened(&error.to_string(), found);
+            let reason = shortened(&error.to_string(), ort);
             writeln!(text, "           not {candidate}: {reason}")?;
         }
     }
@@ -211,8 +224,9 @@ fn describe_plugin(plugin: &Plugin) -> String {
     format!("plugin {}: {path}{backend}", plugin.provider)
 }
 
-fn to_json(found: &Installations, outcomes: &[Outcome]) -> String {
-    let libraries: Vec<Json> = found
+fn to_json(found: &Found, outcomes: &[Outcome]) -> String {
+    let mut libraries: Vec<Json> = found
+        .ort
         .libraries
         .iter()
         .map(|library| {
@@ -227,7 +241,9 @@ fn to_json(found: &Installations, outcomes: &[Outcome]) -> String {
             })
         })
         .collect();
+    libraries.extend(found.executorch.to_json());
     let plugins: Vec<Json> = found
+        .ort
         .plugins
         .iter()
         .map(|plugin| {

@@ -177,6 +177,20 @@ impl MethodBody {
             delegates,
         })
     }
+
+    /// Whether it may keep something from run to run: a cache, a counter.
+    pub fn has_state(&self) -> bool {
+        let writes = ["aten::copy_", "aten::index_put_", "llama::update_cache.out"];
+        let stored = |value: &BodyValue| {
+            let tensor = value.tensor();
+            tensor.is_some_and(|tensor| matches!(tensor.data, TensorData::State(_)))
+        };
+        self.values.iter().any(stored)
+            || self
+                .operators
+                .iter()
+                .any(|name| writes.contains(&name.as_str()))
+    }
 }
 
 fn read_delegates(

@@ -70,7 +70,11 @@ impl ProgramSession {
         let name = &request.signature.method;
         let ProgramBody { methods, named } = body;
         let method = methods.into_iter().find(|method| method.name == *name);
-        let method = method.ok_or_else(|| fail(format!("it has no method `{name}`")))?;
+        let mut method = method.ok_or_else(|| fail(format!("it has no method `{name}`")))?;
+        // What is nothing is neither given nor taken.
+        let is_something = |value: &usize| method.values[*value] != BodyValue::Null;
+        let something = |values: &[usize]| values.iter().copied().filter(is_something).collect();
+        (method.inputs, method.outputs) = (something(&method.inputs), something(&method.outputs));
         let missing = missing(
             method.operators.iter().map(String::as_str),
             method.delegates.iter().map(|delegate| delegate.id.as_str()),

@@ -1,8 +1,11 @@
 //! What the search for libraries looks at: environment variables, well-known directories, the
 //! system's way to name libraries.
 //!
-//! Invariant: nothing here is asked of the process but in [`Surroundings::of_this_process`], so
-//! that a test can make up a machine. Runs no program.
+//! `python.rs` knows where Python environments keep packages. Invariant: nothing here is asked of the
+//! process but in [`Surroundings::of_this_process`], so that a test can make up a machine. Runs no
+//! program.
+
+pub(super) mod python;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,6 +23,7 @@ const VARIABLES: &[&str] = &[
     "ORT_DYLIB_PATH",
     "PATH",
     "PKGTOOL_DATA_DIR",
+    "PKGTOOL_EXECUTORCH_DIR",
     "PYENV_ROOT",
     "PYENV_VERSION",
     "PYTHONPATH",
@@ -110,21 +114,26 @@ impl Surroundings {
         data.map(|data| data.join("pkgtool").join("lib"))
     }
 
-    /// Whether a file of this name is ONNX Runtime's library, whatever its version.
-    pub(super) fn is_library(&self, name: &str) -> bool {
-        match self.os.as_str() {
-            "windows" => name.eq_ignore_ascii_case("onnxruntime.dll"),
-            "macos" => {
-                let version = name
-                    .strip_prefix("libonnxruntime.")
-                    .and_then(|rest| rest.strip_suffix("dylib"));
-                version.is_some_and(|version| version.chars().all(is_of_version))
-            }
-            _ => {
-                let version = name.strip_prefix("libonnxruntime.so");
-                version.is_some_and(|version| version.chars().all(is_of_version))
-            }
-        }
+    /// The directories that may hold a library next to the running program.
+    pub(super) fn beside_program(&self) -> Vec<PathBuf> {
+        let Some(program) = &self.program else {
+            return Vec::new();
+        };
+        let mut all = vec![program.clone(), program.join("lib")];
+        all.extend(program.parent().map(|prefix| prefix.join("lib")));
+        all
+    }
+
+    /// The directories in which the system looks for libraries.
+    pub(super) fn library_path(&self) -> Vec<PathBuf> {
+        let variable = match self.os.as_str() {
+            "windows" => "PATH",
+            "macos" => "DYLD_LIBRARY_PATH",
+            _ => "LD_LIBRARY_PATH",
+        };
+        let mut all = self.directories(variable);
+        all.extend(self.system.iter().cloned());
+        all
     }
 
     /// The file name of a library: `lib<name>.so` and its likes.
@@ -137,8 +146,11 @@ impl Surroundings {
     }
 }
 
-fn is_of_version(character: char) -> bool {
-    character == '.' || character.is_ascii_digit()
+/// A directory and those in it: each may be the target of `pip install --target`.
+pub(super) fn with_folders(directory: &Path) -> Vec<PathBuf> {
+    let mut all = vec![directory.to_owned()];
+    all.extend(entries(directory).into_iter().filter(|path| path.is_dir()));
+    all
 }
 
 /// What a directory holds, sorted; nothing if it cannot be listed.

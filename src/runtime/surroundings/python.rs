@@ -5,10 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::surroundings::{Surroundings, entries};
+use super::{Surroundings, entries};
 
 /// Directories of Python packages, those of the active environment first.
-pub(super) fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
+pub(in crate::runtime) fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
     let mut found = surroundings.directories("PYTHONPATH");
     let mut prefixes: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"]
         .into_iter()

@@ -1,0 +1,98 @@
+//! What `pkgtool backends` tells of ExecuTorch: its libraries on this machine, and what is registered
+//! in the one that is used.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value as Json, json};
+
+use crate::runtime::library::{Installation, NativeBackend};
+use crate::runtime::worker::Launcher;
+use crate::runtime::{EngineError, executorch};
+
+/// What there is.
+pub(super) struct Found {
+    installations: Vec<Installation>,
+    /// What is registered in the first of them that can be used.
+    backends: Result<Vec<NativeBackend>, EngineError>,
+}
+
+impl Found {
+    /// Looks, and opens the library in a process of its own.
+    pub(super) fn look(launcher: &Launcher) -> Self {
+        Self {
+            installations: executorch::installations(),
+            backends: launcher.backends("executorch"),
+        }
+    }
+
+    /// The one that is used: what the user named, else the first that can be.
+    fn used(&self) -> Option<&Installation> {
+        let mut all = self.installations.iter();
+        all.find(|it| it.problem.is_none() || it.origin.is_wish())
+    }
+
+    /// Lines for people.
+    pub(super) fn write(&self, text: &mut String) -> std::fmt::Result {
+        if let (true, Err(error)) = (self.installations.is_empty(), &self.backends) {
+            return writeln!(text, "  executorch  {error}");
+        }
+        let used = self.used();
+        for installation in &self.installations {
+            let version = installation
+                .version
+                .as_deref()
+                .unwrap_or("of unknown version");
+            let what = match (&installation.problem, &self.backends) {
+                (Some(problem), _) => format!(" cannot be used: {problem}"),
+                (None, _) if used != Some(installation) => " is not needed".to_owned(),
+                (None, Ok(backends)) => format!(": {}", listed(backends)),
+                (None, Err(error)) => format!(" does not work: {error}"),
+            };
+            let path = installation.path.display();
+            let origin = installation.origin.describe();
+            writeln!(text, "  executorch  ExecuTorch {version}{what}")?;
+            writeln!(text, "         {path} ({origin})")?;
+        }
+        Ok(())
+    }
+
+    /// One object for each installation.
+    pub(super) fn to_json(&self) -> Vec<Json> {
+        let used = self.used();
+        let all = self.installations.iter();
+        all.map(|installation| {
+            let providers = installation.providers.iter().map(|one| one.name());
+            let is_used = used == Some(installation);
+            let backends = self.backends.as_ref().ok().filter(|_| is_used);
+            let failure = self.backends.as_ref().err().filter(|_| is_used);
+            json!({
+                "engine": "executorch",
+                "path": installation.path.display().to_string(),
+                "origin": installation.origin.describe(),
+                "version": installation.version,
+                "providers": providers.collect::<Vec<_>>(),
+                "problem": installation.problem.clone().or(failure.map(ToString::to_string)),
+                "backends": backends,
+            })
+        })
+        .collect()
+    }
+}
+
+fn listed(backends: &[NativeBackend]) -> String {
+    let those = |available: bool| {
+        let those = backends.iter().filter(|it| it.available == available);
+        let names: Vec<&str> = those.map(|it| it.name.as_str()).collect();
+        names.join(", ")
+    };
+    let (here, absent) = (those(true), those(false));
+    let here = if here.is_empty() {
+        "no backends".to_owned()
+    } else {
+        format!("backends {here}")
+    };
+    if absent.is_empty() {
+        return here;
+    }
+    format!("{here}; registered but not available {absent}")
+}

@@ -1,0 +1,160 @@
+//! ExecuTorch's codes and messages as errors of ours.
+//!
+//! It tells a code and, in its log, what led to it: the cause first, then every function it went
+//! through. What is known about the form of a message stands beside it.
+
+use super::NAME;
+use crate::runtime::EngineError;
+
+/// A failed call: ExecuTorch's code, and what it said, a line a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// 0 if ExecuTorch was not even asked.
+    pub(super) code: u32,
+    pub(super) text: String,
+}
+
+/// Codes of `runtime/core/error.h` that are told apart here.
+pub(super) const OPERATOR_MISSING: u32 = 0x14;
+const NOT_SUPPORTED: u32 = 0x10;
+const NOT_IMPLEMENTED: u32 = 0x11;
+const INCOMPATIBLE: u32 = 0x30;
+
+/// Most messages that are told.
+const MOST_LINES: usize = 3;
+/// Longest message, in characters.
+const LONGEST_LINE: usize = 300;
+
+impl Failure {
+    /// A failure before ExecuTorch was asked.
+    pub(super) fn of_ours(text: &str) -> Self {
+        Self {
+            code: 0,
+            text: text.to_owned(),
+        }
+    }
+
+    /// As that of a program that could not be loaded.
+    pub(super) fn of_loading(&self) -> EngineError {
+        let reason = self.reason();
+        let engine = NAME.to_owned();
+        match self.code {
+            // XNNPACK says of a damaged part too that it is of another version.
+            INCOMPATIBLE if self.text.contains("corrupt") => EngineError::Load { engine, reason },
+            NOT_SUPPORTED | NOT_IMPLEMENTED | INCOMPATIBLE => EngineError::Unsupported {
+                engine,
+                operators: Vec::new(),
+                reason,
+            },
+            _ => EngineError::Load { engine, reason },
+        }
+    }
+
+    /// As that of a run.
+    pub(super) fn of_running(&self) -> EngineError {
+        EngineError::Run {
+            engine: NAME.to_owned(),
+            operator: self.operator(),
+            reason: self.reason(),
+        }
+    }
+
+    /// Whether a number was set to another value than it had at export: `The 1-th input of method
+    /// should have the same value as the input_evalue, but got 3 and 0`.
+    pub(super) fn is_about_fixed_value(&self) -> bool {
+        self.text.contains("should have the same value")
+    }
+
+    /// `KernelCall failed at instruction 0:12 in operator aten::cat.out: 0x12`.
+    fn operator(&self) -> Option<String> {
+        let mut lines = self.text.lines();
+        let line = lines.find(|line| line.starts_with("KernelCall failed"))?;
+        let (_, after) = line.split_once(" in operator ")?;
+        let end = after.rfind(": ").unwrap_or(after.len());
+        Some(after[..end].trim_end_matches('.').to_owned())
+    }
+
+    fn reason(&self) -> String {
+        let said = self.text.lines().map(str::trim);
+        let mut lines: Vec<String> = Vec::new();
+        for line in said.filter(|line| !line.is_empty()) {
+            let line = cut(line);
+            if lines.len() < MOST_LINES && !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        let meaning = meaning(self.code);
+        match (lines.is_empty(), meaning) {
+            (true, Some(meaning)) => meaning,
+            (true, None) => "it does not say why".to_owned(),
+            (false, Some(meaning)) => format!("{meaning}: {}", lines.join("; ")),
+            (false, None) => lines.join("; "),
+        }
+    }
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(LONGEST_LINE) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// Words for a code.
+fn meaning(code: u32) -> Option<String> {
+    let words = match code {
+        0 => return None,
+        0x01 => "an internal error",
+        0x02 => "it is in the wrong state",
+        NOT_SUPPORTED => "not supported",
+        NOT_IMPLEMENTED => "not implemented",
+        0x12 => "an invalid argument",
+        0x13 => "a value of the wrong type",
+        OPERATOR_MISSING => "it has no code for an operator",
+        0x20 => "something was not found",
+        0x21 => "no memory",
+        0x22 => "no access",
+        0x23 => "the program is invalid",
+        0x24 => "the data file is invalid",
+        0x25 => "out of resources",
+        INCOMPATIBLE => "a delegate does not take its part",
+        0x31 => "a delegate has no memory",
+        0x32 => "a delegate is gone",
+        other => return Some(format!("code {other:#x}")),
+    };
+    Some(words.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operator_of_a_failed_run_is_named() {
+        let failure = Failure {
+            code: 0x12,
+            text: "Check failed (a == b)\nKernelCall failed at instruction 0:1 in operator \
+                   aten::cat.out: 0x12\n"
+                .to_owned(),
+        };
+        let EngineError::Run {
+            operator, reason, ..
+        } = failure.of_running()
+        else {
+            panic!("a run failed");
+        };
+        assert_eq!(operator.as_deref(), Some("aten::cat.out"));
+        assert!(reason.starts_with("an invalid argument: Check failed (a == b); "));
+    }
+
+    #[test]
+    fn a_failure_without_words_has_some() {
+        let silent = |code| Failure {
+            code,
+            text: String::new(),
+        };
+        assert_eq!(silent(0x23).reason(), "the program is invalid");
+        assert_eq!(silent(0x99).reason(), "code 0x99");
+        assert_eq!(Failure::of_ours("no").reason(), "no");
+    }
+}

@@ -1,0 +1,41 @@
+//! ExecuTorch's own runtime, whose libraries are found and opened when a program is to be run.
+//!
+//! Invariant: no type of ExecuTorch leaves this folder, `unsafe` is in `ffi.rs` alone, and no library is
+//! opened before a program is to be run. One process has one ExecuTorch. The library between it and
+//! this crate (`shim.cpp`) is compiled by the build script (`build_shim.rs`) and carried in the binary.
+
+mod delegate;
+mod failure;
+mod ffi;
+mod layout;
+mod opened;
+mod placement;
+mod search;
+mod session;
+mod value;
+
+use super::library::NativeBackend;
+use super::{Engine, EngineError, LoadRequest, Session};
+
+pub use search::{VERSION, installations, installations_in};
+
+/// The engine's name.
+const NAME: &str = "executorch";
+
+/// The engine.
+#[derive(Debug)]
+pub struct ExecuTorch;
+
+impl Engine for ExecuTorch {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
+        Ok(Box::new(session::ExecuTorchSession::load(request)?))
+    }
+
+    fn backends(&self) -> Result<Vec<NativeBackend>, EngineError> {
+        Ok(opened::library()?.backends())
+    }
+}

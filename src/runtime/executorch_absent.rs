@@ -1,0 +1,35 @@
+//! ExecuTorch in a build without it: an engine that says so.
+
+use super::library::{Installation, NativeBackend};
+use super::{Engine, EngineError, LoadRequest, Session};
+
+/// The engine.
+#[derive(Debug)]
+pub struct ExecuTorch;
+
+/// What there is on this machine: nothing that this build could use.
+pub fn installations() -> Vec<Installation> {
+    Vec::new()
+}
+
+impl Engine for ExecuTorch {
+    fn name(&self) -> &'static str {
+        "executorch"
+    }
+
+    fn load(&self, _: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
+        Err(absent())
+    }
+
+    fn backends(&self) -> Result<Vec<NativeBackend>, EngineError> {
+        Err(absent())
+    }
+}
+
+fn absent() -> EngineError {
+    EngineError::Unavailable {
+        what: "ExecuTorch".to_owned(),
+        reason: "this build has no `executorch` feature".to_owned(),
+        help: "build with `--features executorch`".to_owned(),
+    }
+}

@@ -1,0 +1,19 @@
+//! ExecuTorch in a build without it.
+
+use pkgtool::runtime::{EngineError, engine};
+
+use crate::support::environment::Piece;
+
+#[test]
+fn what_is_not_built_says_so() {
+    let engine = engine("executorch").expect("it has a name in every build");
+    match engine.backends() {
+        Err(EngineError::Unavailable { help, .. }) => {
+            assert_eq!(help, "build with `--features executorch`");
+        }
+        other => panic!("{other:?}"),
+    }
+    if Piece::ExecuTorch.is_required() {
+        Piece::ExecuTorch.skip("every test of it", "this build has no such feature");
+    }
+}
