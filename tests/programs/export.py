@@ -19,7 +19,16 @@ import warnings
 from pathlib import Path
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "programs"
-GROUPS = ("xnnpack", "elementwise", "tensors", "layers", "quantized")
+GROUPS = (
+    "xnnpack",
+    "elementwise",
+    "tensors",
+    "layers",
+    "quantized",
+    "dynamic",
+    "state",
+    "containers",
+)
 
 
 def main():
@@ -50,7 +59,8 @@ def main():
             failed.append(name)
             continue
         harness.save([entry], folder)
-        sizes = [(folder / f"{name}.{kind}").stat().st_size for kind in ("pte", "npz")]
+        files = (entry["file"], f"{name}.npz")
+        sizes = [(folder / file).stat().st_size for file in files]
         print(f"{name}: {sizes[0]} + {sizes[1]} bytes", flush=True)
     if not chosen.names:
         for what, why in harness.SKIPPED.items():

@@ -70,7 +70,7 @@ class Program:
     family: str
     methods: dict
     options: dict | None = None
-    sequence: bool = False
+    sequence: bool | list = False
     constants: dict = field(default_factory=dict)
     compile: dict = field(default_factory=dict)
     config: dict = field(default_factory=dict)
@@ -123,6 +123,7 @@ class Built:
     lowered: Any
 
 
+@torch.no_grad()
 def build(given):
     """Exports and lowers a program."""
     from executorch.exir import (
@@ -249,36 +250,57 @@ def run(given, built, name):
     from executorch.extension.pybindings import portable_lib
 
     portable_lib._unsafe_reset_threadpool(1)
-    weights = next(iter(built.weights.values()), None)
     arrays, methods = {}, {}
-
-    def load():
-        return portable_lib._load_for_executorch_from_buffer(built.data, weights)
-
-    module = load()
+    networks = copy.deepcopy({name: method.network for name, method in given.methods.items()})
     for method_name, method in given.methods.items():
-        labels, steps = output_labels(method), built.steps[method_name]
-        network = None if method.quantize else copy.deepcopy(method.network)
-        cases = []
-        for number, inputs in enumerate(method.cases):
-            if not given.sequence:
-                module = load()
-            key = f"{number}" if len(given.methods) == 1 else f"{method_name}.{number}"
-            values = flattened(inputs)
-            said = [describe(arrays, f"{key}.in{i}", value) for i, value in enumerate(values)]
-            answers = module.run_method(method_name, tuple(copies(values)))
-            outputs = [describe(arrays, f"{key}.out{i}", value) for i, value in enumerate(answers)]
-            for output, step in zip(outputs, steps):
-                if step:
-                    output["step"] = step
-            if network is not None:
-                with torch.no_grad():
-                    wanted = flattened(network(*copy.deepcopy(inputs)))
-                differences(arrays, key, wanted, answers, outputs, name, labels)
-            cases.append({"inputs": said, "outputs": outputs})
-        operators = built.operators[method_name]
-        methods[method_name] = {"operators": operators, "labels": labels, "cases": cases}
+        operators, labels = built.operators[method_name], output_labels(method)
+        methods[method_name] = {"operators": operators, "labels": labels, "cases": []}
+    call = loaded(given, built)
+    for method_name, number in calls(given):
+        method, about = given.methods[method_name], methods[method_name]
+        if not given.sequence:
+            call = loaded(given, built)
+        inputs = method.cases[number]
+        key = f"{number}" if len(given.methods) == 1 else f"{method_name}{number}"
+        values = flattened(inputs)
+        said = [describe(arrays, f"{key}i{i}", value) for i, value in enumerate(values)]
+        answers = call(method_name, tuple(copies(values)))
+        outputs = [describe(arrays, f"{key}o{i}", value) for i, value in enumerate(answers)]
+        for output, step in zip(outputs, built.steps[method_name]):
+            if step:
+                output["step"] = step
+        if not method.quantize:
+            with torch.no_grad():
+                wanted = flattened(networks[method_name](*copy.deepcopy(inputs)))
+            differences(arrays, key, wanted, answers, outputs, name, about["labels"])
+        about["cases"].append({"inputs": said, "outputs": outputs})
     return arrays, methods
+
+
+def loaded(given, built):
+    """The program in the runtime, ready to be called by method."""
+    from executorch.extension.pybindings import portable_lib
+    from executorch.runtime import Runtime
+
+    if isinstance(given.sequence, list):
+        # Here methods share the state that they have in common.
+        program = Runtime.get().load_program(built.data)
+        methods = {name: program.load_method(name) for name in given.methods}
+        return lambda name, inputs: methods[name].execute(inputs)
+    weights = next(iter(built.weights.values()), None)
+    return portable_lib._load_for_executorch_from_buffer(built.data, weights).run_method
+
+
+def calls(given):
+    """Methods and the numbers of their cases, in the order in which they are called."""
+    if isinstance(given.sequence, list):
+        so_far = Counter()
+        for name in given.sequence:
+            yield name, so_far[name]
+            so_far[name] += 1
+    else:
+        for name, method in given.methods.items():
+            yield from ((name, number) for number in range(len(method.cases)))
 
 
 def flattened(values):
@@ -326,7 +348,7 @@ def differences(arrays, key, wanted, answers, outputs, name, labels):
         tolerance = TOLERANCES.get(getattr(got, "dtype", None), 1e-4)
         if isinstance(error, str) or error > tolerance:
             DIFFERENCES[(name, labels[i] if labels else f"output {i}", key)] = error
-            kept = describe(arrays, f"{key}.network{i}", want)
+            kept = describe(arrays, f"{key}n{i}", want)
             output["network"] = kept.get("array", kept.get("value"))
 
 
@@ -349,7 +371,9 @@ def describe(arrays, key, value):
     if not isinstance(value, torch.Tensor):
         return {"value": value}
     arrays[key] = to_numpy(value)
-    said = {"array": key, "dtype": DTYPES[value.dtype], "shape": list(value.shape)}
+    said = {"array": key, "shape": list(value.shape)}
+    if value.dtype != torch.float32:
+        said["dtype"] = DTYPES[value.dtype]
     if value.dim() == 4 and not value.is_contiguous() and is_channels_last(value):
         said["dim_order"] = [0, 2, 3, 1]
     return said
@@ -374,16 +398,40 @@ def write(name, given, folder):
     folder.mkdir(parents=True, exist_ok=True)
     entry = {"name": name, "file": f"{name}.pte", "family": given.family}
     if given.sequence:
-        entry["sequence"] = True
-    (folder / f"{name}.pte").write_bytes(built.data)
-    for file, data in built.weights.items():
+        entry["sequence"] = given.sequence
+    if given.bundle:
+        entry["file"] = f"{name}.bpte"
+    (folder / entry["file"]).write_bytes(bundle(built, given) if given.bundle else built.data)
+    for data in built.weights.values():
         entry["data"] = f"{name}.ptd"
         (folder / f"{name}.ptd").write_bytes(data)
+    if given.constants:
+        entry["constants"] = given.constants
     save_arrays(folder / f"{name}.npz", arrays)
     if built.nodes:
         entry["xnnpack"] = built.nodes
     entry["methods"] = methods
     return entry
+
+
+def bundle(built, given):
+    """The program with its cases inside."""
+    from executorch.devtools import BundledProgram
+    from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+    from executorch.devtools.bundled_program.serialize import (
+        serialize_from_bundled_program_to_flatbuffer,
+    )
+
+    call = loaded(given, built)
+    suites = [
+        MethodTestSuite(
+            name,
+            [MethodTestCase(list(case), call(name, tuple(copies(case)))) for case in method.cases],
+        )
+        for name, method in given.methods.items()
+    ]
+    bundled = BundledProgram(built.lowered, suites)
+    return bytes(serialize_from_bundled_program_to_flatbuffer(bundled))
 
 
 def save_arrays(path, arrays):

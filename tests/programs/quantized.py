@@ -122,11 +122,9 @@ def convolutions():
     return Parts(
         nn.Conv2d(4, 6, 3, padding=1),
         nn.Sequential(nn.Conv2d(4, 5, 3, stride=2, padding=1), nn.ReLU()),
-        nn.Sequential(nn.Conv2d(4, 5, 1, bias=False), nn.ReLU6()),
         nn.Conv2d(4, 4, 3, groups=4, padding=1),
         nn.Sequential(nn.Conv2d(4, 8, 3, groups=4, stride=2), nn.Hardtanh(-0.5, 0.5)),
         nn.Conv2d(4, 6, 3, groups=2),
-        nn.Sequential(nn.Conv2d(4, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU()),
     )
 
 
@@ -137,7 +135,11 @@ def int8_convolution():
 
 @program
 def int8_convolution_per_tensor():
-    return quantized(convolutions(), PER_TENSOR, (noise(1, 4, 6, 5),))
+    parts = Parts(
+        nn.Sequential(nn.Conv2d(4, 5, 3, padding=1), nn.ReLU()),
+        nn.Conv2d(4, 4, 3, groups=4, bias=False),
+    )
+    return quantized(parts, PER_TENSOR, (noise(1, 4, 6, 5),))
 
 
 @program
@@ -185,10 +187,8 @@ def int8_binary():
 @program
 def int8_pooling():
     parts = Parts(
-        nn.Sequential(nn.Conv2d(3, 4, 1), nn.MaxPool2d(2)),
         nn.Sequential(nn.Conv2d(3, 4, 1), nn.MaxPool2d(3, 2, 1)),
         nn.Sequential(nn.Conv2d(3, 4, 1), nn.AvgPool2d(2)),
-        nn.Sequential(nn.Conv2d(3, 4, 1), nn.AdaptiveAvgPool2d(1)),
         nn.Sequential(nn.Conv2d(3, 4, 1), Function(lambda x: x.mean((2, 3), keepdim=True))),
         nn.Sequential(nn.Conv2d(3, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)),
     )
@@ -203,13 +203,10 @@ def int8_activations():
     parts = Parts(
         after(lambda x: F.hardtanh(x, -0.25, 0.5)),
         after(F.relu6),
-        after(lambda x: torch.clamp(x, -0.3, 0.3)),
         after(lambda x: torch.clamp(x, min=-0.1)),
         after(F.elu),
         after(torch.sigmoid),
-        after(torch.tanh),
         after(lambda x: F.softmax(x, -1)),
-        after(lambda x: F.leaky_relu(x, 0.125)),
         after(F.hardswish),
     )
     return quantized(parts, PER_CHANNEL, (noise(4, 6) * 2,))
@@ -262,7 +259,7 @@ def int8_mobile_block():
             y = self.project(self.squeeze(y) * y) + x
             return self.classify(F.adaptive_avg_pool2d(y, 1).flatten(1))
 
-    return quantized(Block(), PER_CHANNEL, (noise(1, 3, 12, 12),), (noise(1, 3, 12, 12),))
+    return quantized(Block(), PER_CHANNEL, (noise(1, 3, 8, 8),))
 
 
 @program
@@ -282,7 +279,7 @@ def int8_residual():
 @program
 def dynamic_int8_linear():
     parts = Parts(nn.Linear(8, 6), nn.Linear(8, 3, bias=False), nn.Sequential(nn.Linear(8, 5), nn.ReLU()))
-    return quantized(parts, PER_TOKEN, (noise(3, 8),), (noise(3, 8) * 100,), family=DYNAMIC)
+    return quantized(parts, PER_TOKEN, (noise(3, 8) * torch.tensor([[0.1], [1.0], [50.0]]),), family=DYNAMIC)
 
 
 @program
@@ -306,12 +303,12 @@ def dynamic_int4_linear():
 @program
 def int4_groups_of_32():
     parts = Parts(nn.Linear(64, 10), nn.Linear(64, 6, bias=False))
-    return quantized(parts, int4_groups(32), (noise(3, 64),), (noise(3, 64) * 50,), family=INT4)
+    return quantized(parts, int4_groups(32), (noise(3, 64) * torch.tensor([[0.1], [1.0], [50.0]]),), family=INT4)
 
 
 @program
 def int4_groups_of_64():
-    network = nn.Sequential(nn.Linear(128, 64), nn.GELU(), nn.Linear(64, 5))
+    network = nn.Sequential(nn.Linear(128, 6), nn.GELU())
     return quantized(network, int4_groups(64), (noise(1, 2, 128),), family=INT4)
 
 

@@ -15,21 +15,16 @@ def views():
         "inferred": lambda x: x.view(-1, 2),
         "reshape": lambda x: x.transpose(0, 1).reshape(3, 8),
         "flatten": lambda x: x.flatten(1),
-        "unflatten": lambda x: x.unflatten(2, (2, 2)),
         "permute": lambda x: x.permute(2, 0, 1),
-        "permute_negative": lambda x: x.permute(-1, 0, -2),
         "transpose": lambda x: x.transpose(1, -1),
         "t": lambda x: x[0].t(),
         "unsqueeze": lambda x: x.unsqueeze(1),
-        "unsqueeze_last": lambda x: x.unsqueeze(-1),
         "squeeze": lambda x: x[:, :1].squeeze(1),
         "squeeze_all": lambda x: x[:1, :1].squeeze(),
         "squeeze_dims": lambda x: x[:1, :, :1].squeeze((0, 2)),
         "expand": lambda x: x[:, :1].expand(2, 3, 4),
         "expand_higher": lambda x: x[0, 0].expand(2, 3, -1),
-        "numel": lambda x: x.view(-1)[:0],
         "as_strided": lambda x: torch.as_strided(x, (2, 2), (3, 1), 1),
-        "view_bits": lambda x: x.detach(),
     }
     return portable(operators, (noise(2, 3, 4),))
 
@@ -39,7 +34,6 @@ def copies():
     operators = {
         "repeat": lambda x, y: x.repeat(2, 1, 2),
         "repeat_higher": lambda x, y: x.repeat(2, 1, 1, 1),
-        "tile": lambda x, y: x.tile(2, 1),
         "repeat_interleave": lambda x, y: x.repeat_interleave(2, 1),
         "cat": lambda x, y: torch.cat([x, y], 1),
         "cat_last": lambda x, y: torch.cat([x, x, x], -1),
@@ -50,9 +44,7 @@ def copies():
         "flip": lambda x, y: x.flip(0, 2),
         "roll": lambda x, y: x.roll((1, -1), (0, 2)),
         "roll_flat": lambda x, y: x.roll(3),
-        "rot90": lambda x, y: x.rot90(1, (1, 2)),
         "clone": lambda x, y: x.clone(),
-        "meshgrid": lambda x, y: torch.meshgrid(x[0, 0], y[0, 0], indexing="ij")[1],
     }
     return portable(operators, (noise(2, 2, 3), noise(2, 4, 3)))
 
@@ -73,9 +65,7 @@ def parts():
         "narrow": lambda x: x.narrow(2, 1, 3),
         "narrow_copy": lambda x: torch.narrow_copy(x, 1, 2, 2),
         "diagonal": lambda x: x[0].diagonal(1),
-        "diagonal_below": lambda x: x.diagonal(-1, 1, 2),
         "unfold": lambda x: x.unfold(2, 3, 2),
-        "unfold_step": lambda x: x[0, 0].unfold(0, 2, 1),
     }
     return portable(operators, (noise(2, 5, 6),))
 
@@ -99,20 +89,17 @@ def padding():
     operators = {
         "constant": lambda x: F.pad(x, (1, 2)),
         "constant_value": lambda x: F.pad(x, (0, 1, 2, 0, 1, 1), value=-1.5),
-        "reflection_1d": lambda x: F.pad(x[0], (1, 2), mode="reflect"),
         "reflection_2d": lambda x: F.pad(x, (1, 2, 2, 1), mode="reflect"),
-        "replication_1d": lambda x: F.pad(x[0], (2, 1), mode="replicate"),
         "replication_2d": lambda x: F.pad(x, (1, 0, 3, 1), mode="replicate"),
-        "pixel_shuffle": lambda x: F.pixel_shuffle(x.view(1, 8, 3, 4), 2),
-        "pixel_unshuffle": lambda x: F.pixel_unshuffle(x.view(2, 1, 12, 4), 2),
+        "pixel_shuffle": lambda x: F.pixel_shuffle(x.view(1, 4, 2, 3), 2),
+        "pixel_unshuffle": lambda x: F.pixel_unshuffle(x.view(1, 2, 2, 6), 2),
     }
-    return portable(operators, (noise(2, 4, 3, 4),))
+    return portable(operators, (noise(1, 2, 3, 4),))
 
 
 @program
 def padding_3d():
     operators = {
-        "reflection": lambda x: F.pad(x, (1, 1, 1, 0, 0, 1), mode="reflect"),
         "replication": lambda x: F.pad(x, (1, 0, 0, 2, 1, 1), mode="replicate"),
         "constant": lambda x: F.pad(x, (1, 0, 0, 2, 1, 1)),
     }
@@ -124,10 +111,7 @@ def triangles():
     operators = {
         "tril": torch.tril,
         "tril_above": lambda x: x.tril(1),
-        "tril_below": lambda x: x.tril(-2),
         "triu": torch.triu,
-        "triu_above": lambda x: x.triu(2),
-        "eye": lambda x: torch.eye(4) * x[0, :4, :4],
         "causal": lambda x: x.masked_fill(torch.ones(4, 5).tril() == 0, float("-inf")),
     }
     return portable(operators, (noise(2, 4, 5),))
@@ -217,7 +201,8 @@ def extremes():
         "argmin_dim": lambda x: x.argmin(2),
         "aminmax": lambda x: x.aminmax(dim=1),
     }
-    return portable(operators, (noise(2, 3, 4),), (integers(0, 3, 2, 3, 4).float(),))
+    ties = torch.cat([noise(1, 3, 4), integers(0, 3, 1, 3, 4).float()])
+    return portable(operators, (ties,))
 
 
 @program
@@ -244,9 +229,6 @@ def variances():
         "var_mean": lambda x: torch.var_mean(x, 2),
         "norm": lambda x: x.norm(),
         "norm_dim": lambda x: torch.linalg.vector_norm(x, dim=1),
-        "norm_one": lambda x: torch.linalg.vector_norm(x, 1, dim=-1),
-        "normalize": lambda x: F.normalize(x, dim=-1),
-        "cosine": lambda x: F.cosine_similarity(x[0], x[1], dim=-1),
     }
     return portable(operators, (noise(2, 3, 5),))
 
@@ -386,7 +368,12 @@ def in_dtype(dtype):
         "cat": lambda x, y: torch.cat([x, y], 1),
         "less": lambda x, y: x < y,
     }
+    if dtype == torch.float64:
+        operators = {name: operators[name] for name in FEW}
     return portable(operators, (noise(3, 5).to(dtype), noise(3, 5).to(dtype)))
+
+
+FEW = "add", "mul_scalar", "div", "exp", "clamp", "sum", "softmax", "mm"
 
 
 @program
@@ -469,11 +456,14 @@ def whole_shapes():
     return whole(operators, kept, (noise(1, 4, 2, 4),))
 
 
+RARE = "int8", "int16", "int32", "float64"
+
+
 @program
 def conversions():
     """From one dtype, a method each, to every other."""
     methods = {}
-    dtypes = {dtype: name for dtype, name in DTYPES.items() if name not in ("int16", "float64")}
+    dtypes = {dtype: name for dtype, name in DTYPES.items() if name not in RARE}
     for dtype, name in dtypes.items():
         if dtype.is_floating_point:
             values = torch.tensor([0.0, 1.0, 0.5, 2.75, 100.4, 3.5])
