@@ -282,11 +282,14 @@ fn failures(tried: &[(Candidate, EngineError)]) -> String {
 
 impl Placement {
     /// Whether the provider ran at least one node. Engines name providers in their own way
-    /// (`QNNExecutionProvider`).
+    /// (`QNNExecutionProvider`,
+    /// `XnnpackBackend`).
     pub fn has(&self, provider: Provider) -> bool {
         let is = |name: &str| {
             let name = name.to_lowercase();
-            name.strip_suffix("executionprovider").unwrap_or(&name) == provider.name()
+            let short = name.strip_suffix("executionprovider");
+            let short = short.or_else(|| name.strip_suffix("backend"));
+            short.unwrap_or(&name) == provider.name()
         };
         self.shares.iter().any(|share| is(&share.provider))
     }

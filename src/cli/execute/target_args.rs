@@ -97,7 +97,7 @@ impl TargetArgs {
 
 /// The engine that `--engine` names; `auto` is none.
 pub(super) fn engine_parser() -> PossibleValuesParser {
-    PossibleValuesParser::new(["auto", "ort", "tract"])
+    PossibleValuesParser::new(["auto", "ort", "executorch", "tract"])
 }
 
 /// The engine's name for [`Wish`].

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
+use crate::package::Backend;
 use crate::runtime::library::{Installation, NativeBackend};
 use crate::runtime::worker::Launcher;
-use crate::runtime::{EngineError, executorch};
+use crate::runtime::{EngineError, executorch, tract};
 
 /// What there is.
 pub(super) struct Found {
@@ -56,6 +57,35 @@ impl Found {
         Ok(())
     }
 
+    /// What runs programs of each backend, for people.
+    pub(super) fn write_programs(&self, text: &mut String) -> std::fmt::Result {
+        let available: Vec<&str> = match &self.backends {
+            Ok(backends) => {
+                let available = backends.iter().filter(|it| it.available);
+                available.map(|it| it.name.as_str()).collect()
+            }
+            Err(_) => Vec::new(),
+        };
+        for backend in Backend::ALL {
+            let delegate = delegate_of(backend);
+            let missing = tract::missing(std::iter::empty(), std::iter::once(delegate));
+            let on = if available.contains(&delegate) {
+                "executorch".to_owned()
+            } else if missing.is_empty() {
+                "tract (cpu), a fallback".to_owned()
+            } else {
+                format!("nothing: {}", tract::refusal_of(&missing))
+            };
+            writeln!(text, "  {:8} {on}", backend.name())?;
+        }
+        let plain = if self.backends.is_ok() {
+            "executorch (cpu)"
+        } else {
+            "tract (cpu)"
+        };
+        writeln!(text, "  (none)   {plain}")
+    }
+
     /// One object for each installation.
     pub(super) fn to_json(&self) -> Vec<Json> {
         let used = self.used();
@@ -76,6 +106,17 @@ impl Found {
             })
         })
         .collect()
+    }
+}
+
+/// The delegate of a backend's programs.
+fn delegate_of(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Xnnpack => "XnnpackBackend",
+        Backend::CoreMl => "CoreMLBackend",
+        Backend::Vulkan => "VulkanBackend",
+        Backend::Qnn => "QnnBackend",
+        Backend::Mlx => "MLXBackend",
     }
 }
 

@@ -144,7 +144,10 @@ fn to_text(found: &Found, outcomes: &[Outcome]) -> String {
 fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Result {
     writeln!(text, "{}", Machine::this())?;
     writeln!(text, "\nengines")?;
-    writeln!(text, "  tract  in this binary: ONNX models on the CPU")?;
+    writeln!(
+        text,
+        "  tract  in this binary: ONNX models, and ExecuTorch programs for XNNPACK or the CPU"
+    )?;
     let (ort, executorch) = (&found.ort, &found.executorch);
     if ort.libraries.is_empty() {
         writeln!(
@@ -179,10 +182,8 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
             writeln!(text, "           not {candidate}: {reason}")?;
         }
     }
-    writeln!(
-        text,
-        "\nExecuTorch programs (.pte) can be validated and inspected; no engine of this build runs them."
-    )
+    writeln!(text, "\nbackends of ExecuTorch programs")?;
+    executorch.write_programs(text)
 }
 
 /// An error without the folders of libraries that are listed above it.

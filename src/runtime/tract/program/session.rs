@@ -31,6 +31,9 @@ const MAX_PLANS: usize = 16;
 /// After so many plans for single shapes one for all shapes is tried.
 const SHAPES_BEFORE_SYMBOLS: usize = 4;
 
+/// What the library says of a node that its optimiser has emptied and still refers to.
+const OPTIMISED_AWAY: &str = "Dummy op";
+
 /// A loaded program.
 pub(in super::super) struct ProgramSession {
     method: MethodBody,
@@ -106,7 +109,7 @@ impl ProgramSession {
         Ok(session)
     }
 
-    fn make(&self, shapes: &Shapes) -> Result<Plan, Failure> {
+    fn make(&self, shapes: &Shapes, optimise: bool) -> Result<Plan, Failure> {
         let lowered = lower(&self.method, shapes, &self.weights)?;
         let Lowered {
             model,
@@ -121,7 +124,13 @@ impl ProgramSession {
             given,
             outputs,
             states: states.collect(),
-            runner: Runner::new(&self.executor, || model.into_optimized())?,
+            runner: Runner::new(&self.executor, || {
+                if optimise {
+                    model.into_optimized()
+                } else {
+                    Ok(model)
+                }
+            })?,
         })
     }
 
@@ -138,8 +147,7 @@ impl ProgramSession {
         if self.plans.len() >= MAX_PLANS {
             self.plans.remove(0);
         }
-        let known = |shape: &Vec<u64>| shape.iter().copied().map(Size::Known).collect();
-        let plan = self.make(&shapes.iter().map(known).collect())?;
+        let plan = self.make(&known_shapes(shapes), true)?;
         self.nodes = plan.runner.nodes();
         self.made += 1;
         self.plans.push((shapes.to_vec(), plan));
@@ -163,16 +171,29 @@ impl ProgramSession {
             .collect();
         let before = self.made;
         self.prepare(&shapes)?;
-        let Some((_, plan)) = self.plans.last_mut() else {
-            return Err(Failure::new("no plan was made"));
+        let (outputs, states) = match self.run_last(inputs) {
+            // The library's optimiser left something behind that it cannot run.
+            Err(failure) if failure.reason.contains(OPTIMISED_AWAY) => {
+                let plan = self.make(&known_shapes(&shapes), false)?;
+                self.plans.pop();
+                self.plans.push((shapes, plan));
+                self.run_last(inputs)?
+            }
+            outcome => outcome?,
         };
-        let (outputs, states) = plan.run(inputs, &self.signature, &self.states)?;
         let is_new = self.made > before;
         if is_new && self.made > SHAPES_BEFORE_SYMBOLS && matches!(self.any, AnyShape::Untried) {
             self.any = self.try_any_shape(inputs, &outputs);
         }
         self.keep(states);
         Ok(outputs)
+    }
+
+    fn run_last(&mut self, inputs: &[Tensor]) -> Result<Ran, Failure> {
+        let Some((_, plan)) = self.plans.last_mut() else {
+            return Err(Failure::new("no plan was made"));
+        };
+        plan.run(inputs, &self.signature, &self.states)
     }
 
     fn keep(&mut self, states: Vec<(usize, TValue)>) {
@@ -184,7 +205,7 @@ impl ProgramSession {
     /// A plan for all shapes, if it gives the answer that a plan for these shapes gave.
     fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor]) -> AnyShape {
         let shapes = any_shapes(&self.signature, inputs);
-        let Ok(mut plan) = self.make(&shapes) else {
+        let Ok(mut plan) = self.make(&shapes, true) else {
             return AnyShape::Refused;
         };
         match plan.run(inputs, &self.signature, &self.states) {
@@ -271,6 +292,11 @@ fn take(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, Failur
     })?;
     Tensor::new(dtype, shape, bytes)
         .map_err(|error| Failure::new(format!("its output `{}` is broken: {error}", spec.name)))
+}
+
+fn known_shapes(shapes: &[Vec<u64>]) -> Shapes {
+    let known = |shape: &Vec<u64>| shape.iter().copied().map(Size::Known).collect();
+    shapes.iter().map(known).collect()
 }
 
 /// The shapes of all inputs, if the file fixes them.

@@ -28,6 +28,7 @@ pub(super) fn find(name: &str) -> Option<Lower> {
                 },
             )
         },
+        "llama::fast_hadamard_transform.out" => hadamard,
         "llama::sdpa_with_kv_cache.out" => |call| {
             let start = position(call, 5)?;
             update(call, 1, 3, start, 3)?;
@@ -111,7 +112,50 @@ fn update(
     Ok(())
 }
 
-/// `softmax(query · keysᵀ · scale + mask) · values` over what the caches hold up to the position;
+/// Each row times a Hadamard matrix, by Sylvester's construction, divided by the root of its size.
+#[expect(clippy::cast_precision_loss, reason = "a width of vectors")]
+fn hadamard(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let shape = call.frame.builder.shape(input)?;
+    let width = match shape.last() {
+        Some(width) => width.to_usize()?,
+        None => bail!("rows of no dimension"),
+    };
+    ensure!(
+        width.is_power_of_two(),
+        "rows of {width}, which is no power of two, are not supported"
+    );
+    let wire = call.frame.builder.kernel(
+        "Hadamard",
+        DType::Float32,
+        &shape,
+        &[input],
+        move |inputs| {
+            let mut output = Tensor::clone(&inputs[0]);
+            let mut view = output.try_as_plain_ram_mut()?;
+            let scale = 1.0 / (width as f32).sqrt();
+            for row in view.as_slice_mut::<f32>()?.chunks_exact_mut(width) {
+                let mut half = 1;
+                while half < width {
+                    for pair in row.chunks_exact_mut(2 * half) {
+                        let (low, high) = pair.split_at_mut(half);
+                        for (a, b) in low.iter_mut().zip(high) {
+                            (*a, *b) = (*a + *b, *a - *b);
+                        }
+                    }
+                    half *= 2;
+                }
+                for x in row {
+                    *x *= scale;
+                }
+            }
+            Ok(output)
+        },
+    )?;
+    call.give(1, wire)
+}
+
+/// `softmax(query · keysᵀ · scale + mask) · values` over what the caches hold up to the position, or over all with a mask;
 /// all are `[batch, sequence, heads, width]`, and several heads of the query may share one of the
 /// caches.
 #[expect(clippy::cast_possible_truncation, reason = "a scale is a float32")]
@@ -210,7 +254,11 @@ impl<'t> Heads<'t> {
         causal: bool,
         scale: Option<f32>,
     ) -> TractResult<Tensor> {
-        let end = self.start + self.length;
+        // A mask says itself which keys count.
+        let end = match mask {
+            Some(_) => self.most,
+            None => self.start + self.length,
+        };
         let scale = scale.unwrap_or_else(|| 1.0 / (self.width as f32).sqrt());
         let mask = mask
             .map(|mask| Mask::new(mask, self.length, end))

@@ -84,14 +84,15 @@ fn summed(
             },
         );
     }
-    if !dtype.is_float() {
+    let empty = shape.iter().any(|dim| *dim == TDim::Val(0));
+    if !dtype.is_float() || empty {
         let wire = by_lines(
             call,
             input,
             DType::Int64,
             axes,
             keep,
-            |_| 0.0,
+            |line| line.iter().sum(),
             |line| line.iter().fold(0, |sum, x| sum.wrapping_add(*x)),
         )?;
         return call.give(out, wire);
@@ -137,14 +138,16 @@ fn by_lines(
     let to = datum_type(dtype);
     let wire = builder.kernel("Lines", dtype, &lead, &[moved], move |inputs| {
         let shape = inputs[0].shape();
-        let size = shape[depth..].iter().product::<usize>().max(1);
+        let size = shape[depth..].iter().product::<usize>();
+        let count = shape[..depth].iter().product::<usize>();
+        let line = |at: usize| at * size..(at + 1) * size;
         if to.is_float() {
             let values = floats(&inputs[0])?;
-            let made: Vec<f64> = values.chunks(size).map(&float).collect();
+            let made: Vec<f64> = (0..count).map(|at| float(&values[line(at)])).collect();
             return of_floats(&shape[..depth], &made, to);
         }
         let values = ints(&inputs[0])?;
-        let made: Vec<i64> = values.chunks(size).map(&int).collect();
+        let made: Vec<i64> = (0..count).map(|at| int(&values[line(at)])).collect();
         of_ints(&shape[..depth], &made, to)
     })?;
     let mut outlet = wire.outlet;
