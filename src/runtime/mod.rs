@@ -4,6 +4,7 @@
 //! caller gets an [`EngineError`], never a panic.
 
 pub mod agreement;
+pub mod bundled;
 mod dtype;
 mod engine;
 pub mod input;

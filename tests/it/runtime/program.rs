@@ -12,6 +12,8 @@ use pkgtool::runtime::{
 };
 use serde_json::Value;
 
+use crate::support::run::pkgtool;
+
 #[cfg(feature = "executorch")]
 use crate::support::environment::Piece;
 
@@ -280,6 +282,44 @@ fn agree(engine: &str) {
 #[test]
 fn lowered_programs_agree_with_the_runtime() {
     agree("tract");
+}
+
+#[test]
+fn a_bundled_program_is_held_against_its_own_cases() {
+    let path = fixtures().join("bundled.bpte");
+    let run = |path: &Path, more: &[&str]| {
+        let path = path.to_str().expect("it is UTF-8");
+        let arguments = ["run", "--bundled", "--engine", "tract", path];
+        pkgtool(arguments.into_iter().chain(more.iter().copied())).run()
+    };
+    let right = run(&path, &[]);
+    assert_eq!(right.code, 0, "{}", right.stderr);
+    assert!(
+        right.stdout.ends_with("4 of 4 cases agree\n"),
+        "{}",
+        right.stdout
+    );
+
+    // An expectation that no answer meets.
+    let mut arrays = Arrays::open(&path.with_extension("npz"));
+    let described = serde_json::json!({"array": "network0o0"});
+    let expected = arrays.tensor(&described).bytes()[..4].to_vec();
+    let mut bytes = std::fs::read(&path).expect("it can be read");
+    let places = bytes.windows(4).rposition(|four| four == expected);
+    let place = places.expect("the program holds what it expects");
+    bytes[place..place + 4].copy_from_slice(&9.0_f32.to_le_bytes());
+    let folder = tempfile::tempdir().expect("a directory");
+    let changed = folder.path().join("changed.bpte");
+    std::fs::write(&changed, bytes).expect("it can be written");
+    let wrong = run(&changed, &["--json"]);
+    assert_eq!(wrong.code, 1, "{}", wrong.stderr);
+    let cases = &wrong.json()["cases"];
+    let agree = |case: &usize| cases[*case]["agrees"] == true;
+    assert_eq!((0..4).filter(agree).count(), 3, "{cases}");
+
+    let plain = run(&fixtures().join("counter.pte"), &[]);
+    assert_eq!(plain.code, 2, "{}", plain.stdout);
+    assert!(plain.stderr.contains("no test cases"), "{}", plain.stderr);
 }
 
 /// The runtime agrees with itself: what is tested is how it is called.

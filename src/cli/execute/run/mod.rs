@@ -1,5 +1,6 @@
 //! `pkgtool run`.
 
+mod bundled;
 mod chain;
 mod json;
 mod text;
@@ -61,6 +62,11 @@ pub(in super::super) struct Args {
     /// Run once; without it a second run is timed
     #[arg(long)]
     once: bool,
+
+    /// Run the test cases that a bundled program (.bpte) carries, and hold the outputs against what they
+    /// expect; exit code 1 if they differ
+    #[arg(long, conflicts_with_all = ["inputs", "dims", "chain", "precision", "output_dir", "once", "check_finite"])]
+    bundled: bool,
 }
 
 const HELP: &str = "\
@@ -82,6 +88,9 @@ struct Stage {
 
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+    if args.bundled {
+        return bundled::run(args);
+    }
     let mut stages = chain::run(args)?;
     if let Some(directory) = &args.output_dir {
         for stage in &mut stages {

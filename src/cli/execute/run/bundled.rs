@@ -1,0 +1,158 @@
+//! `pkgtool run --bundled`: the test cases that a program carries, and whether it gives what they
+//! expect.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::super::super::exit::{Exit, Failure};
+use super::super::super::output;
+use super::super::target_args::named_engine;
+use super::Args;
+use crate::runtime::agreement::{Agreement, Comparison, Tolerances};
+use crate::runtime::bundled::{self, Case};
+use crate::runtime::target::Candidate;
+use crate::runtime::{DType, Tensor};
+
+/// What became of a case.
+struct Outcome {
+    method: String,
+    index: usize,
+    candidate: Candidate,
+    /// How far it is off; `None` if the case expects nothing.
+    agreement: Option<Agreement>,
+    /// What is wrong, for each output that is.
+    faults: Vec<String>,
+}
+
+/// Runs all cases, or those of the method that was asked for.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let path = args.path.display();
+    let other = |error: &dyn std::fmt::Display| Failure::Other(format!("{path} {error}"));
+    let mut cases = bundled::cases(&args.path).map_err(|error| other(&error))?;
+    if let Some(method) = &args.target.method {
+        cases.retain(|case| case.method == *method);
+        if cases.is_empty() {
+            return Err(other(&format!(
+                "carries no test cases of method `{method}`"
+            )));
+        }
+    }
+    let outcomes = cases.into_iter().map(|case| run_case(args, case));
+    let outcomes: Vec<Outcome> = outcomes.collect::<Result<_, _>>()?;
+    output::print(&if args.json {
+        to_json(&outcomes)
+    } else {
+        to_text(&outcomes)
+    })?;
+    let agree = outcomes.iter().all(|outcome| outcome.faults.is_empty());
+    Ok(if agree { Exit::Clean } else { Exit::Findings })
+}
+
+/// Each case is the first run of a method: what that keeps begins anew.
+fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
+    let mut target = args.target.clone();
+    target.method = Some(case.method.clone());
+    let selection = super::super::selected(&target, &args.path, None)?;
+    crate::runtime::input::check(&selection.signature, &case.inputs).map_err(|error| {
+        let path = args.path.display();
+        Failure::Other(format!(
+            "{path}, case {} of `{}`: {error}",
+            case.index, case.method
+        ))
+    })?;
+    let wish = target.wish(&selection, named_engine(&args.engine));
+    let started = super::super::started(&wish, &case.inputs, &target.launcher()?)?;
+    let outputs = &started.first.outputs;
+    let mut faults = Vec::new();
+    let mut agreement = None;
+    if !case.expected.is_empty() {
+        if outputs.len() != case.expected.len() {
+            faults.push(format!(
+                "{} outputs instead of {}",
+                outputs.len(),
+                case.expected.len()
+            ));
+        }
+        let specs = &selection.signature.outputs;
+        let mut all = Comparison::default();
+        for ((expected, found), spec) in case.expected.iter().zip(outputs).zip(specs) {
+            if let Some(fault) = fault(expected, found) {
+                faults.push(format!("output `{}` {fault}", spec.name));
+            }
+            // What cannot be compared was just said to be wrong.
+            let _ = all.add(expected, found);
+        }
+        agreement = Some(all.agreement());
+    }
+    Ok(Outcome {
+        method: case.method,
+        index: case.index,
+        candidate: started.candidate,
+        agreement,
+        faults,
+    })
+}
+
+/// What is wrong with an output, if anything: floats may differ by their rounding, nothing else may.
+fn fault(expected: &Tensor, found: &Tensor) -> Option<String> {
+    let mut one = Comparison::default();
+    if let Err(error) = one.add(expected, found) {
+        return Some(format!("cannot be compared: {error}"));
+    }
+    let agreement = one.agreement();
+    let precision = match expected.dtype() {
+        DType::Float16 => "fp16",
+        DType::Bfloat16 => "bf16",
+        _ => "fp32",
+    };
+    let tolerances = if expected.dtype().is_float() {
+        Tolerances::of_precision(precision, false)
+    } else {
+        Tolerances {
+            max_abs: Some(0.0),
+            ..Tolerances::default()
+        }
+    };
+    let violation = tolerances.violations(&agreement).into_iter().next()?;
+    Some(format!(
+        "differs: {} is {:.3e}, at most {:.0e} is allowed",
+        violation.figure, violation.value, violation.limit
+    ))
+}
+
+fn to_text(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for outcome in outcomes {
+        let verdict = match (&outcome.agreement, outcome.faults.as_slice()) {
+            (None, _) => "runs; it expects nothing".to_owned(),
+            (Some(agreement), []) => format!("agrees, max-rel {:.1e}", agreement.max_rel),
+            (_, faults) => faults.join("; "),
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{} case {} on {}: {verdict}",
+            outcome.method, outcome.index, outcome.candidate
+        );
+    }
+    let agree = outcomes.iter().filter(|outcome| outcome.faults.is_empty());
+    let _ = writeln!(text, "{} of {} cases agree", agree.count(), outcomes.len());
+    text
+}
+
+fn to_json(outcomes: &[Outcome]) -> String {
+    let cases = outcomes.iter().map(|outcome| {
+        json!({
+            "method": outcome.method,
+            "case": outcome.index,
+            "engine": outcome.candidate.engine,
+            "provider": outcome.candidate.provider.name(),
+            "agrees": outcome.faults.is_empty(),
+            "agreement": outcome.agreement,
+            "faults": outcome.faults,
+        })
+    });
+    let document = json!({ "version": 1, "cases": cases.collect::<Vec<_>>() });
+    format!("{document:#}\n")
+}
