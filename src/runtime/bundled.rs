@@ -63,10 +63,6 @@ pub fn cases(path: &Path) -> Result<Vec<Case>, BundledError> {
 }
 
 fn tensor(source: &FileSource, value: &BundledValue) -> Result<Tensor, BundledError> {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "numbers beside tensors are small"
-    )]
     let number = |dtype, value| Tensor::from_f64(dtype, Vec::new(), [value]);
     match value {
         BundledValue::Int(value) => {

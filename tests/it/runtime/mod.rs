@@ -17,5 +17,6 @@ mod ort;
 mod ort_library;
 mod output;
 mod program;
+mod program_hostile;
 mod tract;
 mod worker;

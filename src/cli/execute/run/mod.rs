@@ -19,6 +19,7 @@ use crate::runtime::{Session, Tensor, input, write_outputs};
 /// Arguments of `pkgtool run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(in super::super) struct Args {
     /// A package's directory, a config, or a model file
     #[arg(value_name = "PACKAGE|CONFIG|MODEL")]

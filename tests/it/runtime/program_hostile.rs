@@ -1,0 +1,152 @@
+//! Broken and hostile programs, lowered: an answer or an error that says something, within a limit of
+//! memory and time.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pkgtool::model::{self, Dim};
+use pkgtool::runtime::worker::Launcher;
+use pkgtool::runtime::{
+    EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, TensorSpec,
+};
+
+/// Changed programs that are run; more by `PKGTOOL_TEST_MUTATIONS`.
+const CHANGES: usize = 250;
+
+fn programs() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs");
+    let entries = fs::read_dir(folder).expect("fixtures");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut programs: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "pte"))
+        .collect();
+    programs.sort();
+    programs
+}
+
+/// Numbers that look random and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("31 bits") % end
+    }
+}
+
+fn zeros(spec: &TensorSpec) -> Option<Tensor> {
+    let sizes = spec.dims.iter().flatten().map(|dim| match dim {
+        Dim::Fixed(size) => *size,
+        Dim::Maybe { bound, .. } => *bound,
+        Dim::Dynamic { .. } => 1,
+    });
+    let shape: Vec<u64> = sizes.collect();
+    // What does not fit is refused by the tool before any engine is asked.
+    let elements = shape
+        .iter()
+        .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
+    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("it is small"))
+}
+
+#[derive(Debug, Default)]
+struct Outcomes {
+    unreadable: usize,
+    refused: usize,
+    answered: usize,
+}
+
+impl Outcomes {
+    fn try_out(&mut self, folder: &Path, bytes: &[u8], what: &str) {
+        let path = folder.join("m.pte");
+        fs::write(&path, bytes).expect("a file");
+        let Ok((info, _)) = model::open(&path) else {
+            self.unreadable += 1;
+            return;
+        };
+        let signature = info.methods.iter().find(|method| !method.constant);
+        let signature = signature.and_then(|method| Signature::of(method, None).ok());
+        let Some(signature) = signature else {
+            self.unreadable += 1;
+            return;
+        };
+        let inputs: Option<Vec<Tensor>> = signature.inputs.iter().map(zeros).collect();
+        let Some(inputs) = inputs else {
+            self.unreadable += 1;
+            return;
+        };
+        let launcher = Launcher {
+            program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
+            timeout: Some(Duration::from_secs(60)),
+            memory_limit: Some(8 << 30),
+        };
+        let request = LoadRequest {
+            model: path,
+            signature,
+            options: LoadOptions {
+                threads: Some(1),
+                ..LoadOptions::default()
+            },
+        };
+        let loaded = launcher.load("tract", &request);
+        match loaded.and_then(|mut worker| worker.run(&inputs)) {
+            Ok(_) => self.answered += 1,
+            Err(error) => {
+                assert!(error.to_string().len() > 20, "{what}: {error}");
+                assert!(
+                    !matches!(error, EngineError::Died { .. }),
+                    "{what}: {error}"
+                );
+                self.refused += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn changed_programs_do_no_harm() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let changes = std::env::var("PKGTOOL_TEST_MUTATIONS").ok();
+    let changes = changes.map_or(CHANGES, |text| text.parse().expect("a number"));
+    let programs = programs();
+    let mut numbers = Numbers(11);
+    let mut outcomes = Outcomes::default();
+    // Those that the header's reader refuses never reach the lowering.
+    while outcomes.refused + outcomes.answered < changes {
+        let program = &programs[numbers.below(programs.len())];
+        let mut bytes = fs::read(program).expect("a fixture");
+        let mut what = program.display().to_string();
+        for _ in 0..=numbers.below(4) {
+            let at = numbers.below(bytes.len());
+            let byte = u8::try_from(numbers.below(256)).expect("a byte");
+            let _ = write!(what, " [{at}] = {byte}");
+            bytes[at] = byte;
+        }
+        outcomes.try_out(folder.path(), &bytes, &what);
+    }
+    assert!(
+        outcomes.refused > 0 && outcomes.answered > 0,
+        "{outcomes:?}"
+    );
+}
+
+#[test]
+fn programs_that_end_too_early_are_refused() {
+    let folder = tempfile::tempdir().expect("a directory");
+    for program in programs().iter().step_by(20) {
+        let bytes = fs::read(program).expect("a fixture");
+        let mut outcomes = Outcomes::default();
+        for part in 1..5 {
+            let end = bytes.len() * part / 5;
+            outcomes.try_out(
+                folder.path(),
+                &bytes[..end],
+                &format!("{} to {end}", program.display()),
+            );
+        }
+    }
+}
