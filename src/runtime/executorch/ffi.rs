@@ -37,6 +37,8 @@ struct RawValue {
     number: f64,
 }
 
+const _: () = assert!(size_of::<RawValue>() == 128, "as the shim has it");
+
 /// `PkgtoolEtMethod` of the shim.
 #[repr(C)]
 struct RawMethod {

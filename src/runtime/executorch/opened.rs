@@ -81,5 +81,5 @@ fn open(surroundings: &Surroundings, chosen: &Installation) -> Result<Library, S
             Ok(file.into_temp_path())
         });
     let shim = written.map_err(|error| format!("a temporary file cannot be written: {error}"))?;
-    Library::open(&shim)
+    Library::open(&shim).map_err(|error| format!("{}: {error}", shim.display()))
 }

@@ -131,8 +131,8 @@ fn inspect(surroundings: &Surroundings, directory: &Path, origin: Origin) -> Ins
         let name = surroundings.library_name(RUNTIME);
         Some(format!("there is no {name} in it"))
     } else if version.as_deref() != Some(VERSION) {
-        let is = version.as_deref().map_or("is unknown", |_| "is another");
-        Some(format!("its version {is}, and {VERSION} is needed"))
+        let found = version.as_deref().unwrap_or("unknown");
+        Some(format!("its version is {found}, and {VERSION} is needed"))
     } else if !has_kernels {
         Some("it has no library of kernels".to_owned())
     } else {

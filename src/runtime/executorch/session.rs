@@ -53,6 +53,11 @@ impl ExecuTorchSession {
         let known = info
             .method(name)
             .ok_or_else(|| broken(format!("it has no method `{name}`")))?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        for data in &info.external {
+            data.locate(directory)
+                .map_err(|error| broken(format!("{} {error}", path.display())))?;
+        }
         let library = opened::library()?;
         delegate::check(known, &library.backends(), options)?;
         let file = FileSource::open(path).map_err(|error| broken(error.to_string()))?;

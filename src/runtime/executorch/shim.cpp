@@ -59,7 +59,7 @@ using et::Tag;
 namespace {
 
 constexpr size_t MAX_RANK = 16;
-// Of what the system's allocator may give as well as of what kernels want.
+// More than any kernel wants, and more than any reads beyond the end of a tensor.
 constexpr size_t ALIGNMENT = 64;
 
 // ---- What went wrong, in words ----
@@ -68,9 +68,13 @@ constexpr size_t ALIGNMENT = 64;
 thread_local std::string told;
 constexpr size_t MOST_TOLD = 16 << 10;
 
-void tell(const char* text, size_t length) {
-  if (told.size() + length < MOST_TOLD) {
-    told.append(told.empty() ? "" : "\n").append(text, length);
+void tell(const char* text, size_t length) noexcept {
+  try {
+    if (told.size() + length < MOST_TOLD) {
+      told.append(told.empty() ? "" : "\n").append(text, length);
+    }
+  } catch (...) {
+    // No memory for a message is no reason to do anything else.
   }
 }
 
@@ -99,11 +103,7 @@ void listen(
     // The end of the process comes next: these are its last words.
     std::fprintf(stderr, "%.*s\n", static_cast<int>(length), message);
   } else if (level == kError) {
-    try {
-      tell(message, length);
-    } catch (...) {
-      // No memory for a message is no reason to do anything else.
-    }
+    tell(message, length);
   }
 }
 
@@ -140,10 +140,10 @@ struct Block {
   Span<uint8_t> bytes;
 
   bool resize(size_t size) {
-    if (size > SIZE_MAX - ALIGNMENT) {
+    if (size > SIZE_MAX - 2 * ALIGNMENT) {
       return false;
     }
-    owned.reset(std::calloc(size + ALIGNMENT, 1));
+    owned.reset(std::calloc(size + 2 * ALIGNMENT, 1));
     auto address = reinterpret_cast<uintptr_t>(owned.get());
     auto aligned = (address + ALIGNMENT - 1) & ~uintptr_t{ALIGNMENT - 1};
     bytes = {reinterpret_cast<uint8_t*>(aligned), size};
@@ -356,6 +356,7 @@ struct PkgtoolEtValue {
   int64_t integer;
   double number;
 };
+static_assert(sizeof(PkgtoolEtValue) == 128, "as `RawValue` in ffi.rs");
 
 } // extern "C"
 

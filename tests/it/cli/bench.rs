@@ -76,6 +76,8 @@ fn a_bare_machine_explains_itself() {
     };
     let text = run(&["backends"]);
     assert!(text.contains("pip install onnxruntime"), "{text}");
+    let absent = "  executorch  ExecuTorch is not available";
+    assert!(text.contains(absent), "{text}");
     let json: serde_json::Value =
         serde_json::from_str(&run(&["backends", "--json"])).expect("it is JSON");
     let backends = json["backends"].as_array().expect("all backends");

@@ -150,7 +150,7 @@ fn what_cannot_be_used_says_why() {
         found.problem.expect("there is one")
     };
     let other = problem(&|machine| machine.package("x", "1.0.0"));
-    assert_eq!(other, format!("its version is another, {needed}"));
+    assert_eq!(other, format!("its version is 1.0.0, {needed}"));
     let remove = |machine: &Machine, path: &str| {
         fs::remove_file(machine.path(path)).expect("it is there");
     };

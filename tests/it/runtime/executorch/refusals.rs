@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use pkgtool::runtime::executorch::VERSION;
 use pkgtool::runtime::{DType, EngineError, Provider, Session, Tensor};
 
 use super::{fixtures, is_there, launcher, load, request, worker};
+use crate::support::run::pkgtool;
 
 fn model(name: &str) -> PathBuf {
     fixtures().join("../models").join(name)
@@ -191,4 +193,11 @@ fn the_library_tells_its_backends() {
     let backends = launcher().backends("executorch").expect("it opens");
     let xnnpack = backends.iter().find(|it| it.name == "XnnpackBackend");
     assert!(xnnpack.is_some_and(|it| it.available), "{backends:?}");
+    let told = pkgtool(["backends", "--json"]).run().expect_code(0).json();
+    let libraries = told["libraries"].as_array().expect("a list");
+    let ours = libraries.iter().find(|it| it["engine"] == "executorch");
+    let ours = ours.expect("it was found");
+    assert_eq!(ours["problem"], serde_json::Value::Null);
+    assert_eq!(ours["version"], VERSION);
+    assert_eq!(ours["backends"], serde_json::json!(backends));
 }
