@@ -1,4 +1,4 @@
-"""Programs that differ in how they are packed: methods, weights apart, tests inside, plain values."""
+"""Programs that differ in how they are packed: methods, weights apart, tests, plain values."""
 
 import torch
 from harness import Method, Ops, Program, forward, program

@@ -23,9 +23,7 @@ def batches(delegated):
     """Rows, one to eight of them."""
     network = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3), nn.Softmax(-1))
     rows = Dim("rows", min=1, max=8)
-    return dynamic(
-        network, ({0: rows},), *((noise(n, 4),) for n in (3, 1, 8)), delegated=delegated
-    )
+    return dynamic(network, ({0: rows},), *((noise(n, 4),) for n in (3, 1, 8)), delegated=delegated)
 
 
 @program
@@ -51,9 +49,7 @@ class Encoder(nn.Module):
     def forward(self, ids, mask):
         x = self.words(ids)
         n = ids.shape[1]
-        q, k, v = (
-            part(x).view(1, n, 2, 4).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
+        q, k, v = (part(x).view(1, n, 2, 4).transpose(1, 2) for part in (self.q, self.k, self.v))
         scores = q @ k.transpose(2, 3) * 0.5 + (1.0 - mask.float()[:, None, None]) * -1e4
         y = (F.softmax(scores, -1) @ v).transpose(1, 2).reshape(1, n, 8)
         x = self.first(x + self.o(y))
@@ -65,7 +61,9 @@ class Encoder(nn.Module):
 @program
 def dynamic_sequence():
     """Positions, one to seven of them."""
-    network = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.GELU(), nn.Linear(6, 3), nn.Softmax(-1))
+    network = nn.Sequential(
+        nn.Linear(4, 6), nn.LayerNorm(6), nn.GELU(), nn.Linear(6, 3), nn.Softmax(-1)
+    )
     length = Dim("length", min=1, max=7)
     return dynamic(network, ({1: length},), *((noise(1, n, 4),) for n in (3, 1, 7)))
 

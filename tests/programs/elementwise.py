@@ -7,7 +7,9 @@ from torch.nn import functional as F
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
 
-skipped("signbit, a << b, a >> b", "no kernel (bitwise_left_shift and bitwise_right_shift have one)")
+skipped(
+    "signbit, a << b, a >> b", "no kernel (bitwise_left_shift and bitwise_right_shift have one)"
+)
 skipped("rand, randn, native_dropout", "what they answer is chance")
 
 
@@ -184,7 +186,10 @@ def integers_64():
         "cumsum": lambda a, b: a.cumsum(1),
     }
     large = torch.tensor([[2**53 + 1, -(2**53) - 1, 2**60, 3]])
-    a, b = torch.cat([integers(-9, 9, 3, 4), large]), torch.cat([integers(-9, 9, 3, 4), large // 2**52])
+    a, b = (
+        torch.cat([integers(-9, 9, 3, 4), large]),
+        torch.cat([integers(-9, 9, 3, 4), large // 2**52]),
+    )
     return portable(operators, (a, b))
 
 

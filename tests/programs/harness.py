@@ -75,6 +75,7 @@ class Program:
     compile: dict = field(default_factory=dict)
     config: dict = field(default_factory=dict)
     bundle: bool = False
+    onnx: bool = False
     transform: Callable | None = None
 
 
@@ -162,9 +163,7 @@ def traced(method):
     network, inputs = method.network.eval(), method.cases[0]
     if method.quantize:
         network = method.quantize(network, method)
-    return export(
-        network, inputs, dynamic_shapes=method.dynamic, strict=method.strict
-    )
+    return export(network, inputs, dynamic_shapes=method.dynamic, strict=method.strict)
 
 
 def partitioner(options):
@@ -227,22 +226,15 @@ def external_data(lowered):
 
 def output_steps(exported):
     """For each output, the quantization step of the value it is, or is made of without weights."""
-    nodes = {node.name: node for node in exported.graph.nodes}
-    outputs = exported.graph_signature.user_outputs
-    return [nearest_step(nodes[name]) if name in nodes else None for name in outputs]
-
-
-def nearest_step(node):
-    """The largest step among the quantized values that a value is made of."""
-    if node.op != "call_function":
-        return None
-    target = str(node.target)
-    if "dequantize_per_tensor" in target:
-        return node.args[1] if isinstance(node.args[1], float) else None
-    if "choose_qparams" in target or "dequantize" in target:
-        return None
-    steps = [nearest_step(other) for other in node.all_input_nodes]
-    return max((step for step in steps if step), default=None)
+    steps = {}
+    for node in exported.graph.nodes:
+        target = str(node.target)
+        if "dequantize_per_tensor" in target:
+            steps[node.name] = node.args[1] if isinstance(node.args[1], float) else None
+        elif "choose_qparams" not in target and "dequantize" not in target:
+            found = [steps.get(other.name) for other in node.all_input_nodes]
+            steps[node.name] = max((step for step in found if step), default=None)
+    return [steps.get(name) for name in exported.graph_signature.user_outputs]
 
 
 def run(given, built, name):
@@ -266,7 +258,7 @@ def run(given, built, name):
         said = [describe(arrays, f"{key}i{i}", value) for i, value in enumerate(values)]
         answers = call(method_name, tuple(copies(values)))
         outputs = [describe(arrays, f"{key}o{i}", value) for i, value in enumerate(answers)]
-        for output, step in zip(outputs, built.steps[method_name]):
+        for output, step in zip(outputs, built.steps[method_name], strict=True):
             if step:
                 output["step"] = step
         if not method.quantize:
@@ -405,6 +397,9 @@ def write(name, given, folder):
     for data in built.weights.values():
         entry["data"] = f"{name}.ptd"
         (folder / f"{name}.ptd").write_bytes(data)
+    if given.onnx:
+        entry["onnx"] = f"{name}.onnx"
+        save_onnx(given.methods["forward"], folder / entry["onnx"])
     if given.constants:
         entry["constants"] = given.constants
     save_arrays(folder / f"{name}.npz", arrays)
@@ -412,6 +407,30 @@ def write(name, given, folder):
         entry["xnnpack"] = built.nodes
     entry["methods"] = methods
     return entry
+
+
+def save_onnx(method, path):
+    """The network of a method as ONNX; a quantized one with the quantizations as operators."""
+    network = method.network.eval()
+    names = [f"input_{i}" for i in range(len(method.cases[0]))]
+    options = {"dynamo": False, "opset_version": 17}
+    if method.quantize:
+        network = method.quantize(network, method)
+        options = {"dynamo": True, "opset_version": 18, "external_data": False}
+    elif method.dynamic:
+        options["dynamic_axes"] = {
+            name: {axis: size.__name__ for axis, size in sizes.items()}
+            for name, sizes in zip(names, method.dynamic, strict=True)
+        }
+    with contextlib.redirect_stdout(io.StringIO()):
+        torch.onnx.export(
+            network,
+            method.cases[0],
+            str(path),
+            input_names=names,
+            output_names=["output"],
+            **options,
+        )
 
 
 def bundle(built, given):

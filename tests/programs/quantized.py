@@ -3,7 +3,7 @@
 import copy
 
 import torch
-from harness import Ops, forward, program, skipped
+from harness import forward, program, skipped
 from torch import nn
 from torch.export import export
 from torch.nn import functional as F
@@ -242,13 +242,23 @@ def int8_mobile_block():
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU6())
-            self.expand = nn.Sequential(nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU6())
+            self.stem = nn.Sequential(
+                nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU6()
+            )
+            self.expand = nn.Sequential(
+                nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU6()
+            )
             self.depth = nn.Sequential(
-                nn.Conv2d(16, 16, 3, padding=1, groups=16, bias=False), nn.BatchNorm2d(16), nn.ReLU6()
+                nn.Conv2d(16, 16, 3, padding=1, groups=16, bias=False),
+                nn.BatchNorm2d(16),
+                nn.ReLU6(),
             )
             self.squeeze = nn.Sequential(
-                nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 4, 1), nn.ReLU(), nn.Conv2d(4, 16, 1), nn.Hardsigmoid()
+                nn.AdaptiveAvgPool2d(1),
+                nn.Conv2d(16, 4, 1),
+                nn.ReLU(),
+                nn.Conv2d(4, 16, 1),
+                nn.Hardsigmoid(),
             )
             self.project = nn.Sequential(nn.Conv2d(16, 8, 1, bias=False), nn.BatchNorm2d(8))
             self.classify = nn.Linear(8, 10)
@@ -267,8 +277,12 @@ def int8_residual():
     class Residual(nn.Module):
         def __init__(self):
             super().__init__()
-            self.first = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU())
-            self.second = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4))
+            self.first = nn.Sequential(
+                nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU()
+            )
+            self.second = nn.Sequential(
+                nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+            )
 
         def forward(self, x):
             return F.relu(self.second(self.first(x)) + x)
@@ -278,8 +292,12 @@ def int8_residual():
 
 @program
 def dynamic_int8_linear():
-    parts = Parts(nn.Linear(8, 6), nn.Linear(8, 3, bias=False), nn.Sequential(nn.Linear(8, 5), nn.ReLU()))
-    return quantized(parts, PER_TOKEN, (noise(3, 8) * torch.tensor([[0.1], [1.0], [50.0]]),), family=DYNAMIC)
+    parts = Parts(
+        nn.Linear(8, 6), nn.Linear(8, 3, bias=False), nn.Sequential(nn.Linear(8, 5), nn.ReLU())
+    )
+    return quantized(
+        parts, PER_TOKEN, (noise(3, 8) * torch.tensor([[0.1], [1.0], [50.0]]),), family=DYNAMIC
+    )
 
 
 @program
@@ -303,7 +321,9 @@ def dynamic_int4_linear():
 @program
 def int4_groups_of_32():
     parts = Parts(nn.Linear(64, 10), nn.Linear(64, 6, bias=False))
-    return quantized(parts, int4_groups(32), (noise(3, 64) * torch.tensor([[0.1], [1.0], [50.0]]),), family=INT4)
+    return quantized(
+        parts, int4_groups(32), (noise(3, 64) * torch.tensor([[0.1], [1.0], [50.0]]),), family=INT4
+    )
 
 
 @program
@@ -367,7 +387,9 @@ def quantize_and_back():
             )
             scale, zero = plain.choose_qparams.tensor(x, low, high, 1e-6, torch.int8)
             chosen = plain.quantize_per_tensor.tensor(x, scale, zero, low, high, torch.int8)
-            token_scale, token_zero = plain.choose_qparams_per_token_asymmetric.default(x, torch.int8)
+            token_scale, token_zero = plain.choose_qparams_per_token_asymmetric.default(
+                x, torch.int8
+            )
             tokens = plain.quantize_per_token.default(
                 x, token_scale, token_zero, low, high, torch.int8
             )
@@ -453,7 +475,9 @@ def embedding_4_bits():
 def embedding_2_bits():
     operators = embedding_operators()
     weight = torch.randint(0, 256, (10, 16), dtype=torch.uint8)
-    return embedding(operators.embedding_2bit.default, weight, torch.rand(10, 2) + 0.1, low=-2, high=1)
+    return embedding(
+        operators.embedding_2bit.default, weight, torch.rand(10, 2) + 0.1, low=-2, high=1
+    )
 
 
 @program

@@ -84,7 +84,11 @@ def window():
 def window_xnnpack():
     return Program(
         "state xnnpack",
-        {"forward": Method(window().methods["forward"].network, [(noise(1, 2, 2),) for _ in range(4)])},
+        {
+            "forward": Method(
+                window().methods["forward"].network, [(noise(1, 2, 2),) for _ in range(4)]
+            )
+        },
         options={},
         sequence=True,
     )
@@ -183,9 +187,7 @@ def cache_of_llama():
             k, v = (part(x).view(1, length, 2, 4) for part in (self.k, self.v))
             torch.ops.llama.update_cache(k, self.keys, start)
             torch.ops.llama.update_cache(v, self.values, start)
-            y = torch.ops.llama.custom_sdpa(
-                q, self.keys, self.values, start, None, 0.0, True, None
-            )
+            y = torch.ops.llama.custom_sdpa(q, self.keys, self.values, start, None, 0.0, True, None)
             return y.reshape(1, length, 16)
 
     calls = [(noise(1, 1, 8), torch.tensor([i])) for i in range(5)]
@@ -200,9 +202,7 @@ def cache_of_llama_prompt():
     network = cache_of_llama().methods["forward"].network
     length = torch.export.Dim("length", min=1, max=7)
     calls = [(noise(1, n, 8), torch.tensor([at])) for n, at in ((3, 0), (1, 3), (2, 4), (1, 6))]
-    return remembering(
-        network, *calls, dynamic=({1: length}, None), delegated=True
-    )
+    return remembering(network, *calls, dynamic=({1: length}, None), delegated=True)
 
 
 @program
@@ -306,7 +306,6 @@ def scanned():
             return scan(step, start, xs)
 
     return forward("control flow", Scanned(), (noise(3), noise(4, 3)))
-
 
 
 @program

@@ -160,7 +160,9 @@ def xnn_addmm():
 @program
 def xnn_linear_weights_given():
     """The weights are inputs: nothing of a linear layer is constant."""
-    network = Ops({"linear": lambda x, w, b: F.linear(x, w, b), "free": lambda x, w, b: F.linear(x, w)})
+    network = Ops(
+        {"linear": lambda x, w, b: F.linear(x, w, b), "free": lambda x, w, b: F.linear(x, w)}
+    )
     options = {"force_non_static_weights_for_f32_linear": True}
     return delegated(network, (noise(3, 8), noise(5, 8), noise(5)), options=options)
 
@@ -335,9 +337,7 @@ def xnn_concatenation():
         "four": lambda a, b: torch.cat([a, a * 3, a + 1, a], -2),
         "five": lambda a, b: torch.cat([a, b, a, b, a], 1),
         "seven": lambda a, b: torch.cat([a, b, a, b, a, b, b], 1),
-        "channels": lambda a, b: torch.cat(
-            [F.max_pool2d(a, 1), F.max_pool2d(b, 1)], 1
-        ),
+        "channels": lambda a, b: torch.cat([F.max_pool2d(a, 1), F.max_pool2d(b, 1)], 1),
     }
     return delegated(Ops(operators), (noise(1, 2, 3, 4), noise(1, 5, 3, 4)))
 
@@ -420,12 +420,20 @@ def xnn_block():
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.expand = nn.Sequential(nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.Hardswish())
+            self.expand = nn.Sequential(
+                nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.Hardswish()
+            )
             self.depth = nn.Sequential(
-                nn.Conv2d(16, 16, 3, padding=1, groups=16, bias=False), nn.BatchNorm2d(16), nn.ReLU6()
+                nn.Conv2d(16, 16, 3, padding=1, groups=16, bias=False),
+                nn.BatchNorm2d(16),
+                nn.ReLU6(),
             )
             self.squeeze = nn.Sequential(
-                nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 4, 1), nn.ReLU(), nn.Conv2d(4, 16, 1), nn.Hardsigmoid()
+                nn.AdaptiveAvgPool2d(1),
+                nn.Conv2d(16, 4, 1),
+                nn.ReLU(),
+                nn.Conv2d(4, 16, 1),
+                nn.Hardsigmoid(),
             )
             self.project = nn.Sequential(nn.Conv2d(16, 8, 1, bias=False), nn.BatchNorm2d(8))
             self.classify = nn.Linear(8, 10)
@@ -490,7 +498,12 @@ def xnn_half():
 
 @program
 def xnn_half_binary():
-    operators = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "cat": lambda a, b: torch.cat([a, b], 1)}
+    operators = {
+        "add": torch.add,
+        "sub": torch.sub,
+        "mul": torch.mul,
+        "cat": lambda a, b: torch.cat([a, b], 1),
+    }
     inputs = (noise(2, 3, 4).half(), noise(2, 3, 4).half())
     return delegated(Ops(operators), inputs, family=FP16)
 
