@@ -15,7 +15,7 @@ pub(super) enum Pointwise {
         /// Largest value.
         most: f32,
     },
-    /// The nearest number that an integer of a scale stands for.
+    /// The nearest integer of a scale, less its zero point.
     Grid(Grid),
     /// The hyperbolic tangent. The library's own makes a number of NaN.
     Tanh,
@@ -45,7 +45,7 @@ impl Eq for Pointwise {}
 impl Grid {
     /// The integers that a number is rounded to, as floats relative to the zero point.
     #[expect(clippy::cast_precision_loss, reason = "small integers")]
-    fn bounds(self) -> (f32, f32) {
+    pub(super) fn bounds(self) -> (f32, f32) {
         (
             (self.least - self.zero_point) as f32,
             (self.most - self.zero_point) as f32,
@@ -67,6 +67,13 @@ impl Grid {
             ..self
         }
     }
+}
+
+/// The nearest whole number, ties to even, held to a range of whole numbers below 2²². An addition
+/// rounds so, and unlike the processor's own rounding every processor has it for several at once.
+pub(super) fn round_to(x: f32, least: f32, most: f32) -> f32 {
+    const AWAY: f32 = 12_582_912.0;
+    (x.max(least).min(most) + AWAY) - AWAY
 }
 
 impl Pointwise {
@@ -97,8 +104,7 @@ impl Pointwise {
                 let (least, most) = grid.bounds();
                 let inverse = grid.scale.recip();
                 for x in values {
-                    let q = (*x * inverse).round_ties_even();
-                    *x = q.max(least).min(most) * grid.scale;
+                    *x = round_to(*x * inverse, least, most);
                 }
             }
             Self::Elu { alpha } => {

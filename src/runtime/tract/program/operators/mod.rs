@@ -24,6 +24,7 @@ mod window;
 
 use tract_onnx::tract_core::internal::*;
 
+pub(super) use elements::{broadcast_strides, places};
 pub(super) use neural::einsum;
 
 use super::super::guard::{Failure, guarded};

@@ -39,6 +39,38 @@ pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>>
     Ok(Arc::new(tensor))
 }
 
+/// Reads a quantised constant as whole numbers with a scale for each channel, if it is one whose channels
+/// are its first dimension, or its last for a depthwise filter, and whose zero point is 0.
+pub(super) fn read_whole(
+    weights: &Weights,
+    value: &Value,
+) -> TractResult<Option<(Arc<Tensor>, Vec<f32>)>> {
+    let scales = match &value.quantization {
+        Some(Quantization::PerTensor {
+            scale,
+            zero_point: 0,
+        }) => vec![*scale],
+        Some(Quantization::PerChannel { scales, .. }) => read_scales(weights, scales)?,
+        _ => return Ok(None),
+    };
+    let wide = matches!(
+        value.datatype,
+        Datatype::Qint32
+            | Datatype::Qcint32
+            | Datatype::Qint8
+            | Datatype::Qcint8
+            | Datatype::Qcint4
+    );
+    if !wide || value.data.is_none() {
+        return Ok(None);
+    }
+    let plain = Value {
+        quantization: None,
+        ..value.clone()
+    };
+    Ok(Some((read(weights, &plain)?, scales)))
+}
+
 fn fill(values: &mut [f32], datatype: Datatype, raw: &[u8], scale: &Scale) -> TractResult<()> {
     let each = values.iter_mut().enumerate();
     match datatype {

@@ -50,10 +50,13 @@ impl Lowering<'_> {
         Ok(window)
     }
 
-    pub(super) fn conv(&mut self, conv: &Conv) -> TractResult<OutletId> {
-        let input = self.input(conv.input)?;
-        let filter = self.input(conv.filter)?;
-        let bias = conv.bias.map(|bias| self.input(bias)).transpose()?;
+    pub(super) fn conv(
+        &mut self,
+        conv: &Conv,
+        input: OutletId,
+        filter: OutletId,
+        bias: Option<OutletId>,
+    ) -> TractResult<OutletId> {
         let groups = usize::try_from(conv.groups)?;
         let sizes = [conv.kernel, conv.stride, conv.dilation];
         let window = self.window(input, conv.padding, sizes, conv.same_padding)?;
@@ -91,8 +94,7 @@ impl Lowering<'_> {
         self.window(input, pool.padding, sizes, pool.same_padding)
     }
 
-    pub(super) fn max_pool(&mut self, pool: &Pool) -> TractResult<OutletId> {
-        let input = self.input(pool.input)?;
+    pub(super) fn max_pool(&mut self, pool: &Pool, input: OutletId) -> TractResult<OutletId> {
         let window = self.pool_window(input, pool)?;
         max_pool(self.builder, &window, input)
     }

@@ -10,7 +10,7 @@ use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind, hard_swish, leaky_re
 use super::super::operators::einsum;
 use super::super::pointwise::Pointwise;
 use super::super::resize::{Sampling, resize};
-use super::{Lowering, grid};
+use super::{Held, Lowering, grid, limited};
 use crate::model::executorch::body::xnnpack::{BinaryKind, Node, NodeKind, UnaryKind};
 use crate::runtime::DType;
 
@@ -74,6 +74,9 @@ impl Lowering<'_> {
     /// Lowers a node and writes its outputs.
     #[expect(clippy::too_many_lines, reason = "a line or two for each kind of node")]
     pub(super) fn node(&mut self, node: &Node) -> TractResult<()> {
+        if self.whole_node(node)? {
+            return Ok(());
+        }
         let (outlet, output) = match &node.kind {
             NodeKind::Binary { kind, a, b, output } => (self.binary(*kind, *a, *b)?, *output),
             NodeKind::Unary {
@@ -87,7 +90,11 @@ impl Lowering<'_> {
                 bias,
                 output,
                 transposed,
-            } => (self.linear(*input, *filter, *bias, *transposed)?, *output),
+            } => {
+                let operands = [self.input(*input)?, self.input(*filter)?];
+                let bias = bias.map(|bias| self.input(bias)).transpose()?;
+                (self.linear(operands, bias, *transposed)?, *output)
+            }
             NodeKind::Transpose {
                 perm,
                 input,
@@ -97,11 +104,15 @@ impl Lowering<'_> {
                     .iter()
                     .map(|dim| Ok(usize::try_from(*dim)?))
                     .collect::<TractResult<_>>()?;
-                let input_wire = self.input(*input)?;
-                let outlet = self.builder.transpose(input_wire, &order)?;
-                return self.moved(*input, *output, outlet, node.clamp);
+                return self.moved([*input, *output], node.clamp, |lowering, outlet| {
+                    lowering.builder.transpose(outlet, &order)
+                });
             }
-            NodeKind::Conv(conv) => (self.conv(conv)?, conv.output),
+            NodeKind::Conv(conv) => {
+                let (input, filter) = (self.input(conv.input)?, self.input(conv.filter)?);
+                let bias = conv.bias.map(|bias| self.input(bias)).transpose()?;
+                (self.conv(conv, input, filter, bias)?, conv.output)
+            }
             NodeKind::Resize {
                 height,
                 width,
@@ -134,8 +145,9 @@ impl Lowering<'_> {
             } => (self.pad(*input, before, after, *value)?, *output),
             NodeKind::AvgPool(pool) => (self.average_pool(pool)?, pool.output),
             NodeKind::MaxPool(pool) => {
-                let outlet = self.max_pool(pool)?;
-                return self.moved(pool.input, pool.output, outlet, node.clamp);
+                return self.moved([pool.input, pool.output], node.clamp, |lowering, outlet| {
+                    lowering.max_pool(pool, outlet)
+                });
             }
             NodeKind::ArgMaxPool { pool, index } => {
                 let [most, places] = self.arg_max_pool(pool)?;
@@ -152,8 +164,9 @@ impl Lowering<'_> {
                 input,
                 output,
             } => {
-                let outlet = self.reshape(*input, shape)?;
-                return self.moved(*input, *output, outlet, node.clamp);
+                return self.moved([*input, *output], node.clamp, |lowering, outlet| {
+                    lowering.reshape(outlet, shape)
+                });
             }
             NodeKind::Concatenate {
                 axis,
@@ -166,8 +179,9 @@ impl Lowering<'_> {
                 input,
                 output,
             } => {
-                let outlet = self.slice(*input, offsets, sizes)?;
-                return self.moved(*input, *output, outlet, node.clamp);
+                return self.moved([*input, *output], node.clamp, |lowering, outlet| {
+                    lowering.slice(*input, outlet, offsets, sizes)
+                });
             }
             NodeKind::Attention {
                 query,
@@ -190,21 +204,114 @@ impl Lowering<'_> {
         self.output(output, outlet, node.clamp)
     }
 
-    /// Writes a value that only moved: if it stays on its grid nothing is to be rounded.
+    /// Lowers a node by arithmetic on whole numbers, if it is one that has it.
+    fn whole_node(&mut self, node: &Node) -> TractResult<bool> {
+        match &node.kind {
+            NodeKind::Binary { kind, a, b, output } => {
+                self.whole_binary(*kind, [*a, *b, *output], node.clamp)
+            }
+            NodeKind::GlobalAvgPool {
+                input,
+                output,
+                keep_dims,
+            } => self.whole_average([*input, *output], *keep_dims, node.clamp),
+            NodeKind::Unary {
+                kind: UnaryKind::Clamp | UnaryKind::Copy | UnaryKind::Convert,
+                input,
+                output,
+            } => self.whole_clamp([*input, *output], node.clamp),
+            NodeKind::Conv(conv) => self.quantized(
+                [conv.input, conv.filter, conv.output],
+                conv.bias,
+                node.clamp,
+                |lowering, [input, filter], bias| lowering.conv(conv, input, filter, bias),
+            ),
+            NodeKind::FullyConnected {
+                input,
+                filter,
+                bias,
+                output,
+                transposed,
+            } => self.quantized(
+                [*input, *filter, *output],
+                *bias,
+                node.clamp,
+                |lowering, operands, bias| lowering.linear(operands, bias, *transposed),
+            ),
+            _ => Ok(false),
+        }
+    }
+
+    /// A product with quantised weights: `product` of input, filter and bias, all of whole numbers.
+    fn quantized(
+        &mut self,
+        [input, filter, output]: [u32; 3],
+        bias: Option<u32>,
+        clamp: Option<(f32, f32)>,
+        product: impl Fn(&mut Self, [OutletId; 2], Option<OutletId>) -> TractResult<OutletId>,
+    ) -> TractResult<bool> {
+        match self.held.get(&input).copied() {
+            Some(Held::Whole(whole)) => {
+                let (Some(from), Some(to)) = (grid(self.value(input))?, grid(self.value(output))?)
+                else {
+                    return Ok(false);
+                };
+                let Some(weights) = self.whole_weights(filter)? else {
+                    return Ok(false);
+                };
+                let bias = match bias {
+                    None => None,
+                    Some(bias) => match self.whole_weights(bias)? {
+                        Some(bias) => Some(bias.outlet),
+                        None => return Ok(false),
+                    },
+                };
+                let outlet = product(self, [whole, weights.outlet], bias)?;
+                let factors = weights.scales.iter();
+                let factors = factors.map(|scale| from.scale * scale / to.scale);
+                self.scaled(output, outlet, factors.collect(), clamp)?;
+                Ok(true)
+            }
+            Some(Held::Rows { whole, steps }) => {
+                let (weights, scales) = match self.whole_weights(filter)? {
+                    Some(weights) => (weights.outlet, Some(weights.scales)),
+                    // Scales of groups are part of the weights.
+                    None => (self.input(filter)?, None),
+                };
+                let sums = product(self, [whole, weights], None)?;
+                let mut outlet = self.builder.binary(Box::new(math::Mul), sums, steps)?;
+                if let Some(scales) = scales {
+                    let scales = Arc::new(tensor1(&scales));
+                    let scales = self.builder.constant(scales, DType::Float32)?.outlet;
+                    outlet = self.builder.binary(Box::new(math::Mul), outlet, scales)?;
+                }
+                if let Some(bias) = bias {
+                    let bias = self.input(bias)?;
+                    outlet = self.builder.binary(Box::new(math::Add), outlet, bias)?;
+                }
+                self.output(output, outlet, clamp)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Writes a value that only moved: if it stays on its grid, its whole numbers moved.
     fn moved(
         &mut self,
-        input: u32,
-        output: u32,
-        outlet: OutletId,
+        [input, output]: [u32; 2],
         clamp: Option<(f32, f32)>,
+        how: impl Fn(&mut Self, OutletId) -> TractResult<OutletId>,
     ) -> TractResult<()> {
         let (from, to) = (self.value(input), self.value(output));
-        let limited = clamp.is_some_and(|(least, most)| least > f32::MIN || most < f32::MAX);
         let same = from.datatype == to.datatype && grid(from)? == grid(to)?;
-        if same && !limited {
-            self.wires.insert(output, outlet);
+        if let (true, None, Some((whole, _))) = (same, limited(clamp), self.whole(input)?) {
+            let outlet = how(self, whole)?;
+            self.held.insert(output, Held::Whole(outlet));
             return Ok(());
         }
+        let real = self.input(input)?;
+        let outlet = how(self, real)?;
         self.output(output, outlet, clamp)
     }
 
@@ -266,12 +373,10 @@ impl Lowering<'_> {
 
     fn linear(
         &mut self,
-        input: u32,
-        filter: u32,
-        bias: Option<u32>,
+        [input, filter]: [OutletId; 2],
+        bias: Option<OutletId>,
         transposed: bool,
     ) -> TractResult<OutletId> {
-        let (input, filter) = (self.input(input)?, self.input(filter)?);
         let rank = self.builder.rank(input)?;
         ensure!((1..=6).contains(&rank), "a product of {rank} dimensions");
         ensure!(
@@ -283,7 +388,6 @@ impl Lowering<'_> {
         let formula = format!("{lead}k,{stored}->{lead}n");
         let outlet = einsum(self.builder, &formula, &[input, filter], DType::Float32)?;
         let Some(bias) = bias else { return Ok(outlet) };
-        let bias = self.input(bias)?;
         self.builder.binary(Box::new(math::Add), outlet, bias)
     }
 
@@ -356,8 +460,7 @@ impl Lowering<'_> {
     }
 
     /// A size 0 is what is left; a size that was the whole dimension at export is so now.
-    fn reshape(&mut self, input: u32, sizes: &[u64]) -> TractResult<OutletId> {
-        let outlet = self.input(input)?;
+    fn reshape(&mut self, outlet: OutletId, sizes: &[u64]) -> TractResult<OutletId> {
         let from = self.builder.shape(outlet)?;
         let mut shape: Vec<TDim> = Vec::new();
         let mut open = None;
@@ -390,9 +493,15 @@ impl Lowering<'_> {
         self.builder.concat(&outlets, usize::try_from(axis)?)
     }
 
-    fn slice(&mut self, input: u32, offsets: &[u64], sizes: &[u64]) -> TractResult<OutletId> {
+    fn slice(
+        &mut self,
+        input: u32,
+        outlet: OutletId,
+        offsets: &[u64],
+        sizes: &[u64],
+    ) -> TractResult<OutletId> {
         let exported = self.value(input).dims.clone();
-        let mut outlet = self.input(input)?;
+        let mut outlet = outlet;
         let shape = self.builder.shape(outlet)?;
         ensure!(
             offsets.len() == shape.len() && sizes.len() == shape.len(),
