@@ -168,14 +168,6 @@ fn difference(found: &Tensor, expected: &Tensor, step: Option<f64>) -> Option<St
         (None, false) => 0.0,
     };
     let pairs = found.to_f64().zip(expected.to_f64()).enumerate();
-    if let (Some(step), Some(_)) = (step, std::env::var_os("PKGTOOL_OFF")) {
-        let off = found
-            .to_f64()
-            .zip(expected.to_f64())
-            .filter(|(a, b)| (a - b).abs() > 0.4 * step)
-            .count();
-        println!("OFF {off} of {}", found.len());
-    }
     let worst = pairs
         .filter(|(_, (found, expected))| {
             found.total_cmp(expected).is_ne() && !(found.is_nan() && expected.is_nan())

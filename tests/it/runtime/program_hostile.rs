@@ -81,7 +81,7 @@ impl Outcomes {
         };
         let launcher = Launcher {
             program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-            timeout: Some(Duration::from_secs(60)),
+            timeout: Some(Duration::from_mins(1)),
             memory_limit: Some(8 << 30),
         };
         let request = LoadRequest {

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Times ExecuTorch programs on pkgtool's engines against their peers, and says how well they agree.
+
+    python3 tests/programs/export.py --large DIR       (see tests/programs/README.md)
+    tests/setup && python3 tests/bench/programs.py DIR [--rounds 5] [--seconds 1] [--threads 1,2]
+                                                       [--only NAME] [--seeds 20] [--json FILE]
+
+For each network of DIR: `executorch` (native) against a program that uses ExecuTorch and nothing else
+(tests/bench/bare-executorch, same libraries), `tract` (lowered) against that program and against the
+tract engine on an ONNX export of the same network. All take turns, a round each; a ratio is the median
+over the rounds of the ratio of two medians. Agreement is that of the two engines on random inputs:
+largest error relative to the output's largest magnitude, share of equal outputs, and of rows with the
+largest element at the same place. Needs Linux, g++, and the feature `executorch`.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PKGTOOL = ROOT / "target" / "release" / "pkgtool"
+BARE = ROOT / "target" / "bench-run" / "bare-executorch"
+PACKAGE = ROOT / "target" / "test-environment" / "executorch" / "executorch"
+LIBRARIES = ["executorch", "executorch_kernels_optimized", "executorch_kernels_quantized"]
+LIBRARIES += ["executorch_backend_xnnpack", "executorch_threadpool"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--threads", default="1,2", help="with commas")
+    parser.add_argument("--seeds", type=int, default=20, help="random inputs for agreement")
+    parser.add_argument("--only", help="a network's name")
+    parser.add_argument("--binary", type=Path, help="instead of a release build made now")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    os.environ["PKGTOOL_EXECUTORCH_DIR"] = str(PACKAGE)
+    build(options)
+    networks = json.loads((options.directory / "cases.json").read_text())["programs"]
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
+    print(f"\n{machine}; {options.rounds} rounds of {options.seconds} s each\n")
+    print("| network | threads | agreement | native | / ExecuTorch | lowered | / ExecuTorch | / tract on ONNX |")
+    print("|---|---|---|---|---|---|---|---|")
+    results = []
+    for network in networks:
+        if options.only in (None, network["name"]):
+            path = options.directory / network["file"]
+            agreed = agreement(path, options)
+            for threads in map(int, options.threads.split(",")):
+                results.append(compare(path, threads, agreed, options))
+    if options.json:
+        document = {"machine": machine, "results": results}
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def build(options):
+    if not PACKAGE.is_dir():
+        sys.exit("run tests/setup first: it gets ExecuTorch")
+    if options.binary is None:
+        command = ["cargo", "build", "--release", "--locked", "--features", "executorch"]
+        subprocess.run(command, cwd=ROOT, check=True)
+        options.binary = PKGTOOL
+    BARE.parent.mkdir(parents=True, exist_ok=True)
+    include = PACKAGE / "include"
+    portable = include / "executorch/runtime/core/portable_type/c10"
+    command = ["g++", "-std=c++20", "-O2", "-DC10_USING_CUSTOM_GENERATED_MACROS"]
+    command += [f"-I{include}", f"-I{portable}", ROOT / "tests/bench/bare-executorch/main.cpp"]
+    command += [f"-L{PACKAGE / 'lib'}", f"-Wl,-rpath,{PACKAGE / 'lib'}", "-Wl,--no-as-needed"]
+    command += [*(f"-l{library}" for library in LIBRARIES), "-o", BARE]
+    subprocess.run(command, check=True)
+
+
+# ---- Agreement ----
+
+
+def agreement(path, options):
+    """Of the lowered program with the native one."""
+    command = [options.binary, "compare", path, "--engine", "executorch,tract", "--json"]
+    command += ["--seeds", str(options.seeds), "--max-rel", "10"]
+    document = output(command)
+    return document["outputs"][0]
+
+
+# ---- Times ----
+
+
+def compare(path, threads, agreed, options):
+    onnx = path.with_suffix(".onnx")
+    runners = {
+        "native": lambda: pkgtool("executorch", path, threads, options),
+        "bare": lambda: output([BARE, path, str(threads), str(options.seconds)])["times_ns"],
+        "lowered": lambda: pkgtool("tract", path, threads, options),
+    }
+    if onnx.is_file():
+        runners["onnx"] = lambda: pkgtool("tract", onnx, threads, options)
+    medians = {runner: [] for runner in runners}
+    for turn in range(options.rounds):
+        # Each round begins with another: none always runs on a machine that just rested.
+        order = list(runners)
+        for runner in order[turn % len(order) :] + order[: turn % len(order)]:
+            medians[runner].append(statistics.median(runners[runner]()))
+    result = {"network": path.stem, "threads": threads, "agreement": agreed}
+    for runner in runners:
+        result[f"{runner}_ms"] = statistics.median(medians[runner]) / 1e6
+    for ours, peer in (("native", "bare"), ("lowered", "bare"), ("lowered", "onnx")):
+        if peer in runners:
+            ratios = [a / b for a, b in zip(medians[ours], medians[peer])]
+            result[f"{ours}_to_{peer}"] = statistics.median(ratios)
+            result[f"{ours}_to_{peer}_range"] = [min(ratios), max(ratios)]
+    top = agreed["top1"]
+    print(
+        f"| {path.stem} | {threads} | {agreed['max_rel']:.1e}, {agreed['equal']:.0%} equal"
+        f"{'' if top is None else f', top-1 {top:.0%}'} "
+        f"| {result['native_ms']:.3f} ms | {shown(result, 'native_to_bare')} "
+        f"| {result['lowered_ms']:.3f} ms | {shown(result, 'lowered_to_bare')} "
+        f"| {shown(result, 'lowered_to_onnx')} |",
+        flush=True,
+    )
+    return result
+
+
+def shown(result, key):
+    if key not in result:
+        return ""
+    low, high = result[f"{key}_range"]
+    return f"{result[key]:.2f} ({low:.2f}–{high:.2f})"
+
+
+def pkgtool(engine, path, threads, options):
+    command = [options.binary, "bench", path, "--engine", engine, "--threads", str(threads)]
+    command += ["--rounds", "1", "--seconds", str(options.seconds), "--input", "ones"]
+    document = output([*command, "--json", "--samples"])
+    return [time * 1e6 for time in document["series"][0]["samples_ms"]]
+
+
+def output(command):
+    ran = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, check=True)
+    return json.loads(ran.stdout)
+
+
+if __name__ == "__main__":
+    main()
