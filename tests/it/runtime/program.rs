@@ -16,6 +16,8 @@ use crate::support::run::pkgtool;
 
 #[cfg(feature = "executorch")]
 use crate::support::environment::Piece;
+#[cfg(feature = "executorch")]
+use pkgtool::runtime::input::{self, Generator, InputArgs};
 
 /// Largest difference of floats, as a part of the largest magnitude in the output.
 const TOLERANCE: f64 = 1e-4;
@@ -332,4 +334,70 @@ fn programs_run_natively() {
     {
         agree("executorch");
     }
+}
+
+/// The example packages on both engines: networks that are put together of what the fixtures have one by
+/// one.
+#[cfg(feature = "executorch")]
+#[test]
+fn example_programs_agree_between_engines() {
+    if Piece::ExecuTorch
+        .or_skip("examples on ExecuTorch")
+        .is_none()
+    {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples");
+    let files = walkdir::WalkDir::new(folder).sort_by_file_name();
+    let files = files
+        .into_iter()
+        .map(|entry| entry.expect("examples").into_path());
+    let mut report = String::new();
+    let mut compared = 0;
+    for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "pte")) {
+        let (info, _) = model::open(&path).expect("examples can be read");
+        for method in info.methods.iter().filter(|method| !method.constant) {
+            let lowered = load("tract", &path, &method.name);
+            let Ok((mut lowered, signature)) = lowered else {
+                let is_delegate = |id: &str| {
+                    ["MLX", "Vulkan", "CoreML"]
+                        .iter()
+                        .any(|it| id.starts_with(it))
+                };
+                let mut delegates = method.delegates.iter();
+                assert!(
+                    delegates.any(|delegate| is_delegate(&delegate.id)),
+                    "{}",
+                    path.display()
+                );
+                continue;
+            };
+            let (mut native, _) =
+                load("executorch", &path, &method.name).expect("it is for XNNPACK");
+            let inputs = input::assemble(
+                &signature,
+                &InputArgs {
+                    default: Some(Generator::Random { seed: 3 }),
+                    ..InputArgs::default()
+                },
+            );
+            let inputs = inputs.expect("random values fit");
+            let found = lowered.run(&inputs).expect("it runs").outputs;
+            let expected = native.run(&inputs).expect("it runs").outputs;
+            compared += 1;
+            for (found, expected) in found.iter().zip(&expected) {
+                // Steps that are found when the program runs: some values fall on the other side.
+                let dynamic = path.to_string_lossy().contains("8da4w");
+                let largest = expected
+                    .to_f64()
+                    .fold(0.0, |most: f64, value| most.max(value.abs()));
+                let step = dynamic.then_some(5e-3 * largest);
+                if let Some(difference) = difference(found, expected, step) {
+                    let _ = writeln!(report, "{} {}: {difference}", path.display(), method.name);
+                }
+            }
+        }
+    }
+    assert!(report.is_empty(), "{report}");
+    assert!(compared >= 15, "{compared} methods were compared");
 }

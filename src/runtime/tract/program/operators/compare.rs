@@ -1,5 +1,6 @@
 //! Comparisons, logic, choices.
 
+use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::BinMiniOp;
 use tract_onnx::tract_core::ops::logic::{
@@ -7,7 +8,8 @@ use tract_onnx::tract_core::ops::logic::{
 };
 
 use super::super::builder::Wire;
-use super::elements::floats;
+use super::super::datum_type;
+use super::elements::{broadcast_strides, floats, places};
 use super::{Call, Lower, promoted, promoted_with_scalar, widened};
 use crate::runtime::DType;
 
@@ -95,9 +97,61 @@ fn chosen(call: &mut Call<'_, '_>) -> TractResult<()> {
     let (a, b) = (call.tensor(1)?, call.tensor(2)?);
     let dtype = widened(promoted(a.dtype, b.dtype));
     let (a, b) = (call.tensor_as(1, dtype)?, call.tensor_as(2, dtype)?);
-    let [condition, a, b] = call.frame.builder.same_rank([condition, a, b])?;
-    let outlet = call.frame.builder.wire(Iff, &[condition, a, b])?;
-    call.give(3, Wire { outlet, dtype })
+    let inputs = [condition, a, b];
+    let shape = call.frame.builder.broadcast_shape(&inputs)?;
+    let size = datum_type(dtype).size_of();
+    let wire =
+        call.frame
+            .builder
+            .kernel("Choose", dtype, &shape, &inputs, move |inputs| match size {
+                1 => choose::<1>(inputs),
+                2 => choose::<2>(inputs),
+                4 => choose::<4>(inputs),
+                _ => choose::<8>(inputs),
+            })?;
+    call.give(3, wire)
+}
+
+/// Elements of `N` bytes of one tensor or the other. The library's own goes through indices one by one.
+fn choose<const N: usize>(inputs: &[TValue]) -> TractResult<Tensor> {
+    let shapes = [inputs[0].shape(), inputs[1].shape(), inputs[2].shape()];
+    let shape = multi_broadcast(&shapes)?;
+    let mut chosen = Tensor::zero_dt(inputs[1].datum_type(), &shape)?;
+    let (to, _) = chosen.as_bytes_mut().as_chunks_mut::<N>();
+    let conditions = inputs[0].as_bytes();
+    let (yes, _) = inputs[1].as_bytes().as_chunks::<N>();
+    let (no, _) = inputs[2].as_bytes().as_chunks::<N>();
+    let whole = |at: usize| shapes[at] == &*shape;
+    match (whole(0), yes, no) {
+        (true, [yes], _) if whole(2) => {
+            for ((to, condition), no) in to.iter_mut().zip(conditions).zip(no) {
+                *to = if *condition == 0 { *no } else { *yes };
+            }
+        }
+        (true, _, [no]) if whole(1) => {
+            for ((to, condition), yes) in to.iter_mut().zip(conditions).zip(yes) {
+                *to = if *condition == 0 { *no } else { *yes };
+            }
+        }
+        _ if whole(0) && whole(1) && whole(2) => {
+            let sources = yes.iter().zip(no);
+            for ((to, condition), (yes, no)) in to.iter_mut().zip(conditions).zip(sources) {
+                *to = if *condition == 0 { *no } else { *yes };
+            }
+        }
+        _ => {
+            let from = |at: usize| places(&shape, &broadcast_strides(shapes[at], &shape));
+            let sources = from(0).into_iter().zip(from(1)).zip(from(2));
+            for (to, ((condition, of_yes), of_no)) in to.iter_mut().zip(sources) {
+                *to = if conditions[condition] == 0 {
+                    no[of_no]
+                } else {
+                    yes[of_yes]
+                };
+            }
+        }
+    }
+    Ok(chosen)
 }
 
 fn masked_fill(call: &mut Call<'_, '_>) -> TractResult<()> {

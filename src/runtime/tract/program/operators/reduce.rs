@@ -228,25 +228,53 @@ fn logic_of_all(call: &mut Call<'_, '_>, any: bool) -> TractResult<()> {
 
 fn told(call: &mut Call<'_, '_>, any: bool, axes: &[usize], keep: bool) -> TractResult<()> {
     let truth = call.tensor_as(0, DType::Bool)?;
-    let wire = Wire {
-        outlet: truth,
-        dtype: DType::Bool,
-    };
     let builder = &mut call.frame.builder;
-    let number = builder.cast(wire, DType::Int64)?;
-    let reducer = if any { Reducer::Max } else { Reducer::Min };
-    let outlet = if builder.rank(truth)? == 0 {
-        number.outlet
-    } else {
-        builder.reduce(reducer, number.outlet, axes, keep)?
-    };
-    let number = Wire {
-        outlet,
-        dtype: DType::Int64,
-    };
-    let truth = builder.cast(number, DType::Bool)?;
+    let shape = builder.shape(truth)?;
     let out = call.out();
-    call.give(out, truth)
+    if shape.is_empty() {
+        return call.give(
+            out,
+            Wire {
+                outlet: truth,
+                dtype: DType::Bool,
+            },
+        );
+    }
+    let mut axes: Vec<usize> = axes.to_vec();
+    axes.sort_unstable();
+    axes.dedup();
+    let kept: Vec<usize> = (0..shape.len())
+        .filter(|axis| !axes.contains(axis))
+        .collect();
+    let order: Vec<usize> = kept.iter().chain(&axes).copied().collect();
+    let lead: Vec<TDim> = kept.iter().map(|&axis| shape[axis].clone()).collect();
+    let depth = lead.len();
+    let builder = &mut call.frame.builder;
+    let moved = builder.transpose(truth, &order)?;
+    let wire = builder.kernel("Any", DType::Bool, &lead, &[moved], move |inputs| {
+        let shape = inputs[0].shape();
+        let size: usize = shape[depth..].iter().product();
+        let count: usize = shape[..depth].iter().product();
+        let bytes = inputs[0].as_bytes();
+        let lines = (0..count).map(|at| &bytes[at * size..(at + 1) * size]);
+        let told: Vec<bool> = lines
+            .map(|line| {
+                if any {
+                    line.iter().any(|byte| *byte != 0)
+                } else {
+                    line.iter().all(|byte| *byte != 0)
+                }
+            })
+            .collect();
+        Tensor::from_shape(&shape[..depth], &told)
+    })?;
+    let mut outlet = wire.outlet;
+    if keep {
+        for &axis in &axes {
+            outlet = builder.wire(AxisOp::Add(axis), &[outlet])?;
+        }
+    }
+    call.give(out, Wire { outlet, ..wire })
 }
 
 fn product(call: &mut Call<'_, '_>, dim: Option<usize>) -> TractResult<()> {

@@ -172,7 +172,11 @@ impl Lowering<'_> {
                 axis,
                 inputs,
                 output,
-            } => (self.concatenate(*axis, inputs)?, *output),
+            } => {
+                let outlets = inputs.iter().map(|input| self.input(*input));
+                let outlets: Vec<OutletId> = outlets.collect::<TractResult<_>>()?;
+                (self.concatenate(*axis, &outlets)?, *output)
+            }
             NodeKind::Slice {
                 offsets,
                 sizes,
@@ -220,6 +224,26 @@ impl Lowering<'_> {
                 input,
                 output,
             } => self.whole_clamp([*input, *output], node.clamp),
+            NodeKind::Concatenate {
+                axis,
+                inputs,
+                output,
+            } => {
+                let to = grid(self.value(*output))?;
+                let mut outlets = Vec::new();
+                for input in inputs {
+                    match self.whole(*input)? {
+                        Some((outlet, from)) if Some(from) == to => outlets.push(outlet),
+                        _ => return Ok(false),
+                    }
+                }
+                if limited(node.clamp).is_some() {
+                    return Ok(false);
+                }
+                let outlet = self.concatenate(*axis, &outlets)?;
+                self.held.insert(*output, Held::Whole(outlet));
+                Ok(true)
+            }
             NodeKind::Conv(conv) => self.quantized(
                 [conv.input, conv.filter, conv.output],
                 conv.bias,
@@ -482,15 +506,12 @@ impl Lowering<'_> {
         self.builder.reshape(outlet, &shape)
     }
 
-    fn concatenate(&mut self, axis: i64, inputs: &[u32]) -> TractResult<OutletId> {
-        let mut outlets = Vec::new();
-        for input in inputs {
-            outlets.push(self.input(*input)?);
-        }
+    fn concatenate(&mut self, axis: i64, outlets: &[OutletId]) -> TractResult<OutletId> {
+        ensure!(!outlets.is_empty(), "there is nothing to concatenate");
         let rank = i64::try_from(self.builder.rank(outlets[0])?)?;
         let axis = if axis < 0 { axis + rank } else { axis };
         ensure!((0..rank).contains(&axis), "dimension {axis} of {rank}");
-        self.builder.concat(&outlets, usize::try_from(axis)?)
+        self.builder.concat(outlets, usize::try_from(axis)?)
     }
 
     fn slice(
