@@ -70,7 +70,7 @@ def build(options):
     BARE.parent.mkdir(parents=True, exist_ok=True)
     include = PACKAGE / "include"
     portable = include / "executorch/runtime/core/portable_type/c10"
-    command = ["g++", "-std=c++20", "-O2", "-DC10_USING_CUSTOM_GENERATED_MACROS"]
+    command = ["g++", "-std=c++20", "-O2", "-w", "-DC10_USING_CUSTOM_GENERATED_MACROS"]
     command += [f"-I{include}", f"-I{portable}", ROOT / "tests/bench/bare-executorch/main.cpp"]
     command += [f"-L{PACKAGE / 'lib'}", f"-Wl,-rpath,{PACKAGE / 'lib'}", "-Wl,--no-as-needed"]
     command += [*(f"-l{library}" for library in LIBRARIES), "-o", BARE]
