@@ -306,33 +306,42 @@ fn quoted_node(reason: &str) -> Option<&str> {
 
 impl Session for TractSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
-        if inputs.len() != self.signature.inputs.len() {
-            let reason = format!(
-                "it takes {} inputs, not {}",
-                self.signature.inputs.len(),
-                inputs.len()
-            );
-            return Err(run_failed(&Failure::new(reason)));
-        }
-        let start = Instant::now();
-        let outputs = self
-            .run_any(inputs)
-            .map_err(|failure| run_failed(&failure))?;
-        Ok(Answer {
-            outputs,
-            time: start.elapsed(),
-        })
+        let expected = self.signature.inputs.len();
+        answer(inputs, expected, |inputs| self.run_any(inputs))
     }
 
     fn placement(&mut self) -> Placement {
-        Placement {
-            shares: vec![Share {
-                provider: NAME.to_owned(),
-                nodes: self.nodes,
-                node_share: 1.0,
-                time_share: 1.0,
-            }],
-        }
+        placement(self.nodes)
+    }
+}
+
+/// The answer of a run, timed, of a model with this many inputs.
+pub(super) fn answer(
+    inputs: &[Tensor],
+    expected: usize,
+    run: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>, Failure>,
+) -> Result<Answer, EngineError> {
+    if inputs.len() != expected {
+        let reason = format!("it takes {expected} inputs, not {}", inputs.len());
+        return Err(run_failed(&Failure::new(reason)));
+    }
+    let start = Instant::now();
+    let outputs = run(inputs).map_err(|failure| run_failed(&failure))?;
+    Ok(Answer {
+        outputs,
+        time: start.elapsed(),
+    })
+}
+
+/// All nodes run here.
+pub(super) fn placement(nodes: u64) -> Placement {
+    Placement {
+        shares: vec![Share {
+            provider: NAME.to_owned(),
+            nodes,
+            node_share: 1.0,
+            time_share: 1.0,
+        }],
     }
 }
 

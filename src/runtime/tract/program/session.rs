@@ -5,7 +5,6 @@
 //! session's: every run begins with what the last successful one left.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use half::{bf16, f16};
 use tract_linalg::multithread::Executor;
@@ -14,15 +13,14 @@ use tract_onnx::prelude::{IntoTValue, TValue, TVec};
 use super::super::agreement::agree;
 use super::super::guard::{Failure, guarded};
 use super::super::plan::Runner;
-use super::super::session::executor;
-use super::super::{NAME, failed, run_failed, unsupported};
+use super::super::session::{answer, executor, placement};
+use super::super::{failed, unsupported};
 use super::weights::Weights;
 use super::{Lowered, Shapes, Size, give, lower, missing, refusal};
 use crate::model::Dim;
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
 use crate::runtime::{
-    Answer, DType, EngineError, LoadRequest, Placement, Session, Share, Signature, Tensor,
-    TensorSpec,
+    Answer, DType, EngineError, LoadRequest, Placement, Session, Signature, Tensor, TensorSpec,
 };
 use crate::source::FileSource;
 
@@ -337,32 +335,11 @@ fn any_shapes(signature: &Signature, inputs: &[Tensor]) -> Shapes {
 
 impl Session for ProgramSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
-        if inputs.len() != self.signature.inputs.len() {
-            let reason = format!(
-                "it takes {} inputs, not {}",
-                self.signature.inputs.len(),
-                inputs.len()
-            );
-            return Err(run_failed(&Failure::new(reason)));
-        }
-        let start = Instant::now();
-        let outputs = self
-            .run_any(inputs)
-            .map_err(|failure| run_failed(&failure))?;
-        Ok(Answer {
-            outputs,
-            time: start.elapsed(),
-        })
+        let expected = self.signature.inputs.len();
+        answer(inputs, expected, |inputs| self.run_any(inputs))
     }
 
     fn placement(&mut self) -> Placement {
-        Placement {
-            shares: vec![Share {
-                provider: NAME.to_owned(),
-                nodes: self.nodes,
-                node_share: 1.0,
-                time_share: 1.0,
-            }],
-        }
+        placement(self.nodes)
     }
 }

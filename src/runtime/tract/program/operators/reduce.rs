@@ -4,7 +4,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::Reducer;
 
-use super::super::builder::Wire;
+use super::super::builder::{Builder, Wire};
 use super::super::datum_type;
 use super::super::kernel::Kernel;
 use super::elements::{floats, ints, of_floats, of_ints};
@@ -113,6 +113,47 @@ fn summed(
     call.give(out, Wire { outlet, dtype })
 }
 
+/// A tensor whose lines along some dimensions lie one after another.
+struct Lines {
+    moved: OutletId,
+    /// Sizes of the other dimensions: how many lines there are.
+    lead: Vec<TDim>,
+    /// The dimensions of a line, in order, each once.
+    axes: Vec<usize>,
+}
+
+impl Lines {
+    fn along(builder: &mut Builder, input: OutletId, axes: &[usize]) -> TractResult<Self> {
+        let shape = builder.shape(input)?;
+        let mut axes: Vec<usize> = axes.to_vec();
+        axes.sort_unstable();
+        axes.dedup();
+        let kept: Vec<usize> = (0..shape.len())
+            .filter(|axis| !axes.contains(axis))
+            .collect();
+        let order: Vec<usize> = kept.iter().chain(&axes).copied().collect();
+        Ok(Self {
+            moved: builder.transpose(input, &order)?,
+            lead: kept.iter().map(|&axis| shape[axis].clone()).collect(),
+            axes,
+        })
+    }
+
+    /// One value a line, in the shape of the reduced tensor.
+    fn reduced(
+        &self,
+        builder: &mut Builder,
+        outlet: OutletId,
+        keep: bool,
+    ) -> TractResult<OutletId> {
+        let mut outlet = outlet;
+        for &axis in self.axes.iter().filter(|_| keep) {
+            outlet = builder.wire(AxisOp::Add(axis), &[outlet])?;
+        }
+        Ok(outlet)
+    }
+}
+
 /// What a function makes of all elements along some dimensions.
 fn by_lines(
     call: &mut Call<'_, '_>,
@@ -124,19 +165,10 @@ fn by_lines(
     int: impl Fn(&[i64]) -> i64 + Send + Sync + 'static,
 ) -> TractResult<Wire> {
     let builder = &mut call.frame.builder;
-    let shape = builder.shape(input)?;
-    let mut axes: Vec<usize> = axes.to_vec();
-    axes.sort_unstable();
-    axes.dedup();
-    let kept: Vec<usize> = (0..shape.len())
-        .filter(|axis| !axes.contains(axis))
-        .collect();
-    let order: Vec<usize> = kept.iter().chain(&axes).copied().collect();
-    let lead: Vec<TDim> = kept.iter().map(|&axis| shape[axis].clone()).collect();
-    let depth = lead.len();
-    let moved = builder.transpose(input, &order)?;
+    let lines = Lines::along(builder, input, axes)?;
+    let depth = lines.lead.len();
     let to = datum_type(dtype);
-    let wire = builder.kernel("Lines", dtype, &lead, &[moved], move |inputs| {
+    let wire = builder.kernel("Lines", dtype, &lines.lead, &[lines.moved], move |inputs| {
         let shape = inputs[0].shape();
         let size = shape[depth..].iter().product::<usize>();
         let count = shape[..depth].iter().product::<usize>();
@@ -150,12 +182,7 @@ fn by_lines(
         let made: Vec<i64> = (0..count).map(|at| int(&values[line(at)])).collect();
         of_ints(&shape[..depth], &made, to)
     })?;
-    let mut outlet = wire.outlet;
-    if keep {
-        for &axis in &axes {
-            outlet = builder.wire(AxisOp::Add(axis), &[outlet])?;
-        }
-    }
+    let outlet = lines.reduced(builder, wire.outlet, keep)?;
     Ok(Wire { outlet, dtype })
 }
 
@@ -240,40 +267,33 @@ fn told(call: &mut Call<'_, '_>, any: bool, axes: &[usize], keep: bool) -> Tract
             },
         );
     }
-    let mut axes: Vec<usize> = axes.to_vec();
-    axes.sort_unstable();
-    axes.dedup();
-    let kept: Vec<usize> = (0..shape.len())
-        .filter(|axis| !axes.contains(axis))
-        .collect();
-    let order: Vec<usize> = kept.iter().chain(&axes).copied().collect();
-    let lead: Vec<TDim> = kept.iter().map(|&axis| shape[axis].clone()).collect();
-    let depth = lead.len();
     let builder = &mut call.frame.builder;
-    let moved = builder.transpose(truth, &order)?;
-    let wire = builder.kernel("Any", DType::Bool, &lead, &[moved], move |inputs| {
-        let shape = inputs[0].shape();
-        let size: usize = shape[depth..].iter().product();
-        let count: usize = shape[..depth].iter().product();
-        let bytes = inputs[0].as_bytes();
-        let lines = (0..count).map(|at| &bytes[at * size..(at + 1) * size]);
-        let told: Vec<bool> = lines
-            .map(|line| {
-                if any {
-                    line.iter().any(|byte| *byte != 0)
-                } else {
-                    line.iter().all(|byte| *byte != 0)
-                }
-            })
-            .collect();
-        Tensor::from_shape(&shape[..depth], &told)
-    })?;
-    let mut outlet = wire.outlet;
-    if keep {
-        for &axis in &axes {
-            outlet = builder.wire(AxisOp::Add(axis), &[outlet])?;
-        }
-    }
+    let lines = Lines::along(builder, truth, axes)?;
+    let depth = lines.lead.len();
+    let wire = builder.kernel(
+        "Any",
+        DType::Bool,
+        &lines.lead,
+        &[lines.moved],
+        move |inputs| {
+            let shape = inputs[0].shape();
+            let size: usize = shape[depth..].iter().product();
+            let count: usize = shape[..depth].iter().product();
+            let bytes = inputs[0].as_bytes();
+            let lines = (0..count).map(|at| &bytes[at * size..(at + 1) * size]);
+            let told: Vec<bool> = lines
+                .map(|line| {
+                    if any {
+                        line.iter().any(|byte| *byte != 0)
+                    } else {
+                        line.iter().all(|byte| *byte != 0)
+                    }
+                })
+                .collect();
+            Tensor::from_shape(&shape[..depth], &told)
+        },
+    )?;
+    let outlet = lines.reduced(builder, wire.outlet, keep)?;
     call.give(out, Wire { outlet, ..wire })
 }
 
@@ -309,20 +329,12 @@ fn variance(
     with_mean: bool,
 ) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
-    let shape = call.frame.builder.shape(input)?;
-    let mut axes = call.axes(1, shape.len())?;
-    axes.sort_unstable();
-    axes.dedup();
+    let rank = call.frame.builder.rank(input)?;
+    let axes = call.axes(1, rank)?;
     let keep = call.bool(keep)?;
-    // The dimensions of a line come last.
-    let kept: Vec<usize> = (0..shape.len())
-        .filter(|axis| !axes.contains(axis))
-        .collect();
-    let order: Vec<usize> = kept.iter().chain(&axes).copied().collect();
-    let lead: Vec<TDim> = kept.iter().map(|&axis| shape[axis].clone()).collect();
-    let depth = lead.len();
-    let moved = call.frame.builder.transpose(input, &order)?;
-    let facts = tvec!(f32::fact(&lead), f32::fact(&lead));
+    let lines = Lines::along(&mut call.frame.builder, input, &axes)?;
+    let depth = lines.lead.len();
+    let facts = tvec!(f32::fact(&lines.lead), f32::fact(&lines.lead));
     let kernel = Kernel::new("Variance", facts, move |inputs| {
         let shape = inputs[0].shape();
         let count = shape[depth..].iter().product::<usize>();
@@ -337,15 +349,10 @@ fn variance(
         let of = |values: &[f64]| of_floats(&shape[..depth], values, DatumType::F32);
         Ok(tvec!(of(&variances)?, of(&means)?))
     });
-    let outlets = call.frame.builder.wire_all(kernel, &[moved])?;
+    let outlets = call.frame.builder.wire_all(kernel, &[lines.moved])?;
     let mut wires = Vec::new();
     for outlet in outlets {
-        let mut outlet = outlet;
-        if keep {
-            for &axis in &axes {
-                outlet = call.frame.builder.wire(AxisOp::Add(axis), &[outlet])?;
-            }
-        }
+        let outlet = lines.reduced(&mut call.frame.builder, outlet, keep)?;
         wires.push(Wire {
             outlet,
             dtype: DType::Float32,
