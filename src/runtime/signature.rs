@@ -4,6 +4,8 @@
 //! program takes beside tensors count as tensors without dimensions. Invariant: every value here is a
 //! tensor of a dtype that exists here.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::DType;
@@ -33,6 +35,17 @@ pub struct TensorSpec {
     /// The only value it may have, as JSON: a number that the model was exported for.
     #[serde(default)]
     pub fixed: Option<String>,
+}
+
+/// `float32[1, -1 (up to 16)]`: dtype and shape.
+impl fmt::Display for TensorSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(dims) = &self.dims else {
+            return write!(f, "{} of any rank", self.dtype);
+        };
+        let dims: Vec<String> = dims.iter().map(Dim::to_string).collect();
+        write!(f, "{}[{}]", self.dtype, dims.join(", "))
+    }
 }
 
 /// Why a method cannot be called with tensors.

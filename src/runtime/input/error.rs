@@ -147,7 +147,7 @@ impl Place {
         Self {
             index,
             name: spec.name.clone(),
-            expected: describe(spec),
+            expected: spec.to_string(),
         }
     }
 
@@ -170,15 +170,6 @@ impl fmt::Display for Place {
         let expected = defuse_line(&self.expected);
         write!(f, "input {index} `{name}` (expects {expected})")
     }
-}
-
-/// dtype and shape of an input or output, such as `float32[1, -1 (up to 16)]`.
-pub(super) fn describe(spec: &TensorSpec) -> String {
-    let Some(dims) = &spec.dims else {
-        return format!("{} of any rank", spec.dtype);
-    };
-    let dims: Vec<String> = dims.iter().map(Dim::to_string).collect();
-    format!("{}[{}]", spec.dtype, dims.join(", "))
 }
 
 /// The names of all inputs, for a help text.

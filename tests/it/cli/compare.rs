@@ -75,6 +75,22 @@ fn dynamic_dimensions_are_run_at_two_sizes() {
 }
 
 #[test]
+fn what_takes_other_shapes_is_no_comparison() {
+    let tree = Tree::new()
+        .file("row.onnx", unary("Exp", "float32", Some(&[4])))
+        .file("wide.onnx", unary("Exp", "float32", Some(&[5])))
+        .file("flat.onnx", unary("Exp", "float32", Some(&[2, 2])));
+    for (other, shape) in [("wide.onnx", "float32[5]"), ("flat.onnx", "float32[2, 2]")] {
+        let ran = pkgtool(["compare", "--engine", "tract", "row.onnx", other])
+            .within(tree.root())
+            .run()
+            .expect_code(2);
+        let expected = format!("of A is float32[4], input `x` of B is {shape}: they cannot be fed");
+        assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_directory_of_inputs_is_a_set_a_file() {
     let model = unary("Exp", "float32", Some(&[2]));
     let tree = Tree::new()

@@ -12,10 +12,11 @@ use super::super::report_args::{self, FormatArg};
 use super::input_args::InputOptions;
 use super::sides::{Side, SideArgs};
 use super::target_args::TargetArgs;
+use crate::model::Dim;
 use crate::package::PrecisionList;
 use crate::runtime::agreement::{Comparison, Tolerances};
 use crate::runtime::target::Started;
-use crate::runtime::{EngineError, Session, Signature, Tensor};
+use crate::runtime::{EngineError, Session, Signature, Tensor, TensorSpec};
 use cases::{Case, Sources};
 use report::{CaseResult, ComparisonReport, OutputResult, SideInfo};
 
@@ -208,7 +209,7 @@ fn failed(case: &Case, side: &str, error: &EngineError) -> Failure {
     Failure::Other(format!("{side} failed on {}: {error}", case.label))
 }
 
-/// Both must take and give the same: as many values, of the same kind and rank.
+/// Both must take and give the same: as many values, inputs of the same kind and shape.
 fn same_interface(a: &Signature, b: &Signature) -> Result<(), Failure> {
     for (what, a, b) in [
         ("inputs", &a.inputs, &b.inputs),
@@ -223,14 +224,24 @@ fn same_interface(a: &Signature, b: &Signature) -> Result<(), Failure> {
         }
     }
     for (a, b) in a.inputs.iter().zip(&b.inputs) {
-        if a.dtype != b.dtype && !(a.dtype.is_float() && b.dtype.is_float()) {
+        let same_kind = a.dtype == b.dtype || a.dtype.is_float() && b.dtype.is_float();
+        if !same_kind || !same_shape(a, b) {
             return Err(Failure::Other(format!(
-                "input `{}` of A is {}, input `{}` of B is {}: they cannot be fed the same",
-                a.name, a.dtype, b.name, b.dtype
+                "input `{}` of A is {a}, input `{}` of B is {b}: they cannot be fed the same",
+                a.name, b.name
             )));
         }
     }
     Ok(())
+}
+
+/// Whether there are sizes that both can be run at, as far as their dimensions tell.
+fn same_shape(a: &TensorSpec, b: &TensorSpec) -> bool {
+    let (Some(a), Some(b)) = (&a.dims, &b.dims) else {
+        return true;
+    };
+    let differ = |pair: (&Dim, &Dim)| matches!(pair, (Dim::Fixed(a), Dim::Fixed(b)) if a != b);
+    a.len() == b.len() && !a.iter().zip(b).any(differ)
 }
 
 /// A's inputs for B: a float16 model gets the float32 model's values rounded.
