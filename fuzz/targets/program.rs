@@ -1,5 +1,5 @@
-//! ExecuTorch programs, lowered and run: real ones that were changed (start with the programs of
-//! `tests/fixtures/programs` as the corpus).
+//! ExecuTorch programs, lowered and run: real ones that were changed (the programs of
+//! `tests/fixtures/programs` make a wider corpus).
 #![no_main]
 
 use std::sync::OnceLock;

@@ -395,6 +395,7 @@ impl TaskStore for MemoryTasks {
                 });
             }
         }
+        gone.sort_unstable_by_key(|lease| lease.task);
         Ok(gone)
     }
 

@@ -133,8 +133,8 @@ pub trait TaskStore: Send + Sync {
     /// The same for running tasks whose lease ended.
     async fn reap(&self, now: Timestamp) -> Result<u64, DatabaseError>;
 
-    /// Marks up to `max` answers as gone whose time has come, and gives their leases, so that the
-    /// caller deletes their blobs.
+    /// Marks up to `max` answers as gone whose time has come, the oldest first, and gives their
+    /// leases in the order of their ids, so that the caller deletes their blobs.
     async fn sweep(&self, now: Timestamp, max: usize) -> Result<Vec<Lease>, DatabaseError>;
 
     /// Waiting and running tasks of all accounts.

@@ -476,7 +476,7 @@ impl Moves<'_> {
     ) -> Result<Vec<Lease>, DatabaseError> {
         let sql = "UPDATE task SET outcome = ?3, answer_size = NULL, answer_sha256 = NULL,
                 expires_at = NULL
-            WHERE id IN (SELECT id FROM task WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)
+            WHERE id IN (SELECT id FROM task WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2)
             RETURNING id, attempt";
         let gone = || {
             let mut update = self.connection.prepare_cached(sql)?;
@@ -487,7 +487,10 @@ impl Moves<'_> {
                     attempt: row.get(1)?,
                 })
             })?;
-            rows.collect::<Result<Vec<_>, _>>()
+            let mut gone = rows.collect::<Result<Vec<Lease>, _>>()?;
+            // The order in which rows are returned is the database's secret.
+            gone.sort_unstable_by_key(|lease| lease.task);
+            Ok(gone)
         };
         gone().map_err(|error| self.fault(&error))
     }

@@ -315,6 +315,8 @@ fn answers_in_blobs_expire() {
             (1, blob.clone(), 500),
             (2, inline("x"), 500),
             (3, blob.clone(), 400),
+            (4, blob.clone(), 700),
+            (5, blob.clone(), 650),
         ] {
             add(&store, new(number), 100).await;
             let lease = claim_one(&store).await;
@@ -339,6 +341,9 @@ fn answers_in_blobs_expire() {
             }]
         );
         assert!(store.sweep(at(600), 9).await.expect("it works").is_empty());
+        let both = store.sweep(at(800), 9).await.expect("it works");
+        let ids: Vec<_> = both.iter().map(|lease| lease.task).collect();
+        assert_eq!(ids, [id(4), id(5)], "in the order of their ids");
         let task = store
             .get(id(1))
             .await
