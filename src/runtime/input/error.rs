@@ -4,8 +4,7 @@
 
 use std::fmt;
 
-use crate::model::Dim;
-use crate::runtime::{DType, Signature, TensorSpec};
+use crate::runtime::{DType, Signature};
 use crate::source::text::defuse_line;
 
 /// An input, as errors name it.
