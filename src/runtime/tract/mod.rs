@@ -27,6 +27,7 @@ mod plan;
               numbers of a program are exactly what it says"
 )]
 mod program;
+mod recurrence;
 mod repair;
 mod session;
 mod slim;

@@ -18,6 +18,7 @@ use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoi
 
 use super::elements::{datum_type, give, sizes, take};
 use super::guard::{Failure, guarded};
+use super::recurrence::{Memory, memory, start_anew};
 use super::watch::{Watch, watch};
 use crate::model::Dim;
 use crate::runtime::{Signature, Tensor, TensorSpec};
@@ -51,6 +52,10 @@ pub(super) struct Runner {
     state: State,
     /// What to look at when a node runs, by the node's number.
     watched: Vec<Option<Watch>>,
+    /// Whether a node has a state that must be made again before each run but the first.
+    keeps: bool,
+    /// Whether it has run since its states were made.
+    used: bool,
 }
 
 impl Plan {
@@ -84,7 +89,11 @@ impl Plan {
                 }
             }
         }
-        let runner = Runner::new(executor, || graph.into_optimized())?;
+        let runner = Runner::new(executor, || {
+            let mut model = graph.into_typed()?;
+            start_anew(&mut model);
+            model.into_optimized()
+        })?;
         Ok(Self { runner, constant })
     }
 
@@ -133,7 +142,13 @@ impl Runner {
         })?;
         let nodes = state.plan().model().nodes().iter();
         let watched = nodes.map(|node| watch(node.op.as_op())).collect();
-        Ok(Self { state, watched })
+        let keeps = keeping(&state)?;
+        Ok(Self {
+            state,
+            watched,
+            keeps,
+            used: false,
+        })
     }
 
     /// How many nodes it has.
@@ -147,6 +162,7 @@ impl Runner {
         values: TVec<TValue>,
         outputs: usize,
     ) -> Result<TVec<TValue>, Failure> {
+        self.forget()?;
         let current = Cell::new(None);
         let (state, watched) = (&mut self.state, &self.watched);
         let result = guarded(|| {
@@ -180,12 +196,30 @@ impl Runner {
         node.name.clone()
     }
 
+    /// Makes states anew that the run before this one has left behind.
+    fn forget(&mut self) -> Result<(), Failure> {
+        if self.used && self.keeps {
+            self.renew()?;
+        }
+        self.used = true;
+        Ok(())
+    }
+
     /// A failed run leaves half of its values behind.
     fn renew(&mut self) -> Result<(), Failure> {
         let plan = Arc::clone(self.state.plan());
         self.state = guarded(|| plan.spawn())?;
         Ok(())
     }
+}
+
+/// Whether a node has a state that does not begin anew by itself.
+fn keeping(state: &State) -> Result<bool, Failure> {
+    let mut keeps = false;
+    for (node, kept) in state.plan().model().nodes().iter().zip(&state.op_states) {
+        keeps |= kept.is_some() && guarded(|| memory(node.op.as_op()))? == Memory::Keeps;
+    }
+    Ok(keeps)
 }
 
 fn set_fact(graph: &mut InferenceModel, place: usize, fact: InferenceFact) -> Result<(), Failure> {

@@ -111,31 +111,63 @@ pub(super) fn of(case: &Case, setting: &Setting<'_>) -> Told {
     }
 }
 
-/// Runs all data sets of a case.
+/// How often a session runs each data set.
+const ROUNDS: usize = 3;
+
+/// Runs all data sets of a case, again and again in one session, with other inputs between them: what a
+/// session keeps of one run must not be seen in another.
 fn of_runs(
     case: &Case,
     signature: &Signature,
     precision: DType,
     session: &mut dyn Session,
 ) -> Told {
-    for (inputs, expected) in case.sets() {
-        let Some(inputs) = in_order(signature, &inputs) else {
-            let told = "the inputs are not those of the signature";
-            return (Outcome::Failed, told.to_owned());
-        };
-        match session.run(&inputs) {
-            Ok(answer) => {
-                if let Some(fault) = case.fault(signature, precision, &expected, &answer.outputs) {
-                    return (Outcome::Wrong, fault);
-                }
+    let sets = case.sets();
+    for round in 1..=ROUNDS {
+        for (inputs, expected) in &sets {
+            let Some(inputs) = in_order(signature, inputs) else {
+                let told = "the inputs are not those of the signature";
+                return (Outcome::Failed, told.to_owned());
+            };
+            let answer = match session.run(&inputs) {
+                Ok(answer) => answer,
+                Err(error) => return of_error(&error),
+            };
+            if let Some(fault) = case.fault(signature, precision, expected, &answer.outputs) {
+                return (Outcome::Wrong, format!("in round {round}: {fault}"));
             }
-            Err(error) => return of_error(&error),
+            if round == ROUNDS {
+                continue;
+            }
+            // They may be refused; they may not end the session.
+            if let Err(error @ EngineError::Died { .. }) = session.run(&disturbed(&inputs)) {
+                return of_error(&error);
+            }
         }
     }
     (Outcome::Pass, String::new())
 }
 
-fn in_order(signature: &Signature, values: &Values) -> Option<Vec<Tensor>> {
+/// Inputs of the same shapes with the elements in reverse order, so that indices stay in range; float
+/// elements are halved as well, for those that are all the same.
+pub(super) fn disturbed(inputs: &[Tensor]) -> Vec<Tensor> {
+    let disturb = |tensor: &Tensor| {
+        let dtype = tensor.dtype();
+        if dtype.is_float() {
+            let mut values: Vec<f64> = tensor.to_f64().map(|value| value / 2.0).collect();
+            values.reverse();
+            return Tensor::from_f64(dtype, tensor.shape().to_vec(), values);
+        }
+        let size = usize::try_from(dtype.size()).expect("a few bytes");
+        let elements = tensor.bytes().chunks_exact(size);
+        let bytes: Vec<u8> = elements.rev().flatten().copied().collect();
+        Tensor::new(dtype, tensor.shape().to_vec(), bytes)
+    };
+    let disturb = |tensor| disturb(tensor).expect("it is as large as the other");
+    inputs.iter().map(disturb).collect()
+}
+
+pub(super) fn in_order(signature: &Signature, values: &Values) -> Option<Vec<Tensor>> {
     if values.len() != signature.inputs.len() {
         return None;
     }
@@ -189,6 +221,26 @@ mod tests {
         }
     }
 
+    /// An engine that adds what it was given before to its answer, as one with a leaking state does.
+    struct Leaking(u8);
+
+    impl Session for Leaking {
+        fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+            let bytes = inputs[1].bytes();
+            let bytes = bytes.iter().map(|byte| byte + self.0).collect();
+            self.0 += inputs[1].bytes()[0];
+            let output = Tensor::new(DType::Int8, vec![2], bytes).expect("two bytes");
+            Ok(Answer {
+                outputs: vec![output],
+                time: Duration::ZERO,
+            })
+        }
+
+        fn placement(&mut self) -> Placement {
+            Placement::default()
+        }
+    }
+
     fn signature() -> Signature {
         let spec = |name: &str, dtype| TensorSpec {
             name: name.to_owned(),
@@ -230,6 +282,25 @@ mod tests {
         assert_eq!(outcome(Ok(vec![int8(vec![1, 2])])), Outcome::Pass);
         assert_eq!(outcome(Ok(vec![int8(vec![1, 3])])), Outcome::Wrong);
         assert_eq!(outcome(Ok(Vec::new())), Outcome::Wrong);
+    }
+
+    #[test]
+    fn what_leaks_from_run_to_run_is_wrong() {
+        let directory = TempDir::new().expect("a directory");
+        let case = case(&directory);
+        let told = of_runs(&case, &signature(), DType::Float32, &mut Leaking(0));
+        assert_eq!(told.0, Outcome::Wrong);
+        assert!(told.1.starts_with("in round 2"), "{}", told.1);
+    }
+
+    #[test]
+    fn disturbed_inputs_are_others_of_the_same_kind() {
+        let tensor = |dtype, values: [f64; 3]| Tensor::from_f64(dtype, vec![3], values);
+        let indices = tensor(DType::Int64, [0.0, 1.0, 2.0]).expect("it is small");
+        let ones = tensor(DType::Float32, [1.0; 3]).expect("it is small");
+        let others = disturbed(&[indices, ones]);
+        assert_eq!(others[0].to_f64().collect::<Vec<_>>(), [2.0, 1.0, 0.0]);
+        assert_eq!(others[1].to_f64().collect::<Vec<_>>(), [0.5; 3]);
     }
 
     #[test]
