@@ -13,7 +13,7 @@ use tract_onnx::prelude::{
 use tract_onnx::tract_core::internal::RunOptions;
 use tract_onnx::tract_core::internal::ToDim;
 use tract_onnx::tract_core::ops::konst::Const;
-use tract_onnx::tract_core::plan::{self, SimplePlan, SimpleState};
+use tract_onnx::tract_core::plan::{SimplePlan, SimpleState, eval};
 use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoid};
 
 use super::elements::{datum_type, give, sizes, take};
@@ -47,7 +47,24 @@ pub(super) struct Plan {
     constant: Vec<bool>,
 }
 
-/// An optimised graph that can be run again and again.
+/// Why there is no plan.
+pub(super) struct Unplanned {
+    /// What happened.
+    pub(super) failure: Failure,
+    /// Whether the graph was right and optimising it failed: as it is it may still run.
+    pub(super) optimising: bool,
+}
+
+impl From<Failure> for Unplanned {
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            optimising: false,
+        }
+    }
+}
+
+/// A graph that can be run again and again.
 pub(super) struct Runner {
     state: State,
     /// What to look at when a node runs, by the node's number.
@@ -59,13 +76,14 @@ pub(super) struct Runner {
 }
 
 impl Plan {
-    /// Optimises `graph`, whose inputs are those of `signature`, for `inputs`.
+    /// Plans `graph`, whose inputs are those of `signature`, for `inputs`.
     pub(super) fn new(
         mut graph: InferenceModel,
         signature: &Signature,
         inputs: &Inputs<'_>,
         executor: &Executor,
-    ) -> Result<Self, Failure> {
+        optimise: bool,
+    ) -> Result<Self, Unplanned> {
         let mut constant = vec![false; signature.inputs.len()];
         match inputs {
             Inputs::Shapes(shapes) => {
@@ -89,11 +107,7 @@ impl Plan {
                 }
             }
         }
-        let runner = Runner::new(executor, || {
-            let mut model = graph.into_typed()?;
-            start_anew(&mut model);
-            model.into_optimized()
-        })?;
+        let runner = Runner::new(executor, optimise, || graph.into_typed())?;
         Ok(Self { runner, constant })
     }
 
@@ -123,22 +137,19 @@ impl Plan {
 }
 
 impl Runner {
-    /// Optimises the graph that `build` gives.
+    /// Plans the graph that `build` gives, optimised if that is wanted.
     pub(super) fn new(
         executor: &Executor,
+        optimise: bool,
         build: impl FnOnce() -> TractResult<TypedModel>,
-    ) -> Result<Self, Failure> {
-        let state = guarded(|| {
-            // Packing weights while planning takes threads too.
-            multithread_tract_scope(executor.clone(), || {
-                let model = build()?;
-                let options = RunOptions {
-                    executor: Some(executor.clone()),
-                    ..RunOptions::default()
-                };
-                let plan: Arc<SimplePlan<_, _>> = SimplePlan::new_with_options(model, &options)?;
-                plan.spawn()
-            })
+    ) -> Result<Self, Unplanned> {
+        let mut model = guarded(build)?;
+        start_anew(&mut model);
+        // Packing weights while planning takes threads too.
+        let plan = || multithread_tract_scope(executor.clone(), || plan(model, optimise, executor));
+        let state = guarded(plan).map_err(|failure| Unplanned {
+            failure,
+            optimising: optimise,
         })?;
         let nodes = state.plan().model().nodes().iter();
         let watched = nodes.map(|node| watch(node.op.as_op())).collect();
@@ -169,10 +180,10 @@ impl Runner {
             state.run_plan_with_eval(values, |context, op_state, node, inputs| {
                 current.set(Some(node.id));
                 let Some(watch) = watched.get(node.id).copied().flatten() else {
-                    return plan::eval(context, op_state, node, inputs);
+                    return eval(context, op_state, node, inputs);
                 };
                 watch.before(&inputs)?;
-                let outputs = plan::eval(context, op_state, node, inputs.clone())?;
+                let outputs = eval(context, op_state, node, inputs.clone())?;
                 watch.after(&inputs, &outputs)?;
                 Ok(outputs)
             })
@@ -211,6 +222,20 @@ impl Runner {
         self.state = guarded(|| plan.spawn())?;
         Ok(())
     }
+}
+
+fn plan(model: TypedModel, optimise: bool, executor: &Executor) -> TractResult<State> {
+    let model = if optimise {
+        model.into_optimized()?
+    } else {
+        model
+    };
+    let options = RunOptions {
+        executor: Some(executor.clone()),
+        ..RunOptions::default()
+    };
+    let plan: Arc<SimplePlan<_, _>> = SimplePlan::new_with_options(model, &options)?;
+    plan.spawn()
 }
 
 /// Whether a node has a state that does not begin anew by itself.

@@ -18,5 +18,6 @@ mod ort_library;
 mod output;
 mod program;
 mod program_hostile;
+mod recurrence;
 mod tract;
 mod worker;

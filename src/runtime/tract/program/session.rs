@@ -13,7 +13,6 @@ use tract_onnx::prelude::{IntoTValue, TValue, TVec};
 use super::super::agreement::agree;
 use super::super::guard::{Failure, guarded};
 use super::super::plan::Runner;
-use super::super::recurrence::start_anew;
 use super::super::session::{answer, executor, placement};
 use super::super::{failed, unsupported};
 use super::weights::Weights;
@@ -111,7 +110,7 @@ impl ProgramSession {
     fn make(&self, shapes: &Shapes, optimise: bool) -> Result<Plan, Failure> {
         let lowered = lower(&self.method, shapes, &self.weights)?;
         let Lowered {
-            mut model,
+            model,
             given,
             outputs,
             states,
@@ -123,14 +122,8 @@ impl ProgramSession {
             given,
             outputs,
             states: states.collect(),
-            runner: Runner::new(&self.executor, || {
-                start_anew(&mut model);
-                if optimise {
-                    model.into_optimized()
-                } else {
-                    Ok(model)
-                }
-            })?,
+            runner: Runner::new(&self.executor, optimise, || Ok(model))
+                .map_err(|unplanned| unplanned.failure)?,
         })
     }
 

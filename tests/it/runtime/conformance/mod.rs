@@ -9,7 +9,7 @@
 mod case;
 mod outcome;
 mod record;
-#[cfg(feature = "serve")]
+#[cfg(all(feature = "serve", unix))]
 mod served;
 
 use std::fmt::Write as _;

@@ -1,7 +1,9 @@
 //! The cases served: several callers at once, some with other inputs, whose requests share runs where
 //! the endpoint has found the first dimension to be a batch. Everybody gets the answer of the case.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -13,6 +15,7 @@ use pkgtool::runtime::selection::{Choice, select};
 use pkgtool::runtime::{DType, Signature, Tensor};
 use pkgtool::service::ServiceSettings;
 use pkgtool::service::engine::{Endpoint, EndpointModel, Engines};
+use tempfile::TempDir;
 
 use super::case::{Case, Values};
 use super::outcome::{Outcome, disturbed, in_order};
@@ -21,6 +24,9 @@ use crate::support::environment::{Piece, say};
 
 /// Longest time an answer may take.
 const LIMIT: Duration = Duration::from_mins(1);
+
+/// Memory that all sessions may take together.
+const BUDGET: u64 = 8 << 30;
 
 /// How often all callers ask.
 const ROUNDS: usize = 3;
@@ -37,6 +43,8 @@ struct Served {
     answers: u64,
     /// Answers that came out of a run for several.
     shared: u64,
+    /// Why a model of the case was not served.
+    refused: Vec<String>,
     problem: Option<String>,
 }
 
@@ -46,27 +54,33 @@ fn served_cases_are_answered_alike_for_everybody() {
         return;
     };
     let cases = Case::all(&cases);
-    // A library that does not exist leaves tract.
-    serve_all(&cases, "tract", Some(PathBuf::from("no such library")));
-    if Piece::Ort
-        .or_skip("served ONNX conformance of ort")
-        .is_some()
-    {
-        serve_all(&cases, "ort", Piece::Ort.path());
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_pkgtool"));
+    let test = "served ONNX conformance of ort";
+    if let Some(library) = Piece::Ort.or_skip(test) {
+        let engines = Engines::new(program.clone(), BUDGET, Some(library));
+        serve_all(&cases, "ort", &engines);
     }
+    let directory = TempDir::new().expect("a directory");
+    let alone = without_surroundings(directory.path(), &program);
+    serve_all(&cases, "tract", &Engines::new(alone, BUDGET, None));
+}
+
+/// A program that starts `program` without the environment in which it would find ONNX Runtime.
+fn without_surroundings(directory: &Path, program: &Path) -> PathBuf {
+    let path = directory.join("pkgtool");
+    let text = format!("#!/bin/sh\nexec env -i '{}' \"$@\"\n", program.display());
+    fs::write(&path, text).expect("a script");
+    let permissions = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&path, permissions).expect("it is ours");
+    path
 }
 
 /// Serves each case that the engine is known to pass.
-fn serve_all(cases: &[Case], name: &str, library: Option<PathBuf>) {
+fn serve_all(cases: &[Case], name: &str, engines: &Arc<Engines>) {
     let results = Results::committed(name).expect("results are committed");
     let outcome = |case: &&Case| results.cases.get(&case.name).map(|(_, outcome)| *outcome);
     let passes = |case: &&Case| outcome(case) == Some(Outcome::Pass);
     let cases: Vec<&Case> = cases.iter().filter(passes).collect();
-    let engines = Engines::new(
-        PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-        8 << 30,
-        library,
-    );
     let (next, told) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
@@ -74,7 +88,7 @@ fn serve_all(cases: &[Case], name: &str, library: Option<PathBuf>) {
                 let runtime = tokio::runtime::Builder::new_current_thread();
                 let runtime = { runtime }.enable_all().build().expect("a runtime");
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let served = runtime.block_on(serve(case, &engines));
+                    let served = runtime.block_on(serve(case, engines));
                     let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
                     told.push(served);
                 }
@@ -90,7 +104,11 @@ fn serve_all(cases: &[Case], name: &str, library: Option<PathBuf>) {
     ));
     let problems: Vec<&String> = told.iter().filter_map(|it| it.problem.as_ref()).collect();
     assert!(problems.is_empty(), "{name}: {problems:#?}");
-    assert!(shared >= LEAST_SHARED, "{name}: {shared} shared runs");
+    let refused: Vec<&String> = told.iter().flat_map(|it| &it.refused).take(5).collect();
+    assert!(
+        shared >= LEAST_SHARED,
+        "{name}: {shared} shared runs; {refused:#?}"
+    );
 }
 
 async fn serve(case: &Case, engines: &Arc<Engines>) -> Served {
@@ -100,7 +118,8 @@ async fn serve(case: &Case, engines: &Arc<Engines>) -> Served {
             continue;
         };
         // With an open dimension an engine may have no way to run it.
-        if endpoint.warm().await.is_err() {
+        if let Err(error) = endpoint.warm().await {
+            served.refused.push(error.to_string());
             continue;
         }
         if let Err(problem) = ask(case, &endpoint, &mut served).await {
