@@ -7,6 +7,7 @@ use pkgtool::runtime::worker::Launcher;
 use pkgtool::runtime::{DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor};
 
 use super::case::{Case, Values};
+use crate::support::other_inputs::disturbed;
 
 /// The kinds of outcome, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,25 +149,6 @@ fn of_runs(
     (Outcome::Pass, String::new())
 }
 
-/// Inputs of the same shapes with the elements in reverse order, so that indices stay in range; float
-/// elements are halved as well, for those that are all the same.
-pub(super) fn disturbed(inputs: &[Tensor]) -> Vec<Tensor> {
-    let disturb = |tensor: &Tensor| {
-        let dtype = tensor.dtype();
-        if dtype.is_float() {
-            let mut values: Vec<f64> = tensor.to_f64().map(|value| value / 2.0).collect();
-            values.reverse();
-            return Tensor::from_f64(dtype, tensor.shape().to_vec(), values);
-        }
-        let size = usize::try_from(dtype.size()).expect("a few bytes");
-        let elements = tensor.bytes().chunks_exact(size);
-        let bytes: Vec<u8> = elements.rev().flatten().copied().collect();
-        Tensor::new(dtype, tensor.shape().to_vec(), bytes)
-    };
-    let disturb = |tensor| disturb(tensor).expect("it is as large as the other");
-    inputs.iter().map(disturb).collect()
-}
-
 pub(super) fn in_order(signature: &Signature, values: &Values) -> Option<Vec<Tensor>> {
     if values.len() != signature.inputs.len() {
         return None;
@@ -291,16 +273,6 @@ mod tests {
         let told = of_runs(&case, &signature(), DType::Float32, &mut Leaking(0));
         assert_eq!(told.0, Outcome::Wrong);
         assert!(told.1.starts_with("in round 2"), "{}", told.1);
-    }
-
-    #[test]
-    fn disturbed_inputs_are_others_of_the_same_kind() {
-        let tensor = |dtype, values: [f64; 3]| Tensor::from_f64(dtype, vec![3], values);
-        let indices = tensor(DType::Int64, [0.0, 1.0, 2.0]).expect("it is small");
-        let ones = tensor(DType::Float32, [1.0; 3]).expect("it is small");
-        let others = disturbed(&[indices, ones]);
-        assert_eq!(others[0].to_f64().collect::<Vec<_>>(), [2.0, 1.0, 0.0]);
-        assert_eq!(others[1].to_f64().collect::<Vec<_>>(), [0.5; 3]);
     }
 
     #[test]

@@ -18,9 +18,10 @@ use pkgtool::service::engine::{Endpoint, EndpointModel, Engines};
 use tempfile::TempDir;
 
 use super::case::{Case, Values};
-use super::outcome::{Outcome, disturbed, in_order};
+use super::outcome::{Outcome, in_order};
 use super::record::Results;
 use crate::support::environment::{Piece, say};
+use crate::support::other_inputs::disturbed;
 
 /// Longest time an answer may take.
 const LIMIT: Duration = Duration::from_mins(1);
