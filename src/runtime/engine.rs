@@ -156,6 +156,16 @@ pub enum EngineError {
         /// What happened.
         reason: String,
     },
+    /// A run failed because of what the inputs hold: an index outside what it indexes.
+    #[error("the {engine} engine cannot take these inputs{}: {reason}", at(.operator.as_deref()))]
+    Input {
+        /// The engine.
+        engine: String,
+        /// The operator that does not take them, where it tells.
+        operator: Option<String>,
+        /// The value, and what would be valid.
+        reason: String,
+    },
     /// The process that ran the engine died.
     #[error("the {engine} engine's process died while it was {doing}: {reason}")]
     Died {

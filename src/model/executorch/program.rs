@@ -8,17 +8,20 @@ use super::delegate::Payloads;
 use super::dynamism::settle;
 use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
+use super::load;
 use super::plan::Plan;
 use super::schema::{plan, program};
+use super::shape::PROGRAM;
 use super::storage::Storage;
+use super::verify::verify;
 use crate::model::{ExternalData, ModelInfo};
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
 /// Reads any program has for free.
 pub(super) const BASE_BUDGET: u64 = 1_000_000;
-/// Reads a program has for each byte of its FlatBuffer; real ones need less than one.
-const BUDGET_PER_BYTE: u64 = 4;
+/// Reads a program has for each byte of its FlatBuffer; real ones need less than two.
+const BUDGET_PER_BYTE: u64 = 6;
 
 /// Reads the program in `source`.
 pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
@@ -37,6 +40,14 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let mut externals = BTreeSet::new();
     let payloads = Payloads::new(source);
     let mut plans = read_plans(&root, &mut storage, &payloads, &mut externals)?;
+    // What the readers refuse they name better.
+    verify(
+        &pages,
+        (container.start, container.flatbuffer),
+        "Program",
+        &PROGRAM,
+    )?;
+    load::check(&root)?;
     let declared = Declared::find(&plans);
     for plan in &mut plans {
         settle(plan, &declared);

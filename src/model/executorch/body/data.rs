@@ -162,7 +162,7 @@ fn read_layout(layout: &Table<'_>) -> Result<(ElementType, Vec<u64>), Error> {
         let found = sizes.i32(at)?;
         u64::try_from(found).map_err(|_| Error::NegativeSize {
             place: sizes.place(at),
-            found,
+            found: found.into(),
         })
     });
     Ok((element, sizes.collect::<Result<_, _>>()?))

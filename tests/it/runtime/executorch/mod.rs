@@ -5,6 +5,7 @@ mod hostile;
 mod library;
 mod programs;
 mod refusals;
+mod verdict;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
