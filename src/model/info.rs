@@ -27,6 +27,8 @@ pub struct ModelInfo {
     pub weight_bytes: u64,
     /// Data this model needs from other files.
     pub external: Vec<ExternalData>,
+    /// What a data file holds for models, in file order; empty for models.
+    pub named: Vec<NamedData>,
     /// Anything else worth showing, in order (`domain`, `opset ai.onnx`, …).
     pub metadata: Vec<(String, String)>,
 }
@@ -92,7 +94,7 @@ pub enum ValueKind {
 }
 
 /// dtype and shape of a tensor.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Element type.
     pub element: ElementType,
@@ -166,6 +168,17 @@ pub struct ExternalData {
     pub needs_bytes: Option<u64>,
     /// How many tensors are there.
     pub tensors: u64,
+    /// These tensors, where the format says them by name.
+    pub named: Vec<NamedData>,
+}
+
+/// Bytes with a name, in a data file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedData {
+    /// The name.
+    pub name: String,
+    /// What they are, where they are a tensor.
+    pub tensor: Option<TensorInfo>,
 }
 
 impl ElementType {

@@ -14,7 +14,7 @@ mod open;
 pub use external::ExternalDataError;
 pub use format::{FORMATS, ModelError, ModelFormat, format_of, inspect};
 pub use info::{
-    Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, Segment, TensorInfo,
-    Value, ValueKind,
+    Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, NamedData, Segment,
+    TensorInfo, Value, ValueKind,
 };
 pub use open::{OpenError, open};

@@ -146,6 +146,14 @@ pub enum EngineError {
         /// Why not.
         reason: String,
     },
+    /// The engine checked the model and found it broken: no other would load it rightly either.
+    #[error("the {engine} engine finds the model broken: {reason}")]
+    Corrupt {
+        /// The engine.
+        engine: String,
+        /// What is broken.
+        reason: String,
+    },
     /// A run failed.
     #[error("the {engine} engine failed{}: {reason}", at(.operator.as_deref()))]
     Run {
@@ -183,6 +191,12 @@ impl EngineError {
     /// or has no code for the model.
     pub fn is_about_the_engine(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Unsupported { .. })
+    }
+
+    /// Whether what failed is the model or what was given to it, so that an answer of another engine
+    /// would be one to nothing sound.
+    pub fn is_about_the_model(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Input { .. })
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::portable;
-use crate::model::{Dim, Dynamism, Method, ModelInfo, TensorInfo, Value, ValueKind};
+use crate::model::{Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind};
 
 /// The document, with a line end.
 pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
@@ -20,14 +20,17 @@ pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
     let external: Vec<Json> = info
         .external
         .iter()
-        .map(|e| json!({ "location": e.location, "needs_bytes": e.needs_bytes, "tensors": e.tensors }))
+        .map(|e| {
+            json!({ "location": e.location, "needs_bytes": e.needs_bytes, "tensors": e.tensors,
+            "names": e.named.iter().map(|named| &named.name).collect::<Vec<_>>() })
+        })
         .collect();
     let metadata: Map<String, Json> = info
         .metadata
         .iter()
         .map(|(key, value)| (key.clone(), json!(value)))
         .collect();
-    let document = json!({
+    let mut document = json!({
         "version": 1,
         "format": info.format,
         "format_version": info.format_version,
@@ -39,7 +42,21 @@ pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
         "external": external,
         "metadata": metadata,
     });
+    if !info.named.is_empty() {
+        let named = info.named.iter().map(named_json);
+        document["data"] = named.collect();
+    }
     format!("{document:#}\n")
+}
+
+/// What a data file holds under a name.
+fn named_json(named: &NamedData) -> Json {
+    let mut json = named
+        .tensor
+        .as_ref()
+        .map_or(json!({}), |info| tensor_json(info, None));
+    json["name"] = json!(named.name);
+    json
 }
 
 fn method_json(info: &ModelInfo, method: &Method) -> Json {

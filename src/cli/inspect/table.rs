@@ -8,6 +8,8 @@ use crate::source::text::defuse_line;
 
 /// Most elements of a constant that are shown.
 const MAX_ELEMENTS: usize = 16;
+/// Most names of a data file that are listed.
+const MAX_NAMED: usize = 24;
 /// Most segments that are listed.
 const MAX_SEGMENTS: usize = 12;
 
@@ -29,6 +31,7 @@ pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64) -> String {
             }),
         );
     }
+    named(&mut text, info);
     segments(&mut text, info);
     text
 }
@@ -96,6 +99,24 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method) {
         Some((names, _)) if names.is_empty() => line(text, "  portable  yes, lowered to tract"),
         Some((_, why)) => line(text, &format!("  portable  no: {why}")),
         None => {}
+    }
+}
+
+/// What a data file holds for programs.
+fn named(text: &mut String, info: &ModelInfo) {
+    if info.named.is_empty() {
+        return;
+    }
+    text.push_str("\ndata\n");
+    let shown = info.named.iter().take(MAX_NAMED).map(|named| {
+        let tensor = named.tensor.as_ref();
+        let kind = tensor.map_or("bytes".to_owned(), ToString::to_string);
+        (named.name.clone(), kind)
+    });
+    rows(text, shown);
+    if info.named.len() > MAX_NAMED {
+        let more = info.named.len() - MAX_NAMED;
+        line(text, &format!("  … and {more} more"));
     }
 }
 

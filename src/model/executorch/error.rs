@@ -40,6 +40,16 @@ pub enum Error {
         /// What stands there.
         found: String,
     },
+    /// A data file without the header that says where its parts are.
+    #[error(
+        "{place}: expected an extended header FH01 in the first 48 bytes, found none in a file of {len}"
+    )]
+    DataHeader {
+        /// Where it should stand.
+        place: Place,
+        /// Bytes of the file.
+        len: u64,
+    },
     /// A delegate's payload is not what its backend's name promises.
     #[error("{place}: expected XH00, XN00 or XN01, found {found}")]
     PayloadMagic {
@@ -418,6 +428,7 @@ impl Error {
             | Self::VectorLength { place, .. }
             | Self::StringLength { place, .. }
             | Self::Utf8 { place, .. }
+            | Self::DataHeader { place, .. }
             | Self::Alignment { place, .. }
             | Self::Terminator { place }
             | Self::TooManyTables { place, .. }

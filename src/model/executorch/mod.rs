@@ -13,6 +13,7 @@ mod dynamism;
 mod element;
 mod error;
 mod evidence;
+mod flat_tensor;
 mod flatbuffer;
 mod load;
 mod path;
@@ -30,6 +31,7 @@ mod wiring;
 use std::path::Path;
 
 pub use error::{Error, Place};
+pub use flat_tensor::FlatTensor;
 pub use place::place;
 
 use super::{ModelError, ModelFormat, ModelInfo};

@@ -248,7 +248,8 @@ impl Tensor {
         Ok(decode(dtype, &raw))
     }
 
-    fn into_info(self) -> TensorInfo {
+    /// dtype and shape.
+    pub(super) fn into_info(self) -> TensorInfo {
         let dim = |size: u64| match self.dynamism {
             Dynamism::Static => Dim::Fixed(size),
             Dynamism::Bounded => Dim::Maybe {

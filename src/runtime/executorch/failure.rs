@@ -19,6 +19,9 @@ pub(super) const OPERATOR_MISSING: u32 = 0x14;
 const NOT_SUPPORTED: u32 = 0x10;
 const NOT_IMPLEMENTED: u32 = 0x11;
 const INCOMPATIBLE: u32 = 0x30;
+/// What a load that fails with these says of the program: an argument, a type, a thing that is not there,
+/// the program, the data file.
+const BROKEN: [u32; 5] = [0x12, 0x13, 0x20, 0x23, 0x24];
 
 /// Most messages that are told.
 const MOST_LINES: usize = 3;
@@ -40,7 +43,7 @@ impl Failure {
         let engine = NAME.to_owned();
         match self.code {
             // XNNPACK says of a damaged part too that it is of another version.
-            INCOMPATIBLE if self.text.contains("corrupt") => EngineError::Load { engine, reason },
+            _ if self.is_about_the_program() => EngineError::Corrupt { engine, reason },
             NOT_SUPPORTED | NOT_IMPLEMENTED | INCOMPATIBLE => EngineError::Unsupported {
                 engine,
                 operators: Vec::new(),
@@ -57,6 +60,12 @@ impl Failure {
             operator: self.operator(),
             reason: self.reason(),
         }
+    }
+
+    /// Whether loading failed because of what the program, its data or the part of a delegate says.
+    fn is_about_the_program(&self) -> bool {
+        const WORDS: [&str; 3] = ["corrupt", "malformed", "xnn_status_invalid_parameter"];
+        BROKEN.contains(&self.code) || WORDS.iter().any(|words| self.text.contains(words))
     }
 
     /// Whether a number was set to another value than it had at export: `The 1-th input of method
@@ -145,6 +154,39 @@ mod tests {
         };
         assert_eq!(operator.as_deref(), Some("aten::cat.out"));
         assert!(reason.starts_with("an invalid argument: Check failed (a == b); "));
+    }
+
+    #[test]
+    fn a_program_that_is_found_broken_is_no_matter_of_the_engine() {
+        let failure = |code, text: &str| Failure {
+            code,
+            text: text.to_owned(),
+        };
+        for broken in [
+            failure(
+                0x23,
+                "Verification failed; data may be truncated or corrupt",
+            ),
+            failure(INCOMPATIBLE, "XNNHeader may be corrupt"),
+            failure(
+                0x20,
+                "Failed to get constant data for key a from named_data_map",
+            ),
+            failure(
+                1,
+                "Failed to define tensor 4 with code: xnn_status_invalid_parameter",
+            ),
+        ] {
+            let error = broken.of_loading();
+            assert!(error.is_about_the_model(), "{error}");
+        }
+        for other in [
+            failure(INCOMPATIBLE, "another version"),
+            failure(0x21, "there is no memory"),
+            failure(NOT_SUPPORTED, "a device other than the CPU"),
+        ] {
+            assert!(!other.of_loading().is_about_the_model());
+        }
     }
 
     #[test]

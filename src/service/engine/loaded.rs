@@ -121,9 +121,10 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
             message: error.to_string(),
             place: None,
         }),
-        EngineError::Unsupported { .. } | EngineError::Load { .. } | EngineError::Run { .. } => {
-            CallError::Failed(error.to_string())
-        }
+        EngineError::Unsupported { .. }
+        | EngineError::Load { .. }
+        | EngineError::Corrupt { .. }
+        | EngineError::Run { .. } => CallError::Failed(error.to_string()),
     }
 }
 
@@ -136,6 +137,7 @@ pub(super) fn for_log(error: &EngineError) -> &str {
         EngineError::Unavailable { .. } => "it is not available",
         EngineError::Unsupported { .. } => "it cannot run the model",
         EngineError::Load { .. } => "it cannot load the model",
+        EngineError::Corrupt { .. } => "it finds the model broken",
         EngineError::Run { .. } => "its run failed",
         EngineError::Input { .. } => "its inputs hold what it does not take",
     }

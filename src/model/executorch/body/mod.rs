@@ -12,7 +12,7 @@ pub mod xnnpack;
 use std::collections::BTreeMap;
 
 pub use case::{BundledCase, BundledValue, bundled_cases};
-pub use data::{DataFile, NamedTensor, data_files};
+pub use data::{DataFile, NamedTensor, data_files, data_files_in};
 pub use value::{BodyValue, TensorBody, TensorData};
 
 use super::container::Container;

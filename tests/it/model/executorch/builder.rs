@@ -4,7 +4,7 @@
 
 /// Something an offset can lead to.
 #[derive(Clone)]
-pub(super) enum Node {
+pub(crate) enum Node {
     /// Fields by number.
     Table(Vec<(u16, Field)>),
     /// A vector of tables.
@@ -23,39 +23,39 @@ pub(super) enum Node {
 
 /// A field of a table.
 #[derive(Clone)]
-pub(super) enum Field {
+pub(crate) enum Field {
     /// A scalar, little endian.
     Scalar(Vec<u8>),
     /// An offset to something.
     To(Node),
 }
 
-pub(super) fn byte(value: u8) -> Field {
+pub(crate) fn byte(value: u8) -> Field {
     Field::Scalar(vec![value])
 }
 
-pub(super) fn int(value: u32) -> Field {
+pub(crate) fn int(value: u32) -> Field {
     Field::Scalar(value.to_le_bytes().to_vec())
 }
 
-pub(super) fn long(value: u64) -> Field {
+pub(crate) fn long(value: u64) -> Field {
     Field::Scalar(value.to_le_bytes().to_vec())
 }
 
-pub(super) fn text(value: &str) -> Field {
+pub(crate) fn text(value: &str) -> Field {
     Field::To(Node::Text(value.to_owned()))
 }
 
-pub(super) fn tables(nodes: Vec<Node>) -> Field {
+pub(crate) fn tables(nodes: Vec<Node>) -> Field {
     Field::To(Node::Tables(nodes))
 }
 
-pub(super) fn ints(values: &[i32]) -> Field {
+pub(crate) fn ints(values: &[i32]) -> Field {
     Field::To(Node::Ints(values.to_vec()))
 }
 
 /// A file with this root table and identifier `ET12`.
-pub(super) fn file(root: &Node) -> Vec<u8> {
+pub(crate) fn file(root: &Node) -> Vec<u8> {
     // A device reads so many bytes before it looks at any.
     let mut out = vec![0; 64];
     out[4..8].copy_from_slice(b"ET12");
@@ -164,7 +164,7 @@ fn link(out: &mut Vec<u8>, slot: usize, node: &Node) {
 }
 
 /// A method with these fields, and the empty ones that a device wants.
-pub(super) fn method(mut fields: Vec<(u16, Field)>) -> Node {
+pub(crate) fn method(mut fields: Vec<(u16, Field)>) -> Node {
     let chain = Node::Table(vec![(2, tables(Vec::new()))]);
     let empty = [
         (2, tables(Vec::new())),
@@ -183,25 +183,25 @@ pub(super) fn method(mut fields: Vec<(u16, Field)>) -> Node {
 }
 
 /// A program of these methods.
-pub(super) fn program(plans: Vec<Node>) -> Node {
+pub(crate) fn program(plans: Vec<Node>) -> Node {
     Node::Table(vec![(1, tables(plans))])
 }
 
 /// A method, as a list of what matters to it.
 #[derive(Default)]
-pub(super) struct Plan {
-    pub(super) name: &'static str,
-    pub(super) values: Vec<Node>,
-    pub(super) inputs: Vec<i32>,
-    pub(super) outputs: Vec<i32>,
+pub(crate) struct Plan {
+    pub(crate) name: &'static str,
+    pub(crate) values: Vec<Node>,
+    pub(crate) inputs: Vec<i32>,
+    pub(crate) outputs: Vec<i32>,
     /// Full names, split at the dot.
-    pub(super) operators: Vec<&'static str>,
+    pub(crate) operators: Vec<&'static str>,
     /// Operator and arguments.
-    pub(super) calls: Vec<(u32, Vec<i32>)>,
+    pub(crate) calls: Vec<(u32, Vec<i32>)>,
 }
 
 impl Plan {
-    pub(super) fn node(&self) -> Node {
+    pub(crate) fn node(&self) -> Node {
         let operator = |full: &&str| {
             let (name, overload) = full.split_once('.').unwrap_or((*full, ""));
             Node::Table(vec![(0, text(name)), (1, text(overload))])
@@ -223,7 +223,7 @@ impl Plan {
 }
 
 /// A value of a union member. A tensor is row major if it does not say otherwise.
-pub(super) fn value(tag: u8, mut table: Vec<(u16, Field)>) -> Node {
+pub(crate) fn value(tag: u8, mut table: Vec<(u16, Field)>) -> Node {
     let says = |slot| table.iter().any(|(known, _)| *known == slot);
     if tag == 5 && !says(3) {
         let rank = table.iter().find_map(|(slot, field)| match field {
@@ -237,17 +237,17 @@ pub(super) fn value(tag: u8, mut table: Vec<(u16, Field)>) -> Node {
 }
 
 /// A float32 tensor: static 0, bounded 1, unbounded 2.
-pub(super) fn tensor(sizes: &[i32], dynamism: u8) -> Node {
+pub(crate) fn tensor(sizes: &[i32], dynamism: u8) -> Node {
     value(5, vec![(0, byte(6)), (2, ints(sizes)), (8, byte(dynamism))])
 }
 
 /// An integer.
-pub(super) fn integer(number: i64) -> Node {
+pub(crate) fn integer(number: i64) -> Node {
     value(2, vec![(0, Field::Scalar(number.to_le_bytes().to_vec()))])
 }
 
 /// A constant method that returns a value.
-pub(super) fn constant(name: &'static str, value: Node) -> Node {
+pub(crate) fn constant(name: &'static str, value: Node) -> Node {
     let plan = Plan {
         name,
         values: vec![value],

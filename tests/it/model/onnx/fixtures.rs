@@ -102,6 +102,7 @@ fn external_data() {
         location: Some(location.to_owned()),
         needs_bytes: Some(needs_bytes),
         tensors,
+        named: Vec::new(),
     };
     let files = [
         file("sub/more.data", 4099, 1),

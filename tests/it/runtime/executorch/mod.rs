@@ -2,6 +2,7 @@
 //! this machine.
 
 mod hostile;
+mod indices;
 mod library;
 mod programs;
 mod refusals;
