@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Allowed;
 use crate::package::DType;
 
 /// What a model file says of itself.
@@ -128,6 +129,9 @@ pub enum Dim {
         bound: Option<u64>,
         /// The dimension's symbol, where the file has one.
         name: Option<String>,
+        /// Its sizes, where the file declares more than a bound.
+        #[serde(default)]
+        allowed: Option<Allowed>,
     },
     /// One of the dimensions of a bounded tensor of which the file does not tell which are dynamic.
     Maybe {
@@ -256,6 +260,10 @@ impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(size) => write!(f, "{size}"),
+            Self::Dynamic {
+                allowed: Some(allowed),
+                ..
+            } if !allowed.is_only_a_bound() => write!(f, "-1 ({allowed})"),
             Self::Dynamic {
                 bound: Some(bound), ..
             } => write!(f, "-1 (up to {bound})"),

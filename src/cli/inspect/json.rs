@@ -2,15 +2,17 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::portable;
-use crate::model::{Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind};
+use super::{Wrong, portable};
+use crate::model::{
+    Allowed, Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind,
+};
 
 /// The document, with a line end.
-pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
+pub(super) fn render(info: &ModelInfo, file_size: u64, wrong: &Wrong) -> String {
     let methods: Map<String, Json> = info
         .methods
         .iter()
-        .map(|method| (method.name.clone(), method_json(info, method)))
+        .map(|method| (method.name.clone(), method_json(info, method, wrong)))
         .collect();
     let segments: Vec<Json> = info
         .segments
@@ -59,7 +61,7 @@ fn named_json(named: &NamedData) -> Json {
     json
 }
 
-fn method_json(info: &ModelInfo, method: &Method) -> Json {
+fn method_json(info: &ModelInfo, method: &Method, wrong: &Wrong) -> Json {
     let ids: Vec<&str> = method.delegates.iter().map(|d| d.id.as_str()).collect();
     let sizes: Vec<Option<u64>> = method.delegates.iter().map(|d| d.payload_bytes).collect();
     let mut json = json!({
@@ -73,6 +75,12 @@ fn method_json(info: &ModelInfo, method: &Method) -> Json {
     if let Some((missing, _)) = portable::missing(info, method) {
         json["portable"] = json!(missing.is_empty());
         json["missing"] = json!(missing);
+    }
+    let wrong = wrong.get(&method.name).map_or(&[][..], Vec::as_slice);
+    if !wrong.is_empty() {
+        let wrong = wrong.iter();
+        let wrong = wrong.map(|known| json!({ "operator": known.operator, "what": known.what }));
+        json["wrong_in_executorch"] = wrong.collect();
     }
     json
 }
@@ -119,7 +127,22 @@ fn tensor_json(info: &TensorInfo, data: Option<&[Json]>) -> Json {
 fn dim_json(dim: &Dim) -> Json {
     match dim {
         Dim::Fixed(size) => json!({ "dynamic": false, "size": size }),
-        Dim::Dynamic { bound, name } => json!({ "dynamic": true, "bound": bound, "name": name }),
+        Dim::Dynamic {
+            bound,
+            name,
+            allowed,
+        } => {
+            let mut json = json!({ "dynamic": true, "bound": bound, "name": name });
+            match allowed {
+                Some(Allowed::Range { least, step, .. }) => {
+                    json["least"] = json!(least);
+                    json["step"] = json!(step);
+                }
+                Some(Allowed::Choices(sizes)) => json["choices"] = json!(sizes),
+                None => {}
+            }
+            json
+        }
         Dim::Maybe { bound, .. } => json!({ "dynamic": null, "bound": bound }),
     }
 }

@@ -260,6 +260,7 @@ impl Tensor {
             Dynamism::Symbolic | Dynamism::Unbounded => Dim::Dynamic {
                 bound: None,
                 name: None,
+                allowed: None,
             },
         };
         TensorInfo {

@@ -19,9 +19,10 @@ pub(super) const OPERATOR_MISSING: u32 = 0x14;
 const NOT_SUPPORTED: u32 = 0x10;
 const NOT_IMPLEMENTED: u32 = 0x11;
 const INCOMPATIBLE: u32 = 0x30;
+const INVALID_ARGUMENT: u32 = 0x12;
 /// What a load that fails with these says of the program: an argument, a type, a thing that is not there,
 /// the program, the data file.
-const BROKEN: [u32; 5] = [0x12, 0x13, 0x20, 0x23, 0x24];
+const BROKEN: [u32; 5] = [INVALID_ARGUMENT, 0x13, 0x20, 0x23, 0x24];
 
 /// Most messages that are told.
 const MOST_LINES: usize = 3;
@@ -42,6 +43,12 @@ impl Failure {
         let reason = self.reason();
         let engine = NAME.to_owned();
         match self.code {
+            // Of before 2024: its constants are where another build looks for them.
+            _ if self.text.contains("disabled in this build") => EngineError::Unsupported {
+                engine,
+                operators: Vec::new(),
+                reason,
+            },
             // XNNPACK says of a damaged part too that it is of another version.
             _ if self.is_about_the_program() => EngineError::Corrupt { engine, reason },
             NOT_SUPPORTED | NOT_IMPLEMENTED | INCOMPATIBLE => EngineError::Unsupported {
@@ -55,11 +62,27 @@ impl Failure {
 
     /// As that of a run.
     pub(super) fn of_running(&self) -> EngineError {
-        EngineError::Run {
-            engine: NAME.to_owned(),
-            operator: self.operator(),
-            reason: self.reason(),
+        let (engine, operator, reason) = (NAME.to_owned(), self.operator(), self.reason());
+        if self.is_about_an_index() {
+            return EngineError::Input {
+                engine,
+                operator,
+                reason,
+            };
         }
+        EngineError::Run {
+            engine,
+            operator,
+            reason,
+        }
+    }
+
+    /// Whether a kernel was given an index that it does not take: `Check failed (indices_ptr[i] >= 0):
+    /// indices_ptr[1] -6 < 0`.
+    fn is_about_an_index(&self) -> bool {
+        let cause = self.text.lines().next().unwrap_or_default().to_lowercase();
+        let names = ["index", "indices"].iter().any(|word| cause.contains(word));
+        self.code == INVALID_ARGUMENT && names && self.operator().is_some()
     }
 
     /// Whether loading failed because of what the program, its data or the part of a delegate says.
@@ -117,7 +140,7 @@ fn meaning(code: u32) -> Option<String> {
         0x02 => "it is in the wrong state",
         NOT_SUPPORTED => "not supported",
         NOT_IMPLEMENTED => "not implemented",
-        0x12 => "an invalid argument",
+        INVALID_ARGUMENT => "an invalid argument",
         0x13 => "a value of the wrong type",
         OPERATOR_MISSING => "it has no code for an operator",
         0x20 => "something was not found",
@@ -184,6 +207,10 @@ mod tests {
             failure(INCOMPATIBLE, "another version"),
             failure(0x21, "there is no memory"),
             failure(NOT_SUPPORTED, "a device other than the CPU"),
+            failure(
+                0x23,
+                "relies on the constant_buffer path, which is disabled in this build",
+            ),
         ] {
             assert!(!other.of_loading().is_about_the_model());
         }

@@ -29,6 +29,7 @@ fn dynamic(name: Option<&str>) -> Dim {
     Dim::Dynamic {
         bound: None,
         name: name.map(str::to_owned),
+        allowed: None,
     }
 }
 

@@ -7,7 +7,7 @@ use pkgtool::runtime::{DType, EngineError, Tensor, engine};
 
 use super::{is_there, load, request};
 use crate::model::executorch::builder::{
-    Field, Node, byte, file, int, integer, ints, method, program, tables, text, value,
+    Field, Node, byte, file, int, integer, ints, method, tables, text, value,
 };
 
 /// Size of the dimension that is indexed, and of the other.
@@ -143,7 +143,10 @@ impl Case {
             (8, Field::To(Node::Longs(vec![0, 1024]))),
         ]);
         let path = folder.join("m.pte");
-        std::fs::write(&path, file(&program(vec![plan]))).expect("a file");
+        // Without constants, which are in a segment.
+        let none = Node::Table(vec![(0, int(0)), (1, Field::To(Node::Longs(vec![0])))]);
+        let root = Node::Table(vec![(1, tables(vec![plan])), (5, Field::To(none))]);
+        std::fs::write(&path, file(&root)).expect("a file");
         path
     }
 
