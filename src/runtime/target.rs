@@ -186,7 +186,8 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
             Err(error) => {
                 // A provider's failure is its own. A portable engine's may be the model's fault:
                 // the next would only repeat it, with a worse message.
-                let goes_on = candidate.provider != Provider::Cpu || error.is_about_the_engine();
+                let goes_on = !error.is_about_the_model()
+                    && (candidate.provider != Provider::Cpu || error.is_about_the_engine());
                 passed_over.push((candidate, error));
                 if !goes_on {
                     break;

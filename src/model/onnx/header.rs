@@ -86,6 +86,7 @@ impl<'a> Header<'a> {
             // Tensors lie scattered between the fields of the header.
             segments: Vec::new(),
             weight_bytes: self.body.weight_bytes,
+            named: Vec::new(),
             external: self.body.external.into_files(),
             metadata,
         })

@@ -5,7 +5,7 @@
 
 use super::error::{Place, names};
 use super::{InputError, OpenDim};
-use crate::model::Dim;
+use crate::model::{Allowed, Dim};
 use crate::runtime::{DType, Signature};
 use crate::source::suggest::nearest;
 
@@ -39,6 +39,8 @@ struct Slot {
     label: String,
     /// Largest size.
     bound: Option<u64>,
+    /// What each axis that shares it declares of its sizes.
+    allowed: Vec<Allowed>,
     /// Whether it is shown as -1 and has a number for `--dim`.
     listed: bool,
     /// Its size and what gave it.
@@ -65,10 +67,14 @@ impl<'s> Dims<'s> {
     }
 
     fn add(&mut self, dim: &Dim, place: &str) -> Size {
-        let (bound, symbol) = match dim {
+        let (bound, symbol, allowed) = match dim {
             Dim::Fixed(size) => return Size::Fixed(*size),
-            Dim::Dynamic { bound, name } => (*bound, name.as_deref()),
-            Dim::Maybe { bound, .. } => (Some(*bound), None),
+            Dim::Dynamic {
+                bound,
+                name,
+                allowed,
+            } => (*bound, name.as_deref(), allowed.clone()),
+            Dim::Maybe { bound, .. } => (Some(*bound), None, None),
         };
         let symbol = symbol.filter(|symbol| !NO_SYMBOLS.contains(symbol));
         let known =
@@ -76,11 +82,13 @@ impl<'s> Dims<'s> {
         if let Some(slot) = known {
             let bounds = [self.slots[slot].bound, bound];
             self.slots[slot].bound = bounds.into_iter().flatten().min();
+            self.slots[slot].allowed.extend(allowed);
             return Size::Slot(slot);
         }
         self.slots.push(Slot {
             label: symbol.unwrap_or(place).to_owned(),
             bound,
+            allowed: allowed.into_iter().collect(),
             listed: dim.config_size() == -1,
             size: None,
         });
@@ -105,6 +113,10 @@ impl<'s> Dims<'s> {
         let Slot { bound, .. } = self.slots[slot];
         if let Some(bound) = bound.filter(|bound| *bound < size) {
             let reason = format!("the model's upper bound is {bound}");
+            return Err(self.refused(text, &reason));
+        }
+        if let Some(allowed) = self.slots[slot].refusal(size) {
+            let reason = format!("the model declares sizes of {allowed}");
             return Err(self.refused(text, &reason));
         }
         self.fix(slot, size, &format!("--dim {text}"))
@@ -229,6 +241,12 @@ impl<'s> Dims<'s> {
                     format!("dimension {axis} is {size}, above the model's bound of {bound}");
                 return Err(shape_error(reason, "give a smaller tensor"));
             }
+            if let Some(allowed) = self.refusal(*expected, *size) {
+                let reason = format!(
+                    "dimension {axis} is {size}, and the model declares sizes of {allowed}"
+                );
+                return Err(shape_error(reason, "give a tensor of such a size"));
+            }
         }
         let name = format!(
             "input {input} `{}` ({origin})",
@@ -266,10 +284,26 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// The size of an axis, and if it has none the default: its upper bound, else 1.
+    /// The size of an axis, and if it has none the default: its upper bound, else 1. Where sizes are
+    /// declared, the largest of them.
     pub(super) fn or_default(&self, size: Size) -> u64 {
-        self.known(size)
-            .unwrap_or_else(|| self.bound(size).unwrap_or(1))
+        self.known(size).unwrap_or_else(|| {
+            let bound = self.bound(size).unwrap_or(1);
+            let declared = match size {
+                Size::Fixed(_) => &[][..],
+                Size::Slot(slot) => &self.slots[slot].allowed,
+            };
+            let most = declared.iter().map(Allowed::largest).min();
+            most.map_or(bound, |most| most.min(bound))
+        })
+    }
+
+    /// What is declared of an axis, if this is none of its sizes.
+    fn refusal(&self, axis: Size, size: u64) -> Option<&Allowed> {
+        match axis {
+            Size::Fixed(_) => None,
+            Size::Slot(slot) => self.slots[slot].refusal(size),
+        }
     }
 
     /// The upper bound of an open axis.
@@ -306,6 +340,13 @@ impl<'s> Dims<'s> {
     }
 }
 
+impl Slot {
+    /// What is declared of it, if this is none of its sizes.
+    fn refusal(&self, size: u64) -> Option<&Allowed> {
+        self.allowed.iter().find(|allowed| !allowed.has(size))
+    }
+}
+
 /// How to get this dtype.
 fn conversion(dtype: DType) -> String {
     if dtype == DType::Bfloat16 {
@@ -324,10 +365,12 @@ mod tests {
         let symbol = |name: &str| Dim::Dynamic {
             bound: None,
             name: Some(name.to_owned()),
+            allowed: None,
         };
         let bounded = Dim::Dynamic {
             bound: Some(16),
             name: None,
+            allowed: None,
         };
         let maybe = Dim::Maybe {
             bound: 8,
@@ -394,6 +437,28 @@ mod tests {
             error.contains("`--dim a[0]=3`") || error.contains("--dim a[0]=3"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn sizes_are_those_that_the_model_declares() {
+        let mut signature = signature();
+        let dims = signature.inputs[1].dims.as_mut().expect("a rank");
+        dims[1] = Dim::Dynamic {
+            bound: Some(16),
+            name: None,
+            allowed: Allowed::range(2, 15, 4, 16),
+        };
+        let mut dims = Dims::of(&signature);
+        assert_eq!(sizes(&dims, 1), [1, 14, 8]);
+        let error = dims.set("1=1").expect_err("less than 2").to_string();
+        let reason = "the model declares sizes of 2 to 14 in steps of 4";
+        assert!(error.contains(reason), "{error}");
+        let float = DType::Float32;
+        let error = dims.fit(1, float, &[1, 1, 8], "b.npy").expect_err("1");
+        let reason = "dimension 1 is 1, and the model declares sizes of 2 to 14 in steps of 4";
+        assert!(error.to_string().contains(reason), "{error}");
+        assert!(dims.fit(1, float, &[1, 5, 8], "b.npy").is_err());
+        assert_eq!(dims.fit(1, float, &[1, 6, 8], "b.npy"), Ok(()));
     }
 
     #[test]

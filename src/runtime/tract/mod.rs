@@ -149,6 +149,13 @@ fn failed(failure: &Failure) -> EngineError {
 }
 
 fn run_failed(failure: &Failure) -> EngineError {
+    if failure.input {
+        return EngineError::Input {
+            engine: NAME.to_owned(),
+            operator: failure.operator.clone(),
+            reason: failure.reason.clone(),
+        };
+    }
     if let Some(refused) = refusal(failure) {
         return refused;
     }

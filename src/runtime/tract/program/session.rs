@@ -155,6 +155,7 @@ impl ProgramSession {
                     self.keep(states);
                     return Ok(outputs);
                 }
+                Err(failure) if failure.input => return Err(failure),
                 Err(_) => self.any = AnyShape::Refused,
             }
         }

@@ -1,6 +1,6 @@
 //! Which dimensions come out dynamic, by each kind of evidence.
 
-use pkgtool::model::{Dim, Dynamism, Method, Value, ValueKind};
+use pkgtool::model::{Allowed, Dim, Dynamism, Method, Value, ValueKind};
 
 use super::builder::{Field, Node, Plan, byte, constant, file, integer, ints, program, tables};
 use super::builder::{tensor, text, value};
@@ -10,7 +10,22 @@ fn dynamic(bound: u64) -> Dim {
     Dim::Dynamic {
         bound: Some(bound),
         name: None,
+        allowed: None,
     }
+}
+
+fn declared(bound: u64, allowed: Allowed) -> Dim {
+    Dim::Dynamic {
+        bound: Some(bound),
+        name: None,
+        allowed: Some(allowed),
+    }
+}
+
+/// Sizes from 1 on.
+fn any_up_to(most: u64) -> Dim {
+    let (least, step) = (1, 1);
+    declared(most, Allowed::Range { least, most, step })
 }
 
 fn maybe(bound: u64, likely_dynamic: bool) -> Dim {
@@ -91,6 +106,7 @@ fn unbounded_tensors_have_no_bounds() {
     let open = Dim::Dynamic {
         bound: None,
         name: None,
+        allowed: None,
     };
     let fixed = vec![Dim::Fixed(4), Dim::Fixed(1)];
     assert_eq!(dims(method), [vec![open.clone(), open], fixed]);
@@ -159,8 +175,8 @@ fn a_model_schema_is_believed_where_it_agrees() {
     let found = forward(&takes(&[&[3, 8, 4, 4, 6]]), vec![declared()]);
     let expected = vec![
         Dim::Fixed(3),
-        dynamic(8),
-        dynamic(4),
+        any_up_to(8),
+        self::declared(4, Allowed::Choices(vec![2, 4])),
         Dim::Fixed(4),
         maybe(6, false),
     ];
@@ -204,8 +220,8 @@ fn dynamic_dims_are_rows_over_all_inputs() {
     assert_eq!(info.weight_bytes, 96);
     let found = dims(info.method("forward").expect("forward"));
     let expected = [
-        vec![Dim::Fixed(1), dynamic(128)],
-        vec![Dim::Fixed(2), dynamic(64)],
+        vec![Dim::Fixed(1), any_up_to(128)],
+        vec![Dim::Fixed(2), any_up_to(64)],
         vec![maybe(2, false), maybe(64, true)],
     ];
     assert_eq!(found, expected);

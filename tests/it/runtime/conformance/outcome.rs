@@ -169,7 +169,10 @@ fn of_error(error: &EngineError) -> Told {
         {
             Outcome::Panic
         }
-        EngineError::Load { .. } | EngineError::Run { .. } => Outcome::Failed,
+        EngineError::Load { .. }
+        | EngineError::Corrupt { .. }
+        | EngineError::Run { .. }
+        | EngineError::Input { .. } => Outcome::Failed,
         EngineError::Died { reason, .. } if reason.contains("time limit") => Outcome::Hang,
         EngineError::Died { .. } => Outcome::Crash,
     };
