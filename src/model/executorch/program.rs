@@ -1,6 +1,6 @@
 //! The whole program: methods, storage and what the bundle adds, as a [`ModelInfo`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::container::{BUNDLE_IDENTIFIER, Container, IDENTIFIER};
 use super::declared::Declared;
@@ -49,6 +49,7 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
         names_methods: true,
         methods: plans.into_iter().map(|plan| plan.method).collect(),
         weight_bytes: storage.weight_bytes()?,
+        weight_types: BTreeMap::new(),
         segments: storage.into_segments(&container),
         external: external(&externals),
         metadata: metadata(root.u32(program::VERSION)?, &container),
