@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::container::{BUNDLE_IDENTIFIER, Container, IDENTIFIER};
+use super::couple::couple;
 use super::declared::Declared;
 use super::delegate::Payloads;
 use super::dynamism::settle;
@@ -40,6 +41,7 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let declared = Declared::find(&plans);
     for plan in &mut plans {
         settle(plan, &declared);
+        couple(plan, &declared);
     }
     Ok(ModelInfo {
         format: "executorch",

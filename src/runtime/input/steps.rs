@@ -35,7 +35,7 @@ nothing";
 
 /// Names that exporters give to what a model keeps outside itself: the output's beginning and end, the
 /// input's beginning and end around the same middle.
-const USUAL: [[&str; 4]; 16] = [
+const USUAL: [[&str; 4]; 15] = [
     ["present.", "", "past_key_values.", ""],
     ["present_key_values.", "", "past_key_values.", ""],
     ["present.", "", "past.", ""],
@@ -43,7 +43,6 @@ const USUAL: [[&str; 4]; 16] = [
     ["present", "", "past", ""],
     ["", "_out", "", "_in"],
     ["out_", "", "in_", ""],
-    ["output_", "", "input_", ""],
     ["new_", "", "", ""],
     ["new_", "", "old_", ""],
     ["next_", "", "", ""],
