@@ -52,10 +52,15 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
 
 /// Selects a method below `path`.
 fn selected(args: &TargetArgs, path: &Path, precision: Option<&str>) -> Result<Selection, Failure> {
-    args.select(path, precision).map_err(|error| match error {
-        SelectionError::Nothing(message) => Failure::Nothing(message),
+    args.select(path, precision)
+        .map_err(|error| not_selected(&error))
+}
+
+fn not_selected(error: &SelectionError) -> Failure {
+    match error {
+        SelectionError::Nothing(message) => Failure::Nothing(message.clone()),
         other => Failure::Other(other.to_string()),
-    })
+    }
 }
 
 /// Tells what ExecuTorch's own runtime is known to compute wrongly in what was run, whoever ran it.

@@ -70,6 +70,7 @@ impl<'a> Header<'a> {
         let mut sought = interface.sought();
         self.body.graph(graph, 1, &mut sought)?;
         let metadata = self.metadata(&interface.name);
+        let weight_types = self.body.weight_types();
         let (inputs, outputs) = interface.finish(graph.place(), &sought)?;
         Ok(ModelInfo {
             format: super::Onnx.name(),
@@ -87,6 +88,7 @@ impl<'a> Header<'a> {
             segments: Vec::new(),
             weight_bytes: self.body.weight_bytes,
             named: Vec::new(),
+            weight_types,
             external: self.body.external.into_files(),
             metadata,
         })
