@@ -11,6 +11,7 @@ mod elements;
 mod graph;
 mod guard;
 mod known_wrong;
+mod operators;
 mod plan;
 #[cfg_attr(
     not(test),
