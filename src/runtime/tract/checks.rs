@@ -109,7 +109,8 @@ fn check_operators(model: &ModelProto, library: &Onnx) -> Result<(), EngineError
     if !functions.is_empty() {
         return Err(unsupported(
             functions,
-            "it does not expand functions of the model",
+            "it does not expand functions of the model that are of another operator set, have defaults \
+             of attributes, or call themselves",
         ));
     }
     Ok(())

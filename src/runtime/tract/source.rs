@@ -16,7 +16,7 @@ use super::guard::{Failure, guarded};
 use super::repair::repair;
 use super::slim::slim;
 use super::weights::Weights;
-use super::{checks, failed, operators};
+use super::{checks, failed, functions, names, operators};
 use crate::runtime::EngineError;
 use crate::source::FileSource;
 
@@ -54,8 +54,10 @@ impl Source {
         })
         .map_err(|failure| failed(&failure))?;
         drop(slimmed);
+        functions::expand(&mut proto);
         checks::check(&mut proto, &library)?;
         repair(&mut proto);
+        names::tell_apart(&mut proto);
         Ok(Self {
             library,
             proto,

@@ -65,7 +65,8 @@ pub(super) enum Activation {
 
 impl Activation {
     /// The activation of this name, in any case. Those with parameters take them from the lists, which
-    /// is how the standard counts, or get the operator's default.
+    /// is how the standard counts, or get the default of the operator of this name; where there is no
+    /// such operator there is no default.
     pub(super) fn named(
         name: &str,
         alphas: &mut impl Iterator<Item = f32>,
@@ -80,10 +81,8 @@ impl Activation {
             "leakyrelu" => Self::LeakyRelu(alphas.next().unwrap_or(0.01)),
             "thresholdedrelu" => Self::ThresholdedRelu(alphas.next().unwrap_or(1.0)),
             "elu" => Self::Elu(alphas.next().unwrap_or(1.0)),
-            "affine" => Self::Affine(alphas.next().unwrap_or(1.0), betas.next().unwrap_or(0.0)),
-            "scaledtanh" => {
-                Self::ScaledTanh(alphas.next().unwrap_or(1.0), betas.next().unwrap_or(1.0))
-            }
+            "affine" => Self::Affine(alphas.next()?, betas.next()?),
+            "scaledtanh" => Self::ScaledTanh(alphas.next()?, betas.next()?),
             "hardsigmoid" => {
                 Self::HardSigmoid(alphas.next().unwrap_or(0.2), betas.next().unwrap_or(0.5))
             }

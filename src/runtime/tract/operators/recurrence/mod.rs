@@ -140,7 +140,10 @@ fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<S
             let name = names.get(place).map_or(usual[place % usual.len()], String::as_str);
             let activation = Activation::named(name, &mut alphas, &mut betas);
             activations.push(activation.with_context(|| {
-                format!("the activation `{name}` of a recurrence is not supported")
+                format!(
+                    "the activation `{name}` of a recurrence is not supported, or not without its \
+                     parameters, which have no default"
+                )
             })?);
         }
         sides.push(Side {

@@ -55,24 +55,24 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// A product of states, `size` elements each, with these rows.
+    /// A product of a batch of states with these rows of R.
     pub(super) fn new(
-        stored: Option<&Tensor>,
+        weights: &TypedFact,
         rows: Range<usize>,
-        size: usize,
-        dtype: DatumType,
         batch: &TDim,
     ) -> TractResult<Self> {
+        let (dtype, stored) = (weights.datum_type, weights.konst.as_ref());
+        let size = weights.shape[1].clone();
         let mut model = TypedModel::default();
         let batch = match batch.as_i64() {
             Some(batch) => batch.to_dim(),
             None => model.symbols.sym("batch").to_dim(),
         };
-        let state = model.add_source("state", dtype.fact([batch, size.to_dim()]))?;
+        let state = model.add_source("state", dtype.fact([batch, size]))?;
         let weights = if let Some(stored) = stored {
             model.add_const("weights", stored.slice(0, rows.start, rows.end)?)?
         } else {
-            let whole = model.add_source("whole", dtype.fact([TDim::from(rows.end), size.to_dim()]))?;
+            let whole = model.add_source("whole", weights.without_value())?;
             model.wire_node("weights", Slice::new(0, rows.start, rows.end), &[whole])?[0]
         };
         let product = EinSum::new("nk,gk->ng".parse()?, dtype);

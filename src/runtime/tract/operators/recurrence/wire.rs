@@ -105,15 +105,15 @@ pub(super) fn wire(
         };
         let bias = optional(BIAS, "bias")?;
         let peepholes = optional(PEEPHOLES, "peepholes")?;
-        let stored = writer.stored(weights)?;
-        let size = writer.model.outlet_fact(weights)?.shape[1].to_usize()?;
+        let fact = writer.model.outlet_fact(weights)?;
+        let size = fact.shape[1].to_usize()?;
         let resets_first =
             recurrence.cell.kind == Kind::Gru && !recurrence.cell.linear_before_reset;
         let all = recurrence.cell.kind.gates() * size;
         let first = if resets_first { 2 * size } else { all };
-        let product = |range: std::ops::Range<usize>| {
-            Product::new(stored.as_deref(), range, size, dtype, &batch)
-        };
+        let product = |range: std::ops::Range<usize>| Product::new(fact, range, &batch);
+        let last = resets_first.then(|| product(first..all)).transpose()?;
+        let product = product(0..first)?;
         sides.push(RunSide {
             is_reverse: side.is_reverse,
             activations: side.activations.clone(),
@@ -121,8 +121,8 @@ pub(super) fn wire(
             weights: give(weights),
             bias,
             peepholes,
-            product: product(0..first)?,
-            last: resets_first.then(|| product(first..all)).transpose()?,
+            product,
+            last,
         });
     }
     let hidden = writer.model.outlet_fact(given_to[sides[0].weights])?.shape[1].clone();
