@@ -8,9 +8,12 @@
 mod agreement;
 mod checks;
 mod elements;
+mod functions;
 mod graph;
 mod guard;
 mod known_wrong;
+mod names;
+mod operators;
 mod plan;
 #[cfg_attr(
     not(test),
