@@ -48,11 +48,6 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it places the causal mask as if there were no past keys",
     },
     KnownWrong {
-        operators: &["Celu"],
-        applies: |node, _| differs(node, "alpha", 1.0),
-        cause: "it does not multiply by `alpha`",
-    },
-    KnownWrong {
         operators: &["Swish"],
         applies: |node, _| differs(node, "alpha", 1.0),
         cause: "it ignores `alpha`",

@@ -17,6 +17,7 @@ use tract_onnx::tract_core::plan::{self, SimplePlan, SimpleState};
 use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoid};
 
 use super::elements::{datum_type, give, sizes, take};
+use super::exact;
 use super::guard::{Failure, guarded};
 use super::watch::{Watch, watch};
 use crate::model::Dim;
@@ -84,7 +85,9 @@ impl Plan {
                 }
             }
         }
-        let runner = Runner::new(executor, || graph.into_optimized())?;
+        let runner = Runner::new(executor, || {
+            exact::prepare(graph.into_typed()?)?.into_optimized()
+        })?;
         Ok(Self { runner, constant })
     }
 
@@ -122,7 +125,8 @@ impl Runner {
         let state = guarded(|| {
             // Packing weights while planning takes threads too.
             multithread_tract_scope(executor.clone(), || {
-                let model = build()?;
+                let mut model = build()?;
+                exact::settle(&mut model);
                 let options = RunOptions {
                     executor: Some(executor.clone()),
                     ..RunOptions::default()
