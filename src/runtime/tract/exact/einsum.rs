@@ -43,7 +43,11 @@ impl Einsum {
             None => implicit(&terms),
         };
         ensure!(
-            terms.iter().chain([&output]).flatten().all(|label| label.is_ascii_alphabetic() || *label == ELLIPSIS),
+            terms
+                .iter()
+                .chain([&output])
+                .flatten()
+                .all(|label| label.is_ascii_alphabetic() || *label == ELLIPSIS),
             "the equation `{equation}` has other labels than letters"
         );
         let known: Vec<char> = terms.iter().flatten().copied().collect();
