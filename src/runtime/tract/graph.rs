@@ -84,6 +84,11 @@ impl<'a> Stored<'a> {
         self.0.contains_key(name)
     }
 
+    /// The values of a small stored tensor of whole numbers.
+    pub(super) fn integers(&self, name: &str) -> Option<Vec<i64>> {
+        integers(self.0.get(name)?)
+    }
+
     /// The values of a stored float32 tensor.
     pub(super) fn floats(&self, name: &str) -> Option<Vec<f32>> {
         let tensor = self.0.get(name)?;
@@ -100,6 +105,82 @@ impl<'a> Stored<'a> {
                 .map(|bytes| f32::from_le_bytes(*bytes))
                 .collect(),
         )
+    }
+}
+
+/// Small whole numbers that a model stores, by name.
+#[derive(Default)]
+pub(super) struct Integers(HashMap<String, Vec<i64>>);
+
+impl Integers {
+    /// Those of all graphs of `model`.
+    pub(super) fn of(model: &ModelProto) -> Self {
+        let found = Stored::of(model).0.into_iter();
+        Self(
+            found
+                .filter_map(|(name, tensor)| Some((name.to_owned(), integers(tensor)?)))
+                .collect(),
+        )
+    }
+
+    /// The numbers of the tensor of this name.
+    pub(super) fn of_tensor(&self, name: &str) -> Option<&[i64]> {
+        self.0.get(name).map(Vec::as_slice)
+    }
+}
+
+/// Most elements of a tensor that is a shape, a list of axes or of bounds.
+const MAX_INTEGERS: i64 = 64;
+
+/// The elements of a small int64 or int32 tensor.
+fn integers(tensor: &TensorProto) -> Option<Vec<i64>> {
+    let elements = tensor
+        .dims
+        .iter()
+        .try_fold(1_i64, |all, size| all.checked_mul(*size))?;
+    if elements > MAX_INTEGERS || !tensor.external_data.is_empty() {
+        return None;
+    }
+    let raw = &tensor.raw_data;
+    Some(match tensor.data_type {
+        7 if raw.is_empty() => tensor.int64_data.clone(),
+        7 => raw
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|bytes| i64::from_le_bytes(*bytes))
+            .collect(),
+        6 if raw.is_empty() => tensor
+            .int32_data
+            .iter()
+            .map(|value| i64::from(*value))
+            .collect(),
+        6 => {
+            let (chunks, _) = raw.as_chunks::<4>();
+            let values = chunks.iter().map(|bytes| i32::from_le_bytes(*bytes));
+            values.map(i64::from).collect()
+        }
+        _ => return None,
+    })
+}
+
+/// Shapes of the tensors that a model stores, by name.
+pub(super) struct Shapes(HashMap<String, Vec<i64>>);
+
+impl Shapes {
+    /// Those of all graphs of `model`.
+    pub(super) fn of(model: &ModelProto) -> Self {
+        let found = Stored::of(model).0.into_iter();
+        Self(
+            found
+                .map(|(name, tensor)| (name.to_owned(), tensor.dims.clone()))
+                .collect(),
+        )
+    }
+
+    /// The shape of the tensor of this name.
+    pub(super) fn of_tensor(&self, name: &str) -> Option<&[i64]> {
+        self.0.get(name).map(Vec::as_slice)
     }
 }
 

@@ -31,11 +31,6 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it places the causal mask as if there were no past keys",
     },
     KnownWrong {
-        operators: &["Celu"],
-        applies: |node, _| differs(node, "alpha", 1.0),
-        cause: "it does not multiply by `alpha`",
-    },
-    KnownWrong {
         operators: &["Swish"],
         applies: |node, _| differs(node, "alpha", 1.0),
         cause: "it ignores `alpha`",
@@ -72,6 +67,11 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it panics at an index beyond a depth that is not stored",
     },
     KnownWrong {
+        operators: &["ConstantOfShape", "Expand", "Tile", "Reshape"],
+        applies: has_large_sizes,
+        cause: "it reads sizes as 32-bit numbers",
+    },
+    KnownWrong {
         operators: &["GridSample"],
         applies: |node, _| {
             let is_cubic = matches!(text(node, "mode"), b"bicubic" | b"cubic");
@@ -95,6 +95,13 @@ pub(super) fn known_wrong(node: &NodeProto, stored: &Stored<'_>) -> Option<&'sta
             entry.operators.contains(&node.op_type.as_str()) && (entry.applies)(node, stored)
         })
         .map(|entry| entry.cause)
+}
+
+/// Whether a stored shape, or how often a tensor is repeated, is beyond 31 bits.
+fn has_large_sizes(node: &NodeProto, stored: &Stored<'_>) -> bool {
+    let place = usize::from(node.op_type != "ConstantOfShape");
+    let sizes = node.input.get(place).and_then(|name| stored.integers(name));
+    sizes.is_some_and(|sizes| sizes.iter().any(|size| i32::try_from(*size).is_err()))
 }
 
 /// Whether a float attribute is there with another value than this.

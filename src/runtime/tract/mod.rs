@@ -8,6 +8,14 @@
 mod agreement;
 mod checks;
 mod elements;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod exact;
 mod functions;
 mod graph;
 mod guard;

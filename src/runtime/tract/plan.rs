@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tract_linalg::multithread::{Executor, multithread_tract_scope};
 use tract_onnx::prelude::{
-    DatumType, InferenceFact, InferenceModel, InferenceModelExt, TValue, TVec, TractResult,
-    TypedModel,
+    DatumType, InferenceFact, InferenceModel, InferenceModelExt, OutletId, TValue, TVec,
+    Tensor as TractTensor, TractError, TractResult, TypedModel,
 };
 use tract_onnx::tract_core::internal::RunOptions;
 use tract_onnx::tract_core::internal::ToDim;
@@ -17,9 +17,10 @@ use tract_onnx::tract_core::plan::{SimplePlan, SimpleState, eval};
 use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoid};
 
 use super::elements::{datum_type, give, sizes, take};
+use super::exact;
 use super::guard::{Failure, guarded};
 use super::recurrence::{Memory, memory, start_anew};
-use super::watch::{Watch, watch};
+use super::watch::{WRONG, Watch, watch};
 use crate::model::Dim;
 use crate::runtime::{Signature, Tensor, TensorSpec};
 
@@ -107,7 +108,7 @@ impl Plan {
                 }
             }
         }
-        let runner = Runner::new(executor, optimise, || graph.into_typed())?;
+        let runner = Runner::new(executor, optimise, || exact::prepare(graph.into_typed()?))?;
         Ok(Self { runner, constant })
     }
 
@@ -225,11 +226,12 @@ impl Runner {
 }
 
 fn plan(model: TypedModel, optimise: bool, executor: &Executor) -> TractResult<State> {
-    let model = if optimise {
+    let mut model = if optimise {
         model.into_optimized()?
     } else {
         model
     };
+    exact::settle(&mut model);
     let options = RunOptions {
         executor: Some(executor.clone()),
         ..RunOptions::default()
@@ -302,12 +304,43 @@ fn set_constants(
         let value = Arc::new(give(&tensors[place])?);
         guarded(|| {
             let outlet = graph.inputs.remove(place);
+            check_sizes(graph, outlet, &value)?;
             let fact = InferenceFact::try_from(&value)?;
             let node = &mut graph.nodes[outlet.node];
             node.op = Box::new(Const::new(value)?);
             node.outputs[outlet.slot].fact = fact;
             Ok(())
         })?;
+    }
+    Ok(())
+}
+
+/// Operators that take a size from their second input, or from their only one.
+const SIZED: [&str; 4] = ["MultiBroadcastTo", "Tile", "ConstantOfShape", "Reshape"];
+
+/// The library reads sizes as 32-bit numbers.
+fn check_sizes(graph: &InferenceModel, outlet: OutletId, value: &TractTensor) -> TractResult<()> {
+    if value.datum_type() != DatumType::I64 {
+        return Ok(());
+    }
+    let values = value.try_as_plain_ram()?;
+    let large = values
+        .as_slice::<i64>()?
+        .iter()
+        .find(|size| i32::try_from(**size).is_err());
+    let (Some(large), Some(output)) = (large, graph.nodes[outlet.node].outputs.get(outlet.slot))
+    else {
+        return Ok(());
+    };
+    for next in &output.successors {
+        let node = &graph.nodes[next.node];
+        let is_size = next.slot + 1 == node.inputs.len() && SIZED.contains(&&*node.op.name());
+        if is_size {
+            return Err(TractError::msg(format!(
+                "node `{}`: a size of {large} {WRONG}",
+                node.name
+            )));
+        }
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use tract_onnx::Onnx;
 use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::{Framework, InferenceModel, TractError};
 
+use super::exact;
 use super::graph::{node_name, operator, opset};
 use super::guard::{Failure, guarded};
 use super::repair::repair;
@@ -45,6 +46,7 @@ impl Source {
         let mut library = operators::reader()
             .with_ignore_value_info(true)
             .with_ignore_output_types(true);
+        exact::register(&mut library);
         library.provider = Arc::new(Weights {
             model: path.to_owned(),
         });

@@ -12,7 +12,7 @@ use tract_onnx::tract_hir::tract_num_traits::Float;
 pub(super) enum Watch {
     /// A shift by a negative amount or by all bits or more.
     Shift,
-    /// A maximum or minimum over infinities or over nothing, which comes out finite.
+    /// A window's maximum over infinities, which comes out finite, or over NaN, which is dropped.
     Extreme,
     /// An index beyond the depth of a one-hot encoding, which is this: a row of zeros to the
     /// standard, a panic to the library.
@@ -29,7 +29,7 @@ pub(super) fn watch(operator: &dyn Op) -> Option<Watch> {
         Some(Watch::Depth(encoding.dim))
     } else if name.contains("Shift") {
         Some(Watch::Shift)
-    } else if name.starts_with("Reduce<M") || name.contains("MaxPool") {
+    } else if name.contains("MaxPool") {
         Some(Watch::Extreme)
     } else {
         None
@@ -41,6 +41,11 @@ impl Watch {
     pub(super) fn before(self, inputs: &[TValue]) -> TractResult<()> {
         if let (Self::Depth(depth), [indices]) = (self, inputs) {
             return check_depth(depth, indices);
+        }
+        if self == Self::Extreme && inputs.iter().any(|input| any(input, Kind::NotANumber)) {
+            return Err(TractError::msg(format!(
+                "a maximum over windows with NaN {WRONG}"
+            )));
         }
         let ([value, amounts], Self::Shift) = (inputs, self) else {
             return Ok(());
@@ -71,7 +76,7 @@ impl Watch {
                 .any(|input| input.len() == 0 || any(input, Kind::Infinite))
         {
             return Err(TractError::msg(format!(
-                "a maximum or minimum over infinities, or over nothing, {WRONG}"
+                "a maximum over windows with infinities {WRONG}"
             )));
         }
         Ok(())
@@ -96,6 +101,7 @@ enum Kind {
     /// The largest finite magnitude.
     Largest,
     Infinite,
+    NotANumber,
 }
 
 fn any(tensor: &Tensor, kind: Kind) -> bool {
@@ -115,6 +121,7 @@ fn any_of<T: Datum + Float>(tensor: &Tensor, kind: Kind) -> bool {
     match kind {
         Kind::Largest => values.iter().any(|value| value.abs() == T::max_value()),
         Kind::Infinite => values.iter().any(|value| value.is_infinite()),
+        Kind::NotANumber => values.iter().any(|value| value.is_nan()),
     }
 }
 

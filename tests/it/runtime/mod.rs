@@ -8,6 +8,7 @@ mod executorch;
 #[cfg(not(feature = "executorch"))]
 #[path = "executorch_absent.rs"]
 mod executorch;
+mod generated;
 mod hostile;
 mod image;
 mod input;

@@ -15,6 +15,7 @@ use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::internal::*;
 
+use super::super::exact;
 use super::super::graph::attribute;
 use super::super::guard::Failure;
 use super::super::plan::Runner;
@@ -97,7 +98,10 @@ impl Body {
         for (place, fact) in inputs.iter().enumerate() {
             // What the graph says of its inputs may name sizes that are numbers here.
             let declared = graph.input_fact(place)?;
-            let known = declared.unify(fact).ok().filter(|_| fact.shape.concretize().is_none());
+            let known = declared
+                .unify(fact)
+                .ok()
+                .filter(|_| fact.shape.concretize().is_none());
             graph.set_input_fact(place, known.unwrap_or_else(|| fact.clone()))?;
         }
         Ok(graph)
@@ -110,7 +114,9 @@ impl Body {
         target: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let facts = inputs.iter().map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
+        let facts = inputs
+            .iter()
+            .map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
         let facts = facts.collect::<TractResult<Vec<InferenceFact>>>()?;
         let graph = self.typed(&facts)?;
         let sources = graph.input_outlets()?.iter().copied();
@@ -135,7 +141,11 @@ impl Body {
     /// Runs it. Sizes come out as plain integers.
     pub(super) fn run(&self, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let stages = if plans.needs_values { &[true][..] } else { &[false, true] };
+        let stages = if plans.needs_values {
+            &[true][..]
+        } else {
+            &[false, true]
+        };
         let mut first: Option<Failure> = None;
         for with_values in stages {
             match self.attempt(&mut plans, &inputs, *with_values) {
@@ -172,8 +182,16 @@ impl Body {
             let found = plans.known.remove(at);
             plans.known.push(found);
         } else {
-            let build = || self.for_values(inputs, &is_constant)?.into_optimized();
-            let runner = Runner::new(&current_tract_executor(), build)?;
+            let planned = |optimise| {
+                let build = || exact::prepare(self.for_values(inputs, &is_constant)?.into_typed()?);
+                Runner::new(&current_tract_executor(), optimise, build)
+            };
+            let runner = planned(true)
+                .or_else(|unplanned| match unplanned.optimising {
+                    true => planned(false),
+                    false => Err(unplanned),
+                })
+                .map_err(|unplanned| unplanned.failure)?;
             if plans.known.len() >= MAX_PLANS {
                 plans.known.remove(0);
             }

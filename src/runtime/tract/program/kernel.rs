@@ -12,7 +12,7 @@ type Function = dyn Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync;
 
 /// An operator of ours.
 #[derive(Clone)]
-pub(super) struct Kernel {
+pub(in crate::runtime::tract) struct Kernel {
     name: &'static str,
     function: Arc<Function>,
     facts: TVec<TypedFact>,
@@ -21,7 +21,7 @@ pub(super) struct Kernel {
 
 impl Kernel {
     /// An operator that gives tensors of these facts.
-    pub(super) fn new(
+    pub(in crate::runtime::tract) fn new(
         name: &'static str,
         facts: TVec<TypedFact>,
         function: impl Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync + 'static,

@@ -6,7 +6,7 @@
 
 mod builder;
 mod convolution;
-mod kernel;
+pub(super) mod kernel;
 mod method;
 mod operators;
 mod pointwise;

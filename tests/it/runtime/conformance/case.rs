@@ -13,30 +13,43 @@ use serde_json::Value;
 
 /// A case, its tensors not read yet.
 #[derive(Debug)]
-pub(super) struct Case {
+pub(in crate::runtime) struct Case {
     /// Its name, and that of its directory.
-    pub(super) name: String,
+    pub(in crate::runtime) name: String,
     directory: PathBuf,
     description: Value,
 }
 
 /// Inputs or outputs, by name.
-pub(super) type Values = Vec<(String, Tensor)>;
+pub(in crate::runtime) type Values = Vec<(String, Tensor)>;
 
 impl Case {
     /// All cases below a directory, by name.
-    pub(super) fn all(directory: &Path) -> Vec<Self> {
+    pub(in crate::runtime) fn all(directory: &Path) -> Vec<Self> {
         let entries = fs::read_dir(directory).expect("the cases are there");
         let mut directories: Vec<PathBuf> = entries
             .map(|entry| entry.expect("the directory can be read").path())
             .filter(|path| path.is_dir())
             .collect();
         directories.sort();
-        directories.into_iter().map(Self::read).collect()
+        let read = |directory| Self::read(directory, "case.json");
+        directories.into_iter().map(read).collect()
     }
 
-    fn read(directory: PathBuf) -> Self {
-        let text = fs::read_to_string(directory.join("case.json")).expect("a description");
+    /// The same case with other answers, where its directory holds such.
+    pub(in crate::runtime) fn other(&self) -> Option<Self> {
+        let file = "other.json";
+        let is_there = self.directory.join(file).is_file();
+        is_there.then(|| Self::read(self.directory.clone(), file))
+    }
+
+    /// What a generated case is about.
+    pub(in crate::runtime) fn label(&self) -> &str {
+        self.description["label"].as_str().unwrap_or_default()
+    }
+
+    fn read(directory: PathBuf, file: &str) -> Self {
+        let text = fs::read_to_string(directory.join(file)).expect("a description");
         let name = directory.file_name().and_then(|name| name.to_str());
         Self {
             name: name.expect("names are ASCII").to_owned(),
@@ -46,7 +59,7 @@ impl Case {
     }
 
     /// The model file.
-    pub(super) fn model(&self) -> PathBuf {
+    pub(in crate::runtime) fn model(&self) -> PathBuf {
         self.directory.join("model.onnx")
     }
 
@@ -57,17 +70,17 @@ impl Case {
     }
 
     /// Version of the default operator set, if the model uses it.
-    pub(super) fn opset(&self) -> Option<u64> {
+    pub(in crate::runtime) fn opset(&self) -> Option<u64> {
         self.description["opset"].as_u64()
     }
 
     /// What is not a tensor of numbers or booleans, if anything is.
-    pub(super) fn not_tensors(&self) -> Option<&str> {
+    pub(in crate::runtime) fn not_tensors(&self) -> Option<&str> {
         self.description["not_tensors"].as_str()
     }
 
     /// Inputs and outputs of each data set.
-    pub(super) fn sets(&self) -> Vec<(Values, Values)> {
+    pub(in crate::runtime) fn sets(&self) -> Vec<(Values, Values)> {
         let sets = self.description["sets"].as_array().expect("a list");
         let read = |side: &Value| {
             let values = side.as_array().expect("a list");
@@ -90,7 +103,7 @@ impl Case {
 
     /// What is wrong with an answer of an engine that computes float32 in `precision`, if anything
     /// is.
-    pub(super) fn fault(
+    pub(in crate::runtime) fn fault(
         &self,
         signature: &Signature,
         precision: DType,

@@ -6,8 +6,8 @@
 //! `CONFORMANCE_UPDATE=1` rewrites `tests/conformance/results` and `table.md`; what each case's
 //! engine said goes to `target/test-environment/conformance-<engine>.log`.
 
-mod case;
-mod outcome;
+pub(super) mod case;
+pub(super) mod outcome;
 mod record;
 #[cfg(all(feature = "serve", unix))]
 mod served;

@@ -11,7 +11,7 @@ use crate::support::other_inputs::disturbed;
 
 /// The kinds of outcome, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Outcome {
+pub(in crate::runtime) enum Outcome {
     /// The expected answer.
     Pass,
     /// Another answer, and no error.
@@ -34,7 +34,7 @@ pub(super) enum Outcome {
 
 impl Outcome {
     /// Those that can be recorded.
-    pub(super) const ALL: [Self; 8] = [
+    pub(in crate::runtime) const ALL: [Self; 8] = [
         Self::Pass,
         Self::Wrong,
         Self::Unsupported,
@@ -46,7 +46,7 @@ impl Outcome {
     ];
 
     /// As it is written in lists and tables.
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::runtime) fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::Wrong => "wrong",
@@ -61,12 +61,12 @@ impl Outcome {
     }
 
     /// The outcome of this name.
-    pub(super) fn from_name(name: &str) -> Option<Self> {
+    pub(in crate::runtime) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outcome| outcome.name() == name)
     }
 
     /// Whether it may only be where its cause is known.
-    pub(super) fn needs_a_cause(self) -> bool {
+    pub(in crate::runtime) fn needs_a_cause(self) -> bool {
         matches!(self, Self::Wrong | Self::Crash | Self::Hang)
     }
 }
@@ -78,19 +78,19 @@ impl fmt::Display for Outcome {
 }
 
 /// An outcome, and what the engine said or what was wrong.
-pub(super) type Told = (Outcome, String);
+pub(in crate::runtime) type Told = (Outcome, String);
 
 /// How cases are run.
-pub(super) struct Setting<'a> {
-    pub(super) engine: &'a str,
+pub(in crate::runtime) struct Setting<'a> {
+    pub(in crate::runtime) engine: &'a str,
     /// What the engine computes float32 in.
-    pub(super) precision: DType,
-    pub(super) options: LoadOptions,
-    pub(super) launcher: Launcher,
+    pub(in crate::runtime) precision: DType,
+    pub(in crate::runtime) options: LoadOptions,
+    pub(in crate::runtime) launcher: Launcher,
 }
 
 /// Runs a case in a worker process of its own.
-pub(super) fn of(case: &Case, setting: &Setting<'_>) -> Told {
+pub(in crate::runtime) fn of(case: &Case, setting: &Setting<'_>) -> Told {
     if let Some(what) = case.not_tensors() {
         return (Outcome::NotTensors, what.to_owned());
     }

@@ -78,12 +78,16 @@ pub(super) fn build(
     };
     let cell = Cell {
         kind,
-        clip: attribute(node, "clip").map(|clip| clip.f.abs()).filter(|clip| *clip > 0.0),
+        clip: attribute(node, "clip")
+            .map(|clip| clip.f.abs())
+            .filter(|clip| *clip > 0.0),
         input_forget: integer(node, "input_forget", 0) != 0,
         linear_before_reset: integer(node, "linear_before_reset", 0) != 0,
     };
     let inputs: Vec<Option<usize>> = optional_inputs(node).take(R_ZERO + 1).collect();
-    let usual = is_usual(node, &inputs).then(|| usual(context, node)).transpose()?;
+    let usual = is_usual(node, &inputs)
+        .then(|| usual(context, node))
+        .transpose()?;
     let recurrence = Recurrence {
         sides: sides(node, kind, directions)?,
         inputs,
@@ -120,7 +124,9 @@ fn usual(context: &ParsingContext, node: &NodeProto) -> TractResult<Option<Box<d
 fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<Side>> {
     let names: Vec<String> = attribute(node, "activations").map_or_else(Vec::new, |found| {
         let names = found.strings.iter();
-        names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        names
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect()
     });
     let usual = kind.usual();
     let count = usual.len() * directions.len();
@@ -137,7 +143,9 @@ fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<S
     for is_reverse in directions {
         let mut activations = Vec::new();
         for place in places.by_ref().take(usual.len()) {
-            let name = names.get(place).map_or(usual[place % usual.len()], String::as_str);
+            let name = names
+                .get(place)
+                .map_or(usual[place % usual.len()], String::as_str);
             let activation = Activation::named(name, &mut alphas, &mut betas);
             activations.push(activation.with_context(|| {
                 format!(
@@ -192,7 +200,11 @@ impl Expansion for Recurrence {
             }
         }
         s.equals(&inputs[R].shape[0], directions.clone())?;
-        let order: [usize; 4] = if self.batch_first { [1, 2, 0, 3] } else { [0, 1, 2, 3] };
+        let order: [usize; 4] = if self.batch_first {
+            [1, 2, 0, 3]
+        } else {
+            [0, 1, 2, 3]
+        };
         if let Some(y) = self.outputs[0] {
             s.equals(&outputs[y].rank, 4)?;
             s.equals(&outputs[y].shape[order[0]], &inputs[0].shape[steps])?;
@@ -207,7 +219,10 @@ impl Expansion for Recurrence {
         for output in outputs {
             s.equals(&output.datum_type, &inputs[0].datum_type)?;
             s.given(&output.rank, move |s, rank| {
-                s.equals(&output.shape[usize::try_from(rank - 1)?], &inputs[R].shape[hidden])
+                s.equals(
+                    &output.shape[usize::try_from(rank - 1)?],
+                    &inputs[R].shape[hidden],
+                )
             })?;
         }
         Ok(())

@@ -1,9 +1,12 @@
 //! Rewrites parts of a model that the library reads or computes wrongly into what means the same and
 //! is computed rightly.
 
+mod deconvolution;
+mod slice;
+
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::graph::{attribute, each_graph_mut, each_tensor_mut, integer, opset};
+use super::graph::{Integers, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, opset};
 
 /// ONNX's codes of element types and attribute types.
 const FLOAT: i32 = 1;
@@ -12,13 +15,17 @@ const UINT64: i32 = 13;
 const INT64: i32 = 7;
 const TENSOR: i32 = 4;
 const INTS: i32 = 7;
+const INT: i32 = 2;
 
 /// Rewrites all of `model`.
 pub(super) fn repair(model: &mut ModelProto) {
     let opset = opset(model);
     each_tensor_mut(model, &mut widen);
+    let (integers, shapes) = (Integers::of(model), Shapes::of(model));
     each_graph_mut(model, &mut |graph| {
         graph.node.iter_mut().for_each(fill_with_float);
+        slice::repair(graph, &integers);
+        deconvolution::repair(graph, &shapes);
         spell_out(graph, opset);
     });
 }
@@ -55,10 +62,15 @@ fn spell_out(graph: &mut GraphProto, opset: i64) {
             ([input], [output]) if is_default && node.op_type == "Softplus" => {
                 graph.node.extend(softplus(input, output));
             }
-            // Before 13 the operator flattens its input to two dimensions.
             ([input], [output]) if is_default && node.op_type == "LogSoftmax" && opset >= 13 => {
                 let axis = integer(&node, "axis", -1);
                 graph.node.extend(log_softmax(input, output, axis, opset));
+            }
+            ([input], [output]) if is_default && node.op_type == "LogSoftmax" => {
+                let axis = integer(&node, "axis", 1);
+                graph
+                    .node
+                    .extend(flat_log_softmax(input, output, axis, opset));
             }
             _ => graph.node.push(node),
         }
@@ -106,15 +118,39 @@ fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 
             ..named("axes", INTS)
         });
     }
+    let mut sum = step("ReduceSum", &[&part("exp")], &part("sum"));
+    if opset >= 13 {
+        sum.input.push(part("axes"));
+    } else {
+        sum.attribute.push(AttributeProto {
+            ints: vec![axis],
+            ..named("axes", INTS)
+        });
+    }
     [
         along,
         largest,
         step("Sub", &[input, &part("max")], &part("shifted")),
         step("Exp", &[&part("shifted")], &part("exp")),
-        step("ReduceSum", &[&part("exp"), &part("axes")], &part("sum")),
+        sum,
         step("Log", &[&part("sum")], &part("log")),
         step("Sub", &[&part("shifted"), &part("log")], output),
     ]
+}
+
+/// Before 13 the operator flattens its input to two dimensions.
+fn flat_log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> Vec<NodeProto> {
+    let part = |name: &str| format!("{output}.log_softmax.{name}");
+    let mut flatten = step("Flatten", &[input], &part("flat"));
+    flatten.attribute.push(AttributeProto {
+        i: axis,
+        ..named("axis", INT)
+    });
+    let mut nodes = vec![flatten];
+    nodes.extend(log_softmax(&part("flat"), &part("rows"), 1, opset));
+    nodes.push(step("Shape", &[input], &part("shape")));
+    nodes.push(step("Reshape", &[&part("rows"), &part("shape")], output));
+    nodes
 }
 
 fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {

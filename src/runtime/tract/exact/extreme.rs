@@ -1,0 +1,222 @@
+//! Largest and smallest numbers: the library starts from the largest finite one, which is wrong for
+//! infinities and for nothing at all, and its comparisons drop NaN.
+
+use half::f16;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::binary::{
+    BinMiniOp, OptBinByScalar, OptBinChain, OptBinUnicast, TypedBinOp,
+};
+use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
+
+use super::mended::{Mend, mended};
+
+/// What stands in the place of this operator of a plan, if anything does.
+pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
+    let op = operator.as_op();
+    let mend: Mend = if let Some(reduce) = op.downcast_ref::<Reduce>() {
+        match reduce.reducer {
+            Reducer::Max | Reducer::Min => of_axes,
+            _ => return None,
+        }
+    } else if let Some(chain) = op.downcast_ref::<OptBinChain>() {
+        let has_one = chain
+            .steps
+            .iter()
+            .any(|step| is_extreme(step.binop.as_ref()).is_some());
+        if !has_one {
+            return None;
+        }
+        of_chain
+    } else {
+        match is_extreme(two(operator)?)? {
+            true => |inner, context, inputs| of_two(inner, context, inputs, true),
+            false => |inner, context, inputs| of_two(inner, context, inputs, false),
+        }
+    };
+    Some(mended(operator, mend))
+}
+
+/// What an operator of two tensors does to each pair.
+fn two(operator: &dyn TypedOp) -> Option<&dyn BinMiniOp> {
+    let op = operator.as_op();
+    let any = op.downcast_ref::<TypedBinOp>().map(|op| op.0.as_ref());
+    let scalar = || {
+        op.downcast_ref::<OptBinByScalar>()
+            .map(|op| op.binop.as_ref())
+    };
+    let unicast = || {
+        op.downcast_ref::<OptBinUnicast>()
+            .map(|op| op.binop.as_ref())
+    };
+    any.or_else(scalar).or_else(unicast)
+}
+
+/// Whether the larger of two is taken, if any is.
+fn is_extreme(op: &dyn BinMiniOp) -> Option<bool> {
+    match op.name() {
+        "Max" => Some(true),
+        "Min" => Some(false),
+        _ => None,
+    }
+}
+
+fn of_two(
+    inner: &dyn TypedOp,
+    context: &EvalContext,
+    inputs: TVec<TValue>,
+    larger: bool,
+) -> TractResult<TVec<TValue>> {
+    if !inputs.iter().any(|input| has_nan(input)) {
+        return inner.eval(context, inputs);
+    }
+    let [left, right] = &*inputs else {
+        bail!("an extreme of two has two operands");
+    };
+    let dtype = left.datum_type();
+    let shape = tract_onnx::tract_core::broadcast::multi_broadcast(&[left.shape(), right.shape()])?;
+    let mut result = left
+        .broadcast_to_shape(&shape)?
+        .cast_to_dt(DatumType::F64)?
+        .into_owned();
+    let right = right.broadcast_to_shape(&shape)?;
+    let right = right.cast_to::<f64>()?;
+    {
+        let right = right.try_as_plain_ram()?;
+        let mut view = result.try_as_plain_ram_mut()?;
+        let pairs = view
+            .as_slice_mut::<f64>()?
+            .iter_mut()
+            .zip(right.as_slice::<f64>()?);
+        pairs.for_each(|(left, right)| *left = extreme(*left, *right, larger));
+    }
+    Ok(tvec!(result.cast_to_dt(dtype)?.into_owned().into_tvalue()))
+}
+
+/// Every step of a chain keeps the first operand's NaN, if only the extremes did.
+fn of_chain(
+    inner: &dyn TypedOp,
+    context: &EvalContext,
+    inputs: TVec<TValue>,
+) -> TractResult<TVec<TValue>> {
+    if !has_nan(&inputs[0]) {
+        return inner.eval(context, inputs);
+    }
+    let places = inputs[0].cast_to::<f64>()?.into_owned();
+    let outputs = inner.eval(context, inputs)?;
+    let dtype = outputs[0].datum_type();
+    let mut result = outputs[0].cast_to::<f64>()?.into_owned();
+    ensure!(result.len() == places.len(), "a chain changes no shape");
+    {
+        let places = places.try_as_plain_ram()?;
+        let mut view = result.try_as_plain_ram_mut()?;
+        let pairs = view
+            .as_slice_mut::<f64>()?
+            .iter_mut()
+            .zip(places.as_slice::<f64>()?);
+        for (value, _) in pairs.filter(|(_, before)| before.is_nan()) {
+            *value = f64::NAN;
+        }
+    }
+    Ok(tvec!(result.cast_to_dt(dtype)?.into_owned().into_tvalue()))
+}
+
+fn of_axes(
+    inner: &dyn TypedOp,
+    context: &EvalContext,
+    inputs: TVec<TValue>,
+) -> TractResult<TVec<TValue>> {
+    let input = inputs[0].clone();
+    let is_special = input.datum_type().is_float() && (input.len() == 0 || !all_finite(&input));
+    if !is_special {
+        return inner.eval(context, inputs);
+    }
+    let reduce = inner.as_op().downcast_ref::<Reduce>();
+    let reduce = reduce.context("only reductions are mended here")?;
+    let larger = matches!(reduce.reducer, Reducer::Max);
+    let start = if larger {
+        f64::NEG_INFINITY
+    } else {
+        f64::INFINITY
+    };
+    let shape = input.shape().iter().enumerate();
+    let shape: TVec<usize> = shape
+        .map(|(axis, size)| {
+            if reduce.axes.contains(&axis) {
+                1
+            } else {
+                *size
+            }
+        })
+        .collect();
+    let values = input.cast_to::<f64>()?;
+    let view = values.to_plain_array_view::<f64>()?;
+    let mut result = tract_ndarray::ArrayD::from_elem(&*shape, start);
+    for (mut at, value) in view.indexed_iter().map(|(at, value)| (at, *value)) {
+        for axis in &reduce.axes {
+            at[*axis] = 0;
+        }
+        result[&at] = extreme(result[&at], value, larger);
+    }
+    let result = result.into_tensor();
+    Ok(tvec!(
+        result
+            .cast_to_dt(input.datum_type())?
+            .into_owned()
+            .into_tvalue()
+    ))
+}
+
+fn extreme(left: f64, right: f64, larger: bool) -> f64 {
+    if left.is_nan() || right.is_nan() {
+        f64::NAN
+    } else if larger {
+        left.max(right)
+    } else {
+        left.min(right)
+    }
+}
+
+/// Elements looked at before the next ones: nothing is gained by more.
+const CHUNK: usize = 4096;
+
+/// Whether a tensor has a NaN in it.
+fn has_nan(tensor: &Tensor) -> bool {
+    !each(tensor, f32::is_nan, f64::is_nan, f16::is_nan)
+}
+
+fn all_finite(tensor: &Tensor) -> bool {
+    each(
+        tensor,
+        |x| !x.is_finite(),
+        |x| !x.is_finite(),
+        |x| !x.is_finite(),
+    )
+}
+
+/// Whether no element is what it should not be; tensors of other dtypes have none such.
+fn each(
+    tensor: &Tensor,
+    single: impl Fn(f32) -> bool + Copy,
+    double: impl Fn(f64) -> bool + Copy,
+    half: impl Fn(f16) -> bool + Copy,
+) -> bool {
+    fn none<T: Copy>(values: &[T], is: impl Fn(T) -> bool + Copy) -> bool {
+        let mut chunks = values.chunks(CHUNK);
+        chunks.all(|chunk| !chunk.iter().fold(false, |found, value| found | is(*value)))
+    }
+    let Ok(plain) = tensor.try_as_plain_ram() else {
+        return true;
+    };
+    match tensor.datum_type() {
+        DatumType::F32 => plain
+            .as_slice::<f32>()
+            .is_ok_and(|values| none(values, single)),
+        DatumType::F64 => plain
+            .as_slice::<f64>()
+            .is_ok_and(|values| none(values, double)),
+        DatumType::F16 => plain
+            .as_slice::<f16>()
+            .is_ok_and(|values| none(values, half)),
+        _ => true,
+    }
+}

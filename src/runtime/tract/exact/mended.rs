@@ -1,0 +1,61 @@
+//! An operator of the library whose answer, or whose inputs, are looked at when it runs.
+
+use std::fmt;
+
+use tract_onnx::tract_core::internal::*;
+
+/// Runs an operator and mends what it would do wrongly.
+pub(super) type Mend = fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>>;
+
+/// An operator in a plan, with what mends it.
+#[derive(Clone)]
+pub(super) struct Mended {
+    inner: Box<dyn TypedOp>,
+    mend: Mend,
+}
+
+/// `operator` with its mend, to stand in its place.
+pub(super) fn mended(operator: &dyn TypedOp, mend: Mend) -> Box<dyn TypedOp> {
+    Box::new(Mended {
+        inner: tract_onnx::tract_core::dyn_clone::clone_box(operator),
+        mend,
+    })
+}
+
+impl fmt::Debug for Mended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mended({:?})", self.inner)
+    }
+}
+
+impl PartialEq for Mended {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Mended {}
+
+impl Op for Mended {
+    fn name(&self) -> StaticName {
+        self.inner.name()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Mended {
+    op_out_of_plan!();
+
+    fn eval(&self, context: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        (self.mend)(self.inner.as_ref(), context, inputs)
+    }
+}
+
+impl TypedOp for Mended {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        self.inner.output_facts(inputs)
+    }
+
+    as_op!();
+}

@@ -1,0 +1,53 @@
+//! Operators that the library computes wrongly, computed rightly.
+//!
+//! Three places to do so, the earliest that can see what is wrong: builders of ONNX operators
+//! ([`register`]), the graph before the library optimises it ([`prepare`]), the plan before it runs
+//! ([`settle`]). Invariant: what is not wrong for the values at hand costs no more than a look at them.
+
+mod einsum;
+mod expand;
+mod extreme;
+mod mended;
+mod modulo;
+mod pointwise;
+mod pool;
+mod product;
+mod quantize;
+mod reduce;
+mod slice;
+
+use tract_onnx::Onnx;
+use tract_onnx::tract_core::internal::{TractResult, TypedModel};
+
+/// Puts builders of ours in place of the library's.
+pub(super) fn register(library: &mut Onnx) {
+    let operators = &mut library.op_register;
+    operators.insert("Einsum", einsum::einsum);
+    operators.insert("GlobalLpPool", pool::global_lp_pool);
+    operators.insert("Mod", modulo::modulo);
+    operators.insert("ReduceLogSum", reduce::log_sum);
+    operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
+    operators.insert("Shrink", pointwise::shrink);
+    operators.insert("Celu", pointwise::celu);
+}
+
+/// Looks at a graph before it is optimised; an error says what cannot be planned rightly.
+pub(super) fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
+    slice::prepare(&mut model)?;
+    expand::prepare(&mut model)?;
+    product::prepare(&mut model)?;
+    Ok(model)
+}
+
+/// Looks at an optimised graph: its operators do not change any more.
+pub(super) fn settle(model: &mut TypedModel) {
+    for node in &mut model.nodes {
+        let op = node.op.clone();
+        let replaced = pointwise::settled(op.as_ref())
+            .or_else(|| extreme::settled(op.as_ref()))
+            .or_else(|| quantize::settled(op.as_ref()));
+        if let Some(replaced) = replaced {
+            node.op = replaced;
+        }
+    }
+}

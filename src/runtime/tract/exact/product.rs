@@ -1,0 +1,204 @@
+//! Sums of products that the library has no kernels for: any equation, any dtype, one number at a time.
+
+use tract_onnx::tract_core::internal::tract_ndarray::Dimension;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::cast::Cast;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+
+use crate::runtime::tract::program::kernel::Kernel;
+
+/// Replaces products of integers wider or narrower than 32 bits, which make the library panic, and
+/// divisions whose last bit decides on a whole number: the library multiplies by a reciprocal.
+pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
+    let mut replaced = Vec::new();
+    for node in model.nodes() {
+        if let Some(product) = node.op_as::<EinSum>()
+            && product.q_params.is_none()
+            && product.operating_dt.is_integer()
+            && product.operating_dt != DatumType::I32
+        {
+            let (terms, output) = product.axes.to_strs();
+            let terms = terms.into_iter().map(|term| term.chars().collect());
+            let sums = Sums {
+                terms: terms.collect(),
+                output: output[0].chars().collect(),
+            };
+            let fact = node.outputs[0].fact.without_value();
+            replaced.push((node.id, sums.kernel(fact)));
+        }
+        let is_division = node
+            .op_as::<TypedBinOp>()
+            .is_some_and(|op| op.0.name() == "Div");
+        if is_division
+            && node.outputs[0].fact.datum_type.is_float()
+            && node.outputs[0]
+                .successors
+                .iter()
+                .any(|next| makes_whole(model.node(next.node)))
+        {
+            replaced.push((node.id, division(node.outputs[0].fact.without_value())));
+        }
+    }
+    for (node, kernel) in replaced {
+        model.nodes[node].op = Box::new(kernel);
+    }
+    Ok(())
+}
+
+/// Whether a node turns fractions into whole numbers.
+fn makes_whole(node: &TypedNode) -> bool {
+    let name = node.op.name();
+    let rounds = ["Round", "Floor", "Ceil"];
+    let cast = node.op_as::<Cast>();
+    rounds.iter().any(|part| name.starts_with(part))
+        || cast.is_some_and(|cast| cast.to.is_integer())
+}
+
+fn division(fact: TypedFact) -> Kernel {
+    Kernel::new("Div", tvec!(fact), |inputs| {
+        let [left, right] = inputs else {
+            bail!("Div takes two tensors");
+        };
+        let dtype = left.datum_type();
+        let shape =
+            tract_onnx::tract_core::broadcast::multi_broadcast(&[left.shape(), right.shape()])?;
+        let mut result = left
+            .broadcast_to_shape(&shape)?
+            .cast_to_dt(DatumType::F64)?
+            .into_owned();
+        let right = right.broadcast_to_shape(&shape)?;
+        let right = right.cast_to::<f64>()?;
+        {
+            let right = right.try_as_plain_ram()?;
+            let mut view = result.try_as_plain_ram_mut()?;
+            let pairs = view
+                .as_slice_mut::<f64>()?
+                .iter_mut()
+                .zip(right.as_slice::<f64>()?);
+            // A quotient in double precision, rounded once more, is the quotient in single precision.
+            pairs.for_each(|(left, right)| *left /= *right);
+        }
+        Ok(tvec!(result.cast_to_dt(dtype)?.into_owned()))
+    })
+}
+
+/// A sum of products as an equation says it: a label for each axis of each operand.
+#[derive(Debug, Clone)]
+pub(super) struct Sums {
+    /// Labels of each operand's axes.
+    pub(super) terms: Vec<Vec<char>>,
+    /// Labels of the result's axes.
+    pub(super) output: Vec<char>,
+}
+
+impl Sums {
+    /// An operator that computes it.
+    pub(super) fn kernel(self, fact: TypedFact) -> Kernel {
+        Kernel::new("SumOfProducts", tvec!(fact), move |inputs| {
+            let dtype = inputs[0].datum_type();
+            let result = if dtype.is_float() {
+                self.real(inputs)?
+            } else {
+                self.whole(inputs)?
+            };
+            Ok(tvec!(result.cast_to_dt(dtype)?.into_owned()))
+        })
+    }
+
+    fn real(&self, inputs: &[TValue]) -> TractResult<Tensor> {
+        let values = inputs
+            .iter()
+            .map(|input| Ok(input.cast_to::<f64>()?.into_owned()));
+        let values = values.collect::<TractResult<Vec<_>>>()?;
+        self.eval::<f64>(
+            &values,
+            1.0,
+            |product, value| product * value,
+            |sum, value| sum + value,
+        )
+    }
+
+    fn whole(&self, inputs: &[TValue]) -> TractResult<Tensor> {
+        let values = inputs
+            .iter()
+            .map(|input| Ok(input.cast_to::<i64>()?.into_owned()));
+        let values = values.collect::<TractResult<Vec<_>>>()?;
+        self.eval::<i64>(&values, 1, i64::wrapping_mul, i64::wrapping_add)
+    }
+
+    fn eval<T: Datum + Copy + Default>(
+        &self,
+        inputs: &[Tensor],
+        one: T,
+        times: impl Fn(T, T) -> T,
+        plus: impl Fn(T, T) -> T,
+    ) -> TractResult<Tensor> {
+        let mut labels = self.output.clone();
+        for label in self.terms.iter().flatten() {
+            if !labels.contains(label) {
+                labels.push(*label);
+            }
+        }
+        let mut sizes = vec![1; labels.len()];
+        for (term, input) in self.terms.iter().zip(inputs) {
+            for (label, size) in term.iter().zip(input.shape()) {
+                let at = place(&labels, *label);
+                ensure!(
+                    sizes[at] == 1 || *size == 1 || sizes[at] == *size,
+                    "`{label}` is both {} and {size}",
+                    sizes[at]
+                );
+                if sizes[at] == 1 {
+                    sizes[at] = *size;
+                }
+            }
+        }
+        let steps = self.terms.iter().zip(inputs);
+        let steps: Vec<Vec<usize>> = steps
+            .map(|(term, input)| {
+                let mut steps = vec![0; labels.len()];
+                for (axis, label) in term.iter().enumerate() {
+                    if input.shape()[axis] != 1 {
+                        steps[place(&labels, *label)] +=
+                            input.shape()[axis + 1..].iter().product::<usize>();
+                    }
+                }
+                steps
+            })
+            .collect();
+        let (outer, inner) = sizes.split_at(self.output.len());
+        let plain = inputs.iter().map(|input| input.try_as_plain_ram());
+        let plain = plain.collect::<TractResult<Vec<_>>>()?;
+        let slices = plain.iter().map(|plain| plain.as_slice::<T>());
+        let slices = slices.collect::<TractResult<Vec<_>>>()?;
+        let mut result = Tensor::zero_dt(T::datum_type(), outer)?;
+        {
+            let mut view = result.try_as_plain_ram_mut()?;
+            let cells = view.as_slice_mut::<T>()?;
+            for (cell, at) in cells.iter_mut().zip(tract_ndarray::indices(outer)) {
+                let mut sum = T::default();
+                for within in tract_ndarray::indices(inner) {
+                    let product = slices
+                        .iter()
+                        .zip(&steps)
+                        .fold(one, |product, (slice, steps)| {
+                            let at = at.as_array_view().into_iter().chain(within.as_array_view());
+                            let index: usize = at.zip(steps).map(|(at, step)| at * step).sum();
+                            times(product, slice[index])
+                        });
+                    sum = plus(sum, product);
+                }
+                *cell = sum;
+            }
+        }
+        Ok(result)
+    }
+}
+
+fn place(labels: &[char], label: char) -> usize {
+    labels
+        .iter()
+        .position(|known| *known == label)
+        .expect("labels are those of the operands")
+}
