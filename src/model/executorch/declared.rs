@@ -12,7 +12,7 @@ use super::plan::Plan;
 use crate::model::{Method, ValueKind};
 
 /// Inputs or outputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     /// A method's inputs.
     Inputs,
@@ -66,6 +66,13 @@ impl Declared {
         self.of_schema(position, bounds)
             .or_else(|| self.of_ranges(position, bounds))
             .unwrap_or_else(|| vec![None; bounds.len()])
+    }
+
+    /// What is declared of sizes that follow from one another, as the schema writes it.
+    pub(super) fn constraints(&self, method: &str) -> &[Json] {
+        let schema = self.schema.as_ref().and_then(|schema| schema.get(method));
+        let list = schema.and_then(|method| method.get("runtimeConstraints"));
+        list.and_then(Json::as_array).map_or(&[], Vec::as_slice)
     }
 
     fn of_schema(&self, position: Position<'_>, bounds: &[u64]) -> Option<Vec<Option<Certain>>> {

@@ -7,6 +7,7 @@
 
 pub mod body;
 mod container;
+mod couple;
 mod declared;
 mod delegate;
 mod dynamism;

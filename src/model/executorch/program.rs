@@ -1,8 +1,9 @@
 //! The whole program: methods, storage and what the bundle adds, as a [`ModelInfo`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::container::{BUNDLE_IDENTIFIER, Container, IDENTIFIER};
+use super::couple::couple;
 use super::declared::Declared;
 use super::delegate::Payloads;
 use super::dynamism::settle;
@@ -40,6 +41,7 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let declared = Declared::find(&plans);
     for plan in &mut plans {
         settle(plan, &declared);
+        couple(plan, &declared);
     }
     Ok(ModelInfo {
         format: "executorch",
@@ -49,6 +51,7 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
         names_methods: true,
         methods: plans.into_iter().map(|plan| plan.method).collect(),
         weight_bytes: storage.weight_bytes()?,
+        weight_types: BTreeMap::new(),
         segments: storage.into_segments(&container),
         external: external(&externals),
         metadata: metadata(root.u32(program::VERSION)?, &container),
