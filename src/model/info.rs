@@ -25,6 +25,9 @@ pub struct ModelInfo {
     pub segments: Vec<Segment>,
     /// Bytes of weights inside the file.
     pub weight_bytes: u64,
+    /// Elements of stored tensors by the name of their type, where the format tells without a look at
+    /// the tensors' use; empty where it does not.
+    pub weight_types: BTreeMap<String, u64>,
     /// Data this model needs from other files.
     pub external: Vec<ExternalData>,
     /// Anything else worth showing, in order (`domain`, `opset ai.onnx`, …).

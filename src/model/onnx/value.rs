@@ -126,7 +126,7 @@ fn dynamism(dims: Option<&[Dim]>) -> Dynamism {
 }
 
 /// The element type of a number of `TensorProto.DataType`.
-fn element_type(number: i64) -> ElementType {
+pub(super) fn element_type(number: i64) -> ElementType {
     if let Some(dtype) = dtype(number) {
         return ElementType::Known(dtype);
     }
