@@ -1,16 +1,16 @@
 //! Sizes of the dimensions that a model leaves open, the same wherever a symbol stands.
 //!
 //! Invariant: a dimension gets its size once, from `--dim` or from the first tensor that has it; what
-//! comes later agrees or is an error. Knows nothing of values.
+//! comes later agrees or is an error. A size that only follows from others gives way to one that is
+//! given. Knows nothing of values.
 
 use super::error::{Place, names};
+use super::expression::{PAST, symbol};
+use super::relation::Relations;
 use super::{InputError, OpenDim};
 use crate::model::Dim;
 use crate::runtime::{DType, Signature};
 use crate::source::suggest::nearest;
-
-/// Names that exporters write where a dimension has none: they say nothing of equality.
-const NO_SYMBOLS: [&str; 4] = ["", "?", "None", "-1"];
 
 const OPTION: &str = "--dim";
 
@@ -21,6 +21,7 @@ pub(super) struct Dims<'s> {
     slots: Vec<Slot>,
     /// For each input, where its rank is known, its axes.
     axes: Vec<Option<Vec<Size>>>,
+    relations: Relations,
 }
 
 /// One axis of an input.
@@ -39,10 +40,14 @@ struct Slot {
     label: String,
     /// Largest size.
     bound: Option<u64>,
+    /// The axis that it is of, the first of them.
+    axis: usize,
     /// Whether it is shown as -1 and has a number for `--dim`.
     listed: bool,
     /// Its size and what gave it.
     size: Option<(u64, String)>,
+    /// Whether its size only follows from those of others.
+    derived: bool,
 }
 
 impl<'s> Dims<'s> {
@@ -52,25 +57,28 @@ impl<'s> Dims<'s> {
             signature,
             slots: Vec::new(),
             axes: Vec::new(),
+            relations: Relations::default(),
         };
         for input in &signature.inputs {
             let axes = input.dims.as_ref().map(|axes| {
                 let axes = axes.iter().enumerate();
-                axes.map(|(axis, dim)| dims.add(dim, &format!("{}[{axis}]", input.name)))
+                axes.map(|(axis, dim)| dims.add(dim, &input.name, axis))
                     .collect()
             });
             dims.axes.push(axes);
         }
+        let labels: Vec<&str> = dims.slots.iter().map(|slot| slot.label.as_str()).collect();
+        dims.relations = Relations::of(&labels);
         dims
     }
 
-    fn add(&mut self, dim: &Dim, place: &str) -> Size {
-        let (bound, symbol) = match dim {
+    fn add(&mut self, dim: &Dim, input: &str, axis: usize) -> Size {
+        let bound = match dim {
             Dim::Fixed(size) => return Size::Fixed(*size),
-            Dim::Dynamic { bound, name } => (*bound, name.as_deref()),
-            Dim::Maybe { bound, .. } => (Some(*bound), None),
+            Dim::Dynamic { bound, .. } => *bound,
+            Dim::Maybe { bound, .. } => Some(*bound),
         };
-        let symbol = symbol.filter(|symbol| !NO_SYMBOLS.contains(symbol));
+        let symbol = symbol(dim);
         let known =
             symbol.and_then(|symbol| self.slots.iter().position(|slot| slot.label == symbol));
         if let Some(slot) = known {
@@ -79,10 +87,12 @@ impl<'s> Dims<'s> {
             return Size::Slot(slot);
         }
         self.slots.push(Slot {
-            label: symbol.unwrap_or(place).to_owned(),
+            label: symbol.map_or_else(|| format!("{input}[{axis}]"), str::to_owned),
             bound,
+            axis,
             listed: dim.config_size() == -1,
             size: None,
+            derived: false,
         });
         Size::Slot(self.slots.len() - 1)
     }
@@ -140,6 +150,22 @@ impl<'s> Dims<'s> {
         })
     }
 
+    /// The first axis that has the dimension of this name, if there is one.
+    pub(super) fn axis_of(&self, name: &str) -> Option<(usize, usize)> {
+        let size = self.named(name, name).ok()?;
+        if matches!(size, Size::Slot(_)) {
+            return self.axes.iter().enumerate().find_map(|(input, axes)| {
+                let axis = axes.as_ref()?.iter().position(|axis| *axis == size)?;
+                Some((input, axis))
+            });
+        }
+        // A fixed size says nothing of where it stands, but then the name does.
+        let (input, axis) = name.strip_suffix(']')?.rsplit_once('[')?;
+        let inputs = &self.signature.inputs;
+        let named = inputs.iter().position(|spec| spec.name == input);
+        Some((named.or_else(|| input.parse().ok())?, axis.parse().ok()?))
+    }
+
     fn refused(&self, text: &str, reason: &str) -> InputError {
         let listed = self.slots.iter().filter(|slot| slot.listed);
         let texts: Vec<String> = listed
@@ -169,18 +195,78 @@ impl<'s> Dims<'s> {
     fn fix(&mut self, slot: usize, size: u64, origin: &str) -> Result<(), InputError> {
         let slot = &mut self.slots[slot];
         match &slot.size {
-            Some((known, first)) if *known != size => Err(InputError::Conflict {
-                dim: slot.label.clone(),
-                first: first.clone(),
-                first_size: *known,
-                second: origin.to_owned(),
-                second_size: size,
-            }),
-            Some(_) => Ok(()),
-            None => {
-                slot.size = Some((size, origin.to_owned()));
-                Ok(())
+            Some((known, first)) if *known != size && !slot.derived => {
+                return Err(InputError::Conflict {
+                    dim: slot.label.clone(),
+                    first: first.clone(),
+                    first_size: *known,
+                    second: origin.to_owned(),
+                    second_size: size,
+                });
             }
+            Some(_) if !slot.derived => return Ok(()),
+            _ => {}
+        }
+        slot.size = Some((size, origin.to_owned()));
+        slot.derived = false;
+        self.derive();
+        Ok(())
+    }
+
+    /// Sizes that follow from those that were given.
+    fn derive(&mut self) {
+        if self.relations.is_empty() {
+            return;
+        }
+        for slot in self.slots.iter_mut().filter(|slot| slot.derived) {
+            slot.size = None;
+            slot.derived = false;
+        }
+        let sizes = self.follow(self.sizes());
+        for (slot, size) in self.slots.iter_mut().zip(sizes) {
+            if let (None, Some(size)) = (&slot.size, size) {
+                slot.size = Some((size, "the sizes of others".to_owned()));
+                slot.derived = true;
+            }
+        }
+    }
+
+    fn sizes(&self) -> Vec<Option<u64>> {
+        let sizes = self.slots.iter().map(|slot| slot.size.as_ref());
+        sizes.map(|size| size.map(|(size, _)| *size)).collect()
+    }
+
+    /// These sizes, and those that follow from them.
+    fn follow(&self, sizes: Vec<Option<u64>>) -> Vec<Option<u64>> {
+        self.relations.follow(sizes, |slot| self.slots[slot].bound)
+    }
+
+    /// All sizes, with defaults for what is open: first for the parts, then for the past, so that what is
+    /// left follows.
+    fn settled(&self) -> Vec<Option<u64>> {
+        let mut sizes = self.follow(self.sizes());
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        order.sort_by_key(|slot| {
+            let is_past = self.slots[*slot].label.starts_with(PAST);
+            (self.relations.define(*slot), is_past)
+        });
+        for slot in order {
+            if sizes[slot].is_none() {
+                sizes[slot] = Some(self.slots[slot].bound.unwrap_or(1));
+                sizes = self.follow(sizes);
+            }
+        }
+        sizes
+    }
+
+    /// Gives an axis no size at all, unless something says its size.
+    pub(super) fn empty(&mut self, input: usize, axis: usize) -> Result<(), InputError> {
+        let size = self.axes[input].as_ref().and_then(|axes| axes.get(axis));
+        match size {
+            Some(Size::Slot(slot)) if self.slots[*slot].size.is_none() => {
+                self.fix(*slot, 0, "an empty beginning")
+            }
+            _ => Ok(()),
         }
     }
 
@@ -266,10 +352,31 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// The size of an axis, and if it has none the default: its upper bound, else 1.
+    /// The size of an axis, and if it has none the default: what follows from others, the size of the
+    /// same axis with the same bound elsewhere, its upper bound, else 1.
     pub(super) fn or_default(&self, size: Size) -> u64 {
-        self.known(size)
-            .unwrap_or_else(|| self.bound(size).unwrap_or(1))
+        if let Some(known) = self.known(size) {
+            return known;
+        }
+        let settled = match size {
+            Size::Slot(slot) if self.relations.involve(slot) => self.settled()[slot],
+            Size::Slot(slot) => self.twin(slot),
+            Size::Fixed(_) => None,
+        };
+        settled.unwrap_or_else(|| self.bound(size).unwrap_or(1))
+    }
+
+    /// The one size that dimensions of this bound on this axis of other inputs got. A program has no
+    /// symbols: its bounds are what tells most.
+    fn twin(&self, slot: usize) -> Option<u64> {
+        let own = &self.slots[slot];
+        own.bound?;
+        let twins = self.slots.iter().filter(|slot| {
+            slot.listed && own.listed && (slot.bound, slot.axis) == (own.bound, own.axis)
+        });
+        let mut sizes = twins.filter_map(|slot| slot.size.as_ref().map(|(size, _)| *size));
+        let first = sizes.next()?;
+        sizes.all(|size| size == first).then_some(first)
     }
 
     /// The upper bound of an open axis.
@@ -285,12 +392,14 @@ impl<'s> Dims<'s> {
         matches!(size, Size::Slot(slot) if self.slots[slot].listed)
     }
 
-    /// The dynamic dimensions that have no size yet.
+    /// The dynamic dimensions that have no size yet, but for those that follow from others.
     pub(super) fn open(&self) -> Vec<OpenDim> {
-        let open = |slot: &&Slot| slot.listed && slot.size.is_none();
-        let slots = self.slots.iter().filter(open);
+        let open = |(place, slot): &(usize, &Slot)| {
+            slot.listed && slot.size.is_none() && !self.relations.define(*place)
+        };
+        let slots = self.slots.iter().enumerate().filter(open);
         slots
-            .map(|slot| OpenDim {
+            .map(|(_, slot)| OpenDim {
                 label: slot.label.clone(),
                 bound: slot.bound,
             })
@@ -415,5 +524,71 @@ mod tests {
         }
         let error = dims.fit(0, DType::Int8, &[5, 3], "x").expect_err("no fit");
         assert!(matches!(error, InputError::DType { .. }), "{error}");
+    }
+
+    fn decoder() -> Signature {
+        let symbol = |name: &str| Dim::Dynamic {
+            bound: None,
+            name: Some(name.to_owned()),
+        };
+        let input = |name: &str, dims: Vec<Dim>| TensorSpec {
+            name: name.to_owned(),
+            dtype: DType::Float32,
+            dims: Some(dims),
+            fixed: None,
+        };
+        Signature {
+            method: "forward".to_owned(),
+            inputs: vec![
+                input("ids", vec![symbol("sequence_length")]),
+                input(
+                    "mask",
+                    vec![symbol("past_sequence_length + sequence_length")],
+                ),
+                input("past", vec![symbol("past_sequence_length"), Dim::Fixed(4)]),
+            ],
+            outputs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sums_bind_dimensions() {
+        let signature = decoder();
+        let all = |dims: &Dims| [0, 1, 2].map(|input| sizes(dims, input)[0]);
+        assert_eq!(all(&Dims::of(&signature)), [1, 2, 1]);
+        let open: Vec<String> = Dims::of(&signature)
+            .open()
+            .into_iter()
+            .map(|dim| dim.label)
+            .collect();
+        assert_eq!(open, ["sequence_length", "past_sequence_length"]);
+        for (given, expected) in [
+            (&[(0, 5)][..], [5, 6, 1]),
+            (&[(1, 5)], [1, 5, 4]),
+            (&[(1, 5), (0, 2)], [2, 5, 3]),
+            (&[(2, 7), (0, 2)], [2, 9, 7]),
+            // No size fits: each keeps what it was given.
+            (&[(1, 2), (0, 3)], [3, 2, 1]),
+        ] {
+            let mut dims = Dims::of(&signature);
+            for (input, size) in given {
+                let shape = if *input == 2 {
+                    vec![*size, 4]
+                } else {
+                    vec![*size]
+                };
+                dims.fit(*input, DType::Float32, &shape, "x.npy")
+                    .expect("it fits");
+            }
+            assert_eq!(all(&dims), expected, "{given:?}");
+        }
+        let mut dims = Dims::of(&signature);
+        dims.set("sequence_length=3").expect("it is open");
+        dims.empty(2, 0).expect("it is open");
+        assert_eq!(all(&dims), [3, 3, 0]);
+        // What was given counts, whatever seemed to follow.
+        dims.fit(1, DType::Float32, &[4], "mask.npy")
+            .expect("it was only derived");
+        assert_eq!(all(&dims), [3, 4, 0]);
     }
 }

@@ -1,6 +1,7 @@
 //! Running models: what goes in, what comes out, and what happens to the engine's process.
 
 mod conformance;
+mod coupled;
 mod examples;
 #[cfg(feature = "executorch")]
 mod executorch;
