@@ -50,10 +50,15 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
 
 /// Selects a method below `path`.
 fn selected(args: &TargetArgs, path: &Path, precision: Option<&str>) -> Result<Selection, Failure> {
-    args.select(path, precision).map_err(|error| match error {
-        SelectionError::Nothing(message) => Failure::Nothing(message),
+    args.select(path, precision)
+        .map_err(|error| not_selected(&error))
+}
+
+fn not_selected(error: &SelectionError) -> Failure {
+    match error {
+        SelectionError::Nothing(message) => Failure::Nothing(message.clone()),
         other => Failure::Other(other.to_string()),
-    })
+    }
 }
 
 /// Loads and runs once, and tells the user of every fallback.
