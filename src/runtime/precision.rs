@@ -172,7 +172,7 @@ fn of_operator(operator: &str) -> Option<Held> {
     {
         return Some(Held::FourBits);
     }
-    let is_quantized = name.contains("Quantize")
+    let is_quantized = name.contains("uantize")
         || name.contains("Integer")
         || name.starts_with("QLinear")
         || matches!(

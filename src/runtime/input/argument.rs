@@ -158,8 +158,8 @@ fn generate_rest(
     }
     if let Some(second) = generators.next() {
         let reason = "two generators are given for all remaining inputs";
-        let help = format!("name the input of one: NAME={}", second.origin);
-        return Err(refused(&second.origin, reason, &help));
+        let advice = format!("name the input of one: NAME={}", second.origin);
+        return Err(refused(&second.origin, reason, &advice));
     }
     for (input, slot) in each.iter_mut().enumerate() {
         let is_fixed = signature.inputs[input].fixed.is_some();

@@ -4,25 +4,14 @@
 //! comes later agrees or is an error. A size that only follows from others gives way to one that is
 //! given. Knows nothing of values.
 
-use std::collections::BTreeSet;
-
 use super::error::{Place, names};
-use super::expression::{self, PAST};
+use super::expression::{PAST, symbol};
+use super::relation::Relations;
+use super::slot::Slot;
 use super::{InputError, OpenDim};
 use crate::model::{Allowed, Dim};
 use crate::runtime::{DType, Signature};
 use crate::source::suggest::nearest;
-
-/// Names that exporters write where a dimension has none: they say nothing of equality.
-const NO_SYMBOLS: [&str; 4] = ["", "?", "None", "-1"];
-
-/// The symbol of a dimension, if it has one that says something.
-pub(super) fn symbol(dim: &Dim) -> Option<&str> {
-    let Dim::Dynamic { name, .. } = dim else {
-        return None;
-    };
-    name.as_deref().filter(|name| !NO_SYMBOLS.contains(name))
-}
 
 const OPTION: &str = "--dim";
 
@@ -33,8 +22,7 @@ pub(super) struct Dims<'s> {
     slots: Vec<Slot>,
     /// For each input, where its rank is known, its axes.
     axes: Vec<Option<Vec<Size>>>,
-    /// Sums of slots that are 0.
-    relations: Vec<Relation>,
+    relations: Relations,
 }
 
 /// One axis of an input.
@@ -46,32 +34,6 @@ pub(super) enum Size {
     Slot(usize),
 }
 
-/// An open dimension; axes with the same symbol share one.
-#[derive(Debug)]
-struct Slot {
-    /// The symbol, or `input[axis]`.
-    label: String,
-    /// Largest size.
-    bound: Option<u64>,
-    /// What each axis that shares it declares of its sizes.
-    allowed: Vec<Allowed>,
-    /// Whether it is shown as -1 and has a number for `--dim`.
-    listed: bool,
-    /// Its size and what gave it.
-    size: Option<(u64, String)>,
-    /// Whether its size only follows from those of others.
-    derived: bool,
-    /// Whether others say what it is.
-    defined: bool,
-}
-
-/// Multiples of slots and a number, whose sum is 0.
-#[derive(Debug, Clone)]
-struct Relation {
-    terms: Vec<(usize, i64)>,
-    constant: i64,
-}
-
 impl<'s> Dims<'s> {
     /// The open dimensions of `signature`, none of which has a size.
     pub(super) fn of(signature: &'s Signature) -> Self {
@@ -79,42 +41,22 @@ impl<'s> Dims<'s> {
             signature,
             slots: Vec::new(),
             axes: Vec::new(),
-            relations: Vec::new(),
+            relations: Relations::default(),
         };
         for input in &signature.inputs {
             let axes = input.dims.as_ref().map(|axes| {
                 let axes = axes.iter().enumerate();
-                axes.map(|(axis, dim)| dims.add(dim, &format!("{}[{axis}]", input.name)))
+                axes.map(|(axis, dim)| dims.add(dim, &input.name, axis))
                     .collect()
             });
             dims.axes.push(axes);
         }
-        dims.relate();
+        let labels: Vec<&str> = dims.slots.iter().map(|slot| slot.label.as_str()).collect();
+        dims.relations = Relations::of(&labels);
         dims
     }
 
-    /// Finds what is defined by other dimensions.
-    fn relate(&mut self) {
-        let symbols: BTreeSet<&str> = self.slots.iter().map(|slot| slot.label.as_str()).collect();
-        for (symbol, sum) in expression::definitions(&symbols) {
-            let place = |label: &str| self.slots.iter().position(|slot| slot.label == label);
-            let whole = place(&symbol).expect("it is one of the symbols");
-            let terms = sum.terms.iter().map(|(part, factor)| {
-                let part = place(part).expect("definitions name symbols only");
-                (part, *factor)
-            });
-            self.relations.push(Relation {
-                terms: terms.chain([(whole, -1)]).collect(),
-                constant: sum.constant,
-            });
-        }
-        for relation in &self.relations {
-            let (whole, _) = relation.terms.last().expect("the whole is among them");
-            self.slots[*whole].defined = true;
-        }
-    }
-
-    fn add(&mut self, dim: &Dim, place: &str) -> Size {
+    fn add(&mut self, dim: &Dim, input: &str, axis: usize) -> Size {
         let (bound, allowed) = match dim {
             Dim::Fixed(size) => return Size::Fixed(*size),
             Dim::Dynamic { bound, allowed, .. } => (*bound, allowed.clone()),
@@ -130,13 +72,13 @@ impl<'s> Dims<'s> {
             return Size::Slot(slot);
         }
         self.slots.push(Slot {
-            label: symbol.unwrap_or(place).to_owned(),
+            label: symbol.map_or_else(|| format!("{input}[{axis}]"), str::to_owned),
             bound,
             allowed: allowed.into_iter().collect(),
+            axis,
             listed: dim.config_size() == -1,
             size: None,
             derived: false,
-            defined: false,
         });
         Size::Slot(self.slots.len() - 1)
     }
@@ -201,26 +143,17 @@ impl<'s> Dims<'s> {
     /// The first axis that has the dimension of this name, if there is one.
     pub(super) fn axis_of(&self, name: &str) -> Option<(usize, usize)> {
         let size = self.named(name, name).ok()?;
-        let (written, fixed) = match size {
-            Size::Fixed(_) => (name.rsplit_once('['), true),
-            Size::Slot(_) => (None, false),
-        };
-        let mut inputs = self.axes.iter().enumerate();
-        if !fixed {
-            return inputs.find_map(|(input, axes)| {
+        if matches!(size, Size::Slot(_)) {
+            return self.axes.iter().enumerate().find_map(|(input, axes)| {
                 let axis = axes.as_ref()?.iter().position(|axis| *axis == size)?;
                 Some((input, axis))
             });
         }
-        // A size says nothing of where it stands, but then the name does.
-        let (input, axis) = written?;
-        let axis = axis.strip_suffix(']')?.parse().ok()?;
-        let named = self
-            .signature
-            .inputs
-            .iter()
-            .position(|spec| spec.name == input);
-        Some((named.or_else(|| input.parse().ok())?, axis))
+        // A fixed size says nothing of where it stands, but then the name does.
+        let (input, axis) = name.strip_suffix(']')?.rsplit_once('[')?;
+        let inputs = &self.signature.inputs;
+        let named = inputs.iter().position(|spec| spec.name == input);
+        Some((named.or_else(|| input.parse().ok())?, axis.parse().ok()?))
     }
 
     fn refused(&self, text: &str, reason: &str) -> InputError {
@@ -294,29 +227,19 @@ impl<'s> Dims<'s> {
     }
 
     /// These sizes, and those that follow from them.
-    fn follow(&self, mut sizes: Vec<Option<u64>>) -> Vec<Option<u64>> {
-        loop {
-            let next = self.relations.iter().find_map(|relation| {
-                let (slot, size) = relation.solve(&sizes)?;
-                let bound = self.slots[slot].bound;
-                bound
-                    .is_none_or(|bound| size <= bound)
-                    .then_some((slot, size))
-            });
-            match next {
-                Some((slot, size)) => sizes[slot] = Some(size),
-                None => return sizes,
-            }
-        }
+    fn follow(&self, sizes: Vec<Option<u64>>) -> Vec<Option<u64>> {
+        self.relations.follow(sizes, |slot| self.slots[slot].bound)
     }
 
     /// All sizes, with defaults for what is open: first for the parts, then for the past, so that what is
     /// left follows.
     fn settled(&self) -> Vec<Option<u64>> {
         let mut sizes = self.follow(self.sizes());
-        let late = |slot: &Slot| slot.defined || slot.label.starts_with(PAST);
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
-        order.sort_by_key(|slot| (self.slots[*slot].defined, late(&self.slots[*slot])));
+        order.sort_by_key(|slot| {
+            let is_past = self.slots[*slot].label.starts_with(PAST);
+            (self.relations.define(*slot), is_past)
+        });
         for slot in order {
             if sizes[slot].is_none() {
                 sizes[slot] = Some(self.slots[slot].default_size());
@@ -425,8 +348,8 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// The size of an axis, and if it has none the default: what follows from others, the largest that
-    /// is declared, its upper bound, else 1.
+    /// The size of an axis, and if it has none the default: what follows from others, the size of the
+    /// same axis with the same bound elsewhere, the largest that is declared, its upper bound, else 1.
     pub(super) fn or_default(&self, size: Size) -> u64 {
         if let Some(known) = self.known(size) {
             return known;
@@ -434,10 +357,10 @@ impl<'s> Dims<'s> {
         let Size::Slot(slot) = size else {
             return 1;
         };
-        let mut terms = self.relations.iter().flat_map(|relation| &relation.terms);
-        let settled = match terms.any(|(term, _)| *term == slot) {
-            true => self.settled()[slot],
-            false => None,
+        let settled = if self.relations.involve(slot) {
+            self.settled()[slot]
+        } else {
+            self.twin(slot)
         };
         settled.unwrap_or_else(|| self.slots[slot].default_size())
     }
@@ -448,6 +371,19 @@ impl<'s> Dims<'s> {
             Size::Fixed(_) => None,
             Size::Slot(slot) => self.slots[slot].refusal(size),
         }
+    }
+
+    /// The one size that dimensions of this bound on this axis of other inputs got. A program has no
+    /// symbols: its bounds are what tells most.
+    fn twin(&self, slot: usize) -> Option<u64> {
+        let own = &self.slots[slot];
+        own.bound?;
+        let twins = self.slots.iter().filter(|slot| {
+            slot.listed && own.listed && (slot.bound, slot.axis) == (own.bound, own.axis)
+        });
+        let mut sizes = twins.filter_map(|slot| slot.size.as_ref().map(|(size, _)| *size));
+        let first = sizes.next()?;
+        sizes.all(|size| size == first).then_some(first)
     }
 
     /// The upper bound of an open axis.
@@ -465,10 +401,12 @@ impl<'s> Dims<'s> {
 
     /// The dynamic dimensions that have no size yet, but for those that follow from others.
     pub(super) fn open(&self) -> Vec<OpenDim> {
-        let open = |slot: &&Slot| slot.listed && slot.size.is_none() && !slot.defined;
-        let slots = self.slots.iter().filter(open);
+        let open = |(place, slot): &(usize, &Slot)| {
+            slot.listed && slot.size.is_none() && !self.relations.define(*place)
+        };
+        let slots = self.slots.iter().enumerate().filter(open);
         slots
-            .map(|slot| OpenDim {
+            .map(|(_, slot)| OpenDim {
                 label: slot.label.clone(),
                 bound: slot.bound,
             })
@@ -481,38 +419,6 @@ impl<'s> Dims<'s> {
             Size::Fixed(_) => "",
             Size::Slot(slot) => &self.slots[slot].label,
         }
-    }
-}
-
-impl Slot {
-    /// The largest size that is declared, else the upper bound, else 1.
-    fn default_size(&self) -> u64 {
-        let bound = self.bound.unwrap_or(1);
-        let most = self.allowed.iter().map(Allowed::largest).min();
-        most.map_or(bound, |most| most.min(bound))
-    }
-
-    /// What is declared of it, if this is none of its sizes.
-    fn refusal(&self, size: u64) -> Option<&Allowed> {
-        self.allowed.iter().find(|allowed| !allowed.has(size))
-    }
-}
-
-impl Relation {
-    /// The one slot without a size, and its size, if there is one and that is a size.
-    fn solve(&self, sizes: &[Option<u64>]) -> Option<(usize, u64)> {
-        let mut open = self.terms.iter().filter(|(slot, _)| sizes[*slot].is_none());
-        let (Some((slot, factor)), None) = (open.next(), open.next()) else {
-            return None;
-        };
-        let mut sum = i128::from(self.constant);
-        for (slot, factor) in &self.terms {
-            let size = i128::from(sizes[*slot].unwrap_or(0));
-            sum = sum.checked_add(size.checked_mul(i128::from(*factor))?)?;
-        }
-        let factor = i128::from(*factor);
-        let size = (sum % factor == 0).then(|| -sum / factor)?;
-        Some((*slot, u64::try_from(size).ok()?))
     }
 }
 

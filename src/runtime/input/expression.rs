@@ -7,6 +7,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::model::Dim;
+
+/// Names that exporters write where a dimension has none: they say nothing of equality.
+const NO_SYMBOLS: [&str; 4] = ["", "?", "None", "-1"];
+
+/// The symbol of a dimension, if it has one that says something.
+pub(super) fn symbol(dim: &Dim) -> Option<&str> {
+    let Dim::Dynamic { name, .. } = dim else {
+        return None;
+    };
+    name.as_deref().filter(|name| !NO_SYMBOLS.contains(name))
+}
+
 /// Names of a whole, before the name of its newest part: `total_` of `sequence_length` is that and
 /// `past_sequence_length`.
 const WHOLES: [&str; 2] = ["total_", "attention_mask_"];
@@ -37,13 +50,13 @@ pub(super) fn definitions(symbols: &BTreeSet<&str>) -> Vec<(String, Linear)> {
 
 /// `total_sequence_length` where `past_sequence_length` and `sequence_length` are.
 fn whole(symbol: &str, symbols: &BTreeSet<&str>) -> Option<Linear> {
-    let part = WHOLES
+    let newest = WHOLES
         .iter()
         .find_map(|prefix| symbol.strip_prefix(prefix))?;
-    let past = format!("{PAST}{part}");
-    let both = symbols.contains(part) && symbols.contains(past.as_str());
+    let earlier = format!("{PAST}{newest}");
+    let both = symbols.contains(newest) && symbols.contains(earlier.as_str());
     both.then(|| Linear {
-        terms: BTreeMap::from([(part.to_owned(), 1), (past, 1)]),
+        terms: BTreeMap::from([(newest.to_owned(), 1), (earlier, 1)]),
         constant: 0,
     })
 }

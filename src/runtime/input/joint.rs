@@ -8,8 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dims::{Dims, symbol};
-use super::expression::{self, Linear};
+use super::dims::Dims;
+use super::expression::{self, Linear, symbol};
+use super::relation::Relations;
 use super::{InputArgs, InputError};
 use crate::model::Dim;
 use crate::runtime::{DType, Signature, Tensor, TensorSpec};
@@ -97,7 +98,7 @@ impl Joint {
         joint.check_kinds()?;
         let mut classes = joint.classes()?;
         joint.derive(&mut classes);
-        joint.sign(&classes)?;
+        joint.sign(&classes);
         Ok(joint)
     }
 
@@ -412,34 +413,38 @@ impl Joint {
             let names = symbols.keys().map(String::as_str).collect();
             for (whole, sum) in expression::definitions(&names) {
                 let place = |name: &String| class_of(classes, symbols[name][0]);
-                let parts: Vec<(usize, String)> = sum
-                    .terms
-                    .keys()
-                    .map(|part| (place(part), part.clone()))
-                    .collect();
-                definitions.push((party, place(&whole), parts, sum));
+                let parts = sum.terms.keys().map(|part| (place(part), part.clone()));
+                definitions.push((place(&whole), parts.collect::<Vec<_>>(), sum));
             }
         }
-        for (party, whole, parts, sum) in definitions {
-            let some_fixed = parts.iter().any(|(part, _)| classes[*part].fixed.is_some());
-            if classes[whole].fixed.is_some() || !some_fixed {
-                continue;
+        let relations = definitions.iter().map(|(whole, parts, sum)| {
+            let terms = parts.iter().map(|(part, name)| (*part, sum.terms[name]));
+            (terms.chain([(*whole, -1)]).collect(), sum.constant)
+        });
+        let relations = Relations::new(relations.collect());
+        let sizes = classes
+            .iter()
+            .map(|class| class.fixed.map(|(size, ..)| size));
+        let bound = |class: usize| classes[class].bound.map(|(bound, ..)| bound);
+        let sizes = relations.follow(sizes.collect(), bound);
+        for (class, size) in classes.iter_mut().zip(sizes) {
+            if let (None, Some(size)) = (class.fixed, size) {
+                class.fixed = Some((size, 0, class.axes[0]));
             }
-            if let Some(rest) = rest(classes, &parts, sum) {
-                let size = u64::try_from(rest.constant).ok();
-                match size.filter(|_| rest.terms.is_empty()) {
-                    Some(size) => {
-                        let axis = classes[whole].axes[0];
-                        classes[whole].fixed = Some((size, party, axis));
-                    }
-                    None => classes[whole].symbol = Some(rest.to_string()),
-                }
+        }
+        for (whole, parts, sum) in definitions {
+            let some_fixed = parts.iter().any(|(part, _)| classes[*part].fixed.is_some());
+            if classes[whole].fixed.is_none()
+                && some_fixed
+                && let Some(rest) = rest(classes, &parts, sum)
+            {
+                classes[whole].symbol = Some(rest.to_string());
             }
         }
     }
 
     /// Writes the dimensions of the joint signature.
-    fn sign(&mut self, classes: &[Class]) -> Result<(), JointError> {
+    fn sign(&mut self, classes: &[Class]) {
         for input in 0..self.signature.inputs.len() {
             let Some(rank) = self.rank(input) else {
                 continue;
@@ -447,7 +452,6 @@ impl Joint {
             let dims = (0..rank).map(|axis| classes[class_of(classes, (input, axis))].dim());
             self.signature.inputs[input].dims = Some(dims.collect());
         }
-        Ok(())
     }
 }
 
@@ -476,12 +480,13 @@ fn rest(classes: &[Class], parts: &[(usize, String)], sum: Linear) -> Option<Lin
     let mut rest = sum;
     let mut named = Linear::default();
     for (part, name) in parts {
-        match classes[*part].fixed {
-            Some((size, ..)) => rest.substitute(name, size)?,
-            None => {
-                let factor = rest.terms.remove(name)?;
-                named.terms.insert(classes[*part].symbol.clone()?, factor);
-            }
+        if let Some((size, ..)) = classes[*part].fixed {
+            rest.substitute(name, size)?;
+        } else {
+            let factor = rest.terms.remove(name)?;
+            let symbol = classes[*part].symbol.clone()?;
+            let sum = named.terms.entry(symbol).or_default();
+            *sum = sum.checked_add(factor)?;
         }
     }
     named.constant = rest.constant;

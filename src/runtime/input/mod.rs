@@ -13,6 +13,8 @@ mod image;
 mod joint;
 mod json;
 mod memory;
+mod relation;
+mod slot;
 mod steps;
 
 use argument::{Given, Value, Values};

@@ -7,8 +7,9 @@
 use std::collections::BTreeSet;
 
 use super::argument::{self, Given, Value, Values};
-use super::dims::{Dims, symbol};
+use super::dims::Dims;
 use super::error::names;
+use super::expression::symbol;
 use super::memory::Memory;
 use super::{Assembly, Held, InputArgs, InputError, Place, assemble_around, image};
 use crate::model::Dim;
@@ -35,7 +36,7 @@ nothing";
 
 /// Names that exporters give to what a model keeps outside itself: the output's beginning and end, the
 /// input's beginning and end around the same middle.
-const USUAL: [[&str; 4]; 15] = [
+const USUAL: [[&str; 4]; 17] = [
     ["present.", "", "past_key_values.", ""],
     ["present_key_values.", "", "past_key_values.", ""],
     ["present.", "", "past.", ""],
@@ -51,6 +52,8 @@ const USUAL: [[&str; 4]; 15] = [
     ["", "_n", "", "_0"],
     ["h", "n", "h", "0"],
     ["c", "n", "c", "0"],
+    ["h", "n", "h", ""],
+    ["c", "n", "c", ""],
 ];
 
 /// What the user gave for steps.

@@ -183,7 +183,7 @@ fn sides_without_a_common_shape_are_refused_by_the_dimension() {
 #[test]
 fn inputs_and_outputs_are_matched_by_name() {
     let model = |first: &str, second: &str, dtype: &str, swapped: bool| {
-        let mut outputs = vec![
+        let mut outputs = [
             graph_value(12, "sum", dtype, &["2"]),
             graph_value(12, "difference", dtype, &["2"]),
         ];

@@ -101,6 +101,30 @@ fn the_whole_is_the_past_and_the_new() {
     }
 }
 
+/// Without symbols, what was given for the same axis with the same bound is the best guess.
+#[test]
+fn bounds_of_one_axis_go_together_unless_given() {
+    let signature = signature(&[
+        (
+            "x",
+            DType::Float32,
+            Some(vec![Dim::Fixed(1), up_to(8), up_to(4)]),
+        ),
+        ("mask", DType::Float32, Some(vec![Dim::Fixed(1), up_to(8)])),
+        ("other", DType::Float32, Some(vec![up_to(8), up_to(7)])),
+    ]);
+    for (inputs, dims, expected) in [
+        (&["ones"][..], &[][..], [8, 8, 7]),
+        (&["x=ones@1x3x2", "ones"], &[], [3, 3, 7]),
+        (&["ones"], &["mask[1]=5"], [5, 5, 7]),
+        (&["ones"], &["mask[1]=5", "x[1]=2"], [2, 5, 7]),
+    ] {
+        let tensors = assemble(&signature, &args(inputs, dims)).expect("they fit");
+        let found: Vec<u64> = tensors.iter().map(|tensor| tensor.shape()[1]).collect();
+        assert_eq!(found, expected, "{inputs:?} {dims:?}");
+    }
+}
+
 #[test]
 fn what_is_held_binds_the_rest() {
     let held = |tensor: Option<Tensor>| Held {
@@ -238,7 +262,7 @@ fn positional_arrays_go_by_their_order() {
         assert!(error.to_string().contains(reason), "{error}");
     }
     // An input of such a name is meant by it.
-    let named = signature(&[
+    let telling = signature(&[
         ("arr_1", DType::Float32, None),
         ("arr_0", DType::Float32, None),
     ]);
@@ -246,7 +270,7 @@ fn positional_arrays_go_by_their_order() {
         &file,
         &[("arr_0.npy", members[11].1), ("arr_1.npy", members[10].1)],
     );
-    let tensors = assemble(&named, &args(&[&path], &[])).expect("they fit");
+    let tensors = assemble(&telling, &args(&[&path], &[])).expect("they fit");
     assert_eq!(tensors[0].to_f64().next(), Some(1.0));
 }
 
@@ -387,6 +411,22 @@ fn what_any_side_fixes_or_ties_holds_for_all() {
     assert_eq!(shapes(&inputs), [vec![1, 1], vec![1, 7], vec![1, 6, 2]]);
     let own = both.inputs_of(1, &inputs).expect("they fit");
     assert_eq!(own[2].dtype(), DType::Float16);
+    // And back: of a mask over eight, one is new.
+    let eight = signature(&[
+        (
+            "ids",
+            DType::Int64,
+            Some(vec![Dim::Fixed(1), Dim::Fixed(1)]),
+        ),
+        ("mask", DType::Int64, Some(vec![symbol("b"), Dim::Fixed(8)])),
+        (
+            "past",
+            DType::Float32,
+            Some(vec![symbol("b"), symbol("p"), Dim::Fixed(2)]),
+        ),
+    ]);
+    let both = joint(&[&eight, &decoder()]).expect("there is one");
+    assert_eq!(dims(&both)[2], "float32[1, 7, 2]");
     for (a, b, reason) in [
         (&open, &decoder(), "A takes 2 inputs and B takes 3"),
         (

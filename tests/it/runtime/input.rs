@@ -316,7 +316,10 @@ fn archives_have_exactly_the_inputs() {
             &[("a.npy", &a), ("b.npy", &b), ("c.npy", &b)],
             "member `c.npy` is of no input",
         ),
-        (&[("arr_0.npy", &a)], "member `arr_0.npy` is of no input"),
+        (
+            &[("arr_0.npy", &a)],
+            "it has 1 arrays, and there are 2 inputs",
+        ),
         (&[("a.npy", &a), ("b", &b)], "member `b` is of no input"),
         (&[("a.npy", &a), ("b.npy", &a)], "input 1 `b`"),
         (
