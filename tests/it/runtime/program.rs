@@ -1,15 +1,18 @@
 //! ExecuTorch programs run as ExecuTorch's own runtime runs them: the answers of
 //! `tests/fixtures/programs` are that runtime's.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use pkgtool::model;
+use pkgtool::model::executorch::body::{ProgramBody, known_wrong};
 use pkgtool::runtime::{
     DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, engine, npy,
 };
+use pkgtool::source::FileSource;
 use serde_json::Value;
 
 use crate::support::run::pkgtool;
@@ -65,19 +68,12 @@ const REFUSED: [(&str, &str, &[&str]); 6] = [
     ),
 ];
 
-/// Outputs (by program and label) that the runtime itself computes wrongly, and what is wrong.
+/// Outputs (by program and label) that the runtime itself computes wrongly, and the operator that the
+/// list of `src` has for it.
 const WRONG_IN_THE_RUNTIME: [(&str, &str, &str); 3] = [
-    ("integers_64", "sum", "it adds integers up in float64"),
-    (
-        "unknown_sizes",
-        "nonzero",
-        "its indices are those of no element",
-    ),
-    (
-        "dynamic_int8_convolution",
-        "",
-        "it finds a scale for each pixel, of which the convolution reads one",
-    ),
+    ("integers_64", "sum", "aten::sum.IntList_out"),
+    ("unknown_sizes", "nonzero", "aten::nonzero.out"),
+    ("dynamic_int8_convolution", "", "XNNConv2d"),
 ];
 
 /// The directory of programs: the fixtures, or others that were exported in the same form
@@ -400,4 +396,38 @@ fn example_programs_agree_between_engines() {
     }
     assert!(report.is_empty(), "{report}");
     assert!(compared >= 15, "{compared} methods were compared");
+}
+
+#[test]
+fn what_the_runtime_computes_wrongly_is_told() {
+    for (program, _, operator) in WRONG_IN_THE_RUNTIME {
+        let path = fixtures().join(program).with_extension("pte");
+        let source = FileSource::open(&path).expect("a fixture");
+        let body = ProgramBody::read(&source).expect("a sound program");
+        let method = body.method("forward").expect("forward");
+        let known = known_wrong(&source, method);
+        let known = known.iter().find(|known| known.operator == operator);
+        let known = known.unwrap_or_else(|| panic!("{program} shows {operator}"));
+        let shown = pkgtool([OsStr::new("inspect"), path.as_os_str()]);
+        let shown = shown.run().expect_code(0).stdout;
+        let line = format!("wrong in ExecuTorch  {operator} {}", known.what);
+        assert!(shown.contains(&line), "{shown}");
+        let json = pkgtool([
+            OsStr::new("inspect"),
+            OsStr::new("--json"),
+            path.as_os_str(),
+        ]);
+        let json = json.run().expect_code(0).json();
+        let told = &json["methods"]["forward"]["wrong_in_executorch"];
+        let told = told.as_array().expect("a list");
+        assert!(told.iter().any(|it| it["operator"] == operator), "{told:?}");
+        let arguments = ["run", "--once", "--engine", "tract", "--input", "random"];
+        let ran = pkgtool(arguments.iter().map(OsStr::new).chain([path.as_os_str()]));
+        let ran = ran.run().expect_code(0);
+        let note = format!("note: ExecuTorch's `{operator}` {}", known.what);
+        assert_eq!(ran.stderr.contains(&note), !known.rare, "{}", ran.stderr);
+    }
+    let path = fixtures().join("products.pte");
+    let shown = pkgtool([OsStr::new("inspect"), path.as_os_str()]).run();
+    assert!(!shown.expect_code(0).stdout.contains("wrong in ExecuTorch"));
 }

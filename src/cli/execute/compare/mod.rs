@@ -150,6 +150,9 @@ fn compare(args: &Args, a: &Side, b: &Side, cases: &[Case]) -> Result<Comparison
     let mut started_a = super::started(&a.wish(&args.target), first, &launcher)?;
     let first_b = converted(first, &b.selection.signature)?;
     let mut started_b = super::started(&b.wish(&args.target), &first_b, &launcher)?;
+    if started_a.candidate.engine != started_b.candidate.engine {
+        super::tell_wrong(&a.wish(&args.target), &started_a, true);
+    }
     let tolerances = args.tolerances.of(b, &started_b);
     let specs = &a.selection.signature.outputs;
     let mut pooled = vec![Comparison::default(); specs.len()];
