@@ -114,32 +114,47 @@ fn a_data_file_is_inspected_and_not_run() {
     );
 }
 
-/// The package `glimpse` for XNNPACK, whose program's payload says that it is larger than it is.
+/// A package whose program is sound by its header, and whose graph XNNPACK does not take.
 #[cfg(feature = "executorch")]
 #[test]
 fn a_program_that_the_runtime_finds_broken_is_answered_by_nobody() {
     use crate::support::environment::Piece;
+    use serde_json::json;
     let test = "a_program_that_the_runtime_finds_broken_is_answered_by_nobody";
     if Piece::ExecuTorch.or_skip(test).is_none() {
         return;
     }
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples/glimpse/xnnpack");
-    let name = "glimpse_xnnpack_fp32.pte";
-    let mut bytes = std::fs::read(from.join(name)).expect("an example");
-    let header = bytes.windows(4).position(|it| it == b"XH00");
-    let size = header.expect("a payload") - 4 + 22;
-    bytes[size..size + 8].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
-    let config = std::fs::read(from.join("config.json")).expect("an example");
-    let tree = Tree::new()
-        .file("glimpse/xnnpack/config.json", config)
-        .file(&format!("glimpse/xnnpack/{name}"), bytes);
-    let arguments = ["run", "glimpse/xnnpack", "--precision", "fp32", "--once"];
-    let ran = pkgtool(arguments).within(tree.root()).run().expect_code(2);
-    assert!(
-        ran.stderr
-            .contains("the executorch engine finds the model broken"),
-        "{}",
-        ran.stderr
-    );
+    let run = |bytes: &[u8]| {
+        let config = json!({
+            "$schema": "https://pkgtool.dev/schemas/config.schema.json",
+            "model": "twist",
+            "family": "twist",
+            "capabilities": ["classification"],
+            "backend": "xnnpack",
+            "license": "mit",
+            "variants": [{
+                "precision": "fp32",
+                "file": "twist_xnnpack_fp32.pte",
+                "size_bytes": bytes.len(),
+                "methods": {"forward": {
+                    "inputs": [{"shape": [-1, 3, 32, 32], "dtype": "float32"}],
+                    "outputs": [{"shape": [-1, 4], "dtype": "float32"}]
+                }}
+            }]
+        });
+        let tree = Tree::new()
+            .json("twist/xnnpack/config.json", &config)
+            .file("twist/xnnpack/twist_xnnpack_fp32.pte", bytes);
+        let arguments = ["run", "twist/xnnpack", "--once", "--input", "random"];
+        pkgtool(arguments).within(tree.root()).run()
+    };
+    let path = fixtures().join("models/dyn_batch_xnnpack_fp32.pte");
+    let mut bytes = std::fs::read(path).expect("a fixture");
+    run(&bytes).expect_code(0);
+    // Among the sizes of a tensor of the delegate's graph.
+    bytes[2600..2604].copy_from_slice(&0xffff_u32.to_le_bytes());
+    let ran = run(&bytes).expect_code(2);
+    let said = "the executorch engine finds the model broken";
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
     assert!(!ran.stderr.contains("tract"), "{}", ran.stderr);
 }

@@ -431,3 +431,94 @@ fn what_the_runtime_computes_wrongly_is_told() {
     let shown = pkgtool([OsStr::new("inspect"), path.as_os_str()]).run();
     assert!(!shown.expect_code(0).stdout.contains("wrong in ExecuTorch"));
 }
+
+#[test]
+fn positions_outside_a_cache_are_refused_and_the_cache_stays() {
+    let path = fixtures().join("cache_of_llama.pte");
+    let at = |position: i64| {
+        let hidden = (0_u8..8).map(|x| f64::from(x) / 8.0 - 0.4);
+        let hidden = Tensor::from_f64(DType::Float32, vec![1, 1, 8], hidden);
+        let bytes = position.to_le_bytes().to_vec();
+        [
+            hidden.expect("it is small"),
+            Tensor::new(DType::Int64, vec![1], bytes).expect("it is small"),
+        ]
+    };
+    let (mut plain, _) = load("tract", &path, "forward").expect("it loads");
+    let expected: Vec<_> = (0..3)
+        .map(|position| plain.run(&at(position)).expect("it fits").outputs)
+        .collect();
+    let (mut session, _) = load("tract", &path, "forward").expect("it loads");
+    for (position, expected) in (0..).zip(&expected) {
+        for outside in [-1, 1000] {
+            match session.run(&at(outside)) {
+                Err(EngineError::Input {
+                    operator, reason, ..
+                }) => {
+                    let operator = operator.expect("an operator");
+                    assert!(operator.starts_with("llama::"), "{operator}");
+                    let said = format!("position {outside} for 1 values in a cache of ");
+                    assert!(reason.starts_with(&said), "{reason}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let found = session.run(&at(position)).expect("it fits").outputs;
+        assert_eq!(found, *expected, "at {position}");
+    }
+}
+
+#[test]
+fn indices_outside_a_quantized_table_are_refused() {
+    for (program, operator) in [
+        (
+            "embedding_4_bits",
+            "quantized_decomposed::embedding_4bit.out",
+        ),
+        (
+            "embedding_2_bits",
+            "quantized_decomposed::embedding_2bit.out",
+        ),
+        (
+            "embedding_8_bits",
+            "quantized_decomposed::embedding_byte.out",
+        ),
+    ] {
+        let path = fixtures().join(program).with_extension("pte");
+        let (mut session, signature) = load("tract", &path, "forward").expect("it loads");
+        let shape: Vec<u64> = signature.inputs[0]
+            .dims
+            .iter()
+            .flatten()
+            .map(|dim| u64::try_from(dim.config_size()).expect("fixed sizes"))
+            .collect();
+        let count = usize::try_from(shape.iter().product::<u64>()).expect("few");
+        let with = |index: i64| {
+            let mut ids = vec![1_i64; count];
+            ids[count - 1] = index;
+            let bytes = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            Tensor::new(DType::Int64, shape.clone(), bytes).expect("it is small")
+        };
+        session.run(&[with(0)]).expect("it is in the table");
+        for index in [-1, 1000] {
+            let error = session.run(&[with(index)]).expect_err("it is not");
+            let EngineError::Input {
+                operator: Some(found),
+                reason,
+                ..
+            } = &error
+            else {
+                panic!("{error}");
+            };
+            assert!(
+                found.starts_with("quantized_decomposed::embedding_"),
+                "{found} {operator}"
+            );
+            assert!(
+                reason.starts_with(&format!("index {index} of ")),
+                "{reason}"
+            );
+        }
+        session.run(&[with(0)]).expect("it is in the table");
+    }
+}
