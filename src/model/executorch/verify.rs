@@ -5,6 +5,7 @@
 //! the pages, elements of vectors of numbers are not read. What the values mean is nothing here.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use super::error::{Error, Place};
 use super::path::Step;
@@ -88,7 +89,9 @@ impl Verifier<'_> {
                     path.push('.');
                     path.push_str(name);
                 }
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Index(index) => {
+                    let _ = write!(path, "[{index}]");
+                }
             }
         }
         Place {

@@ -23,8 +23,11 @@ pub struct KnownWrong {
     pub rare: bool,
 }
 
+/// Whether a call is one of those, by its output.
+type Shows = fn(&TensorBody) -> bool;
+
 /// Operators that are wrong for some of their calls.
-const OPERATORS: [(KnownWrong, fn(&TensorBody) -> bool); 2] = [
+const OPERATORS: [(KnownWrong, Shows); 2] = [
     (
         KnownWrong {
             operator: "aten::nonzero.out",

@@ -118,9 +118,8 @@ fn difference(path: &Path, counts: &mut [usize; 3]) -> Option<String> {
     launcher.timeout = Some(Duration::from_secs(20));
     launcher.memory_limit = Some(8 << 30);
     for method in &info.methods {
-        let error = match launcher.load("executorch", &request(path, &method.name)) {
-            Ok(_) => continue,
-            Err(error) => error,
+        let Err(error) = launcher.load("executorch", &request(path, &method.name)) else {
+            continue;
         };
         let text = error.to_string();
         let known = |(one, other): &(&str, &str)| text.contains(one) && text.contains(other);
