@@ -37,11 +37,11 @@ pub enum ExternalDataError {
         /// The tensor's name.
         name: String,
         /// What the model needs.
-        wanted: TensorInfo,
+        wanted: Box<TensorInfo>,
         /// The data file's name.
         file: String,
         /// What it has.
-        found: TensorInfo,
+        found: Box<TensorInfo>,
     },
     /// The location leaves the model's directory.
     #[error("keeps data in `{location}`, outside its own directory")]
@@ -140,9 +140,9 @@ impl ExternalData {
             {
                 return Err(ExternalDataError::OtherTensor {
                     name: name.clone(),
-                    wanted: wanted.clone(),
+                    wanted: Box::new(wanted.clone()),
                     file: file.clone(),
-                    found: has.clone(),
+                    found: Box::new(has.clone()),
                 });
             }
         }

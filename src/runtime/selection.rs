@@ -143,7 +143,12 @@ impl ModelFile {
         };
         check_external_data(&file, &info)?;
         if info.methods.is_empty() {
-            return refused(&file, "has no methods");
+            let what = if info.named.is_empty() {
+                "has no methods"
+            } else {
+                "holds data for programs, and no method; name the program that it lies beside"
+            };
+            return refused(&file, what);
         }
         Ok(Self {
             variant,
@@ -204,14 +209,6 @@ impl ModelFile {
 
     fn method_name(&self, chosen: Option<&str>) -> Selected<String> {
         let names = self.methods();
-        if self.info.methods.is_empty() {
-            let what = if self.info.named.is_empty() {
-                "has no methods"
-            } else {
-                "holds data for programs, and no method; name the program that it lies beside"
-            };
-            return refused(&self.model, what);
-        }
         let Some(name) = chosen else {
             return match default_method(&names) {
                 Some(name) => Ok(name.to_owned()),

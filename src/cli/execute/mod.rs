@@ -63,8 +63,9 @@ fn not_selected(error: &SelectionError) -> Failure {
     }
 }
 
-/// Tells what ExecuTorch's own runtime is known to compute wrongly in what was run, whoever ran it.
-fn tell_wrong(wish: &Wish, started: &Started) {
+/// Tells what ExecuTorch's own runtime is known to compute wrongly in what was run, whoever ran it; what
+/// is wrong for rare inputs only if these are compared.
+fn tell_wrong(wish: &Wish, started: &Started, rare: bool) {
     if wish.format != "executorch" {
         return;
     }
@@ -82,7 +83,8 @@ fn tell_wrong(wish: &Wish, started: &Started) {
     } else {
         format!("{engine} does not, and answers otherwise than a device there")
     };
-    for known in wrong.unwrap_or_default() {
+    let wrong = wrong.unwrap_or_default().into_iter();
+    for known in wrong.filter(|known| known.rare == rare) {
         output::note(&format!(
             "ExecuTorch's `{}` {}; {whose}",
             known.operator, known.what
@@ -94,7 +96,7 @@ fn tell_wrong(wish: &Wish, started: &Started) {
 fn started(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, Failure> {
     let started = target::start(wish, inputs, launcher)
         .map_err(|error| Failure::Other(format!("{}: {error}", wish.model.display())))?;
-    tell_wrong(wish, &started);
+    tell_wrong(wish, &started, false);
     // Who names an engine knows that it is not the backend; the answer says so too.
     if started.candidate.fallback && wish.engine.is_none() {
         let backend = wish.backend.map_or("", crate::package::Backend::name);

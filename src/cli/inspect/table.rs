@@ -106,7 +106,7 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method) {
 
 /// What ExecuTorch's own runtime computes wrongly.
 fn write_wrong(text: &mut String, wrong: Option<&Vec<KnownWrong>>) {
-    for KnownWrong { operator, what } in wrong.into_iter().flatten() {
+    for KnownWrong { operator, what, .. } in wrong.into_iter().flatten() {
         line(text, &format!("  wrong in ExecuTorch  {operator} {what}"));
     }
 }

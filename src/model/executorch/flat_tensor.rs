@@ -29,9 +29,9 @@ impl ModelFormat for FlatTensor {
 
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
         let file = DataFile::read(source)?;
-        let names = ["header".to_owned()].into_iter();
-        let names = names.chain((0..).map(|index: u64| format!("segment {index}")));
-        let segments = file.areas.iter().zip(names).map(|(area, name)| Segment {
+        let labels = ["header".to_owned()].into_iter();
+        let labels = labels.chain((0..).map(|index: u64| format!("segment {index}")));
+        let segments = file.areas.iter().zip(labels).map(|(area, name)| Segment {
             name,
             offset: area.offset,
             size: area.size,

@@ -6,7 +6,10 @@
 
 use super::error::Error;
 use super::flatbuffer::{Field, Table, Vector};
+use super::payload::{self, Checked};
+use super::plan::Externals;
 use super::schema::{chain, inline, plan, program, segment, tensor, value};
+use super::storage::Storage;
 use super::value::{
     BOOL_LIST, DOUBLE_LIST, Evalue, INT_LIST, OPTIONAL_TENSOR_LIST, STRING, TENSOR, TENSOR_LIST,
 };
@@ -17,8 +20,18 @@ const MAX_RANK: u64 = 16;
 /// Bytes that an operator's full name must stay below.
 const NAME_ROOM: usize = 100;
 
+/// What is checked beside the program's own FlatBuffer.
+pub(super) struct Beside<'b, 'a> {
+    /// Payloads of delegates.
+    pub(super) payloads: &'b mut Checked<'a>,
+    /// Where they are.
+    pub(super) storage: &'b mut Storage<'a>,
+    /// Tensors that a data file must have; names that payloads need are added.
+    pub(super) externals: &'b mut Externals,
+}
+
 /// Checks a program.
-pub(super) fn check(root: &Table<'_>) -> Result<(), Error> {
+pub(super) fn check(root: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(), Error> {
     present(root, program::EXECUTION_PLAN)?;
     if root.has(program::NAMED_DATA)? {
         present(root, program::SEGMENTS)?;
@@ -56,7 +69,7 @@ pub(super) fn check(root: &Table<'_>) -> Result<(), Error> {
             inline: inline.clone(),
         };
         method.check_values()?;
-        check_delegates(&plan)?;
+        check_delegates(&plan, beside)?;
         check_code(&plan)?;
     }
     Ok(())
@@ -85,7 +98,7 @@ fn memories(sizes: &Vector<'_>) -> Result<Vec<u64>, Error> {
     sizes.collect()
 }
 
-fn check_delegates(plan: &Table<'_>) -> Result<(), Error> {
+fn check_delegates(plan: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(), Error> {
     for delegate in plan.tables(plan::DELEGATES)?.iter_tables() {
         let delegate = delegate?;
         for field in [plan::DELEGATE_ID, plan::PROCESSED, plan::COMPILE_SPECS] {
@@ -95,6 +108,14 @@ fn check_delegates(plan: &Table<'_>) -> Result<(), Error> {
             let spec = spec?;
             present(&spec, plan::SPEC_KEY)?;
             present(&spec, plan::SPEC_VALUE)?;
+        }
+        let id = delegate.name(plan::DELEGATE_ID)?.unwrap_or_default();
+        if id == payload::BACKEND {
+            let data = delegate.required(plan::PROCESSED)?;
+            let payload = super::plan::find_payload(&data, &id, beside.storage)?;
+            beside
+                .payloads
+                .check(payload, beside.storage, beside.externals)?;
         }
     }
     Ok(())

@@ -9,7 +9,8 @@ use super::delegate::Payloads;
 use super::dynamism::settle;
 use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
-use super::load;
+use super::load::{self, Beside};
+use super::payload::Checked;
 use super::plan::{Externals, Plan};
 use super::schema::{plan, program};
 use super::shape::PROGRAM;
@@ -48,7 +49,14 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
         "Program",
         &PROGRAM,
     )?;
-    load::check(&root)?;
+    load::check(
+        &root,
+        &mut Beside {
+            payloads: &mut Checked::new(source),
+            storage: &mut storage,
+            externals: &mut externals,
+        },
+    )?;
     let declared = Declared::find(&plans);
     for plan in &mut plans {
         settle(plan, &declared);

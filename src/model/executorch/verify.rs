@@ -5,6 +5,7 @@
 //! the pages, elements of vectors of numbers are not read. What the values mean is nothing here.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use super::error::{Error, Place};
 use super::path::Step;
@@ -15,7 +16,7 @@ const MAX_TABLES: u32 = 1_000_000;
 /// Most bytes a vector may have: offsets have 31 bits.
 const MAX_BYTES: u64 = (1 << 31) - 1;
 /// Most fields a table of a schema has.
-const MAX_FIELDS: usize = 11;
+const MAX_FIELDS: usize = 20;
 /// Vtables that are remembered; real files have some dozens.
 const MAX_VTABLES: usize = 4096;
 
@@ -39,6 +40,8 @@ pub(super) enum Kind {
     Tables(&'static Shape),
     /// The member of the union in the next field.
     Member,
+    /// What no device looks at any more.
+    Deprecated,
     /// A union, with its members by number from 1.
     Union(&'static [&'static Shape]),
 }
@@ -86,7 +89,9 @@ impl Verifier<'_> {
                     path.push('.');
                     path.push_str(name);
                 }
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Index(index) => {
+                    let _ = write!(path, "[{index}]");
+                }
             }
         }
         Place {
@@ -213,6 +218,7 @@ impl Verifier<'_> {
                 self.aligned(at, *size)?;
                 self.extent(at, (*size).into())
             }
+            Kind::Deprecated => Ok(()),
             Kind::Member => {
                 *member = u8::from_le_bytes(self.number(at)?);
                 Ok(())

@@ -82,7 +82,10 @@ impl Engine for Tract {
         }
         let info = header(&request.model)?;
         if info.format == "executorch" {
-            return Ok(Box::new(ProgramSession::new(request)?));
+            return Ok(Box::new(ProgramSession::new(
+                request,
+                !info.external.is_empty(),
+            )?));
         }
         if info.format != "onnx" {
             let reason = format!("it cannot run models of format {}", info.format);

@@ -132,7 +132,8 @@ impl Owner {
             state.crashes += u64::from(died);
             let answer = if count > 1 {
                 Ok(())
-            } else if is_proven {
+            } else if is_proven || matches!(error, EngineError::Input { .. }) {
+                // What is wrong with an input says nothing of a candidate.
                 Err(call_error(&error))
             } else {
                 state.choice.fail(candidate, error)

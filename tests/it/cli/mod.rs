@@ -6,6 +6,8 @@ mod commands;
 #[cfg(feature = "run")]
 mod compare;
 mod inspect;
+#[cfg(feature = "run")]
+mod programs;
 mod report;
 #[cfg(feature = "run")]
 mod run;

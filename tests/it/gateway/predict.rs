@@ -214,3 +214,21 @@ fn every_example_is_served_and_those_that_run_here_answer() {
     );
     none.expect_error(400, "NO_ACTIVE_INSTANCES");
 }
+
+#[test]
+fn an_index_outside_a_table_is_the_callers_mistake() {
+    let gateway = Setup::new().packages(examples()).start();
+    let path = "/api/mlpgateway/account/local/model/hush_sentence/predict";
+    let ask = |ids: &[i64]| {
+        let input = json!({"shape": [1, ids.len()], "data": ids});
+        gateway.post(path, json!({"inputs": [input]}).to_string())
+    };
+    ask(&[5, 8, 13]).expect(200);
+    for index in [-1, 100_000] {
+        let reply = ask(&[5, 8, index]).expect_error(400, "BAD_REQUEST");
+        let text = reply.text();
+        assert!(text.contains("`aten::embedding.out`"), "{text}");
+        assert!(text.contains(&index.to_string()), "{text}");
+    }
+    ask(&[5, 8, 13]).expect(200);
+}

@@ -5,6 +5,7 @@
 
 mod broken;
 pub(crate) mod builder;
+mod data_file;
 mod delegates;
 mod dynamism;
 mod hostile;

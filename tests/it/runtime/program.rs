@@ -1,15 +1,18 @@
 //! ExecuTorch programs run as ExecuTorch's own runtime runs them: the answers of
 //! `tests/fixtures/programs` are that runtime's.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use pkgtool::model;
+use pkgtool::model::executorch::body::{ProgramBody, known_wrong};
 use pkgtool::runtime::{
     DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, engine, npy,
 };
+use pkgtool::source::FileSource;
 use serde_json::Value;
 
 use crate::support::other_inputs::disturbed;
@@ -69,19 +72,12 @@ const REFUSED: [(&str, &str, &[&str]); 6] = [
     ),
 ];
 
-/// Outputs (by program and label) that the runtime itself computes wrongly, and what is wrong.
+/// Outputs (by program and label) that the runtime itself computes wrongly, and the operator that the
+/// list of `src` has for it.
 const WRONG_IN_THE_RUNTIME: [(&str, &str, &str); 3] = [
-    ("integers_64", "sum", "it adds integers up in float64"),
-    (
-        "unknown_sizes",
-        "nonzero",
-        "its indices are those of no element",
-    ),
-    (
-        "dynamic_int8_convolution",
-        "",
-        "it finds a scale for each pixel, of which the convolution reads one",
-    ),
+    ("integers_64", "sum", "aten::sum.IntList_out"),
+    ("unknown_sizes", "nonzero", "aten::nonzero.out"),
+    ("dynamic_int8_convolution", "", "XNNConv2d"),
 ];
 
 /// The directory of programs: the fixtures, or others that were exported in the same form
@@ -427,4 +423,129 @@ fn example_programs_agree_between_engines() {
     }
     assert!(report.is_empty(), "{report}");
     assert!(compared >= 15, "{compared} methods were compared");
+}
+
+#[test]
+fn what_the_runtime_computes_wrongly_is_told() {
+    for (program, _, operator) in WRONG_IN_THE_RUNTIME {
+        let path = fixtures().join(program).with_extension("pte");
+        let source = FileSource::open(&path).expect("a fixture");
+        let body = ProgramBody::read(&source).expect("a sound program");
+        let method = body.method("forward").expect("forward");
+        let known = known_wrong(&source, method);
+        let known = known.iter().find(|known| known.operator == operator);
+        let known = known.unwrap_or_else(|| panic!("{program} shows {operator}"));
+        let shown = pkgtool([OsStr::new("inspect"), path.as_os_str()]);
+        let shown = shown.run().expect_code(0).stdout;
+        let line = format!("wrong in ExecuTorch  {operator} {}", known.what);
+        assert!(shown.contains(&line), "{shown}");
+        let json = pkgtool([
+            OsStr::new("inspect"),
+            OsStr::new("--json"),
+            path.as_os_str(),
+        ]);
+        let json = json.run().expect_code(0).json();
+        let told = &json["methods"]["forward"]["wrong_in_executorch"];
+        let told = told.as_array().expect("a list");
+        assert!(told.iter().any(|it| it["operator"] == operator), "{told:?}");
+        let arguments = ["run", "--once", "--engine", "tract", "--input", "random"];
+        let ran = pkgtool(arguments.iter().map(OsStr::new).chain([path.as_os_str()]));
+        let ran = ran.run().expect_code(0);
+        let note = format!("note: ExecuTorch's `{operator}` {}", known.what);
+        assert_eq!(ran.stderr.contains(&note), !known.rare, "{}", ran.stderr);
+    }
+    let path = fixtures().join("products.pte");
+    let shown = pkgtool([OsStr::new("inspect"), path.as_os_str()]).run();
+    assert!(!shown.expect_code(0).stdout.contains("wrong in ExecuTorch"));
+}
+
+#[test]
+fn positions_outside_a_cache_are_refused_and_the_cache_stays() {
+    let path = fixtures().join("cache_of_llama.pte");
+    let at = |position: i64| {
+        let hidden = (0_u8..8).map(|x| f64::from(x) / 8.0 - 0.4);
+        let hidden = Tensor::from_f64(DType::Float32, vec![1, 1, 8], hidden);
+        let bytes = position.to_le_bytes().to_vec();
+        [
+            hidden.expect("it is small"),
+            Tensor::new(DType::Int64, vec![1], bytes).expect("it is small"),
+        ]
+    };
+    let (mut plain, _) = load("tract", &path, "forward").expect("it loads");
+    let expected: Vec<_> = (0..3)
+        .map(|position| plain.run(&at(position)).expect("it fits").outputs)
+        .collect();
+    let (mut session, _) = load("tract", &path, "forward").expect("it loads");
+    for (position, expected) in (0..).zip(&expected) {
+        for outside in [-1, 1000] {
+            match session.run(&at(outside)) {
+                Err(EngineError::Input {
+                    operator, reason, ..
+                }) => {
+                    let operator = operator.expect("an operator");
+                    assert!(operator.starts_with("llama::"), "{operator}");
+                    let said = format!("position {outside} for 1 values in a cache of ");
+                    assert!(reason.starts_with(&said), "{reason}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let found = session.run(&at(position)).expect("it fits").outputs;
+        assert_eq!(found, *expected, "at {position}");
+    }
+}
+
+#[test]
+fn indices_outside_a_quantized_table_are_refused() {
+    for (program, operator) in [
+        (
+            "embedding_4_bits",
+            "quantized_decomposed::embedding_4bit.out",
+        ),
+        (
+            "embedding_2_bits",
+            "quantized_decomposed::embedding_2bit.out",
+        ),
+        (
+            "embedding_8_bits",
+            "quantized_decomposed::embedding_byte.out",
+        ),
+    ] {
+        let path = fixtures().join(program).with_extension("pte");
+        let (mut session, signature) = load("tract", &path, "forward").expect("it loads");
+        let shape: Vec<u64> = signature.inputs[0]
+            .dims
+            .iter()
+            .flatten()
+            .map(|dim| u64::try_from(dim.config_size()).expect("fixed sizes"))
+            .collect();
+        let count = usize::try_from(shape.iter().product::<u64>()).expect("few");
+        let with = |index: i64| {
+            let mut ids = vec![1_i64; count];
+            ids[count - 1] = index;
+            let bytes = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            Tensor::new(DType::Int64, shape.clone(), bytes).expect("it is small")
+        };
+        session.run(&[with(0)]).expect("it is in the table");
+        for index in [-1, 1000] {
+            let error = session.run(&[with(index)]).expect_err("it is not");
+            let EngineError::Input {
+                operator: Some(found),
+                reason,
+                ..
+            } = &error
+            else {
+                panic!("{error}");
+            };
+            assert!(
+                found.starts_with("quantized_decomposed::embedding_"),
+                "{found} {operator}"
+            );
+            assert!(
+                reason.starts_with(&format!("index {index} of ")),
+                "{reason}"
+            );
+        }
+        session.run(&[with(0)]).expect("it is in the table");
+    }
 }

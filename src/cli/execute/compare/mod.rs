@@ -189,6 +189,9 @@ impl Pair<'_> {
             super::started(&wish, &self.inputs_of(place, &cases[0])?, &launcher)
         };
         let mut started = [start(a, 0)?, start(b, 1)?];
+        if started[0].candidate.engine != started[1].candidate.engine {
+            super::tell_wrong(&a.wish(&args.target), &started[0], true);
+        }
         let (tolerances, judged) = args.tolerances.of(self.sides, &started);
         let specs = &a.selection.signature.outputs;
         let mut pooled = vec![Comparison::default(); specs.len()];

@@ -19,15 +19,21 @@ pub struct KnownWrong {
     pub operator: &'static str,
     /// What is wrong. The text goes on after the name.
     pub what: &'static str,
+    /// Whether most inputs give the right answer all the same.
+    pub rare: bool,
 }
 
+/// Whether a call is one of those, by its output.
+type Shows = fn(&TensorBody) -> bool;
+
 /// Operators that are wrong for some of their calls.
-const OPERATORS: [(KnownWrong, fn(&TensorBody) -> bool); 2] = [
+const OPERATORS: [(KnownWrong, Shows); 2] = [
     (
         KnownWrong {
             operator: "aten::nonzero.out",
             what: "writes indices row by row into a result that is planned column by column, so \
                    they are those of no element",
+            rare: false,
         },
         |output| !output.dim_order.is_sorted(),
     ),
@@ -35,6 +41,7 @@ const OPERATORS: [(KnownWrong, fn(&TensorBody) -> bool); 2] = [
         KnownWrong {
             operator: "aten::sum.IntList_out",
             what: "adds 64-bit integers up in float64, which rounds sums above 2⁵³",
+            rare: true,
         },
         |output| output.element == ElementType::Known(DType::Int64),
     ),
@@ -45,6 +52,7 @@ const CONVOLUTION: KnownWrong = KnownWrong {
     operator: "XNNConv2d",
     what: "finds a scale for each pixel of an input that is quantised when it runs, and uses one of \
            them for all",
+    rare: false,
 };
 
 /// What the runtime computes wrongly in a method of the program in `source`, each once.

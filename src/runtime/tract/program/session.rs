@@ -4,7 +4,7 @@
 //! tried, checked against the plan for the run's own shapes, and used from then on. States are the
 //! session's: every run begins with what the last successful one left.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use half::{bf16, f16};
 use tract_linalg::multithread::Executor;
@@ -17,8 +17,8 @@ use super::super::session::{answer, executor, placement};
 use super::super::{failed, unsupported};
 use super::weights::Weights;
 use super::{Lowered, Shapes, Size, give, lower, missing, refusal};
-use crate::model::Dim;
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
+use crate::model::{Dim, Dynamism};
 use crate::runtime::{
     Answer, DType, EngineError, LoadRequest, Placement, Session, Signature, Tensor, TensorSpec,
 };
@@ -62,8 +62,12 @@ struct Plan {
 }
 
 impl ProgramSession {
-    /// Reads the program, refuses what it cannot run, and plans it if all its shapes are fixed.
-    pub(in super::super) fn new(request: &LoadRequest) -> Result<Self, EngineError> {
+    /// Reads the program, refuses what it cannot run, and plans it if all its shapes are fixed. Data
+    /// files beside it are read if it needs any.
+    pub(in super::super) fn new(
+        request: &LoadRequest,
+        needs_data: bool,
+    ) -> Result<Self, EngineError> {
         let fail = |reason: String| failed(&Failure::new(reason));
         let path = &request.model;
         let source = FileSource::open(path).map_err(|error| fail(error.to_string()))?;
@@ -84,9 +88,19 @@ impl ProgramSession {
             let reason = refusal(&missing);
             return Err(unsupported(missing, &reason));
         }
+        let unbounded = |value: &BodyValue| {
+            let tensor = value.tensor();
+            tensor.is_some_and(|tensor| tensor.dynamism == Dynamism::Unbounded)
+        };
+        if method.values.iter().any(unbounded) {
+            let reason = "it has tensors without an upper bound, which no ExecuTorch loads";
+            return Err(unsupported(BTreeSet::new(), reason));
+        }
         let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
-        let files = data_files(path);
-        weights.add(files).map_err(|failure| failed(&failure))?;
+        let files = needs_data.then(|| data_files(path));
+        weights
+            .add(files.unwrap_or_default())
+            .map_err(|failure| failed(&failure))?;
         let mut session = Self {
             method,
             weights,

@@ -217,7 +217,7 @@ fn a_failed_run_leaves_a_session_that_runs() {
         // The cache has 8 places.
         inputs[1] = Tensor::from_f64(DType::Int64, vec![1], [99.0]).expect("it is small");
         match session.run(&inputs) {
-            Err(EngineError::Run { operator, .. }) => {
+            Err(EngineError::Run { operator, .. } | EngineError::Input { operator, .. }) => {
                 assert_eq!(operator.as_deref(), Some("aten::index_put.out"));
             }
             other => panic!("{other:?}"),

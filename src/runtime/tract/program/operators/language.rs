@@ -110,20 +110,18 @@ fn update(
 fn span(check: &Indices, given: i64, length: usize, most: usize) -> TractResult<(usize, usize)> {
     let start = usize::try_from(given).ok();
     let end = start.and_then(|start| start.checked_add(length));
-    match (start, end.filter(|end| *end <= most)) {
-        (Some(start), Some(end)) => Ok((start, end)),
-        _ => {
-            let last = i64::try_from(most)? - i64::try_from(length)?;
-            let valid = if last < 0 {
-                "none is valid".to_owned()
-            } else {
-                format!("0 to {last} are valid")
-            };
-            check.refuse(format!(
-                "position {given} for {length} values in a cache of {most}; {valid}"
-            ))
-        }
+    if let (Some(start), Some(end)) = (start, end.filter(|end| *end <= most)) {
+        return Ok((start, end));
     }
+    let last = i64::try_from(most)? - i64::try_from(length)?;
+    let valid = if last < 0 {
+        "none is valid".to_owned()
+    } else {
+        format!("0 to {last} are valid")
+    };
+    check.refuse(format!(
+        "position {given} for {length} values in a cache of {most}; {valid}"
+    ))
 }
 
 /// Each row times a Hadamard matrix, by Sylvester's construction, divided by the root of its size.
