@@ -20,8 +20,9 @@ pub(super) fn expand(model: &mut ModelProto) {
     let version = opset(model);
     let functions = std::mem::take(&mut model.functions);
     let usable = functions.iter().filter(|function| is_of(function, version));
-    let known: HashMap<(&str, &str), &FunctionProto> =
-        usable.map(|function| ((function.domain(), function.name()), function)).collect();
+    let known: HashMap<(&str, &str), &FunctionProto> = usable
+        .map(|function| ((function.domain(), function.name()), function))
+        .collect();
     let mut calls = 0;
     for _ in 0..MAX_DEPTH {
         let before = calls;
@@ -48,7 +49,9 @@ fn write_out(
     calls: &mut usize,
 ) {
     let function_of = |node: &NodeProto| {
-        let function = known.get(&(node.domain.as_str(), node.op_type.as_str())).copied();
+        let function = known
+            .get(&(node.domain.as_str(), node.op_type.as_str()))
+            .copied();
         function.filter(|function| has_all_attributes(&function.node, function, node))
     };
     if !graph.node.iter().any(|node| function_of(node).is_some()) {
@@ -59,7 +62,9 @@ fn write_out(
             Some(function) if graph.node.len() + function.node.len() <= MAX_NODES => {
                 *calls += 1;
                 let call = Call::new(function, &node, *calls);
-                graph.node.extend(function.node.iter().map(|inner| call.node(inner)));
+                graph
+                    .node
+                    .extend(function.node.iter().map(|inner| call.node(inner)));
             }
             _ => graph.node.push(node),
         }
@@ -73,7 +78,10 @@ fn has_all_attributes(nodes: &[NodeProto], function: &FunctionProto, call: &Node
         let is_known =
             name.is_empty() || attribute(call, name).is_some() || function.attribute.contains(name);
         let inner = found.g.iter().chain(&found.graphs);
-        is_known && inner.into_iter().all(|graph| has_all_attributes(&graph.node, function, call))
+        is_known
+            && inner
+                .into_iter()
+                .all(|graph| has_all_attributes(&graph.node, function, call))
     })
 }
 
@@ -111,7 +119,10 @@ impl<'a> Call<'a> {
 
     fn node(&self, inner: &NodeProto) -> NodeProto {
         let names = |names: &[String]| names.iter().map(|name| self.name(name)).collect();
-        let attributes = inner.attribute.iter().filter_map(|found| self.attribute(found));
+        let attributes = inner
+            .attribute
+            .iter()
+            .filter_map(|found| self.attribute(found));
         NodeProto {
             input: names(&inner.input),
             output: names(&inner.output),
@@ -226,7 +237,10 @@ mod tests {
         let nodes = model.graph.expect("it is still there").node;
         let operators: Vec<&str> = nodes.iter().map(|node| node.op_type.as_str()).collect();
         assert_eq!(operators, ["LeakyRelu", "LeakyRelu"]);
-        assert_eq!((nodes[0].input[0].as_str(), nodes[1].output[0].as_str()), ("in", "out"));
+        assert_eq!(
+            (nodes[0].input[0].as_str(), nodes[1].output[0].as_str()),
+            ("in", "out")
+        );
         assert_eq!(nodes[0].output, nodes[1].input);
         assert!((nodes[0].attribute[0].f - 0.5).abs() < f32::EPSILON);
     }
@@ -245,7 +259,10 @@ mod tests {
             version: 13,
         }];
         expand(&mut other);
-        assert_eq!(other.graph.expect("it is still there").node[0].op_type, "twice");
+        assert_eq!(
+            other.graph.expect("it is still there").node[0].op_type,
+            "twice"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use tract_onnx::pb::NodeProto;
 
 use super::graph::{Stored, attribute, has_input, integer, text};
+use super::scaled::is_spelt_out;
 
 /// An operator that is computed wrongly under a condition.
 pub(super) struct KnownWrong {
@@ -32,13 +33,8 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
     },
     KnownWrong {
         operators: &["Celu"],
-        applies: |node, _| differs(node, "alpha", 1.0),
+        applies: |node, _| attribute(node, "alpha").is_some_and(|alpha| alpha.f <= 0.0),
         cause: "it does not multiply by `alpha`",
-    },
-    KnownWrong {
-        operators: &["Swish"],
-        applies: |node, _| differs(node, "alpha", 1.0),
-        cause: "it ignores `alpha`",
     },
     KnownWrong {
         operators: &["SpaceToDepth"],
@@ -52,7 +48,10 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
     },
     KnownWrong {
         operators: &["QuantizeLinear"],
-        applies: |node, _| integer(node, "output_dtype", 0) != 0 && !has_input(node, 2),
+        applies: |node, stored| {
+            let is_given = integer(node, "output_dtype", 0) != 0 && !has_input(node, 2);
+            is_given && !is_spelt_out(node, stored)
+        },
         cause: "it ignores `output_dtype`",
     },
     KnownWrong {
@@ -64,12 +63,6 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         operators: &["Resize"],
         applies: has_fractional_scales,
         cause: "it aligns corners wrongly unless the sizes or whole scales are given",
-    },
-    KnownWrong {
-        operators: &["OneHot"],
-        // With a stored depth the indices are looked at when it runs.
-        applies: |node, stored| !node.input.get(1).is_some_and(|depth| stored.has(depth)),
-        cause: "it panics at an index beyond a depth that is not stored",
     },
     KnownWrong {
         operators: &["GridSample"],
@@ -97,11 +90,6 @@ pub(super) fn known_wrong(node: &NodeProto, stored: &Stored<'_>) -> Option<&'sta
         .map(|entry| entry.cause)
 }
 
-/// Whether a float attribute is there with another value than this.
-fn differs(node: &NodeProto, name: &str, usual: f32) -> bool {
-    attribute(node, name).is_some_and(|found| (found.f - usual).abs() > f32::EPSILON)
-}
-
 /// Whether a resize aligns corners and is given scales that are not known to be whole.
 fn has_fractional_scales(node: &NodeProto, stored: &Stored<'_>) -> bool {
     if text(node, "coordinate_transformation_mode") != b"align_corners" || has_input(node, 3) {
@@ -127,23 +115,14 @@ mod tests {
 
     #[test]
     fn only_the_wrong_condition_is_refused() {
-        let direction = |value: &str| AttributeProto {
-            name: "direction".to_owned(),
-            s: value.as_bytes().to_vec(),
-            ..AttributeProto::default()
-        };
         let stored = Stored::default();
-        assert!(known_wrong(&node("GRU", direction("reverse")), &stored).is_some());
-        assert!(known_wrong(&node("GRU", direction("bidirectional")), &stored).is_none());
-        let activations = |names: [&str; 2]| AttributeProto {
-            name: "activations".to_owned(),
-            strings: names.map(|name| name.as_bytes().to_vec()).to_vec(),
+        let alpha = |value: f32| AttributeProto {
+            name: "alpha".to_owned(),
+            f: value,
             ..AttributeProto::default()
         };
-        let usual = activations(["Sigmoid", "Tanh"]);
-        assert!(known_wrong(&node("GRU", usual), &stored).is_none());
-        let other = activations(["Sigmoid", "Relu"]);
-        assert!(known_wrong(&node("GRU", other), &stored).is_some());
+        assert!(known_wrong(&node("Celu", alpha(-2.0)), &stored).is_some());
+        assert!(known_wrong(&node("Celu", alpha(2.0)), &stored).is_none());
         let mode = AttributeProto {
             name: "coordinate_transformation_mode".to_owned(),
             s: b"align_corners".to_vec(),

@@ -31,6 +31,7 @@ mod plan;
 )]
 mod program;
 mod repair;
+mod scaled;
 mod session;
 mod slim;
 mod source;

@@ -11,6 +11,7 @@ mod hostile;
 mod image;
 mod input;
 mod npy;
+mod operators;
 #[cfg(feature = "ort")]
 mod ort;
 #[cfg(feature = "ort")]

@@ -97,7 +97,10 @@ impl Body {
         for (place, fact) in inputs.iter().enumerate() {
             // What the graph says of its inputs may name sizes that are numbers here.
             let declared = graph.input_fact(place)?;
-            let known = declared.unify(fact).ok().filter(|_| fact.shape.concretize().is_none());
+            let known = declared
+                .unify(fact)
+                .ok()
+                .filter(|_| fact.shape.concretize().is_none());
             graph.set_input_fact(place, known.unwrap_or_else(|| fact.clone()))?;
         }
         Ok(graph)
@@ -110,7 +113,9 @@ impl Body {
         target: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let facts = inputs.iter().map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
+        let facts = inputs
+            .iter()
+            .map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
         let facts = facts.collect::<TractResult<Vec<InferenceFact>>>()?;
         let graph = self.typed(&facts)?;
         let sources = graph.input_outlets()?.iter().copied();
@@ -135,7 +140,11 @@ impl Body {
     /// Runs it. Sizes come out as plain integers.
     pub(super) fn run(&self, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let stages = if plans.needs_values { &[true][..] } else { &[false, true] };
+        let stages = if plans.needs_values {
+            &[true][..]
+        } else {
+            &[false, true]
+        };
         let mut first: Option<Failure> = None;
         for with_values in stages {
             match self.attempt(&mut plans, &inputs, *with_values) {

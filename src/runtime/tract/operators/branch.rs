@@ -106,7 +106,11 @@ impl InferenceOp for If {
         inputs: TVec<&InferenceFact>,
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
-    ) -> TractResult<(TVec<InferenceFact>, TVec<InferenceFact>, TVec<InferenceFact>)> {
+    ) -> TractResult<(
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+    )> {
         let condition = inputs[0].value.concretize();
         let found = match condition {
             Some(condition) => self.branches[place(&condition)?].facts(&inputs),
@@ -148,9 +152,14 @@ impl InferenceOp for If {
             return branch.body.write(&node.name, target, &branch.own(&inputs));
         }
         let inputs = plain_inputs(&node.name, target, &inputs)?;
-        let facts = inputs.iter().map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
+        let facts = inputs
+            .iter()
+            .map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
         let facts = facts.collect::<TractResult<Vec<InferenceFact>>>()?;
-        let [yes, no] = self.branches.each_ref().map(|branch| branch.body.facts(&branch.own(&facts)));
+        let [yes, no] = self
+            .branches
+            .each_ref()
+            .map(|branch| branch.body.facts(&branch.own(&facts)));
         let found: TVec<InferenceFact> = match (yes, no) {
             (Ok(yes), Ok(no)) => {
                 let pairs = yes.iter().zip(&no);
@@ -216,9 +225,12 @@ pub(super) fn without_sizes(fact: &InferenceFact) -> InferenceFact {
     if fact.shape.rank().concretize().is_some() {
         fact.shape = ShapeFactoid::closed(dims);
     }
-    fact.datum_type = fact.datum_type.concretize().map_or(GenericFactoid::Any, |dtype| {
-        GenericFactoid::Only(plain_type(dtype))
-    });
+    fact.datum_type = fact
+        .datum_type
+        .concretize()
+        .map_or(GenericFactoid::Any, |dtype| {
+            GenericFactoid::Only(plain_type(dtype))
+        });
     fact
 }
 

@@ -20,7 +20,11 @@ pub(super) fn gather(_: &ParsingContext, node: &NodeProto) -> Built {
 /// Reads a `ScatterND`, which is the library's but for its indices.
 pub(super) fn scatter(context: &ParsingContext, node: &NodeProto) -> Built {
     let library = tract_onnx::onnx();
-    let build = library.op_register.0.get("ScatterND").context("the library has it")?;
+    let build = library
+        .op_register
+        .0
+        .get("ScatterND")
+        .context("the library has it")?;
     let (usual, _) = build(context, node)?;
     let usual = usual.as_op().downcast_ref::<Box<dyn Expansion>>().cloned();
     let usual = usual.context("the library's is an expansion")?;
@@ -36,7 +40,11 @@ pub(super) fn one_hot(_: &ParsingContext, node: &NodeProto) -> Built {
 /// Places in a tensor, from tuples of indices into its dimensions after the first `batch_dims`: for
 /// each tuple the number of the slice it names, within its batch.
 fn places(data: &[usize], indices: &Tensor, batch_dims: usize) -> TractResult<Vec<usize>> {
-    let depth = indices.shape().last().copied().context("indices have a dimension")?;
+    let depth = indices
+        .shape()
+        .last()
+        .copied()
+        .context("indices have a dimension")?;
     let sizes = data.get(batch_dims..batch_dims + depth).with_context(|| {
         format!("indices of {depth} dimensions are too many for a tensor of shape {data:?}")
     })?;
@@ -116,7 +124,9 @@ impl EvalOp for Gather {
         let depth = indices.shape()[indices.rank() - 1];
         let mut shape: TVec<usize> = indices.shape()[..indices.rank() - 1].into();
         shape.extend_from_slice(&data.shape()[batch_dims + depth..]);
-        let named: usize = data.shape()[batch_dims..batch_dims + depth].iter().product();
+        let named: usize = data.shape()[batch_dims..batch_dims + depth]
+            .iter()
+            .product();
         let slice: usize = data.shape()[batch_dims + depth..].iter().product();
         let each = places.len().checked_div(batches).unwrap_or(0);
         let from = |tuple: usize| {
@@ -146,7 +156,10 @@ impl EvalOp for Gather {
 impl TypedOp for Gather {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let mut shape: TVec<TDim> = inputs[1].shape.to_tvec();
-        let depth = shape.pop().context("indices have a dimension")?.to_usize()?;
+        let depth = shape
+            .pop()
+            .context("indices have a dimension")?
+            .to_usize()?;
         let kept = inputs[0].shape.iter().skip(self.rules.batch_dims + depth);
         shape.extend(kept.cloned());
         Ok(tvec!(inputs[0].datum_type.fact(shape)))
@@ -206,7 +219,11 @@ impl EvalOp for Normal {
     fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (data, indices) = args_2!(inputs);
         let mut indices = indices.cast_to::<i64>()?.into_owned();
-        let depth = indices.shape().last().copied().context("indices have a dimension")?;
+        let depth = indices
+            .shape()
+            .last()
+            .copied()
+            .context("indices have a dimension")?;
         ensure!(
             depth <= data.rank(),
             "indices of {depth} dimensions are too many for a tensor of shape {:?}",
@@ -236,8 +253,16 @@ struct OneHot {
 impl OneHot {
     fn axis(&self, rank: usize) -> TractResult<usize> {
         let rank = i64::try_from(rank)?;
-        let axis = if self.axis < 0 { self.axis + rank + 1 } else { self.axis };
-        ensure!((0..=rank).contains(&axis), "there is no axis {} to put the depth at", self.axis);
+        let axis = if self.axis < 0 {
+            self.axis + rank + 1
+        } else {
+            self.axis
+        };
+        ensure!(
+            (0..=rank).contains(&axis),
+            "there is no axis {} to put the depth at",
+            self.axis
+        );
         Ok(usize::try_from(axis)?)
     }
 }
@@ -344,9 +369,11 @@ impl EvalOp for Encode {
         let mut shape: TVec<usize> = indices.shape().into();
         let inner: usize = shape[self.axis..].iter().product();
         shape.insert(self.axis, depth);
-        let bytes = shape.iter().try_fold(values.datum_type().size_of(), |product, size| {
-            product.checked_mul(*size)
-        });
+        let bytes = shape
+            .iter()
+            .try_fold(values.datum_type().size_of(), |product, size| {
+                product.checked_mul(*size)
+            });
         ensure!(
             bytes.is_some_and(|bytes| bytes as u64 <= crate::runtime::tensor::MAX_BYTES),
             "a one-hot encoding of shape {shape:?} is too large"
@@ -355,8 +382,12 @@ impl EvalOp for Encode {
         let indices = indices.try_as_plain_ram()?;
         let hot = indices.as_slice::<i64>()?.iter();
         let hot: Vec<Option<usize>> = hot.map(|index| checked(*index, depth).ok()).collect();
-        let encoded =
-            dispatch_copy!(encode(values.datum_type())(&values, &shape, inner.max(1), &hot))?;
+        let encoded = dispatch_copy!(encode(values.datum_type())(
+            &values,
+            &shape,
+            inner.max(1),
+            &hot
+        ))?;
         Ok(tvec!(encoded.into_tvalue()))
     }
 }

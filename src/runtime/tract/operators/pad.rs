@@ -35,7 +35,10 @@ pub(super) fn build(
         b"" | b"constant" => Mode::Constant,
         b"reflect" => Mode::Reflect,
         b"edge" => Mode::Edge,
-        other => bail!("the mode `{}` is not supported", String::from_utf8_lossy(other)),
+        other => bail!(
+            "the mode `{}` is not supported",
+            String::from_utf8_lossy(other)
+        ),
     };
     let given: Vec<Option<usize>> = optional_inputs(node).take(4).collect();
     let pad = Pad {
@@ -76,8 +79,14 @@ impl Pad {
         );
         let mut all = vec![[0; 2]; rank];
         for (at, axis) in axes.iter().enumerate() {
-            let counted = if *axis < 0 { axis + i64::try_from(rank)? } else { *axis };
-            let dimension = usize::try_from(counted).ok().and_then(|axis| all.get_mut(axis));
+            let counted = if *axis < 0 {
+                axis + i64::try_from(rank)?
+            } else {
+                *axis
+            };
+            let dimension = usize::try_from(counted)
+                .ok()
+                .and_then(|axis| all.get_mut(axis));
             let dimension = dimension.with_context(|| format!("there is no axis {axis} to pad"))?;
             *dimension = [pads[at], pads[at + axes.len()]];
         }
@@ -138,7 +147,9 @@ impl Expansion for Pad {
         let pads = self.pads.is_none().then(|| stored(1, "pads")).transpose()?;
         let [value, axes] = self.inputs;
         let axes = axes.map(|at| stored(at, "axes")).transpose()?;
-        let value = value.map(|at| stored(at, "values to pad with")).transpose()?;
+        let value = value
+            .map(|at| stored(at, "values to pad with"))
+            .transpose()?;
         let (shape, dtype) = {
             let fact = model.outlet_fact(inputs[0])?;
             (fact.shape.to_tvec(), fact.datum_type)
@@ -161,7 +172,11 @@ impl Expansion for Pad {
             Mode::Edge => PadMode::Edge,
             Mode::Constant => {
                 let value = value.map_or_else(|| tensor0(self.value), Arc::unwrap_or_clone);
-                ensure!(value.len() == 1, "a padding has one value, not {}", value.len());
+                ensure!(
+                    value.len() == 1,
+                    "a padding has one value, not {}",
+                    value.len()
+                );
                 let mut value = value.cast_to_dt(dtype)?.into_owned();
                 value.set_shape(&[])?;
                 PadMode::Constant(value.into_arc_tensor())

@@ -36,11 +36,16 @@ pub(super) fn build(
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     let (body, graph) = Body::read(context, node, "body")?;
     let given: Vec<Option<usize>> = optional_inputs(node).take(node.input.len()).collect();
-    let carried = given.iter().skip(2).map(|input| input.context("what a loop carries is missing"));
+    let carried = given
+        .iter()
+        .skip(2)
+        .map(|input| input.context("what a loop carries is missing"));
     let carried = carried.collect::<TractResult<Vec<usize>>>()?;
     let own = given.iter().flatten().count();
     let places = 0..node.output.len();
-    let outputs = places.zip(optional_outputs(node)).filter(|(_, slot)| slot.is_some());
+    let outputs = places
+        .zip(optional_outputs(node))
+        .filter(|(_, slot)| slot.is_some());
     let outputs: Vec<usize> = outputs.map(|(place, _)| place).collect();
     ensure!(
         body.outputs() > carried.len() && outputs.iter().all(|it| *it + 1 < body.outputs()),
@@ -67,7 +72,9 @@ fn declared(context: &ParsingContext, graph: &GraphProto) -> TractResult<Vec<Inf
         let Some(type_proto::Value::TensorType(tensor)) = value else {
             return Ok(InferenceFact::default());
         };
-        Ok(without_sizes(&translate_inference_fact(context, tensor, false)?))
+        Ok(without_sizes(&translate_inference_fact(
+            context, tensor, false,
+        )?))
     });
     outputs.collect()
 }
@@ -80,7 +87,9 @@ impl Loop {
             places.iter().map(|at| inputs[*at].clone()).collect()
         };
         let mut carried = of(&self.carried);
-        carried.iter_mut().for_each(|fact| *fact = fact.clone().without_value());
+        carried
+            .iter_mut()
+            .for_each(|fact| *fact = fact.clone().without_value());
         let captured = of(&self.captured);
         // Each round forgets a size at least, or is the last.
         let sizes = carried.iter().map(|fact| fact.shape.dims().count());
@@ -101,9 +110,16 @@ impl Loop {
                 }
             }
             let mut found = found.split_off(1);
-            let next: Vec<InferenceFact> =
-                carried.iter().zip(&found).map(|(old, new)| common(old, new)).collect();
-            if next.iter().zip(&carried).all(|(new, old)| new.shape == old.shape) {
+            let next: Vec<InferenceFact> = carried
+                .iter()
+                .zip(&found)
+                .map(|(old, new)| common(old, new))
+                .collect();
+            if next
+                .iter()
+                .zip(&carried)
+                .all(|(new, old)| new.shape == old.shape)
+            {
                 found.splice(..next.len(), next);
                 for collected in &mut found[self.carried.len()..] {
                     let mut dims: TVec<DimFact> = tvec!(GenericFactoid::Any);
@@ -147,11 +163,17 @@ impl InferenceOp for Loop {
         inputs: TVec<&InferenceFact>,
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
-    ) -> TractResult<(TVec<InferenceFact>, TVec<InferenceFact>, TVec<InferenceFact>)> {
+    ) -> TractResult<(
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+    )> {
         let own = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
         let inputs: TVec<InferenceFact> = own(inputs);
         let mut outputs: TVec<InferenceFact> = own(outputs);
-        let is_known = inputs.iter().all(|fact| fact.datum_type.concretize().is_some());
+        let is_known = inputs
+            .iter()
+            .all(|fact| fact.datum_type.concretize().is_some());
         // What is not known yet may be known later; what is wrong is said when the graph is made.
         if let Some(found) = is_known.then(|| self.found(&inputs).ok()).flatten() {
             for (output, place) in outputs.iter_mut().zip(&self.outputs) {
@@ -174,9 +196,14 @@ impl InferenceOp for Loop {
     ) -> TractResult<TVec<OutletId>> {
         let inputs: TVec<OutletId> = node.inputs.iter().map(|outlet| mapping[outlet]).collect();
         let inputs = plain_inputs(&node.name, target, &inputs)?;
-        let facts = inputs.iter().map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
+        let facts = inputs
+            .iter()
+            .map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
         let found = self.found(&facts.collect::<TractResult<Vec<InferenceFact>>>()?)?;
-        let facts = self.outputs.iter().map(|place| outer_fact(target, &found[*place]));
+        let facts = self
+            .outputs
+            .iter()
+            .map(|place| outer_fact(target, &found[*place]));
         let turning = Turning {
             facts: facts.collect::<TractResult<_>>()?,
             empty: found.iter().map(empty).collect(),
@@ -232,13 +259,17 @@ impl EvalOp for Turning {
 
     fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let of = &self.of;
-        let most = of.turns.map(|at| inputs[at].cast_to_scalar::<i64>()).transpose()?;
+        let most = of
+            .turns
+            .map(|at| inputs[at].cast_to_scalar::<i64>())
+            .transpose()?;
         let mut goes_on = match of.condition {
             Some(at) => inputs[at].cast_to_scalar::<bool>()?,
             None => true,
         };
         let mut carried: TVec<TValue> = of.carried.iter().map(|at| inputs[*at].clone()).collect();
-        let mut collected: Vec<Vec<TValue>> = vec![Vec::new(); of.body.outputs() - 1 - carried.len()];
+        let mut collected: Vec<Vec<TValue>> =
+            vec![Vec::new(); of.body.outputs() - 1 - carried.len()];
         let mut turn: i64 = 0;
         while goes_on && most.is_none_or(|most| turn < most) {
             let mut given: TVec<TValue> = tvec!(tensor0(turn).into(), tensor0(true).into());
@@ -253,7 +284,10 @@ impl EvalOp for Turning {
             }
             turn += 1;
         }
-        let mut all = carried.into_iter().map(Ok).collect::<Vec<TractResult<TValue>>>();
+        let mut all = carried
+            .into_iter()
+            .map(Ok)
+            .collect::<Vec<TractResult<TValue>>>();
         for (slices, empty) in collected.iter().zip(&self.empty[all.len()..]) {
             all.push(if slices.is_empty() {
                 let (dtype, shape) = empty.as_ref().context("its type is not known")?;

@@ -1,9 +1,9 @@
 //! `RNN`, `GRU`, `LSTM` and `DynamicQuantizeLSTM` as operators of ours.
 //!
 //! The library runs a recurrence as a loop over a graph: it turns no sequence around, takes every
-//! activation for the default, and knows no lengths. What it does rightly is left to it where that is
-//! as fast; everything else is computed here, step by step ([`run`]), each step by [`cell`]. Nothing is
-//! kept between runs.
+//! activation for the default, knows no lengths, and begins a run where the last one ended. Here the
+//! products with W are one product for all steps ([`wire`]), the steps are one operator ([`run`]), each
+//! of them done by [`cell`]. Nothing is kept between runs.
 
 mod cell;
 mod quantised;
@@ -48,8 +48,6 @@ struct Recurrence {
     batch_first: bool,
     /// W and R are integers with scales.
     is_quantised: bool,
-    /// The library's own operator, if it computes this rightly.
-    usual: Option<Box<dyn Expansion>>,
 }
 
 /// One direction.
@@ -61,7 +59,7 @@ struct Side {
 
 /// Reads a node of any of the operators.
 pub(super) fn build(
-    context: &ParsingContext,
+    _: &ParsingContext,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     let is_quantised = node.op_type == "DynamicQuantizeLSTM";
@@ -78,12 +76,13 @@ pub(super) fn build(
     };
     let cell = Cell {
         kind,
-        clip: attribute(node, "clip").map(|clip| clip.f.abs()).filter(|clip| *clip > 0.0),
+        clip: attribute(node, "clip")
+            .map(|clip| clip.f.abs())
+            .filter(|clip| *clip > 0.0),
         input_forget: integer(node, "input_forget", 0) != 0,
         linear_before_reset: integer(node, "linear_before_reset", 0) != 0,
     };
     let inputs: Vec<Option<usize>> = optional_inputs(node).take(R_ZERO + 1).collect();
-    let usual = is_usual(node, &inputs).then(|| usual(context, node)).transpose()?;
     let recurrence = Recurrence {
         sides: sides(node, kind, directions)?,
         inputs,
@@ -91,36 +90,17 @@ pub(super) fn build(
         batch_first: integer(node, "layout", 0) != 0,
         cell,
         is_quantised,
-        usual: usual.flatten(),
     };
     Ok((expand(recurrence), vec![]))
-}
-
-/// Whether the library computes this node rightly: forwards, with defaults.
-fn is_usual(node: &NodeProto, inputs: &[Option<usize>]) -> bool {
-    let defaults = ["hidden_size", "linear_before_reset"];
-    let is_default = |name: &str, value: &[u8]| defaults.contains(&name) || value == b"forward";
-    node.op_type != "DynamicQuantizeLSTM"
-        && inputs[LENGTHS].is_none()
-        && (node.attribute.iter()).all(|attribute| is_default(&attribute.name, &attribute.s))
-}
-
-fn usual(context: &ParsingContext, node: &NodeProto) -> TractResult<Option<Box<dyn Expansion>>> {
-    use tract_onnx::ops::rec::{gru::gru, lstm::lstm, rnn::rnn};
-    let (operator, _) = match node.op_type.as_str() {
-        "RNN" => rnn(context, node)?,
-        "GRU" => gru(context, node)?,
-        _ => lstm(context, node)?,
-    };
-    let expansion = operator.as_op().downcast_ref::<Box<dyn Expansion>>();
-    Ok(expansion.cloned())
 }
 
 /// The directions with their activations. Parameters are counted over all of them.
 fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<Side>> {
     let names: Vec<String> = attribute(node, "activations").map_or_else(Vec::new, |found| {
         let names = found.strings.iter();
-        names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        names
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect()
     });
     let usual = kind.usual();
     let count = usual.len() * directions.len();
@@ -137,7 +117,9 @@ fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<S
     for is_reverse in directions {
         let mut activations = Vec::new();
         for place in places.by_ref().take(usual.len()) {
-            let name = names.get(place).map_or(usual[place % usual.len()], String::as_str);
+            let name = names
+                .get(place)
+                .map_or(usual[place % usual.len()], String::as_str);
             let activation = Activation::named(name, &mut alphas, &mut betas);
             activations.push(activation.with_context(|| {
                 format!(
@@ -192,7 +174,11 @@ impl Expansion for Recurrence {
             }
         }
         s.equals(&inputs[R].shape[0], directions.clone())?;
-        let order: [usize; 4] = if self.batch_first { [1, 2, 0, 3] } else { [0, 1, 2, 3] };
+        let order: [usize; 4] = if self.batch_first {
+            [1, 2, 0, 3]
+        } else {
+            [0, 1, 2, 3]
+        };
         if let Some(y) = self.outputs[0] {
             s.equals(&outputs[y].rank, 4)?;
             s.equals(&outputs[y].shape[order[0]], &inputs[0].shape[steps])?;
@@ -207,7 +193,10 @@ impl Expansion for Recurrence {
         for output in outputs {
             s.equals(&output.datum_type, &inputs[0].datum_type)?;
             s.given(&output.rank, move |s, rank| {
-                s.equals(&output.shape[usize::try_from(rank - 1)?], &inputs[R].shape[hidden])
+                s.equals(
+                    &output.shape[usize::try_from(rank - 1)?],
+                    &inputs[R].shape[hidden],
+                )
             })?;
         }
         Ok(())
@@ -219,11 +208,6 @@ impl Expansion for Recurrence {
         model: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let x = model.outlet_fact(inputs[0])?;
-        let is_known = x.datum_type == f32::datum_type() && x.shape[1].as_i64().is_some();
-        match &self.usual {
-            Some(usual) if is_known => usual.wire(prefix, model, inputs),
-            _ => wire::wire(self, prefix, model, inputs),
-        }
+        wire::wire(self, prefix, model, inputs)
     }
 }

@@ -8,7 +8,11 @@ use tract_onnx::tract_core::tract_data::itertools::izip;
 pub(super) fn round(values: &mut [f32]) {
     let least = values.iter().copied().fold(0.0, f32::min);
     let most = values.iter().copied().fold(0.0, f32::max);
-    let scale = if most > least { (most - least) / 255.0 } else { 1.0 };
+    let scale = if most > least {
+        (most - least) / 255.0
+    } else {
+        1.0
+    };
     let zero = (-least / scale).clamp(0.0, 255.0).round_ties_even();
     for value in values {
         let step = ((*value / scale).round_ties_even() + zero).clamp(0.0, 255.0);
@@ -24,7 +28,10 @@ pub(super) fn dequantise(
     zero: Option<&Tensor>,
 ) -> TractResult<Tensor> {
     let &[directions, columns, rows] = stored.shape() else {
-        bail!("weights of shape {:?} have three dimensions", stored.shape());
+        bail!(
+            "weights of shape {:?} have three dimensions",
+            stored.shape()
+        );
     };
     let spread = |tensor: &Tensor| -> TractResult<Vec<f32>> {
         let values = tensor.cast_to::<f32>()?;
@@ -37,7 +44,10 @@ pub(super) fn dequantise(
             "{} scales or zero points are given for {directions} directions of {rows} rows",
             values.len()
         );
-        Ok(values.iter().flat_map(|value| std::iter::repeat_n(*value, rows)).collect())
+        Ok(values
+            .iter()
+            .flat_map(|value| std::iter::repeat_n(*value, rows))
+            .collect())
     };
     let scales = spread(scale)?;
     let zeros = match zero {
@@ -52,7 +62,9 @@ pub(super) fn dequantise(
         for row in 0..rows {
             let at = direction * rows + row;
             let to = &mut values[at * columns..(at + 1) * columns];
-            let from = stored[direction * columns * rows + row..].iter().step_by(rows);
+            let from = stored[direction * columns * rows + row..]
+                .iter()
+                .step_by(rows);
             for (to, from) in izip!(to, from) {
                 *to = (from - zeros[at]) * scales[at];
             }

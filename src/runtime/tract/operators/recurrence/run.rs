@@ -56,11 +56,7 @@ pub(super) struct Product {
 
 impl Product {
     /// A product of a batch of states with these rows of R.
-    pub(super) fn new(
-        weights: &TypedFact,
-        rows: Range<usize>,
-        batch: &TDim,
-    ) -> TractResult<Self> {
+    pub(super) fn new(weights: &TypedFact, rows: Range<usize>, batch: &TDim) -> TractResult<Self> {
         let (dtype, stored) = (weights.datum_type, weights.konst.as_ref());
         let size = weights.shape[1].clone();
         let mut model = TypedModel::default();
@@ -155,7 +151,9 @@ impl Run {
             given.len()
         );
         let checked = given.iter().map(|length| {
-            let fits = usize::try_from(*length).ok().filter(|length| *length <= steps);
+            let fits = usize::try_from(*length)
+                .ok()
+                .filter(|length| *length <= steps);
             fits.with_context(|| format!("the length {length} of a sequence is not in 0..={steps}"))
         });
         checked.collect()
@@ -233,7 +231,11 @@ impl<'a, T: Number> Walk<'a, T> {
             peepholes: vector(side.peepholes, 3 * run.hidden)?,
             functions: Functions::new(&side.activations)?,
             first: side.product.start(weights)?,
-            last: side.last.as_ref().map(|last| last.start(weights)).transpose()?,
+            last: side
+                .last
+                .as_ref()
+                .map(|last| last.start(weights))
+                .transpose()?,
             gates: vec![T::zero(); lengths.len() * width],
             hidden: run.state(run.states[0], at, inputs)?,
             memory: run.state(run.states[1], at, inputs)?,
@@ -345,7 +347,10 @@ fn part<T: Number>(tensor: &Tensor, at: usize, length: usize) -> TractResult<Vec
     let values = values.as_slice::<T>()?;
     let found = values.get(at * length..(at + 1) * length);
     let found = found.with_context(|| {
-        format!("a tensor of shape {:?} is too small, {length} elements are needed", tensor.shape())
+        format!(
+            "a tensor of shape {:?} is too small, {length} elements are needed",
+            tensor.shape()
+        )
     })?;
     Ok(found.to_vec())
 }
@@ -382,10 +387,19 @@ impl TypedOp for Run {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let x = inputs[0];
         let (sides, size) = (self.sides.len().to_dim(), self.hidden.to_dim());
-        let steps = if self.keeps_all { x.shape[0].clone() } else { 0.to_dim() };
+        let steps = if self.keeps_all {
+            x.shape[0].clone()
+        } else {
+            0.to_dim()
+        };
         let batch = &x.shape[1];
-        let last = x.datum_type.fact([sides.clone(), batch.clone(), size.clone()]);
-        let mut facts = tvec!(x.datum_type.fact([steps, sides, batch.clone(), size]), last.clone());
+        let last = x
+            .datum_type
+            .fact([sides.clone(), batch.clone(), size.clone()]);
+        let mut facts = tvec!(
+            x.datum_type.fact([steps, sides, batch.clone(), size]),
+            last.clone()
+        );
         if self.cell.kind == Kind::Lstm {
             facts.push(last);
         }

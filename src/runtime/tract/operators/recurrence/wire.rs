@@ -31,7 +31,8 @@ impl Writer<'_> {
     }
 
     fn constant(&mut self, name: &str, value: Tensor) -> TractResult<OutletId> {
-        self.model.add_const(format!("{}.{name}", self.prefix), value)
+        self.model
+            .add_const(format!("{}.{name}", self.prefix), value)
     }
 
     fn stored(&self, outlet: OutletId) -> TractResult<Option<Arc<Tensor>>> {
@@ -59,7 +60,11 @@ pub(super) fn wire(
     inputs: &[OutletId],
 ) -> TractResult<TVec<OutletId>> {
     let given = model.outlet_fact(inputs[0])?.datum_type;
-    let dtype = if given == f16::datum_type() { f32::datum_type() } else { given };
+    let dtype = if given == f16::datum_type() {
+        f32::datum_type()
+    } else {
+        given
+    };
     ensure!(
         dtype == f32::datum_type() || dtype == f64::datum_type(),
         "a recurrence over {given:?} is not supported"
@@ -100,7 +105,9 @@ pub(super) fn wire(
         let weights = writer.side("r", r, at)?;
         let mut optional = |place: usize, name: &str| -> TractResult<Option<usize>> {
             let found = recurrence.input(place).map(|input| inputs[input]);
-            let found = found.map(|outlet| writer.side(name, outlet, at)).transpose()?;
+            let found = found
+                .map(|outlet| writer.side(name, outlet, at))
+                .transpose()?;
             Ok(found.map(&mut give))
         };
         let bias = optional(BIAS, "bias")?;
@@ -167,7 +174,8 @@ fn weights(
         let stored = |place: usize| match recurrence.input(place) {
             Some(at) => {
                 let stored = writer.stored(inputs[at])?;
-                let stored = stored.context("quantised weights that are computed are not supported");
+                let stored =
+                    stored.context("quantised weights that are computed are not supported");
                 stored.map(Some)
             }
             None => Ok(None),
