@@ -6,6 +6,7 @@
 //! of them done by [`cell`]. Nothing is kept between runs.
 
 mod cell;
+mod product;
 mod quantised;
 mod run;
 mod wire;
