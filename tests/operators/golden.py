@@ -50,7 +50,7 @@ def write():
         with zipfile.ZipFile(HERE / f"{group}.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
             for name, model, runs in cases:
                 out.writestr(zipfile.ZipInfo(f"{name}.onnx", STAMP), model, zipfile.ZIP_DEFLATED, 9)
-                text = json.dumps(runs, separators=(",", ":"))
+                text = json.dumps(runs, separators=(",", ":"), allow_nan=False)
                 out.writestr(zipfile.ZipInfo(f"{name}.json", STAMP), text, zipfile.ZIP_DEFLATED, 9)
 
 
@@ -132,7 +132,11 @@ def recurrences():
                 add("input-forget", input_forget=1)
                 add("input-forget-clip", input_forget=1, clip=0.5, lengths=True)
         for activation in ["Relu", "Tanh", "Sigmoid", "Softsign", "Softplus"]:
-            cases.append((operator, activation, "forward", {"activations": [activation] * count}))
+            activations = [activation] * count
+            if (operator, activation) == ("GRU", "Softplus"):
+                # As the gates of a GRU it grows until ONNX Runtime's overflows.
+                activations[0] = "Sigmoid"
+            cases.append((operator, activation, "forward", {"activations": activations}))
         for activation in ["Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu"]:
             options = {"activations": [activation] * count, "activation_alpha": [0.3, 0.4, 0.5][:count]}
             if activation in ["Affine", "ScaledTanh", "HardSigmoid"]:
