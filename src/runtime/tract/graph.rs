@@ -79,9 +79,9 @@ impl<'a> Stored<'a> {
         Self(found)
     }
 
-    /// Whether the model stores a tensor of this name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+    /// The sizes of a stored tensor.
+    pub(super) fn shape(&self, name: &str) -> Option<&'a [i64]> {
+        Some(&self.0.get(name)?.dims)
     }
 
     /// The values of a small stored tensor of whole numbers.

@@ -4,6 +4,7 @@
 use tract_onnx::pb::NodeProto;
 
 use super::graph::{Stored, attribute, has_input, integer, text};
+use super::scaled::is_spelt_out;
 
 /// An operator that is computed wrongly under a condition.
 pub(super) struct KnownWrong {
@@ -31,11 +32,6 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it places the causal mask as if there were no past keys",
     },
     KnownWrong {
-        operators: &["Swish"],
-        applies: |node, _| differs(node, "alpha", 1.0),
-        cause: "it ignores `alpha`",
-    },
-    KnownWrong {
         operators: &["SpaceToDepth"],
         applies: |node, _| text(node, "mode") == b"CRD",
         cause: "it ignores the mode `CRD`",
@@ -47,7 +43,10 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
     },
     KnownWrong {
         operators: &["QuantizeLinear"],
-        applies: |node, _| integer(node, "output_dtype", 0) != 0 && !has_input(node, 2),
+        applies: |node, stored| {
+            let is_given = integer(node, "output_dtype", 0) != 0 && !has_input(node, 2);
+            is_given && !is_spelt_out(node, stored)
+        },
         cause: "it ignores `output_dtype`",
     },
     KnownWrong {
@@ -59,12 +58,6 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         operators: &["Resize"],
         applies: has_fractional_scales,
         cause: "it aligns corners wrongly unless the sizes or whole scales are given",
-    },
-    KnownWrong {
-        operators: &["OneHot"],
-        // With a stored depth the indices are looked at when it runs.
-        applies: |node, stored| !node.input.get(1).is_some_and(|depth| stored.has(depth)),
-        cause: "it panics at an index beyond a depth that is not stored",
     },
     KnownWrong {
         operators: &["ConstantOfShape", "Expand", "Tile", "Reshape"],
@@ -104,11 +97,6 @@ fn has_large_sizes(node: &NodeProto, stored: &Stored<'_>) -> bool {
     sizes.is_some_and(|sizes| sizes.iter().any(|size| i32::try_from(*size).is_err()))
 }
 
-/// Whether a float attribute is there with another value than this.
-fn differs(node: &NodeProto, name: &str, usual: f32) -> bool {
-    attribute(node, name).is_some_and(|found| (found.f - usual).abs() > f32::EPSILON)
-}
-
 /// Whether a resize aligns corners and is given scales that are not known to be whole.
 fn has_fractional_scales(node: &NodeProto, stored: &Stored<'_>) -> bool {
     if text(node, "coordinate_transformation_mode") != b"align_corners" || has_input(node, 3) {
@@ -134,23 +122,7 @@ mod tests {
 
     #[test]
     fn only_the_wrong_condition_is_refused() {
-        let direction = |value: &str| AttributeProto {
-            name: "direction".to_owned(),
-            s: value.as_bytes().to_vec(),
-            ..AttributeProto::default()
-        };
         let stored = Stored::default();
-        assert!(known_wrong(&node("GRU", direction("reverse")), &stored).is_some());
-        assert!(known_wrong(&node("GRU", direction("bidirectional")), &stored).is_none());
-        let activations = |names: [&str; 2]| AttributeProto {
-            name: "activations".to_owned(),
-            strings: names.map(|name| name.as_bytes().to_vec()).to_vec(),
-            ..AttributeProto::default()
-        };
-        let usual = activations(["Sigmoid", "Tanh"]);
-        assert!(known_wrong(&node("GRU", usual), &stored).is_none());
-        let other = activations(["Sigmoid", "Relu"]);
-        assert!(known_wrong(&node("GRU", other), &stored).is_some());
         let mode = AttributeProto {
             name: "coordinate_transformation_mode".to_owned(),
             s: b"align_corners".to_vec(),

@@ -40,6 +40,7 @@ mod plan;
 mod program;
 mod recurrence;
 mod repair;
+mod scaled;
 mod session;
 mod slim;
 mod source;

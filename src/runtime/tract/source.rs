@@ -17,7 +17,7 @@ use super::guard::{Failure, guarded};
 use super::repair::repair;
 use super::slim::slim;
 use super::weights::Weights;
-use super::{checks, failed, functions, names, operators};
+use super::{checks, failed, functions, names, operators, scaled};
 use crate::runtime::EngineError;
 use crate::source::FileSource;
 
@@ -59,6 +59,7 @@ impl Source {
         functions::expand(&mut proto);
         checks::check(&mut proto, &library)?;
         repair(&mut proto);
+        scaled::spell_out(&mut proto);
         names::tell_apart(&mut proto);
         Ok(Self {
             library,

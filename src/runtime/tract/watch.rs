@@ -4,7 +4,6 @@
 use half::f16;
 use tract_onnx::prelude::{Datum, DatumType, TValue, Tensor, TractError, TractResult};
 use tract_onnx::tract_core::internal::Op;
-use tract_onnx::tract_core::ops::array::OneHot;
 use tract_onnx::tract_hir::tract_num_traits::Float;
 
 /// What to look at.
@@ -14,9 +13,6 @@ pub(super) enum Watch {
     Shift,
     /// A window's maximum over infinities, which comes out finite, or over NaN, which is dropped.
     Extreme,
-    /// An index beyond the depth of a one-hot encoding, which is this: a row of zeros to the
-    /// standard, a panic to the library.
-    Depth(usize),
 }
 
 /// The end of every message here: no other way to plan the model makes it right.
@@ -25,9 +21,7 @@ pub(super) const WRONG: &str = "would be computed wrongly";
 /// What to look at when this operator runs, if anything.
 pub(super) fn watch(operator: &dyn Op) -> Option<Watch> {
     let name = operator.name();
-    if let Some(encoding) = operator.downcast_ref::<OneHot>() {
-        Some(Watch::Depth(encoding.dim))
-    } else if name.contains("Shift") {
+    if name.contains("Shift") {
         Some(Watch::Shift)
     } else if name.contains("MaxPool") {
         Some(Watch::Extreme)
@@ -39,9 +33,6 @@ pub(super) fn watch(operator: &dyn Op) -> Option<Watch> {
 impl Watch {
     /// Looks at the inputs before the operator runs.
     pub(super) fn before(self, inputs: &[TValue]) -> TractResult<()> {
-        if let (Self::Depth(depth), [indices]) = (self, inputs) {
-            return check_depth(depth, indices);
-        }
         if self == Self::Extreme && inputs.iter().any(|input| any(input, Kind::NotANumber)) {
             return Err(TractError::msg(format!(
                 "a maximum over windows with NaN {WRONG}"
@@ -80,19 +71,6 @@ impl Watch {
             )));
         }
         Ok(())
-    }
-}
-
-fn check_depth(depth: usize, indices: &Tensor) -> TractResult<()> {
-    let range = -i128::try_from(depth)?..i128::try_from(depth)?;
-    match signed(indices)?
-        .iter()
-        .find(|index| !range.contains(*index))
-    {
-        Some(index) => Err(TractError::msg(format!(
-            "the index {index} of a one-hot encoding of depth {depth} {WRONG}"
-        ))),
-        None => Ok(()),
     }
 }
 

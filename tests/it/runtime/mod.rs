@@ -13,6 +13,7 @@ mod hostile;
 mod image;
 mod input;
 mod npy;
+mod operators;
 #[cfg(feature = "ort")]
 mod ort;
 #[cfg(feature = "ort")]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tract_linalg::multithread::current_tract_executor;
 use tract_onnx::model::ParsingContext;
-use tract_onnx::pb::{GraphProto, NodeProto};
+use tract_onnx::pb::{GraphProto, NodeProto, TypeProto, type_proto};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::internal::*;
@@ -58,15 +58,27 @@ impl Body {
         node: &NodeProto,
         name: &str,
     ) -> TractResult<(Self, GraphProto)> {
-        let graph = attribute(node, name).and_then(|found| found.g.as_ref());
-        let graph = graph.with_context(|| format!("it has no graph `{name}`"))?;
-        let parsed = context.parse_graph(graph)?;
+        let graph = attribute(node, name).and_then(|found| found.g.clone());
+        let mut graph = graph.with_context(|| format!("it has no graph `{name}`"))?;
+        // A loop's graph need not say what it carries; the library wants to be told.
+        let untyped: Vec<usize> = (0..graph.input.len())
+            .filter(|place| graph.input[*place].r#type.is_none())
+            .collect();
+        for place in &untyped {
+            graph.input[*place].r#type = Some(any_type());
+        }
+        let mut parsed = context.parse_graph(&graph)?;
+        for place in untyped {
+            parsed
+                .model
+                .set_input_fact(place, InferenceFact::default())?;
+        }
         let body = Self {
             graph: Arc::new(parsed.model),
             captured: parsed.unresolved_inputs,
             plans: Arc::default(),
         };
-        Ok((body, graph.clone()))
+        Ok((body, graph))
     }
 
     /// How many tensors it gives.
@@ -222,6 +234,18 @@ impl Body {
             }
         }
         Ok(graph)
+    }
+}
+
+/// A type for what has none, to be forgotten.
+fn any_type() -> TypeProto {
+    let tensor = type_proto::Tensor {
+        elem_type: 1,
+        ..type_proto::Tensor::default()
+    };
+    TypeProto {
+        value: Some(type_proto::Value::TensorType(tensor)),
+        ..TypeProto::default()
     }
 }
 

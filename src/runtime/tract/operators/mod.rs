@@ -5,6 +5,7 @@
 mod body;
 mod branch;
 mod indices;
+mod one_hot;
 mod pad;
 mod recurrence;
 mod repeat;
@@ -22,6 +23,6 @@ pub(super) fn reader() -> Onnx {
     reader.op_register.insert("Pad", pad::build);
     reader.op_register.insert("GatherND", indices::gather);
     reader.op_register.insert("ScatterND", indices::scatter);
-    reader.op_register.insert("OneHot", indices::one_hot);
+    reader.op_register.insert("OneHot", one_hot::build);
     reader
 }

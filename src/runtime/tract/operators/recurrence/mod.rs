@@ -1,11 +1,12 @@
 //! `RNN`, `GRU`, `LSTM` and `DynamicQuantizeLSTM` as operators of ours.
 //!
 //! The library runs a recurrence as a loop over a graph: it turns no sequence around, takes every
-//! activation for the default, and knows no lengths. What it does rightly is left to it where that is
-//! as fast; everything else is computed here, step by step ([`run`]), each step by [`cell`]. Nothing is
-//! kept between runs.
+//! activation for the default, knows no lengths, and begins a run where the last one ended. Here the
+//! products with W are one product for all steps ([`wire`]), the steps are one operator ([`run`]), each
+//! of them done by [`cell`]. Nothing is kept between runs.
 
 mod cell;
+mod product;
 mod quantised;
 mod run;
 mod wire;
@@ -48,8 +49,6 @@ struct Recurrence {
     batch_first: bool,
     /// W and R are integers with scales.
     is_quantised: bool,
-    /// The library's own operator, if it computes this rightly.
-    usual: Option<Box<dyn Expansion>>,
 }
 
 /// One direction.
@@ -61,7 +60,7 @@ struct Side {
 
 /// Reads a node of any of the operators.
 pub(super) fn build(
-    context: &ParsingContext,
+    _: &ParsingContext,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     let is_quantised = node.op_type == "DynamicQuantizeLSTM";
@@ -85,9 +84,6 @@ pub(super) fn build(
         linear_before_reset: integer(node, "linear_before_reset", 0) != 0,
     };
     let inputs: Vec<Option<usize>> = optional_inputs(node).take(R_ZERO + 1).collect();
-    let usual = is_usual(node, &inputs)
-        .then(|| usual(context, node))
-        .transpose()?;
     let recurrence = Recurrence {
         sides: sides(node, kind, directions)?,
         inputs,
@@ -95,29 +91,8 @@ pub(super) fn build(
         batch_first: integer(node, "layout", 0) != 0,
         cell,
         is_quantised,
-        usual: usual.flatten(),
     };
     Ok((expand(recurrence), vec![]))
-}
-
-/// Whether the library computes this node rightly: forwards, with defaults.
-fn is_usual(node: &NodeProto, inputs: &[Option<usize>]) -> bool {
-    let defaults = ["hidden_size", "linear_before_reset"];
-    let is_default = |name: &str, value: &[u8]| defaults.contains(&name) || value == b"forward";
-    node.op_type != "DynamicQuantizeLSTM"
-        && inputs[LENGTHS].is_none()
-        && (node.attribute.iter()).all(|attribute| is_default(&attribute.name, &attribute.s))
-}
-
-fn usual(context: &ParsingContext, node: &NodeProto) -> TractResult<Option<Box<dyn Expansion>>> {
-    use tract_onnx::ops::rec::{gru::gru, lstm::lstm, rnn::rnn};
-    let (operator, _) = match node.op_type.as_str() {
-        "RNN" => rnn(context, node)?,
-        "GRU" => gru(context, node)?,
-        _ => lstm(context, node)?,
-    };
-    let expansion = operator.as_op().downcast_ref::<Box<dyn Expansion>>();
-    Ok(expansion.cloned())
 }
 
 /// The directions with their activations. Parameters are counted over all of them.
@@ -234,11 +209,6 @@ impl Expansion for Recurrence {
         model: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let x = model.outlet_fact(inputs[0])?;
-        let is_known = x.datum_type == f32::datum_type() && x.shape[1].as_i64().is_some();
-        match &self.usual {
-            Some(usual) if is_known => usual.wire(prefix, model, inputs),
-            _ => wire::wire(self, prefix, model, inputs),
-        }
+        wire::wire(self, prefix, model, inputs)
     }
 }

@@ -3,14 +3,10 @@
 //! Invariant: its state begins with what the inputs say and ends with the run. Rows of a batch may have
 //! lengths of their own: a row is left alone after its last step.
 
-use std::ops::Range;
-
 use tract_onnx::tract_core::internal::*;
-use tract_onnx::tract_core::ops::array::Slice;
-use tract_onnx::tract_core::ops::einsum::EinSum;
-use tract_onnx::tract_core::plan::SimplePlan;
 
 use super::cell::{Activation, Cell, Functions, Kind, Number, Row, add};
+use super::product::{Multiplier, Product};
 use super::quantised;
 
 /// The operator. Numbers are places of inputs.
@@ -46,64 +42,6 @@ pub(super) struct RunSide {
     pub(super) last: Option<Product>,
 }
 
-/// A product with some rows of R, by a small plan of the library: it packs a stored R once.
-#[derive(Debug, Clone)]
-pub(super) struct Product {
-    plan: Arc<TypedSimplePlan>,
-    /// Whether R is part of the plan, not an input.
-    is_stored: bool,
-}
-
-impl Product {
-    /// A product of a batch of states with these rows of R.
-    pub(super) fn new(weights: &TypedFact, rows: Range<usize>, batch: &TDim) -> TractResult<Self> {
-        let (dtype, stored) = (weights.datum_type, weights.konst.as_ref());
-        let size = weights.shape[1].clone();
-        let mut model = TypedModel::default();
-        let batch = match batch.as_i64() {
-            Some(batch) => batch.to_dim(),
-            None => model.symbols.sym("batch").to_dim(),
-        };
-        let state = model.add_source("state", dtype.fact([batch, size]))?;
-        let weights = if let Some(stored) = stored {
-            model.add_const("weights", stored.slice(0, rows.start, rows.end)?)?
-        } else {
-            let whole = model.add_source("whole", weights.without_value())?;
-            model.wire_node("weights", Slice::new(0, rows.start, rows.end), &[whole])?[0]
-        };
-        let product = EinSum::new("nk,gk->ng".parse()?, dtype);
-        let outputs = model.wire_node("product", product, &[state, weights])?;
-        model.select_output_outlets(&outputs)?;
-        Ok(Self {
-            plan: SimplePlan::new(model.into_optimized()?)?,
-            is_stored: stored.is_some(),
-        })
-    }
-
-    fn start(&self, weights: &TValue) -> TractResult<Multiplier> {
-        Ok(Multiplier {
-            state: self.plan.spawn()?,
-            weights: (!self.is_stored).then(|| weights.clone()),
-        })
-    }
-}
-
-/// A product that is being used.
-struct Multiplier {
-    state: TypedSimpleState,
-    weights: Option<TValue>,
-}
-
-impl Multiplier {
-    fn multiply<T: Number>(&mut self, states: &[T], size: usize) -> TractResult<Tensor> {
-        let states = Tensor::from_shape(&[states.len() / size.max(1), size], states)?;
-        let mut inputs = tvec!(states.into_tvalue());
-        inputs.extend(self.weights.clone());
-        let outputs = self.state.run(inputs)?;
-        Ok(args_1!(outputs).into_tensor())
-    }
-}
-
 impl Run {
     fn compute<T: Number>(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
         let [steps, batch] = [inputs[0].shape()[0], inputs[0].shape()[1]];
@@ -123,6 +61,7 @@ impl Run {
                     walk.keep(step, all);
                 }
             }
+            walk.forget_empty();
             hidden.extend(walk.hidden);
             memory.extend(walk.memory);
         }
@@ -320,6 +259,18 @@ impl<'a, T: Number> Walk<'a, T> {
             cell.close(gates, &mut self.hidden[states], &self.functions)?;
         }
         Ok(())
+    }
+
+    /// A row without any step ends in zeros, not in the state it began with: where the standard is
+    /// silent ONNX Runtime is followed.
+    fn forget_empty(&mut self) {
+        let size = self.run.hidden;
+        let has_lengths = self.run.lengths.is_some();
+        for (row, _) in (self.lengths.iter().enumerate()).filter(|(_, it)| has_lengths && **it == 0)
+        {
+            self.hidden[row * size..(row + 1) * size].fill(T::zero());
+            self.memory[row * size..(row + 1) * size].fill(T::zero());
+        }
     }
 
     /// Writes the states after a step to where they belong among those of all steps.

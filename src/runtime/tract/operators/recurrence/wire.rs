@@ -7,7 +7,8 @@ use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 
 use super::cell::Kind;
-use super::run::{Product, Run, RunSide};
+use super::product::Product;
+use super::run::{Run, RunSide};
 use super::{
     BIAS, HIDDEN, LENGTHS, MEMORY, PEEPHOLES, R, R_SCALE, R_ZERO, Recurrence, W, W_SCALE, W_ZERO,
     quantised,
@@ -88,12 +89,12 @@ pub(super) fn wire(
     let mut states = [None; 2];
     for (state, place) in states.iter_mut().zip([HIDDEN, MEMORY]) {
         if let Some(at) = recurrence.input(place) {
-            let mut outlet = inputs[at];
-            if recurrence.batch_first {
-                let name = format!("state.{place}");
-                outlet = writer.node(&name, AxisOp::Move(1, 0), &[outlet])?;
-            }
-            *state = Some(give(outlet));
+            *state = Some(give(state_first(
+                recurrence,
+                &mut writer,
+                inputs[at],
+                place,
+            )?));
         }
     }
     let batch = writer.model.outlet_fact(x)?.shape[1].clone();
@@ -103,36 +104,24 @@ pub(super) fn wire(
         let product = EinSum::new("nk,gk->ng".parse()?, dtype);
         let from_input = writer.node(&format!("xw.{at}"), product, &[rows, weights])?;
         let weights = writer.side("r", r, at)?;
+        let [product, last] = products(recurrence, writer.model.outlet_fact(weights)?, &batch)?;
         let mut optional = |place: usize, name: &str| -> TractResult<Option<usize>> {
             let found = recurrence.input(place).map(|input| inputs[input]);
-            let found = found
-                .map(|outlet| writer.side(name, outlet, at))
-                .transpose()?;
-            Ok(found.map(&mut give))
+            let found = found.map(|outlet| writer.side(name, outlet, at));
+            Ok(found.transpose()?.map(&mut give))
         };
-        let bias = optional(BIAS, "bias")?;
-        let peepholes = optional(PEEPHOLES, "peepholes")?;
-        let fact = writer.model.outlet_fact(weights)?;
-        let size = fact.shape[1].to_usize()?;
-        let resets_first =
-            recurrence.cell.kind == Kind::Gru && !recurrence.cell.linear_before_reset;
-        let all = recurrence.cell.kind.gates() * size;
-        let first = if resets_first { 2 * size } else { all };
-        let product = |range: std::ops::Range<usize>| Product::new(fact, range, &batch);
-        let last = resets_first.then(|| product(first..all)).transpose()?;
-        let product = product(0..first)?;
         sides.push(RunSide {
             is_reverse: side.is_reverse,
             activations: side.activations.clone(),
+            bias: optional(BIAS, "bias")?,
+            peepholes: optional(PEEPHOLES, "peepholes")?,
             from_input: give(from_input),
             weights: give(weights),
-            bias,
-            peepholes,
-            product,
+            product: product.context("each direction has a product")?,
             last,
         });
     }
-    let hidden = writer.model.outlet_fact(given_to[sides[0].weights])?.shape[1].clone();
+    let hidden = &writer.model.outlet_fact(given_to[sides[0].weights])?.shape[1];
     let run = Run {
         cell: recurrence.cell.clone(),
         sides,
@@ -144,6 +133,36 @@ pub(super) fn wire(
     };
     let made = writer.model.wire_node(prefix, run, &given_to)?;
     outputs(recurrence, &mut writer, &made, given)
+}
+
+/// The product with R, or those with the rows before and after the state is reset.
+fn products(
+    recurrence: &Recurrence,
+    weights: &TypedFact,
+    batch: &TDim,
+) -> TractResult<[Option<Product>; 2]> {
+    let size = weights.shape[1].to_usize()?;
+    let cell = &recurrence.cell;
+    let all = cell.kind.gates() * size;
+    if cell.kind == Kind::Gru && !cell.linear_before_reset {
+        let first = Product::new(weights, 0..2 * size, batch)?;
+        let last = Product::new(weights, 2 * size..all, batch)?;
+        return Ok([Some(first), Some(last)]);
+    }
+    Ok([Some(Product::new(weights, 0..all, batch)?), None])
+}
+
+/// A state with its directions first.
+fn state_first(
+    recurrence: &Recurrence,
+    writer: &mut Writer<'_>,
+    state: OutletId,
+    place: usize,
+) -> TractResult<OutletId> {
+    if recurrence.batch_first {
+        return writer.node(&format!("state.{place}"), AxisOp::Move(1, 0), &[state]);
+    }
+    Ok(state)
 }
 
 /// The sequence with its steps first, rounded if it is multiplied with integers.

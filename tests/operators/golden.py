@@ -1,0 +1,233 @@
+"""Makes tests/fixtures/operators: small models of what the tract engine gets operators of its own for,
+with the answers of ONNX Runtime to three inputs each.
+
+Run from the repository's root, with onnx, onnxruntime and numpy: python tests/operators/golden.py
+"""
+
+import json
+import pathlib
+import zipfile
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto as T
+from onnx import helper as h
+from onnx import numpy_helper as nh
+
+HERE = pathlib.Path(__file__).parent.parent / "fixtures" / "operators"
+F, I, B = T.FLOAT, T.INT64, T.BOOL
+STAMP = (2020, 1, 1, 0, 0, 0)
+groups = {}
+
+
+def tensor(array):
+    values = array.ravel().tolist()
+    if array.dtype == np.float32:
+        values = [float(f"{value:.8g}") for value in values]
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "data": values}
+
+
+def keep(group, name, model, feeds):
+    """Runs a model and keeps it with what it was given and gave. Models that do not run stop the script."""
+    session = ort.InferenceSession(model.SerializeToString())
+    names = [value.name for value in session.get_inputs()]
+    runs = []
+    for feed in feeds:
+        feed = {key: np.asarray(value) for key, value in feed.items()}
+        answers = session.run(None, feed)
+        runs.append(
+            {
+                "inputs": [tensor(feed[key]) for key in names],
+                "outputs": [tensor(answer) for answer in answers],
+            }
+        )
+    groups.setdefault(group, []).append((name, model.SerializeToString(), runs))
+
+
+def write():
+    for group, cases in groups.items():
+        with zipfile.ZipFile(HERE / f"{group}.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
+            for name, model, runs in cases:
+                out.writestr(zipfile.ZipInfo(f"{name}.onnx", STAMP), model, zipfile.ZIP_DEFLATED, 9)
+                text = json.dumps(runs, separators=(",", ":"), allow_nan=False)
+                out.writestr(zipfile.ZipInfo(f"{name}.json", STAMP), text, zipfile.ZIP_DEFLATED, 9)
+
+
+STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 2, 3
+LENGTHS = [[4, 3], [1, 4], [2, 0]]
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def recurrence(operator, seed, direction, *, bias=True, lengths=False, states=False, outputs=(1, 1, 1),
+               stored=True, dynamic=False, **attributes):
+    """A model of one recurrent operator."""
+    rng = np.random.default_rng(seed)
+    directions = 2 if direction == "bidirectional" else 1
+    rows = GATES[operator] * HIDDEN
+
+    def numbers(*shape):
+        return rng.uniform(-1, 1, shape).astype(np.float32).round(4)
+
+    stores = {"W": numbers(directions, rows, INPUTS), "R": numbers(directions, rows, HIDDEN)}
+    sizes = ["steps", "batch", INPUTS] if dynamic else [STEPS, BATCH, INPUTS]
+    given = [h.make_tensor_value_info("X", F, sizes)]
+    names = ["X", "W", "R", "", "", "", "", ""]
+    if not stored:
+        given.append(h.make_tensor_value_info("R", F, list(stores.pop("R").shape)))
+    if bias:
+        names[3], stores["B"] = "B", numbers(directions, 2 * rows)
+    if lengths:
+        names[4] = "lengths"
+        given.append(h.make_tensor_value_info("lengths", T.INT32, [BATCH]))
+    if states:
+        state = [directions, BATCH, HIDDEN]
+        names[5] = "hidden"
+        given.append(h.make_tensor_value_info("hidden", F, state))
+        if operator == "LSTM":
+            names[6] = "memory"
+            given.append(h.make_tensor_value_info("memory", F, state))
+            names[7], stores["P"] = "P", numbers(directions, 3 * HIDDEN)
+    all_outputs = ["Y", "Y_h", "Y_c"][: 3 if operator == "LSTM" else 2]
+    made = [name if wanted else "" for name, wanted in zip(all_outputs, outputs)]
+    for some in (names, made):
+        while some[-1] == "":
+            some.pop()
+    node = h.make_node(operator, names, made, hidden_size=HIDDEN, direction=direction, **attributes)
+    values = [h.make_tensor_value_info(name, F, [None] * (4 if name == "Y" else 3)) for name in made if name]
+    graph = h.make_graph([node], "g", given, values, [nh.from_array(v, k) for k, v in stores.items()])
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 14)])
+    model.ir_version = 8
+    feeds = []
+    for run in range(3):
+        feed = {}
+        for value in given:
+            shape = [d.dim_value or {"steps": STEPS + run, "batch": BATCH}[d.dim_param]
+                     for d in value.type.tensor_type.shape.dim]
+            feed[value.name] = (rng.uniform(-2, 2, shape).astype(np.float32).round(3)
+                                if value.name != "lengths" else np.array(LENGTHS[run], np.int32))
+        feeds.append(feed)
+    return model, feeds
+
+
+def recurrences():
+    cases = []
+    for operator in GATES:
+        count = {"RNN": 1, "GRU": 2, "LSTM": 3}[operator]
+        for direction in ["forward", "reverse", "bidirectional"]:
+            def add(name, **options):
+                cases.append((operator, f"{direction}-{name}", direction, options))
+            add("plain")
+            add("lengths", lengths=True)
+            add("states", states=True)
+            add("both", lengths=True, states=True)
+            add("clip", clip=0.3)
+            add("no-bias", bias=False, outputs=(0, 1, 1))
+            add("given-weights", stored=False, outputs=(1, 0, 0))
+            add("dynamic", dynamic=True)
+            if operator == "GRU":
+                add("linear", linear_before_reset=1)
+                add("linear-both", linear_before_reset=1, lengths=True, states=True)
+            if operator == "LSTM":
+                add("input-forget", input_forget=1)
+                add("input-forget-clip", input_forget=1, clip=0.5, lengths=True)
+        for activation in ["Relu", "Tanh", "Sigmoid", "Softsign", "Softplus"]:
+            activations = [activation] * count
+            if (operator, activation) == ("GRU", "Softplus"):
+                # As the gates of a GRU it grows until ONNX Runtime's overflows.
+                activations[0] = "Sigmoid"
+            cases.append((operator, activation, "forward", {"activations": activations}))
+        for activation in ["Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu"]:
+            options = {"activations": [activation] * count, "activation_alpha": [0.3, 0.4, 0.5][:count]}
+            if activation in ["Affine", "ScaledTanh", "HardSigmoid"]:
+                options["activation_beta"] = [0.2, 0.6, 0.7][:count]
+            cases.append((operator, f"{activation}-parameters", "forward", options))
+            if activation in ["LeakyRelu", "HardSigmoid", "Elu"]:
+                options = {"activations": [activation] * count}
+                cases.append((operator, activation, "reverse", options))
+    mixed = ["HardSigmoid", "Tanh", "LeakyRelu", "Sigmoid", "Affine", "Elu"]
+    options = {"activations": mixed, "activation_alpha": [0.3, 0.1, 0.8, 0.5], "activation_beta": [0.4, 0.1]}
+    cases.append(("LSTM", "mixed", "bidirectional", options))
+    for seed, (operator, name, direction, options) in enumerate(cases):
+        model, feeds = recurrence(operator, seed, direction, **options)
+        keep(operator.lower(), name, model, feeds)
+
+
+n = h.make_node
+vi = h.make_tensor_value_info
+r = np.random.default_rng(1)
+
+
+def f32(*shape):
+    return r.uniform(-1, 1, shape).astype(np.float32).round(4)
+
+
+def save(name, nodes, ins, outs, feeds, init=(), opset=17, functions=(), domains=()):
+    graph = h.make_graph(nodes, "g", ins, outs, [nh.from_array(np.asarray(v), k) for k, v in init])
+    imports = [h.make_opsetid("", opset)] + [h.make_opsetid(domain, 1) for domain in domains]
+    model = h.make_model(graph, opset_imports=imports, functions=list(functions))
+    model.ir_version = 9
+    keep("constructs", name, model, feeds)
+
+
+def constructs():
+    # If by data
+    th=h.make_graph([n('Mul',['x','x'],['t'])],'t',[],[vi('t',F,None)])
+    el=h.make_graph([n('Sub',['x','w'],['e'])],'e',[],[vi('e',F,None)])
+    save('if-data',[n('ReduceSum',['x'],['s'],keepdims=0),n('Greater',['s','zero'],['c']),n('If',['c'],['y0'],then_branch=th,else_branch=el),n('Neg',['y0'],['y'])],[vi('x',F,['a',3])],[vi('y',F,None)],[dict(x=np.abs(f32(2,3))),dict(x=-np.abs(f32(2,3))),dict(x=np.abs(f32(4,3)))],init=[('zero',np.float32(0)),('w',f32(3))])
+    # If by data, other shapes
+    el2=h.make_graph([n('Concat',['x','x'],['e'],axis=0)],'e',[],[vi('e',F,None)])
+    save('if-shapes',[n('ReduceSum',['x'],['s'],keepdims=0),n('Greater',['s','zero'],['c']),n('If',['c'],['y0'],then_branch=th,else_branch=el2),n('Relu',['y0'],['y1']),n('MatMul',['y1','w'],['y'])],[vi('x',F,['a',3])],[vi('y',F,None)],[dict(x=np.abs(f32(2,3))),dict(x=f32(2,3)-1.5),dict(x=np.abs(f32(4,3)))],init=[('zero',np.float32(0)),('w',f32(3,5))])
+    # If by shape with impossible other branch
+    sq=h.make_graph([n('Squeeze',['x','one'],['t'])],'t',[],[vi('t',F,None)])
+    idn=h.make_graph([n('Identity',['x'],['e'])],'e',[],[vi('e',F,None)])
+    save('if-squeeze',[n('Shape',['x'],['sh']),n('Gather',['sh','i1'],['d']),n('Equal',['d','i1'],['c']),n('If',['c'],['y0'],then_branch=sq,else_branch=idn),n('Neg',['y0'],['y'])],[vi('x',F,['a','b'])],[vi('y',F,None)],[dict(x=f32(2,1)),dict(x=f32(2,3)),dict(x=f32(5,1))],init=[('i1',np.int64(1)),('one',np.array([1]))])
+    # If by an input's value, nested, two outputs
+    inner=h.make_graph([n('Add',['x','x'],['p']),],'p',[],[vi('p',F,None)])
+    inner2=h.make_graph([n('Mul',['x','k'],['q']),],'q',[],[vi('q',F,None)])
+    t3=h.make_graph([n('Equal',['sr','k8'],['c2']),n('If',['c2'],['t1'],then_branch=inner,else_branch=inner2),n('Constant',[],['k'],value=h.make_tensor('k',F,[],[3.0])),n('Neg',['x'],['t2'])],'t3',[],[vi('t1',F,None),vi('t2',F,None)])
+    t3.node.insert(0,t3.node[2]); del t3.node[3]
+    e3=h.make_graph([n('Exp',['x'],['e1']),n('Abs',['x'],['e2'])],'e3',[],[vi('e1',F,None),vi('e2',F,None)])
+    save('if-nested',[n('Greater',['sr','k0'],['c']),n('If',['c'],['a','b'],then_branch=t3,else_branch=e3)],[vi('x',F,[2,2]),vi('sr',I,[])],[vi('a',F,None),vi('b',F,None)],[dict(x=f32(2,2),sr=np.int64(8)),dict(x=f32(2,2),sr=np.int64(9)),dict(x=f32(2,2),sr=np.int64(-1))],init=[('k0',np.int64(0)),('k8',np.int64(8))])
+    # Loop: sum of powers, collecting; data dependent end
+    body=h.make_graph([n('Add',['v','x'],['v2']),n('ReduceSum',['v2'],['s'],keepdims=0),n('Less',['s','lim'],['co']),n('Mul',['v2','v2'],['sc'])],'b',[vi('i',I,[]),vi('ci',B,[]),vi('v',F,[None,2])],[vi('co',B,[]),vi('v2',F,[None,2]),vi('sc',F,[None,2])])
+    save('loop',[n('Loop',['m','','x'],['f','all'],body=body)],[vi('x',F,['a',2]),vi('m',I,[])],[vi('f',F,None),vi('all',F,None)],[dict(x=np.abs(f32(2,2)),m=np.int64(5)),dict(x=f32(3,2),m=np.int64(2)),dict(x=f32(2,2),m=np.int64(7))],init=[('lim',np.float32(6))])
+    # Loop: growing
+    grow=h.make_graph([n('Identity',['ci'],['co']),n('Cast',['i'],['fi'],to=F),n('Unsqueeze',['fi','ax'],['fu']),n('Concat',['v','fu'],['v2'],axis=0)],'b',[vi('i',I,[]),vi('ci',B,[]),vi('v',F,[None])],[vi('co',B,[]),vi('v2',F,[None])])
+    save('loop-grow',[n('Loop',['m','t','x'],['f'],body=grow),n('Neg',['f'],['y'])],[vi('x',F,['a']),vi('m',I,[])],[vi('y',F,None)],[dict(x=f32(2),m=np.int64(3)),dict(x=f32(2),m=np.int64(0)),dict(x=f32(3),m=np.int64(4))],init=[('t',np.bool_(True)),('ax',np.array([0]))])
+    # GatherND / ScatterND negative
+    save('gathernd',[n('GatherND',['x','i'],['y'])],[vi('x',F,[3,4,2]),vi('i',I,[2,2])],[vi('y',F,None)],[dict(x=f32(3,4,2),i=np.array([[-1,0],[2,-4]])),dict(x=f32(3,4,2),i=np.array([[0,-1],[-3,3]])),dict(x=f32(3,4,2),i=np.array([[1,1],[-2,-2]]))])
+    save('gathernd-batch',[n('GatherND',['x','i'],['y'],batch_dims=1)],[vi('x',F,[1,4,2])],[vi('y',F,None)],[dict(x=f32(1,4,2)) for _ in range(3)],init=[('i',np.array([[-1]]))])
+    save('gathernd-const',[n('GatherND',['x','i'],['y'])],[vi('x',F,['a',4,2])],[vi('y',F,None)],[dict(x=f32(2+k,4,2)) for k in range(3)],init=[('i',np.array([[-1,-2]]))])
+    save('scatternd',[n('ScatterND',['x','i','u'],['y'])],[vi('x',F,[3,4]),vi('i',I,[2,2]),vi('u',F,[2])],[vi('y',F,None)],[dict(x=f32(3,4),u=f32(2),i=np.array([[-1,0],[2,-3]])),dict(x=f32(3,4),u=f32(2),i=np.array([[0,-1],[-3,2]])),dict(x=f32(3,4),u=f32(2),i=np.array([[1,1],[-2,-2]]))])
+    save('scatternd-const',[n('ScatterND',['x','i','u'],['y'])],[vi('x',F,['a',4]),vi('u',F,[1,4])],[vi('y',F,None)],[dict(x=f32(2+k,4),u=f32(1,4)) for k in range(3)],init=[('i',np.array([[-1]]))])
+    # Pad
+    for mode in ['constant','reflect','edge']:
+        save(f'pad-{mode}',[n('Pad',['x','p'],['y'],mode=mode)],[vi('x',F,['a',5,6])],[vi('y',F,None)],[dict(x=f32(2+k,5,6)) for k in range(3)],init=[('p',np.array([0,-1,2,0,2,-2]))])
+    save('pad-value',[n('Pad',['x','p','v','axes'],['y'])],[vi('x',F,['a',5,6])],[vi('y',F,None)],[dict(x=f32(2+k,5,6)) for k in range(3)],init=[('p',np.array([-1,2,1,-3])),('v',np.float32(0.5)),('axes',np.array([-1,1]))],opset=18)
+    save('pad-int',[n('Pad',['x','p'],['y'])],[vi('x',I,[3,3])],[vi('y',I,None)],[dict(x=r.integers(0,9,(3,3))) for k in range(3)],init=[('p',np.array([1,-1,-1,1]))])
+    save('pad-given',[n('Pad',['x','p'],['y'])],[vi('x',F,[3,3]),vi('p',I,[4])],[vi('y',F,None)],[dict(x=f32(3,3),p=np.array(p)) for p in ([1,-1,-1,1],[0,0,1,1],[-1,-1,-1,0])])
+    # OneHot
+    save('onehot',[n('OneHot',['x','d','v'],['y'],axis=1)],[vi('x',I,['a',3]),vi('d',I,[])],[vi('y',F,None)],[dict(x=r.integers(-6,6,(2,3)),d=np.int64(d)) for d in (4,6,2)],init=[('v',np.array([-1,2],np.float32))])
+    save('onehot-stored',[n('OneHot',['x','d','v'],['y'])],[vi('x',I,['a',3])],[vi('y',F,None)],[dict(x=r.integers(-6,6,(2+k,3))) for k in range(3)],init=[('v',np.array([-1,2],np.float32)),('d',np.array([5]))])
+    # names twice
+    save('names',[n('Mul',['x','w'],['a'],name='w'),n('Neg',['a'],['b'],name='a'),n('Abs',['b'],['y'],name='b')],[vi('x',F,[3])],[vi('y',F,None)],[dict(x=f32(3)) for _ in range(3)],init=[('w',f32(3))])
+    # functions
+    fn=h.make_function('own','Act',['a','b'],['c'],[h.make_node('LeakyRelu',['a'],['t']),h.make_node('Mul',['t','b'],['c'])],[h.make_opsetid('',17)],['slope'])
+    at=fn.node[0].attribute.add(); at.name='alpha'; at.ref_attr_name='slope'; at.type=onnx.AttributeProto.FLOAT
+    save('function',[n('Act',['x','w'],['y0'],domain='own',slope=0.3),n('Act',['y0','x'],['y'],domain='own',slope=0.1)],[vi('x',F,[3])],[vi('y',F,None)],[dict(x=f32(3)) for _ in range(3)],init=[('w',f32(3))],functions=[fn],domains=['own'])
+    # Celu, Swish, quantisation type
+    save('celu',[n('Celu',['x'],['y'],alpha=2.5)],[vi('x',F,['a'])],[vi('y',F,None)],[dict(x=f32(4+k)*4) for k in range(3)])
+    # DynamicQuantizeLSTM
+    for d in ['forward','reverse','bidirectional']:
+      for per in (0,1):
+        D=2 if d=='bidirectional' else 1; H=8; In=5
+        W=r.integers(-127,127,(D,In,4*H)).astype(np.int8); R=r.integers(-127,127,(D,H,4*H)).astype(np.int8)
+        sc=lambda: (r.uniform(.002,.01,(D,4*H) if per else (D,)).astype(np.float32))
+        z=np.zeros((D,4*H) if per else (D,),np.int8)
+        save(f'dqlstm-{d}-{per}',[n('DynamicQuantizeLSTM',['X','W','R','B','','','','','ws','wz','rs','rz'],['Y','Yh','Yc'],domain='com.microsoft',hidden_size=H,direction=d)],[vi('X',F,['t',1,In])],[vi(x,F,None) for x in('Y','Yh','Yc')],[dict(X=f32(4+k,1,In)) for k in range(3)],init=[('W',W),('R',R),('B',f32(D,8*H)),('ws',sc()),('wz',z),('rs',sc()),('rz',z)],domains=['com.microsoft'])
+
+
+recurrences()
+constructs()
+write()
