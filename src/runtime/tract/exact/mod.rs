@@ -36,6 +36,7 @@ pub(super) fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     slice::prepare(&mut model)?;
     expand::prepare(&mut model)?;
     product::prepare(&mut model)?;
+    extreme::prepare(&mut model)?;
     Ok(model)
 }
 
