@@ -20,4 +20,5 @@ mod output;
 mod program;
 mod program_hostile;
 mod tract;
+mod tract_answers;
 mod worker;

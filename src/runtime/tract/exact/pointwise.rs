@@ -159,11 +159,7 @@ fn gelu_by_tanh(values: &mut [f32]) -> TractResult<()> {
         Func::Gelu,
         |value| value.abs() <= LOW.abs(),
         |value| {
-            if value < 0.0 {
-                value * 0.0
-            } else {
-                value
-            }
+            if value < 0.0 { value * 0.0 } else { value }
         },
     )
 }
