@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::ExternalData;
+use super::executorch::body::data_files_in;
+use super::{ExternalData, ModelInfo, TensorInfo};
 use crate::package::reference::{self, ReferenceError};
 
 /// Why data that a model keeps in other files cannot be used. The texts go on after the model's
@@ -15,6 +16,32 @@ pub enum ExternalDataError {
     NoDataFile {
         /// How many tensors.
         tensors: u64,
+    },
+    /// A data file beside the model is broken.
+    #[error("needs the data files beside it, and `{file}` is broken: {reason}")]
+    BrokenDataFile {
+        /// The file's name.
+        file: String,
+        /// What is broken.
+        reason: String,
+    },
+    /// No data file has a tensor that the model needs.
+    #[error("needs a tensor `{name}`, which no `.ptd` file in its directory has")]
+    NoTensor {
+        /// The tensor's name.
+        name: String,
+    },
+    /// A data file has another tensor under the name.
+    #[error("needs `{name}` as {wanted}, and `{file}` has it as {found}")]
+    OtherTensor {
+        /// The tensor's name.
+        name: String,
+        /// What the model needs.
+        wanted: TensorInfo,
+        /// The data file's name.
+        file: String,
+        /// What it has.
+        found: TensorInfo,
     },
     /// The location leaves the model's directory.
     #[error("keeps data in `{location}`, outside its own directory")]
@@ -54,11 +81,11 @@ impl ExternalData {
     pub fn locate(&self, directory: &Path) -> Result<Option<PathBuf>, ExternalDataError> {
         let Some(location) = self.location.clone() else {
             let tensors = self.tensors;
-            return if has_ptd(directory) {
-                Ok(None)
-            } else {
-                Err(ExternalDataError::NoDataFile { tensors })
-            };
+            let files = data_files_in(directory);
+            if files.is_empty() {
+                return Err(ExternalDataError::NoDataFile { tensors });
+            }
+            return self.find_named(&files).map(|()| None);
         };
         let path = match reference::resolve(directory, 0, &location) {
             Ok(path) => path,
@@ -80,16 +107,45 @@ impl ExternalData {
         }
         Ok(Some(path))
     }
-}
 
-fn has_ptd(directory: &Path) -> bool {
-    let directory = if directory.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        directory
-    };
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .any(|path| path.extension().is_some_and(|extension| extension == "ptd"))
+    /// Whether the data files have the tensors. All of them are read: so does the runtime.
+    fn find_named(&self, files: &[PathBuf]) -> Result<(), ExternalDataError> {
+        let mut held: Vec<(String, ModelInfo)> = Vec::new();
+        for path in files {
+            let file = path.file_name().unwrap_or_default();
+            let file = file.to_string_lossy().into_owned();
+            match super::open(path) {
+                Ok((info, _)) => held.push((file, info)),
+                Err(reason) => {
+                    let reason = reason.to_string();
+                    let reason = reason.strip_prefix("is broken: ").unwrap_or(&reason);
+                    let reason = reason.to_owned();
+                    return Err(ExternalDataError::BrokenDataFile { file, reason });
+                }
+            }
+        }
+        for wanted in &self.named {
+            let name = &wanted.name;
+            let mut found = held.iter().filter_map(|(file, info)| {
+                let entry = info.named.iter().find(|entry| entry.name == *name)?;
+                Some((file, entry))
+            });
+            let Some((file, entry)) = found.next() else {
+                let name = name.clone();
+                return Err(ExternalDataError::NoTensor { name });
+            };
+            // Which of several files is meant, the runtime decides.
+            if let (Some(wanted), Some(has), None) = (&wanted.tensor, &entry.tensor, found.next())
+                && (wanted.config_shape() != has.config_shape() || wanted.element != has.element)
+            {
+                return Err(ExternalDataError::OtherTensor {
+                    name: name.clone(),
+                    wanted: wanted.clone(),
+                    file: file.clone(),
+                    found: has.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
 }

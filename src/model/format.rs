@@ -23,7 +23,11 @@ pub trait ModelFormat: Sync {
 }
 
 /// All formats; those recognised by their first bytes come before those by their names.
-pub static FORMATS: &[&dyn ModelFormat] = &[&executorch::ExecuTorch, &onnx::Onnx];
+pub static FORMATS: &[&dyn ModelFormat] = &[
+    &executorch::ExecuTorch,
+    &executorch::FlatTensor,
+    &onnx::Onnx,
+];
 
 /// Why a model file could not be read.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Allowed;
 use crate::package::DType;
 
 /// What a model file says of itself.
@@ -25,8 +26,13 @@ pub struct ModelInfo {
     pub segments: Vec<Segment>,
     /// Bytes of weights inside the file.
     pub weight_bytes: u64,
+    /// Elements of stored tensors by the name of their type, where the format tells without a look at
+    /// the tensors' use; empty where it does not.
+    pub weight_types: BTreeMap<String, u64>,
     /// Data this model needs from other files.
     pub external: Vec<ExternalData>,
+    /// What a data file holds for models, in file order; empty for models.
+    pub named: Vec<NamedData>,
     /// Anything else worth showing, in order (`domain`, `opset ai.onnx`, …).
     pub metadata: Vec<(String, String)>,
 }
@@ -92,7 +98,7 @@ pub enum ValueKind {
 }
 
 /// dtype and shape of a tensor.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Element type.
     pub element: ElementType,
@@ -126,6 +132,9 @@ pub enum Dim {
         bound: Option<u64>,
         /// The dimension's symbol, where the file has one.
         name: Option<String>,
+        /// Its sizes, where the file declares more than a bound.
+        #[serde(default)]
+        allowed: Option<Allowed>,
     },
     /// One of the dimensions of a bounded tensor of which the file does not tell which are dynamic.
     Maybe {
@@ -166,6 +175,17 @@ pub struct ExternalData {
     pub needs_bytes: Option<u64>,
     /// How many tensors are there.
     pub tensors: u64,
+    /// These tensors, where the format says them by name.
+    pub named: Vec<NamedData>,
+}
+
+/// Bytes with a name, in a data file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedData {
+    /// The name.
+    pub name: String,
+    /// What they are, where they are a tensor.
+    pub tensor: Option<TensorInfo>,
 }
 
 impl ElementType {
@@ -243,6 +263,10 @@ impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(size) => write!(f, "{size}"),
+            Self::Dynamic {
+                allowed: Some(allowed),
+                ..
+            } if !allowed.is_only_a_bound() => write!(f, "-1 ({allowed})"),
             Self::Dynamic {
                 bound: Some(bound), ..
             } => write!(f, "-1 (up to {bound})"),

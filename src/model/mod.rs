@@ -4,6 +4,7 @@
 //! Invariant: a reader never reads weights, never allocates by a length it did not check, never
 //! panics; its cost does not depend on the size of the file. Knows nothing of configs' rules.
 
+mod allowed;
 pub mod executorch;
 mod external;
 mod format;
@@ -11,10 +12,11 @@ mod info;
 pub mod onnx;
 mod open;
 
+pub use allowed::Allowed;
 pub use external::ExternalDataError;
 pub use format::{FORMATS, ModelError, ModelFormat, format_of, inspect};
 pub use info::{
-    Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, Segment, TensorInfo,
-    Value, ValueKind,
+    Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, NamedData, Segment,
+    TensorInfo, Value, ValueKind,
 };
 pub use open::{OpenError, open};

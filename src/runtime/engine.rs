@@ -146,6 +146,14 @@ pub enum EngineError {
         /// Why not.
         reason: String,
     },
+    /// The engine checked the model and found it broken: no other would load it rightly either.
+    #[error("the {engine} engine finds the model broken: {reason}")]
+    Corrupt {
+        /// The engine.
+        engine: String,
+        /// What is broken.
+        reason: String,
+    },
     /// A run failed.
     #[error("the {engine} engine failed{}: {reason}", at(.operator.as_deref()))]
     Run {
@@ -154,6 +162,16 @@ pub enum EngineError {
         /// The operator it was at, where it tells.
         operator: Option<String>,
         /// What happened.
+        reason: String,
+    },
+    /// A run failed because of what the inputs hold: an index outside what it indexes.
+    #[error("the {engine} engine cannot take these inputs{}: {reason}", at(.operator.as_deref()))]
+    Input {
+        /// The engine.
+        engine: String,
+        /// The operator that does not take them, where it tells.
+        operator: Option<String>,
+        /// The value, and what would be valid.
         reason: String,
     },
     /// The process that ran the engine died.
@@ -173,6 +191,12 @@ impl EngineError {
     /// or has no code for the model.
     pub fn is_about_the_engine(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Unsupported { .. })
+    }
+
+    /// Whether what failed is the model or what was given to it, so that an answer of another engine
+    /// would be one to nothing sound.
+    pub fn is_about_the_model(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Input { .. })
     }
 }
 

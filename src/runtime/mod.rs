@@ -14,6 +14,7 @@ pub mod measure;
 pub mod npy;
 mod output;
 pub mod peak_memory;
+pub mod precision;
 pub mod selection;
 mod signature;
 pub mod statistics;

@@ -204,6 +204,14 @@ impl ModelFile {
 
     fn method_name(&self, chosen: Option<&str>) -> Selected<String> {
         let names = self.methods();
+        if self.info.methods.is_empty() {
+            let what = if self.info.named.is_empty() {
+                "has no methods"
+            } else {
+                "holds data for programs, and no method; name the program that it lies beside"
+            };
+            return refused(&self.model, what);
+        }
         let Some(name) = chosen else {
             return match default_method(&names) {
                 Some(name) => Ok(name.to_owned()),
@@ -238,23 +246,8 @@ pub fn default_method(names: &[String]) -> Option<&str> {
 
 /// Selects one method below `path`.
 pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
-    let kind = fs::metadata(path)
-        .map_err(|error| SelectionError::Refused(format!("{}: {error}", path.display())))?;
-    if kind.is_dir() {
-        let (found, config) = config_below(path, choice.backend)?;
-        return in_config(&found, Some(path), &config, choice);
-    }
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "json")
-    {
-        let config = read_config(path)?;
-        if let (Some(asked), Some(has)) = (choice.backend, config.backend)
-            && asked != has
-        {
-            return refused(path, &format!("is a package for {has}, not for {asked}"));
-        }
-        return in_config(path, None, &config, choice);
+    if let Some((found, walked_from, config)) = config_at(path, choice.backend)? {
+        return in_config(&found, walked_from, &config, choice);
     }
     for (what, chosen) in [
         ("precision", &choice.precision),
@@ -268,6 +261,49 @@ pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
         }
     }
     ModelFile::open(path.to_owned(), None, Vec::new())?.select(choice.method.as_deref())
+}
+
+/// Selects a link of a chain: a component of this name, or, of a model that is not divided into
+/// components or of the chosen one, a method.
+pub fn select_link(path: &Path, choice: &Choice, name: &str) -> Selected<Selection> {
+    let mut choice = choice.clone();
+    let config = config_at(path, choice.backend)?;
+    let divided = match &config {
+        Some((found, _, config)) => {
+            let files = &variant_of(found, config, &choice)?.files;
+            files.iter().any(|file| file.component.is_some())
+        }
+        None => false,
+    };
+    if divided && choice.component.is_none() {
+        choice.component = Some(name.to_owned());
+    } else {
+        choice.method = Some(name.to_owned());
+    }
+    select(path, &choice)
+}
+
+/// A config, and the directory that it was found below, if it was.
+type Found<'p> = (PathBuf, Option<&'p Path>, Config);
+
+/// The config that a path means; none if it is a model file.
+fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<Found<'_>>> {
+    let kind = fs::metadata(path)
+        .map_err(|error| SelectionError::Refused(format!("{}: {error}", path.display())))?;
+    if kind.is_dir() {
+        let (found, config) = config_below(path, backend)?;
+        return Ok(Some((found, Some(path), config)));
+    }
+    if path.extension().is_none_or(|extension| extension != "json") {
+        return Ok(None);
+    }
+    let config = read_config(path)?;
+    if let (Some(asked), Some(has)) = (backend, config.backend)
+        && asked != has
+    {
+        return refused(path, &format!("is a package for {has}, not for {asked}"));
+    }
+    Ok(Some((path.to_owned(), None, config)))
 }
 
 /// The one config below a directory, for the backend if one is chosen. Of packages that differ only

@@ -48,6 +48,8 @@ pub struct Wish {
     pub observe: bool,
     /// ONNX Runtime's library, if the user named one.
     pub library: Option<PathBuf>,
+    /// Let every run begin as if it was the first.
+    pub forget: bool,
 }
 
 /// A model that is loaded and has run once.
@@ -186,7 +188,8 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
             Err(error) => {
                 // A provider's failure is its own. A portable engine's may be the model's fault:
                 // the next would only repeat it, with a worse message.
-                let goes_on = candidate.provider != Provider::Cpu || error.is_about_the_engine();
+                let goes_on = !error.is_about_the_model()
+                    && (candidate.provider != Provider::Cpu || error.is_about_the_engine());
                 passed_over.push((candidate, error));
                 if !goes_on {
                     break;
@@ -212,7 +215,7 @@ fn attempt(
             strict: wish.strict && candidate.provider != Provider::Cpu,
             observe: wish.observe || candidate.provider != Provider::Cpu,
             library: wish.library.clone(),
-            forget: false,
+            forget: wish.forget,
         },
     };
     let mut worker = launcher.load(candidate.engine, &request)?;

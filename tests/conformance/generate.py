@@ -8,6 +8,9 @@ each input and output. The cases are those the package makes for single operator
 small models it brings along ("simple", "pytorch-converted", "pytorch-operator"); those it would
 download, and those without weights ("real", "light"), are left out.
 
+Where the first dimension of all inputs and outputs is the same size, `batched.onnx` is the same model
+with that dimension open: it may be a batch, for a server to find out.
+
 `case.json`:
     kind       where the case comes from
     opset      version of the default operator set; null if the model does not use it
@@ -79,6 +82,9 @@ def write(case, directory):
     model = case.model or onnx.load(Path(case.model_dir) / "model.onnx")
     directory.mkdir()
     (directory / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
+    batched = with_open_batch(model)
+    if batched:
+        (directory / "batched.onnx").write_bytes(batched.SerializeToString(deterministic=True))
     operators = sorted({node.op_type for node in all_nodes(model)})
     opsets = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
     description = {
@@ -113,6 +119,25 @@ def model_inputs(model):
     """The inputs to be fed: without those that only give an initializer's type."""
     initialized = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in initialized]
+
+
+def with_open_batch(model):
+    """The model with its first dimension open, if all inputs and outputs have the same one."""
+    batched = onnx.ModelProto()
+    batched.CopyFrom(model)
+    values = [*model_inputs(batched), *batched.graph.output]
+    if any(value.type.WhichOneof("value") != "tensor_type" for value in values):
+        return None
+    shapes = [value.type.tensor_type.shape.dim for value in values]
+    if not model_inputs(batched) or any(len(shape) == 0 for shape in shapes):
+        return None
+    sizes = {shape[0].dim_value for shape in shapes}
+    if len(sizes) != 1 or sizes == {0}:
+        return None
+    for shape in shapes:
+        shape[0].dim_param = "rows"
+    del batched.graph.value_info[:]
+    return batched
 
 
 def all_nodes(model):

@@ -12,10 +12,12 @@ use std::path::Path;
 
 use super::exit::{Exit, Failure};
 use super::output;
+use crate::model::executorch::body::{ProgramBody, known_wrong};
 use crate::runtime::Tensor;
 use crate::runtime::selection::{Selection, SelectionError};
 use crate::runtime::target::{self, Started, Wish};
 use crate::runtime::worker::{self, Launcher};
+use crate::source::FileSource;
 use target_args::TargetArgs;
 
 /// `run`, `bench`, `compare`, `backends`.
@@ -50,16 +52,49 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
 
 /// Selects a method below `path`.
 fn selected(args: &TargetArgs, path: &Path, precision: Option<&str>) -> Result<Selection, Failure> {
-    args.select(path, precision).map_err(|error| match error {
-        SelectionError::Nothing(message) => Failure::Nothing(message),
+    args.select(path, precision)
+        .map_err(|error| not_selected(&error))
+}
+
+fn not_selected(error: &SelectionError) -> Failure {
+    match error {
+        SelectionError::Nothing(message) => Failure::Nothing(message.clone()),
         other => Failure::Other(other.to_string()),
-    })
+    }
+}
+
+/// Tells what ExecuTorch's own runtime is known to compute wrongly in what was run, whoever ran it.
+fn tell_wrong(wish: &Wish, started: &Started) {
+    if wish.format != "executorch" {
+        return;
+    }
+    let Ok(source) = FileSource::open(&wish.model) else {
+        return;
+    };
+    let body = ProgramBody::read(&source).ok();
+    let method = body
+        .as_ref()
+        .and_then(|body| body.method(&wish.signature.method));
+    let wrong = method.map(|method| known_wrong(&source, method));
+    let engine = started.candidate.engine;
+    let whose = if engine == "executorch" {
+        "its answer is not to be relied on there".to_owned()
+    } else {
+        format!("{engine} does not, and answers otherwise than a device there")
+    };
+    for known in wrong.unwrap_or_default() {
+        output::note(&format!(
+            "ExecuTorch's `{}` {}; {whose}",
+            known.operator, known.what
+        ));
+    }
 }
 
 /// Loads and runs once, and tells the user of every fallback.
 fn started(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, Failure> {
     let started = target::start(wish, inputs, launcher)
         .map_err(|error| Failure::Other(format!("{}: {error}", wish.model.display())))?;
+    tell_wrong(wish, &started);
     // Who names an engine knows that it is not the backend; the answer says so too.
     if started.candidate.fallback && wish.engine.is_none() {
         let backend = wish.backend.map_or("", crate::package::Backend::name);

@@ -1,11 +1,19 @@
-//! Several things to run side by side: paths × precisions × engines, each with a label.
+//! Several things to run side by side: paths × precisions × engines, each with a label; and the inputs
+//! that they are run on, which are the same for all.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use super::target_args::{TargetArgs, engine_parser, named_engine};
 use crate::cli::exit::Failure;
+use crate::cli::output;
+use crate::runtime::input::{InputArgs, Joint, Party};
 use crate::runtime::selection::Selection;
 use crate::runtime::target::{Candidate, Wish};
+use crate::runtime::{Tensor, TensorSpec};
+use crate::source::text::defuse_line;
 
 /// Lists that are multiplied out.
 #[derive(Debug, Clone, clap::Args)]
@@ -69,6 +77,64 @@ impl Side {
     /// `glimpse decoder int8 (qnn), ort on cpu`: what tells it from the others.
     pub(super) fn label(&self, candidate: Candidate) -> String {
         format!("{}, {candidate}", what(&self.selection))
+    }
+}
+
+/// What all sides take in common, and the arguments for it. The user hears where a size has nothing to do.
+pub(super) fn joint(
+    sides: &[Side],
+    labels: impl Fn(usize, &Side) -> String,
+    given: &InputArgs,
+) -> Result<(Joint, InputArgs), Failure> {
+    let parties = sides.iter().enumerate().map(|(place, side)| Party {
+        label: labels(place, side),
+        signature: side.selection.signature.clone(),
+    });
+    let fail = |error: &dyn fmt::Display| Failure::Other(error.to_string());
+    let joint = Joint::of(parties.collect()).map_err(|error| fail(&error))?;
+    let (args, notes) = joint.args(given).map_err(|error| fail(&error))?;
+    for note in notes {
+        output::note(&note);
+    }
+    Ok((joint, args))
+}
+
+/// The head of a tensor that a side was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct GivenInput {
+    name: String,
+    dtype: &'static str,
+    shape: Vec<u64>,
+}
+
+impl GivenInput {
+    /// Those of a side.
+    pub(super) fn list(specs: &[TensorSpec], tensors: &[Tensor]) -> Vec<Self> {
+        let pairs = specs.iter().zip(tensors);
+        pairs
+            .map(|(spec, tensor)| Self {
+                name: spec.name.clone(),
+                dtype: tensor.dtype().name(),
+                shape: tensor.shape().to_vec(),
+            })
+            .collect()
+    }
+
+    /// Several on one line.
+    pub(super) fn line(inputs: &[Self]) -> String {
+        let texts: Vec<String> = inputs.iter().map(Self::to_string).collect();
+        if texts.is_empty() {
+            return "no inputs".to_owned();
+        }
+        texts.join(", ")
+    }
+}
+
+/// `image float32[1, 3, 64, 64]`.
+impl fmt::Display for GivenInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, dtype, shape } = self;
+        write!(f, "{} {dtype}{shape:?}", defuse_line(name))
     }
 }
 

@@ -59,6 +59,16 @@ impl TargetArgs {
         selection::select(path, &choice)
     }
 
+    /// Selects a link of a chain below `path`: a component or a method.
+    pub(super) fn select_link(
+        &self,
+        path: &Path,
+        precision: Option<&str>,
+        name: &str,
+    ) -> Result<Selection, SelectionError> {
+        selection::select_link(path, &self.choice(precision), name)
+    }
+
     /// What these arguments leave to choose from.
     pub(super) fn choice(&self, precision: Option<&str>) -> Choice {
         Choice {
@@ -82,6 +92,7 @@ impl TargetArgs {
             threads: self.threads.map(usize::from),
             observe: true,
             library: self.ort_lib.clone(),
+            forget: false,
         }
     }
 

@@ -2,15 +2,17 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::portable;
-use crate::model::{Dim, Dynamism, Method, ModelInfo, TensorInfo, Value, ValueKind};
+use super::{Wrong, portable};
+use crate::model::{
+    Allowed, Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind,
+};
 
 /// The document, with a line end.
-pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
+pub(super) fn render(info: &ModelInfo, file_size: u64, wrong: &Wrong) -> String {
     let methods: Map<String, Json> = info
         .methods
         .iter()
-        .map(|method| (method.name.clone(), method_json(info, method)))
+        .map(|method| (method.name.clone(), method_json(info, method, wrong)))
         .collect();
     let segments: Vec<Json> = info
         .segments
@@ -20,14 +22,17 @@ pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
     let external: Vec<Json> = info
         .external
         .iter()
-        .map(|e| json!({ "location": e.location, "needs_bytes": e.needs_bytes, "tensors": e.tensors }))
+        .map(|e| {
+            json!({ "location": e.location, "needs_bytes": e.needs_bytes, "tensors": e.tensors,
+            "names": e.named.iter().map(|named| &named.name).collect::<Vec<_>>() })
+        })
         .collect();
     let metadata: Map<String, Json> = info
         .metadata
         .iter()
         .map(|(key, value)| (key.clone(), json!(value)))
         .collect();
-    let document = json!({
+    let mut document = json!({
         "version": 1,
         "format": info.format,
         "format_version": info.format_version,
@@ -39,10 +44,24 @@ pub(super) fn render(info: &ModelInfo, file_size: u64) -> String {
         "external": external,
         "metadata": metadata,
     });
+    if !info.named.is_empty() {
+        let named = info.named.iter().map(named_json);
+        document["data"] = named.collect();
+    }
     format!("{document:#}\n")
 }
 
-fn method_json(info: &ModelInfo, method: &Method) -> Json {
+/// What a data file holds under a name.
+fn named_json(named: &NamedData) -> Json {
+    let mut json = named
+        .tensor
+        .as_ref()
+        .map_or(json!({}), |info| tensor_json(info, None));
+    json["name"] = json!(named.name);
+    json
+}
+
+fn method_json(info: &ModelInfo, method: &Method, wrong: &Wrong) -> Json {
     let ids: Vec<&str> = method.delegates.iter().map(|d| d.id.as_str()).collect();
     let sizes: Vec<Option<u64>> = method.delegates.iter().map(|d| d.payload_bytes).collect();
     let mut json = json!({
@@ -56,6 +75,12 @@ fn method_json(info: &ModelInfo, method: &Method) -> Json {
     if let Some((missing, _)) = portable::missing(info, method) {
         json["portable"] = json!(missing.is_empty());
         json["missing"] = json!(missing);
+    }
+    let wrong = wrong.get(&method.name).map_or(&[][..], Vec::as_slice);
+    if !wrong.is_empty() {
+        let wrong = wrong.iter();
+        let wrong = wrong.map(|known| json!({ "operator": known.operator, "what": known.what }));
+        json["wrong_in_executorch"] = wrong.collect();
     }
     json
 }
@@ -102,7 +127,22 @@ fn tensor_json(info: &TensorInfo, data: Option<&[Json]>) -> Json {
 fn dim_json(dim: &Dim) -> Json {
     match dim {
         Dim::Fixed(size) => json!({ "dynamic": false, "size": size }),
-        Dim::Dynamic { bound, name } => json!({ "dynamic": true, "bound": bound, "name": name }),
+        Dim::Dynamic {
+            bound,
+            name,
+            allowed,
+        } => {
+            let mut json = json!({ "dynamic": true, "bound": bound, "name": name });
+            match allowed {
+                Some(Allowed::Range { least, step, .. }) => {
+                    json["least"] = json!(least);
+                    json["step"] = json!(step);
+                }
+                Some(Allowed::Choices(sizes)) => json["choices"] = json!(sizes),
+                None => {}
+            }
+            json
+        }
         Dim::Maybe { bound, .. } => json!({ "dynamic": null, "bound": bound }),
     }
 }

@@ -2,22 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::portable;
+use super::{Wrong, portable};
+use crate::model::executorch::body::KnownWrong;
 use crate::model::{Dim, Method, ModelInfo, Value, ValueKind};
 use crate::source::text::defuse_line;
 
 /// Most elements of a constant that are shown.
 const MAX_ELEMENTS: usize = 16;
+/// Most names of a data file that are listed.
+const MAX_NAMED: usize = 24;
 /// Most segments that are listed.
 const MAX_SEGMENTS: usize = 12;
 
 /// The text, with a line end.
-pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64) -> String {
+pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64, wrong: &Wrong) -> String {
     let mut text = String::new();
     head(&mut text, path, info, file_size);
     let (constants, methods): (Vec<_>, Vec<_>) = info.methods.iter().partition(|m| m.constant);
     for method in methods {
         write_method(&mut text, info, method);
+        write_wrong(&mut text, wrong.get(&method.name));
     }
     if !constants.is_empty() {
         text.push_str("\nconstant methods\n");
@@ -29,6 +33,7 @@ pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64) -> String {
             }),
         );
     }
+    named(&mut text, info);
     segments(&mut text, info);
     text
 }
@@ -96,6 +101,31 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method) {
         Some((names, _)) if names.is_empty() => line(text, "  portable  yes, lowered to tract"),
         Some((_, why)) => line(text, &format!("  portable  no: {why}")),
         None => {}
+    }
+}
+
+/// What ExecuTorch's own runtime computes wrongly.
+fn write_wrong(text: &mut String, wrong: Option<&Vec<KnownWrong>>) {
+    for KnownWrong { operator, what } in wrong.into_iter().flatten() {
+        line(text, &format!("  wrong in ExecuTorch  {operator} {what}"));
+    }
+}
+
+/// What a data file holds for programs.
+fn named(text: &mut String, info: &ModelInfo) {
+    if info.named.is_empty() {
+        return;
+    }
+    text.push_str("\ndata\n");
+    let shown = info.named.iter().take(MAX_NAMED).map(|named| {
+        let tensor = named.tensor.as_ref();
+        let kind = tensor.map_or("bytes".to_owned(), ToString::to_string);
+        (named.name.clone(), kind)
+    });
+    rows(text, shown);
+    if info.named.len() > MAX_NAMED {
+        let more = info.named.len() - MAX_NAMED;
+        line(text, &format!("  … and {more} more"));
     }
 }
 

@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 
 use super::evidence::Certain;
 use super::plan::Plan;
-use crate::model::{Method, ValueKind};
+use crate::model::{Allowed, Method, ValueKind};
 
 /// Inputs or outputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     /// A method's inputs.
     Inputs,
@@ -24,8 +24,8 @@ pub(super) enum Side {
 #[derive(Debug, Default)]
 pub(super) struct Declared {
     schema: Option<Json>,
-    /// (min, max) of each input dimension of `forward`, concatenated.
-    ranges: Option<Vec<(i64, i64)>>,
+    /// (min, max, step) of each input dimension of `forward`, concatenated.
+    ranges: Option<Vec<[i64; 3]>>,
 }
 
 /// A tensor as declarations count it: the n-th of its side, tensors only.
@@ -68,7 +68,35 @@ impl Declared {
             .unwrap_or_else(|| vec![None; bounds.len()])
     }
 
+    /// The sizes that are declared for the dimensions of a tensor with these bounds.
+    pub(super) fn allowed(&self, position: Position<'_>, bounds: &[u64]) -> Vec<Option<Allowed>> {
+        if let Some(shape) = self.shape(position, bounds.len()) {
+            let dims = shape.iter().zip(bounds);
+            return dims.map(|(dim, &bound)| allowed_dim(dim, bound)).collect();
+        }
+        let Some(ranges) = self.ranges(position, bounds.len()) else {
+            return vec![None; bounds.len()];
+        };
+        let dims = ranges.iter().zip(bounds);
+        dims.map(|(&[min, max, step], &bound)| Allowed::range(min, max, step, bound))
+            .collect()
+    }
+
+    /// What is declared of sizes that follow from one another, as the schema writes it.
+    pub(super) fn constraints(&self, method: &str) -> &[Json] {
+        let schema = self.schema.as_ref().and_then(|schema| schema.get(method));
+        let list = schema.and_then(|method| method.get("runtimeConstraints"));
+        list.and_then(Json::as_array).map_or(&[], Vec::as_slice)
+    }
+
     fn of_schema(&self, position: Position<'_>, bounds: &[u64]) -> Option<Vec<Option<Certain>>> {
+        let shape = self.shape(position, bounds.len())?;
+        let dims = shape.iter().zip(bounds);
+        Some(dims.map(|(dim, &bound)| judge_dim(dim, bound)).collect())
+    }
+
+    /// The dimensions of a tensor in the model schema, if they are as many.
+    fn shape(&self, position: Position<'_>, rank: usize) -> Option<&[Json]> {
         let side = match position.side {
             Side::Inputs => "inputs",
             Side::Outputs => "outputs",
@@ -79,14 +107,20 @@ impl Declared {
             .iter()
             .filter(|parameter| parameter.get("kind").and_then(Json::as_str) == Some("Tensor"));
         let shape = tensors.nth(position.tensor)?.get("shape")?.as_array()?;
-        if shape.len() != bounds.len() {
-            return None;
-        }
-        let dims = shape.iter().zip(bounds);
-        Some(dims.map(|(dim, &bound)| judge_dim(dim, bound)).collect())
+        (shape.len() == rank).then_some(shape)
     }
 
     fn of_ranges(&self, position: Position<'_>, bounds: &[u64]) -> Option<Vec<Option<Certain>>> {
+        let ranges = self.ranges(position, bounds.len())?;
+        let dims = ranges.iter().zip(bounds);
+        Some(
+            dims.map(|(&[min, max, _], &bound)| judge_range(min, max, bound))
+                .collect(),
+        )
+    }
+
+    /// The rows of the dimensions of a tensor.
+    fn ranges(&self, position: Position<'_>, rank: usize) -> Option<&[[i64; 3]]> {
         let ranges = self.ranges.as_ref()?;
         let declared = position.method == "forward"
             && position.side == Side::Inputs
@@ -95,12 +129,7 @@ impl Declared {
             return None;
         }
         let first: usize = position.ranks[..position.tensor].iter().sum();
-        let ranges = ranges.get(first..first + bounds.len())?;
-        let dims = ranges.iter().zip(bounds);
-        Some(
-            dims.map(|(&(min, max), &bound)| judge_range(min, max, bound))
-                .collect(),
-        )
+        ranges.get(first..first + rank)
     }
 }
 
@@ -111,7 +140,7 @@ fn only_output(method: &Method) -> Option<&ValueKind> {
     }
 }
 
-fn read_ranges(value: &ValueKind) -> Option<Vec<(i64, i64)>> {
+fn read_ranges(value: &ValueKind) -> Option<Vec<[i64; 3]>> {
     let ValueKind::Tensor {
         info,
         data: Some(data),
@@ -123,7 +152,7 @@ fn read_ranges(value: &ValueKind) -> Option<Vec<(i64, i64)>> {
         return None;
     }
     data.chunks_exact(3)
-        .map(|row| Some((row[0].as_i64()?, row[1].as_i64()?)))
+        .map(|row| Some([row[0].as_i64()?, row[1].as_i64()?, row[2].as_i64()?]))
         .collect()
 }
 
@@ -144,6 +173,24 @@ fn judge_dim(dim: &Json, bound: u64) -> Option<Certain> {
             let sizes: Option<Vec<i64>> = choices.iter().map(Json::as_i64).collect();
             let sizes = sizes?;
             judge_range(*sizes.iter().min()?, *sizes.iter().max()?, bound)
+        }
+        _ => None,
+    }
+}
+
+/// The sizes that a dimension of a model schema may have.
+fn allowed_dim(dim: &Json, bound: u64) -> Option<Allowed> {
+    match dim.get("kind")?.as_str()? {
+        "range" => {
+            let range = dim.get("range")?;
+            let number = |name| range.get(name).and_then(Json::as_i64);
+            let step = number("step").unwrap_or(1);
+            Allowed::range(number("min")?, number("max")?, step, bound)
+        }
+        "enum" => {
+            let choices = dim.get("choices")?.as_array()?;
+            let sizes: Vec<i64> = choices.iter().filter_map(Json::as_i64).collect();
+            Allowed::choices(&sizes, bound)
         }
         _ => None,
     }

@@ -12,7 +12,7 @@ use super::declared::{Declared, Position, Side};
 use super::evidence::{Certain, Evidence};
 use super::plan::Plan;
 use super::wiring::Wiring;
-use crate::model::{Dim, Dynamism, TensorInfo, Value, ValueKind};
+use crate::model::{Allowed, Dim, Dynamism, TensorInfo, Value, ValueKind};
 
 /// A bounded tensor on its way.
 struct Open<'a> {
@@ -20,6 +20,8 @@ struct Open<'a> {
     info: &'a mut TensorInfo,
     bounds: Vec<u64>,
     known: Vec<Option<Certain>>,
+    /// Sizes that are declared.
+    allowed: Vec<Option<Allowed>>,
 }
 
 /// Settles the bounded tensors of a method.
@@ -49,9 +51,11 @@ pub(super) fn settle(plan: &mut Plan, declared: &Declared) {
             };
             tensor += 1;
             if info.dynamism == Dynamism::Bounded {
-                open.push(Open::new(index, info, |bounds| {
+                let mut tensor = Open::new(index, info, |bounds| {
                     combine(declared.of(position, bounds), index, &plan.evidence)
-                }));
+                });
+                tensor.allowed = declared.allowed(position, &tensor.bounds);
+                open.push(tensor);
             }
         }
     }
@@ -110,6 +114,7 @@ impl<'a> Open<'a> {
         Self {
             value,
             info,
+            allowed: vec![None; bounds.len()],
             bounds,
             known,
         }
@@ -145,6 +150,7 @@ impl<'a> Open<'a> {
             Some(Certain::Dynamic) => Dim::Dynamic {
                 bound: Some(bound),
                 name: None,
+                allowed: self.allowed[dim].clone(),
             },
             None => Dim::Maybe {
                 bound,

@@ -5,6 +5,9 @@ use serde_json::{Number, Value};
 use crate::model::ElementType;
 use crate::package::DType;
 
+/// The last code that there is.
+pub(super) const LAST_CODE: i8 = 29;
+
 /// The element type of a code (`ScalarType` of `scalar_type.fbs`), and its bytes an element where
 /// elements are whole bytes. A code nobody knows is named by its number.
 pub(super) fn element_of(code: i8) -> (ElementType, Option<u64>) {

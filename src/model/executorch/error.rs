@@ -40,6 +40,16 @@ pub enum Error {
         /// What stands there.
         found: String,
     },
+    /// A data file without the header that says where its parts are.
+    #[error(
+        "{place}: expected an extended header FH01 in the first 48 bytes, found none in a file of {len}"
+    )]
+    DataHeader {
+        /// Where it should stand.
+        place: Place,
+        /// Bytes of the file.
+        len: u64,
+    },
     /// A delegate's payload is not what its backend's name promises.
     #[error("{place}: expected XH00, XN00 or XN01, found {found}")]
     PayloadMagic {
@@ -196,6 +206,49 @@ pub enum Error {
         /// The longest that is read here.
         most: u64,
     },
+    /// A number does not lie where its kind must.
+    #[error(
+        "{place}: expected a multiple of {wanted} from the FlatBuffer's beginning, found {found}"
+    )]
+    Alignment {
+        /// The number.
+        place: Place,
+        /// Its alignment in bytes.
+        wanted: u8,
+        /// Where it lies.
+        found: u64,
+    },
+    /// A string does not end with a zero byte.
+    #[error("{place}: expected a zero byte behind the string, found another")]
+    Terminator {
+        /// The byte behind the string.
+        place: Place,
+    },
+    /// More tables than a device walks.
+    #[error("{place}: expected at most {most} tables, found more by here")]
+    TooManyTables {
+        /// The first that is too much.
+        place: Place,
+        /// The limit.
+        most: u32,
+    },
+    /// A tensor was planned a place that its memory does not have.
+    #[error(
+        "{place}: expected {size} bytes at {offset} inside planned memory {memory}, found {}",
+        available.map_or("no such memory".to_owned(), |size| format!("{size} bytes in it"))
+    )]
+    MemoryPlan {
+        /// The tensor's allocation.
+        place: Place,
+        /// Bytes of the tensor.
+        size: u64,
+        /// Its place in the memory.
+        offset: u64,
+        /// The memory's number, from 1.
+        memory: u32,
+        /// Bytes of that memory; `None` if the plan has none of this number.
+        available: Option<u64>,
+    },
     /// A string is not UTF-8.
     #[error("{place}: expected UTF-8 text, found an invalid byte after {valid} bytes")]
     Utf8 {
@@ -242,13 +295,13 @@ pub enum Error {
         /// The index that was found.
         found: i64,
     },
-    /// A tensor has a negative size.
+    /// A tensor or a memory has a negative size.
     #[error("{place}: expected a size of at least 0, found {found}")]
     NegativeSize {
         /// The size.
         place: Place,
         /// Its value.
-        found: i32,
+        found: i64,
     },
     /// A tensor has more dimensions than any real one.
     #[error("{place}: expected at most {most} dimensions, found {found}")]
@@ -375,6 +428,11 @@ impl Error {
             | Self::VectorLength { place, .. }
             | Self::StringLength { place, .. }
             | Self::Utf8 { place, .. }
+            | Self::DataHeader { place, .. }
+            | Self::Alignment { place, .. }
+            | Self::Terminator { place }
+            | Self::TooManyTables { place, .. }
+            | Self::MemoryPlan { place, .. }
             | Self::UnionType { place, .. }
             | Self::EnumValue { place, .. }
             | Self::MissingField { place }

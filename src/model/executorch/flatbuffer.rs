@@ -2,8 +2,8 @@
 //!
 //! Invariant: no byte outside the buffer is read, no length is believed before it is checked
 //! against the buffer's end, and what is kept of the file is counted against [`MAX_KEPT`]. Layout:
-//! <https://flatbuffers.dev/internals/>. Knows nothing of the schema; alignment is not checked, as
-//! nothing here depends on it.
+//! <https://flatbuffers.dev/internals/>. Knows nothing of the schema; alignment is
+//! `verify.rs`'s matter, as nothing here depends on it.
 
 use std::cell::Cell;
 
@@ -226,6 +226,11 @@ impl<'a> Table<'a> {
             });
         }
         Ok(Some(self.at + u64::from(found)))
+    }
+
+    /// Whether the field is present.
+    pub(super) fn has(&self, field: Field) -> Result<bool, Error> {
+        Ok(self.slot(field, 1)?.is_some())
     }
 
     fn scalar<const N: usize>(&self, field: Field) -> Result<[u8; N], Error> {

@@ -1,32 +1,38 @@
 //! ExecuTorch programs (`.pte`) and bundled programs (`.bpte`), read from the FlatBuffer alone.
 //!
 //! `container` finds the FlatBuffer in the file, `flatbuffer` reads it with every access checked,
-//! `storage` knows where bytes are kept, `plan` and `value` read methods, `dynamism` settles which
+//! `verify` and `load` check what a device checks before it runs one, `storage` knows where bytes are kept, `plan` and `value` read methods, `dynamism` settles which
 //! dimensions vary. `delegate` looks into the payloads of delegates for evidence of that, `wiring`
 //! joins it to a method's values, `relations` draws the conclusions.
 
 pub mod body;
 mod container;
+mod couple;
 mod declared;
 mod delegate;
 mod dynamism;
 mod element;
 mod error;
 mod evidence;
+mod flat_tensor;
 mod flatbuffer;
+mod load;
 mod path;
 mod place;
 mod plan;
 mod program;
 mod relations;
 mod schema;
+mod shape;
 mod storage;
 mod value;
+mod verify;
 mod wiring;
 
 use std::path::Path;
 
 pub use error::{Error, Place};
+pub use flat_tensor::FlatTensor;
 pub use place::place;
 
 use super::{ModelError, ModelFormat, ModelInfo};

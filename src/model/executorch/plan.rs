@@ -2,7 +2,7 @@
 //!
 //! Invariant: every index in the plan was found to be in range, whether it is used here or not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::delegate::Payloads;
 use super::error::{Error, Place};
@@ -12,12 +12,15 @@ use super::schema::{chain, plan};
 use super::storage::{Storage, Stored};
 use super::value::{Evalue, TENSOR, Tensor};
 use super::wiring::{self, Wiring};
-use crate::model::{Delegate, Dynamism, Method, Value};
+use crate::model::{Delegate, Dynamism, Method, TensorInfo, Value};
 
 /// Last member of the union `InstructionArguments`.
 const LAST_INSTRUCTION: u8 = 5;
 /// Bytes a value's index takes in a set, about.
 const INDEX_COST: u64 = 24;
+
+/// Tensors in other files, by name.
+pub(super) type Externals = BTreeMap<String, Option<TensorInfo>>;
 
 /// A method, and what is needed to settle its dynamic dimensions.
 pub(super) struct Plan {
@@ -39,7 +42,7 @@ impl Plan {
         table: &Table<'_>,
         storage: &mut Storage<'_>,
         payloads: &Payloads<'_>,
-        externals: &mut BTreeSet<String>,
+        externals: &mut Externals,
     ) -> Result<Self, Error> {
         let name = table.name(plan::NAME)?.ok_or_else(|| Error::MissingField {
             place: table.place(plan::NAME),
@@ -144,7 +147,7 @@ pub(super) fn find_payload(
 fn check_values(
     values: &Vector<'_>,
     storage: &Storage<'_>,
-    externals: &mut BTreeSet<String>,
+    externals: &mut Externals,
     evidence: &mut Evidence,
 ) -> Result<(), Error> {
     for outer in values.iter_tables() {
@@ -160,10 +163,10 @@ fn check_values(
         {
             evidence.bounds.insert(bound);
         }
-        if let Some(name) = tensor.external
+        if let Some(name) = tensor.external.clone()
             && !storage.has_named(&name)
         {
-            externals.insert(name);
+            externals.insert(name, Some(tensor.into_info()));
         }
     }
     Ok(())

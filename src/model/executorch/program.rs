@@ -1,24 +1,28 @@
 //! The whole program: methods, storage and what the bundle adds, as a [`ModelInfo`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::container::{BUNDLE_IDENTIFIER, Container, IDENTIFIER};
+use super::couple::couple;
 use super::declared::Declared;
 use super::delegate::Payloads;
 use super::dynamism::settle;
 use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
-use super::plan::Plan;
+use super::load;
+use super::plan::{Externals, Plan};
 use super::schema::{plan, program};
+use super::shape::PROGRAM;
 use super::storage::Storage;
-use crate::model::{ExternalData, ModelInfo};
+use super::verify::verify;
+use crate::model::{ExternalData, ModelInfo, NamedData};
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
 /// Reads any program has for free.
 pub(super) const BASE_BUDGET: u64 = 1_000_000;
-/// Reads a program has for each byte of its FlatBuffer; real ones need less than one.
-const BUDGET_PER_BYTE: u64 = 4;
+/// Reads a program has for each byte of its FlatBuffer; real ones need less than two.
+const BUDGET_PER_BYTE: u64 = 6;
 
 /// Reads the program in `source`.
 pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
@@ -34,12 +38,21 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let buffer = Buffer::new(&pages, container.start, end);
     let root = buffer.root("Program")?;
     let mut storage = Storage::read(&root, &container)?;
-    let mut externals = BTreeSet::new();
+    let mut externals = Externals::new();
     let payloads = Payloads::new(source);
     let mut plans = read_plans(&root, &mut storage, &payloads, &mut externals)?;
+    // What the readers refuse they name better.
+    verify(
+        &pages,
+        (container.start, container.flatbuffer),
+        "Program",
+        &PROGRAM,
+    )?;
+    load::check(&root)?;
     let declared = Declared::find(&plans);
     for plan in &mut plans {
         settle(plan, &declared);
+        couple(plan, &declared);
     }
     Ok(ModelInfo {
         format: "executorch",
@@ -49,8 +62,10 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
         names_methods: true,
         methods: plans.into_iter().map(|plan| plan.method).collect(),
         weight_bytes: storage.weight_bytes()?,
+        weight_types: BTreeMap::new(),
         segments: storage.into_segments(&container),
-        external: external(&externals),
+        external: external(externals),
+        named: Vec::new(),
         metadata: metadata(root.u32(program::VERSION)?, &container),
     })
 }
@@ -59,7 +74,7 @@ fn read_plans(
     root: &Table<'_>,
     storage: &mut Storage<'_>,
     payloads: &Payloads<'_>,
-    externals: &mut BTreeSet<String>,
+    externals: &mut Externals,
 ) -> Result<Vec<Plan>, Error> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut names = BTreeSet::new();
@@ -77,14 +92,18 @@ fn read_plans(
     Ok(plans)
 }
 
-fn external(names: &BTreeSet<String>) -> Vec<ExternalData> {
-    if names.is_empty() {
+fn external(tensors: Externals) -> Vec<ExternalData> {
+    if tensors.is_empty() {
         return Vec::new();
     }
     vec![ExternalData {
         location: None,
         needs_bytes: None,
-        tensors: names.len() as u64,
+        tensors: tensors.len() as u64,
+        named: tensors
+            .into_iter()
+            .map(|(name, tensor)| NamedData { name, tensor })
+            .collect(),
     }]
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Relations {
     known: Vec<Option<Certain>>,
     facts: Vec<(DimId, Certain)>,
     rules: Vec<Rule>,
+    /// Pairs of one size.
+    equal: Vec<(DimId, DimId)>,
 }
 
 impl Relations {
@@ -78,6 +80,30 @@ impl Relations {
                 injective: true,
             });
         }
+    }
+
+    /// One dimension is of the other's size, and so varies exactly when the other does.
+    pub(super) fn equal(&mut self, to: DimId, from: DimId) {
+        self.same(to, from);
+        self.equal.push((to, from));
+    }
+
+    /// For each dimension the first of those that are of its size. What broadcasts and varies is of one size
+    /// too: an exporter that let one of the two stay 1 would have fixed it.
+    pub(super) fn equal_dims(&self) -> Vec<DimId> {
+        let mut first: Vec<DimId> = (0..self.known.len()).collect();
+        let varies = |dim: DimId| self.known[dim] == Some(Certain::Dynamic);
+        let broadcast = self.rules.iter().filter_map(|rule| match rule {
+            Rule::Broadcast { to, from: [a, b] } if varies(*a) && varies(*b) => {
+                Some([(*a, *b), (*to, *a)])
+            }
+            _ => None,
+        });
+        for (a, b) in self.equal.iter().copied().chain(broadcast.flatten()) {
+            let (a, b) = (root(&mut first, a), root(&mut first, b));
+            first[a.max(b)] = a.min(b);
+        }
+        (0..first.len()).map(|dim| root(&mut first, dim)).collect()
     }
 
     /// Draws all conclusions. Each dimension is settled once, so the work is bounded by the number
@@ -155,6 +181,16 @@ impl Relations {
     }
 }
 
+/// What stands for a dimension, with a shorter way to it from now on.
+fn root(first: &mut [DimId], dim: DimId) -> DimId {
+    let mut at = dim;
+    while first[at] != at {
+        first[at] = first[first[at]];
+        at = first[at];
+    }
+    at
+}
+
 impl Rule {
     fn dims(&self, mut visit: impl FnMut(DimId)) {
         match self {
@@ -229,6 +265,23 @@ mod tests {
         assert_eq!(solved(rule(), [FIXED, DYNAMIC, None]), mixed);
         let silent = [FIXED, None, None];
         assert_eq!(solved(rule(), silent), silent);
+    }
+
+    #[test]
+    fn what_is_of_one_size_has_one_first() {
+        let mut relations = Relations::default();
+        relations.dims(6);
+        relations.equal(4, 2);
+        relations.same(5, 0);
+        relations.rule(Rule::Broadcast {
+            to: 3,
+            from: [1, 2],
+        });
+        assert_eq!(relations.equal_dims(), [0, 1, 2, 3, 2, 5]);
+        relations.fact(1, Certain::Dynamic);
+        relations.fact(2, Certain::Dynamic);
+        relations.solve();
+        assert_eq!(relations.equal_dims(), [0, 1, 1, 1, 1, 5]);
     }
 
     #[test]

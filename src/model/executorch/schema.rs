@@ -34,7 +34,7 @@ pub(super) mod segment {
     pub(in super::super) const NAMED_INDEX: Field = Field(1, "segment_index");
 }
 
-/// `ExecutionPlan`, `Operator`, `BackendDelegate`, `BackendDelegateDataReference`.
+/// `ExecutionPlan`, `Operator`, `BackendDelegate`, `CompileSpec`, `BackendDelegateDataReference`.
 pub(super) mod plan {
     use super::super::flatbuffer::Field;
     pub(in super::super) const NAME: Field = Field(0, "name");
@@ -44,10 +44,14 @@ pub(super) mod plan {
     pub(in super::super) const CHAINS: Field = Field(5, "chains");
     pub(in super::super) const OPERATORS: Field = Field(6, "operators");
     pub(in super::super) const DELEGATES: Field = Field(7, "delegates");
+    pub(in super::super) const MEMORY_SIZES: Field = Field(8, "non_const_buffer_sizes");
     pub(in super::super) const OPERATOR_NAME: Field = Field(0, "name");
     pub(in super::super) const OVERLOAD: Field = Field(1, "overload");
     pub(in super::super) const DELEGATE_ID: Field = Field(0, "id");
     pub(in super::super) const PROCESSED: Field = Field(1, "processed");
+    pub(in super::super) const COMPILE_SPECS: Field = Field(2, "compile_specs");
+    pub(in super::super) const SPEC_KEY: Field = Field(0, "key");
+    pub(in super::super) const SPEC_VALUE: Field = Field(1, "value");
     pub(in super::super) const LOCATION: Field = Field(0, "location");
     pub(in super::super) const INDEX: Field = Field(1, "index");
 }

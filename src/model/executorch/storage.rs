@@ -70,16 +70,14 @@ impl<'a> Storage<'a> {
             return Ok(());
         };
         let offsets = table.vector(segment::SUB_OFFSETS, 8)?;
-        if offsets.is_empty() {
+        // The first offset is reserved and alone says nothing: constants are inside the FlatBuffer.
+        if offsets.len() < 2 {
             return Ok(());
         }
-        // A program without segments still carries the reserved offset 0.
         let index = table.u32(segment::SUB_INDEX)?;
-        if offsets.len() > 1 || !self.segments.is_empty() {
-            let place = || table.place(segment::SUB_INDEX);
-            let index = self.use_segment(index, place, || "constants".to_owned())?;
-            self.weights.insert(index);
-        }
+        let place = || table.place(segment::SUB_INDEX);
+        self.use_segment(index, place, || "constants".to_owned())?;
+        self.weights.insert(index as usize);
         self.constants = Some(Offsets {
             segment: index as usize,
             offsets,

@@ -3,7 +3,7 @@
 //! A tensor of bounded dynamism comes out of here with dimensions that are all `Maybe`; which of
 //! them are dynamic is decided in `dynamism.rs`.
 
-use super::element::{decode, element_of};
+use super::element::{LAST_CODE, decode, element_of};
 use super::error::Error;
 use super::flatbuffer::Table;
 use super::schema::{tensor, value};
@@ -30,8 +30,9 @@ pub(super) const INT_LIST: u8 = 7;
 pub(super) const DOUBLE_LIST: u8 = 8;
 pub(super) const BOOL_LIST: u8 = 9;
 pub(super) const TENSOR_LIST: u8 = 10;
-/// The last one, `OptionalTensorList`.
-const LAST: u8 = 11;
+/// The last one.
+pub(super) const OPTIONAL_TENSOR_LIST: u8 = 11;
+const LAST: u8 = OPTIONAL_TENSOR_LIST;
 
 /// A value: its type and table.
 pub(super) struct Evalue<'a> {
@@ -192,6 +193,17 @@ impl Tensor {
         Ok(found)
     }
 
+    /// Bytes of a tensor of its largest sizes, as the runtime counts them; `None` if it has no type.
+    pub(super) fn bytes(table: &Table<'_>) -> Result<Option<u64>, Error> {
+        let code = table.i8(tensor::SCALAR_TYPE)?;
+        if !(0..=LAST_CODE).contains(&code) {
+            return Ok(None);
+        }
+        // Types of less than a byte are counted in bytes.
+        let width = element_of(code).1.unwrap_or(1);
+        size_in_bytes(table, &read_sizes(table)?, Some(width))
+    }
+
     /// Whether it is stored in the file and never written.
     pub(super) fn is_constant(&self) -> bool {
         self.constant.is_some()
@@ -236,7 +248,8 @@ impl Tensor {
         Ok(decode(dtype, &raw))
     }
 
-    fn into_info(self) -> TensorInfo {
+    /// dtype and shape.
+    pub(super) fn into_info(self) -> TensorInfo {
         let dim = |size: u64| match self.dynamism {
             Dynamism::Static => Dim::Fixed(size),
             Dynamism::Bounded => Dim::Maybe {
@@ -247,6 +260,7 @@ impl Tensor {
             Dynamism::Symbolic | Dynamism::Unbounded => Dim::Dynamic {
                 bound: None,
                 name: None,
+                allowed: None,
             },
         };
         TensorInfo {
@@ -271,7 +285,7 @@ fn read_sizes(table: &Table<'_>) -> Result<Vec<u64>, Error> {
             let found = vector.i32(index)?;
             u64::try_from(found).map_err(|_| Error::NegativeSize {
                 place: vector.place(index),
-                found,
+                found: found.into(),
             })
         })
         .collect()
@@ -286,6 +300,8 @@ fn size_in_bytes(
     let elements = sizes
         .iter()
         .try_fold(1u64, |product, size| product.checked_mul(*size));
+    // The runtime counts elements with a sign.
+    let elements = elements.filter(|elements| i64::try_from(*elements).is_ok());
     let bytes = elements.and_then(|elements| elements.checked_mul(width.unwrap_or(1)));
     match bytes {
         Some(bytes) => Ok(width.map(|_| bytes)),
@@ -328,4 +344,11 @@ fn is_row_major(table: &Table<'_>) -> Result<bool, Error> {
         }
     }
     Ok(true)
+}
+
+/// A tensor's planned place: the memory's number and the offset in it.
+pub(super) fn memory(allocation: &Table<'_>) -> Result<(u32, u64), Error> {
+    let low = u64::from(allocation.u32(tensor::MEMORY_LOW)?);
+    let high = u64::from(allocation.u32(tensor::MEMORY_HIGH)?);
+    Ok((allocation.u32(tensor::MEMORY)?, high << 32 | low))
 }

@@ -23,6 +23,16 @@ pub(super) struct Wiring {
     tensors: BTreeMap<u64, Shape>,
 }
 
+/// For each dimension what stands for those of its size.
+pub(super) struct Equal(Vec<DimId>);
+
+impl Equal {
+    /// What stands for a dimension of a value.
+    pub(super) fn of(&self, wiring: &Wiring, value: u64, dim: usize) -> Option<DimId> {
+        self.0.get(wiring.dim(value, dim)?).copied()
+    }
+}
+
 /// What is needed to wire a method.
 pub(super) struct Method<'a> {
     /// Its values.
@@ -111,7 +121,7 @@ impl Wiring {
         });
         if agrees {
             for (there, here) in pairs {
-                self.relations.same(shape.dim(here), port.dim(there));
+                self.relations.equal(shape.dim(here), port.dim(there));
             }
         }
     }
@@ -157,6 +167,11 @@ impl Wiring {
             dims.filter(|(dim, _)| self.relations.known(shape.dim(*dim)) == Some(Certain::Dynamic))
                 .map(|(_, &bound)| bound)
         })
+    }
+
+    /// Which dimensions are of one size.
+    pub(super) fn equal(&self) -> Equal {
+        Equal(self.relations.equal_dims())
     }
 
     fn dim(&self, value: u64, dim: usize) -> Option<DimId> {

@@ -8,7 +8,7 @@ use super::external::Locations;
 use super::interface::Sought;
 use super::tensor::Tensor;
 use super::wire::Field;
-use super::{Error, schema, tensor};
+use super::{Error, schema, tensor, value};
 
 /// Most graphs within each other.
 const MAX_DEPTH: u32 = 32;
@@ -22,6 +22,8 @@ pub(super) struct Body {
     pub(super) operators: BTreeMap<String, u64>,
     /// Bytes of tensors inside the file: initializers and constants in attributes.
     pub(super) weight_bytes: u64,
+    /// Elements of tensors, here or in other files, by the number of their type.
+    pub(super) weight_types: BTreeMap<i64, u64>,
     /// Files that tensors keep their data in.
     pub(super) external: Locations,
 }
@@ -123,6 +125,14 @@ impl Body {
         Ok(())
     }
 
+    /// Elements of tensors by the name of their type.
+    pub(super) fn weight_types(&self) -> BTreeMap<String, u64> {
+        let types = self.weight_types.iter();
+        types
+            .map(|(number, count)| (value::element_type(*number).name().to_owned(), *count))
+            .collect()
+    }
+
     fn tensor(&mut self, field: &Field<'_>) -> Result<Tensor, Error> {
         let tensor = match field.name() {
             "sparse_initializer" | "sparse_tensor" | "sparse_tensors" => {
@@ -131,6 +141,11 @@ impl Body {
             _ => tensor::read(field, &mut self.external)?,
         };
         self.weight_bytes = self.weight_bytes.saturating_add(tensor.bytes);
+        // There are few known types, so this stays small.
+        if value::element_bits(tensor.data_type).is_some() {
+            let count = self.weight_types.entry(tensor.data_type).or_default();
+            *count = count.saturating_add(tensor.elements);
+        }
         Ok(tensor)
     }
 }

@@ -45,6 +45,7 @@ impl Locations {
             location: Some(location),
             needs_bytes: Some(end),
             tensors: 1,
+            named: Vec::new(),
         });
         Ok(())
     }

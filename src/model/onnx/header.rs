@@ -70,6 +70,7 @@ impl<'a> Header<'a> {
         let mut sought = interface.sought();
         self.body.graph(graph, 1, &mut sought)?;
         let metadata = self.metadata(&interface.name);
+        let weight_types = self.body.weight_types();
         let (inputs, outputs) = interface.finish(graph.place(), &sought)?;
         Ok(ModelInfo {
             format: super::Onnx.name(),
@@ -86,6 +87,8 @@ impl<'a> Header<'a> {
             // Tensors lie scattered between the fields of the header.
             segments: Vec::new(),
             weight_bytes: self.body.weight_bytes,
+            named: Vec::new(),
+            weight_types,
             external: self.body.external.into_files(),
             metadata,
         })

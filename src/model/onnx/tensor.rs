@@ -16,6 +16,10 @@ pub(super) struct Tensor {
     pub(super) name: Option<Vec<u8>>,
     /// Bytes of data inside the file.
     pub(super) bytes: u64,
+    /// Its element type, by its number.
+    pub(super) data_type: i64,
+    /// How many elements it has, as far as that is a number.
+    pub(super) elements: u64,
 }
 
 /// `TensorProto`. External data goes into `locations`.
@@ -23,6 +27,8 @@ pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tenso
     let mut tensor = Tensor {
         name: None,
         bytes: 0,
+        data_type: 0,
+        elements: 0,
     };
     let mut external = External::default();
     let mut message = field.message(schema::TENSOR)?;
@@ -40,6 +46,8 @@ pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tenso
             _ => {}
         }
     }
+    tensor.data_type = external.data_type;
+    tensor.elements = external.elements.unwrap_or(0);
     if external.used {
         let (location, end) = external.finish(field)?;
         locations.add(field, location, end)?;
@@ -52,6 +60,8 @@ pub(super) fn read_sparse(field: &Field<'_>, locations: &mut Locations) -> Resul
     let mut tensor = Tensor {
         name: None,
         bytes: 0,
+        data_type: 0,
+        elements: 0,
     };
     let mut message = field.message(schema::SPARSE_TENSOR)?;
     while let Some(field) = message.next()? {
@@ -62,6 +72,8 @@ pub(super) fn read_sparse(field: &Field<'_>, locations: &mut Locations) -> Resul
         tensor.bytes = tensor.bytes.saturating_add(part.bytes);
         if field.name() == "values" {
             tensor.name = part.name;
+            tensor.data_type = part.data_type;
+            tensor.elements = part.elements;
         }
     }
     Ok(tensor)

@@ -92,6 +92,7 @@ fn read_dimension(field: &Field<'_>) -> Result<Dim, Error> {
     let mut dim = Dim::Dynamic {
         bound: None,
         name: None,
+        allowed: None,
     };
     let mut message = field.message(schema::DIMENSION)?;
     while let Some(field) = message.next()? {
@@ -102,6 +103,7 @@ fn read_dimension(field: &Field<'_>) -> Result<Dim, Error> {
                     Err(_) => Dim::Dynamic {
                         bound: None,
                         name: None,
+                        allowed: None,
                     },
                 };
             }
@@ -109,6 +111,7 @@ fn read_dimension(field: &Field<'_>) -> Result<Dim, Error> {
                 dim = Dim::Dynamic {
                     bound: None,
                     name: Some(field.kept_text()?).filter(|name| !name.is_empty()),
+                    allowed: None,
                 };
             }
             _ => {}
@@ -126,7 +129,7 @@ fn dynamism(dims: Option<&[Dim]>) -> Dynamism {
 }
 
 /// The element type of a number of `TensorProto.DataType`.
-fn element_type(number: i64) -> ElementType {
+pub(super) fn element_type(number: i64) -> ElementType {
     if let Some(dtype) = dtype(number) {
         return ElementType::Known(dtype);
     }

@@ -19,6 +19,10 @@ pub(super) const OPERATOR_MISSING: u32 = 0x14;
 const NOT_SUPPORTED: u32 = 0x10;
 const NOT_IMPLEMENTED: u32 = 0x11;
 const INCOMPATIBLE: u32 = 0x30;
+const INVALID_ARGUMENT: u32 = 0x12;
+/// What a load that fails with these says of the program: an argument, a type, a thing that is not there,
+/// the program, the data file.
+const BROKEN: [u32; 5] = [INVALID_ARGUMENT, 0x13, 0x20, 0x23, 0x24];
 
 /// Most messages that are told.
 const MOST_LINES: usize = 3;
@@ -39,8 +43,14 @@ impl Failure {
         let reason = self.reason();
         let engine = NAME.to_owned();
         match self.code {
+            // Of before 2024: its constants are where another build looks for them.
+            _ if self.text.contains("disabled in this build") => EngineError::Unsupported {
+                engine,
+                operators: Vec::new(),
+                reason,
+            },
             // XNNPACK says of a damaged part too that it is of another version.
-            INCOMPATIBLE if self.text.contains("corrupt") => EngineError::Load { engine, reason },
+            _ if self.is_about_the_program() => EngineError::Corrupt { engine, reason },
             NOT_SUPPORTED | NOT_IMPLEMENTED | INCOMPATIBLE => EngineError::Unsupported {
                 engine,
                 operators: Vec::new(),
@@ -52,11 +62,33 @@ impl Failure {
 
     /// As that of a run.
     pub(super) fn of_running(&self) -> EngineError {
-        EngineError::Run {
-            engine: NAME.to_owned(),
-            operator: self.operator(),
-            reason: self.reason(),
+        let (engine, operator, reason) = (NAME.to_owned(), self.operator(), self.reason());
+        if self.is_about_an_index() {
+            return EngineError::Input {
+                engine,
+                operator,
+                reason,
+            };
         }
+        EngineError::Run {
+            engine,
+            operator,
+            reason,
+        }
+    }
+
+    /// Whether a kernel was given an index that it does not take: `Check failed (indices_ptr[i] >= 0):
+    /// indices_ptr[1] -6 < 0`.
+    fn is_about_an_index(&self) -> bool {
+        let cause = self.text.lines().next().unwrap_or_default().to_lowercase();
+        let names = ["index", "indices"].iter().any(|word| cause.contains(word));
+        self.code == INVALID_ARGUMENT && names && self.operator().is_some()
+    }
+
+    /// Whether loading failed because of what the program, its data or the part of a delegate says.
+    fn is_about_the_program(&self) -> bool {
+        const WORDS: [&str; 3] = ["corrupt", "malformed", "xnn_status_invalid_parameter"];
+        BROKEN.contains(&self.code) || WORDS.iter().any(|words| self.text.contains(words))
     }
 
     /// Whether a number was set to another value than it had at export: `The 1-th input of method
@@ -108,7 +140,7 @@ fn meaning(code: u32) -> Option<String> {
         0x02 => "it is in the wrong state",
         NOT_SUPPORTED => "not supported",
         NOT_IMPLEMENTED => "not implemented",
-        0x12 => "an invalid argument",
+        INVALID_ARGUMENT => "an invalid argument",
         0x13 => "a value of the wrong type",
         OPERATOR_MISSING => "it has no code for an operator",
         0x20 => "something was not found",
@@ -145,6 +177,43 @@ mod tests {
         };
         assert_eq!(operator.as_deref(), Some("aten::cat.out"));
         assert!(reason.starts_with("an invalid argument: Check failed (a == b); "));
+    }
+
+    #[test]
+    fn a_program_that_is_found_broken_is_no_matter_of_the_engine() {
+        let failure = |code, text: &str| Failure {
+            code,
+            text: text.to_owned(),
+        };
+        for broken in [
+            failure(
+                0x23,
+                "Verification failed; data may be truncated or corrupt",
+            ),
+            failure(INCOMPATIBLE, "XNNHeader may be corrupt"),
+            failure(
+                0x20,
+                "Failed to get constant data for key a from named_data_map",
+            ),
+            failure(
+                1,
+                "Failed to define tensor 4 with code: xnn_status_invalid_parameter",
+            ),
+        ] {
+            let error = broken.of_loading();
+            assert!(error.is_about_the_model(), "{error}");
+        }
+        for other in [
+            failure(INCOMPATIBLE, "another version"),
+            failure(0x21, "there is no memory"),
+            failure(NOT_SUPPORTED, "a device other than the CPU"),
+            failure(
+                0x23,
+                "relies on the constant_buffer path, which is disabled in this build",
+            ),
+        ] {
+            assert!(!other.of_loading().is_about_the_model());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod delegate;
 mod failure;
 mod ffi;
 mod layout;
+mod missing_kernels;
 mod opened;
 mod placement;
 mod search;

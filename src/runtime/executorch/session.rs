@@ -11,7 +11,7 @@ use super::failure::{Failure, OPERATOR_MISSING};
 use super::ffi::{Library, Method, Source};
 use super::placement::Call;
 use super::value::{self, Kind, Slot};
-use super::{NAME, delegate, opened, placement};
+use super::{NAME, delegate, missing_kernels, opened, placement};
 use crate::model::executorch::body::{MethodBody, ProgramBody, data_files};
 use crate::model::{self, ModelInfo};
 use crate::runtime::{
@@ -253,13 +253,12 @@ fn refused(library: &Library, method: &model::Method, failure: &Failure) -> Engi
         return failure.of_loading();
     }
     let operators = method.operators.keys();
+    let missing = operators.filter(|name| !library.has_kernel(name));
+    let missing: Vec<String> = missing.cloned().collect();
     EngineError::Unsupported {
         engine: NAME.to_owned(),
-        operators: operators
-            .filter(|name| !library.has_kernel(name))
-            .cloned()
-            .collect(),
-        reason: "there is no kernel for this in ExecuTorch's Python package".to_owned(),
+        reason: missing_kernels::reason(&missing),
+        operators: missing,
     }
 }
 

@@ -69,8 +69,13 @@ impl Value {
     }
 }
 
-/// Reads the texts of `--input` options.
-pub(super) fn read(signature: &Signature, texts: &[String]) -> Result<Values, InputError> {
+/// Reads the texts of `--input` options. Inputs that are `held` have their value already: only what
+/// names them is for them.
+pub(super) fn read(
+    signature: &Signature,
+    texts: &[String],
+    held: &[bool],
+) -> Result<Values, InputError> {
     let mut each: Vec<Option<Given>> = vec![None; signature.inputs.len()];
     let (mut files, mut generators, mut all) = (Vec::new(), Vec::new(), None);
     for text in texts {
@@ -97,35 +102,72 @@ pub(super) fn read(signature: &Signature, texts: &[String]) -> Result<Values, In
         let reason = "an archive or an object gives all inputs, and there are other values";
         return Err(refused(&given.origin, reason, "give it alone"));
     }
-    for given in files {
-        let Some(input) = each.iter().position(Option::is_none) else {
-            return Err(refused(
-                &given.origin,
-                "no input is left for it",
-                &names(signature),
-            ));
-        };
-        place(signature, &mut each, input, given)?;
-    }
-    let mut generators = generators.into_iter();
-    if let Some(given) = generators.next() {
-        if each.iter().all(Option::is_some) {
-            return Err(refused(
-                &given.origin,
-                "no input is left for it",
-                &names(signature),
-            ));
-        }
-        if let Some(second) = generators.next() {
-            let reason = "two generators are given for all remaining inputs";
-            let help = format!("name the input of one: NAME={}", second.origin);
-            return Err(refused(&second.origin, reason, &help));
-        }
-        for input in each.iter_mut().filter(|input| input.is_none()) {
-            *input = Some(given.clone());
-        }
-    }
+    give_in_order(signature, &mut each, files, held)?;
+    generate_rest(signature, &mut each, generators, held)?;
     Ok(Values::Each(each))
+}
+
+/// The input that a text of `--input` names, if it names one.
+pub(super) fn input_of(signature: &Signature, text: &str) -> Result<Option<usize>, InputError> {
+    split(signature, text).map(|(input, _)| input)
+}
+
+/// Gives values without a name to the inputs without one, in order. Numbers that the model fixes have
+/// theirs, unless there are values for them too.
+fn give_in_order(
+    signature: &Signature,
+    each: &mut [Option<Given>],
+    files: Vec<Given>,
+    held: &[bool],
+) -> Result<(), InputError> {
+    let free = (0..each.len()).filter(|input| each[*input].is_none() && !held[*input]);
+    let free: Vec<usize> = free.collect();
+    let is_open = |input: &usize| signature.inputs[*input].fixed.is_none();
+    let open: Vec<usize> = free.iter().copied().filter(is_open).collect();
+    let places = if files.len() <= open.len() {
+        open
+    } else {
+        free
+    };
+    let mut places = places.into_iter();
+    for given in files {
+        let Some(input) = places.next() else {
+            let reason = "no input is left for it";
+            return Err(refused(&given.origin, reason, &names(signature)));
+        };
+        place(signature, each, input, given)?;
+    }
+    Ok(())
+}
+
+/// Lets the one generator make every value that there is not yet; numbers that the model fixes stay.
+fn generate_rest(
+    signature: &Signature,
+    each: &mut [Option<Given>],
+    generators: Vec<Given>,
+    held: &[bool],
+) -> Result<(), InputError> {
+    let mut generators = generators.into_iter();
+    let Some(given) = generators.next() else {
+        return Ok(());
+    };
+    let nobody = held.iter().all(|held| !held);
+    if nobody && !each.is_empty() && each.iter().all(Option::is_some) {
+        let reason = "no input is left for it";
+        return Err(refused(&given.origin, reason, &names(signature)));
+    }
+    if let Some(second) = generators.next() {
+        let reason = "two generators are given for all remaining inputs";
+        let help = format!("name the input of one: NAME={}", second.origin);
+        return Err(refused(&second.origin, reason, &help));
+    }
+    for (input, slot) in each.iter_mut().enumerate() {
+        let is_fixed = signature.inputs[input].fixed.is_some();
+        if slot.is_none() && !held[input] && !is_fixed {
+            *slot = Some(given.clone());
+        }
+    }
+    Ok(())
 }
 
 fn place(
@@ -276,7 +318,8 @@ mod tests {
     /// The origins that the inputs get, `-` for none.
     fn given(names: &[&str], texts: &[&str]) -> Result<Vec<String>, String> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        match read(&signature(names), &texts).map_err(|error| error.to_string())? {
+        let held = vec![false; names.len()];
+        match read(&signature(names), &texts, &held).map_err(|error| error.to_string())? {
             Values::All(given) => Ok(vec![format!("all {}", given.origin)]),
             Values::Each(each) => Ok(each
                 .into_iter()

@@ -1,16 +1,28 @@
 //! Sizes of the dimensions that a model leaves open, the same wherever a symbol stands.
 //!
 //! Invariant: a dimension gets its size once, from `--dim` or from the first tensor that has it; what
-//! comes later agrees or is an error. Knows nothing of values.
+//! comes later agrees or is an error. A size that only follows from others gives way to one that is
+//! given. Knows nothing of values.
+
+use std::collections::BTreeSet;
 
 use super::error::{Place, names};
+use super::expression::{self, PAST};
 use super::{InputError, OpenDim};
-use crate::model::Dim;
+use crate::model::{Allowed, Dim};
 use crate::runtime::{DType, Signature};
 use crate::source::suggest::nearest;
 
 /// Names that exporters write where a dimension has none: they say nothing of equality.
 const NO_SYMBOLS: [&str; 4] = ["", "?", "None", "-1"];
+
+/// The symbol of a dimension, if it has one that says something.
+pub(super) fn symbol(dim: &Dim) -> Option<&str> {
+    let Dim::Dynamic { name, .. } = dim else {
+        return None;
+    };
+    name.as_deref().filter(|name| !NO_SYMBOLS.contains(name))
+}
 
 const OPTION: &str = "--dim";
 
@@ -21,6 +33,8 @@ pub(super) struct Dims<'s> {
     slots: Vec<Slot>,
     /// For each input, where its rank is known, its axes.
     axes: Vec<Option<Vec<Size>>>,
+    /// Sums of slots that are 0.
+    relations: Vec<Relation>,
 }
 
 /// One axis of an input.
@@ -39,10 +53,23 @@ struct Slot {
     label: String,
     /// Largest size.
     bound: Option<u64>,
+    /// What each axis that shares it declares of its sizes.
+    allowed: Vec<Allowed>,
     /// Whether it is shown as -1 and has a number for `--dim`.
     listed: bool,
     /// Its size and what gave it.
     size: Option<(u64, String)>,
+    /// Whether its size only follows from those of others.
+    derived: bool,
+    /// Whether others say what it is.
+    defined: bool,
+}
+
+/// Multiples of slots and a number, whose sum is 0.
+#[derive(Debug, Clone)]
+struct Relation {
+    terms: Vec<(usize, i64)>,
+    constant: i64,
 }
 
 impl<'s> Dims<'s> {
@@ -52,6 +79,7 @@ impl<'s> Dims<'s> {
             signature,
             slots: Vec::new(),
             axes: Vec::new(),
+            relations: Vec::new(),
         };
         for input in &signature.inputs {
             let axes = input.dims.as_ref().map(|axes| {
@@ -61,28 +89,54 @@ impl<'s> Dims<'s> {
             });
             dims.axes.push(axes);
         }
+        dims.relate();
         dims
     }
 
+    /// Finds what is defined by other dimensions.
+    fn relate(&mut self) {
+        let symbols: BTreeSet<&str> = self.slots.iter().map(|slot| slot.label.as_str()).collect();
+        for (symbol, sum) in expression::definitions(&symbols) {
+            let place = |label: &str| self.slots.iter().position(|slot| slot.label == label);
+            let whole = place(&symbol).expect("it is one of the symbols");
+            let terms = sum.terms.iter().map(|(part, factor)| {
+                let part = place(part).expect("definitions name symbols only");
+                (part, *factor)
+            });
+            self.relations.push(Relation {
+                terms: terms.chain([(whole, -1)]).collect(),
+                constant: sum.constant,
+            });
+        }
+        for relation in &self.relations {
+            let (whole, _) = relation.terms.last().expect("the whole is among them");
+            self.slots[*whole].defined = true;
+        }
+    }
+
     fn add(&mut self, dim: &Dim, place: &str) -> Size {
-        let (bound, symbol) = match dim {
+        let (bound, allowed) = match dim {
             Dim::Fixed(size) => return Size::Fixed(*size),
-            Dim::Dynamic { bound, name } => (*bound, name.as_deref()),
+            Dim::Dynamic { bound, allowed, .. } => (*bound, allowed.clone()),
             Dim::Maybe { bound, .. } => (Some(*bound), None),
         };
-        let symbol = symbol.filter(|symbol| !NO_SYMBOLS.contains(symbol));
+        let symbol = symbol(dim);
         let known =
             symbol.and_then(|symbol| self.slots.iter().position(|slot| slot.label == symbol));
         if let Some(slot) = known {
             let bounds = [self.slots[slot].bound, bound];
             self.slots[slot].bound = bounds.into_iter().flatten().min();
+            self.slots[slot].allowed.extend(allowed);
             return Size::Slot(slot);
         }
         self.slots.push(Slot {
             label: symbol.unwrap_or(place).to_owned(),
             bound,
+            allowed: allowed.into_iter().collect(),
             listed: dim.config_size() == -1,
             size: None,
+            derived: false,
+            defined: false,
         });
         Size::Slot(self.slots.len() - 1)
     }
@@ -105,6 +159,10 @@ impl<'s> Dims<'s> {
         let Slot { bound, .. } = self.slots[slot];
         if let Some(bound) = bound.filter(|bound| *bound < size) {
             let reason = format!("the model's upper bound is {bound}");
+            return Err(self.refused(text, &reason));
+        }
+        if let Some(allowed) = self.slots[slot].refusal(size) {
+            let reason = format!("the model declares sizes of {allowed}");
             return Err(self.refused(text, &reason));
         }
         self.fix(slot, size, &format!("--dim {text}"))
@@ -140,6 +198,31 @@ impl<'s> Dims<'s> {
         })
     }
 
+    /// The first axis that has the dimension of this name, if there is one.
+    pub(super) fn axis_of(&self, name: &str) -> Option<(usize, usize)> {
+        let size = self.named(name, name).ok()?;
+        let (written, fixed) = match size {
+            Size::Fixed(_) => (name.rsplit_once('['), true),
+            Size::Slot(_) => (None, false),
+        };
+        let mut inputs = self.axes.iter().enumerate();
+        if !fixed {
+            return inputs.find_map(|(input, axes)| {
+                let axis = axes.as_ref()?.iter().position(|axis| *axis == size)?;
+                Some((input, axis))
+            });
+        }
+        // A size says nothing of where it stands, but then the name does.
+        let (input, axis) = written?;
+        let axis = axis.strip_suffix(']')?.parse().ok()?;
+        let named = self
+            .signature
+            .inputs
+            .iter()
+            .position(|spec| spec.name == input);
+        Some((named.or_else(|| input.parse().ok())?, axis))
+    }
+
     fn refused(&self, text: &str, reason: &str) -> InputError {
         let listed = self.slots.iter().filter(|slot| slot.listed);
         let texts: Vec<String> = listed
@@ -169,18 +252,88 @@ impl<'s> Dims<'s> {
     fn fix(&mut self, slot: usize, size: u64, origin: &str) -> Result<(), InputError> {
         let slot = &mut self.slots[slot];
         match &slot.size {
-            Some((known, first)) if *known != size => Err(InputError::Conflict {
-                dim: slot.label.clone(),
-                first: first.clone(),
-                first_size: *known,
-                second: origin.to_owned(),
-                second_size: size,
-            }),
-            Some(_) => Ok(()),
-            None => {
-                slot.size = Some((size, origin.to_owned()));
-                Ok(())
+            Some((known, first)) if *known != size && !slot.derived => {
+                return Err(InputError::Conflict {
+                    dim: slot.label.clone(),
+                    first: first.clone(),
+                    first_size: *known,
+                    second: origin.to_owned(),
+                    second_size: size,
+                });
             }
+            Some(_) if !slot.derived => return Ok(()),
+            _ => {}
+        }
+        slot.size = Some((size, origin.to_owned()));
+        slot.derived = false;
+        self.derive();
+        Ok(())
+    }
+
+    /// Sizes that follow from those that were given.
+    fn derive(&mut self) {
+        if self.relations.is_empty() {
+            return;
+        }
+        for slot in self.slots.iter_mut().filter(|slot| slot.derived) {
+            slot.size = None;
+            slot.derived = false;
+        }
+        let sizes = self.follow(self.sizes());
+        for (slot, size) in self.slots.iter_mut().zip(sizes) {
+            if let (None, Some(size)) = (&slot.size, size) {
+                slot.size = Some((size, "the sizes of others".to_owned()));
+                slot.derived = true;
+            }
+        }
+    }
+
+    fn sizes(&self) -> Vec<Option<u64>> {
+        let sizes = self.slots.iter().map(|slot| slot.size.as_ref());
+        sizes.map(|size| size.map(|(size, _)| *size)).collect()
+    }
+
+    /// These sizes, and those that follow from them.
+    fn follow(&self, mut sizes: Vec<Option<u64>>) -> Vec<Option<u64>> {
+        loop {
+            let next = self.relations.iter().find_map(|relation| {
+                let (slot, size) = relation.solve(&sizes)?;
+                let bound = self.slots[slot].bound;
+                bound
+                    .is_none_or(|bound| size <= bound)
+                    .then_some((slot, size))
+            });
+            match next {
+                Some((slot, size)) => sizes[slot] = Some(size),
+                None => return sizes,
+            }
+        }
+    }
+
+    /// All sizes, with defaults for what is open: first for the parts, then for the past, so that what is
+    /// left follows.
+    fn settled(&self) -> Vec<Option<u64>> {
+        let mut sizes = self.follow(self.sizes());
+        let late = |slot: &Slot| slot.defined || slot.label.starts_with(PAST);
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        order.sort_by_key(|slot| (self.slots[*slot].defined, late(&self.slots[*slot])));
+        for slot in order {
+            if sizes[slot].is_none() {
+                sizes[slot] = Some(self.slots[slot].default_size());
+                sizes = self.follow(sizes);
+            }
+        }
+        sizes
+    }
+
+    /// Gives an axis no size at all, unless something says its size.
+    pub(super) fn empty(&mut self, input: usize, axis: usize) -> Result<(), InputError> {
+        let size = self.axes[input].as_ref().and_then(|axes| axes.get(axis));
+        match size {
+            Some(Size::Slot(slot)) if self.slots[*slot].size.is_none() => {
+                self.fix(*slot, 0, "an empty beginning")
+            }
+            _ => Ok(()),
         }
     }
 
@@ -229,6 +382,12 @@ impl<'s> Dims<'s> {
                     format!("dimension {axis} is {size}, above the model's bound of {bound}");
                 return Err(shape_error(reason, "give a smaller tensor"));
             }
+            if let Some(allowed) = self.refusal(*expected, *size) {
+                let reason = format!(
+                    "dimension {axis} is {size}, and the model declares sizes of {allowed}"
+                );
+                return Err(shape_error(reason, "give a tensor of such a size"));
+            }
         }
         let name = format!(
             "input {input} `{}` ({origin})",
@@ -266,10 +425,29 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// The size of an axis, and if it has none the default: its upper bound, else 1.
+    /// The size of an axis, and if it has none the default: what follows from others, the largest that
+    /// is declared, its upper bound, else 1.
     pub(super) fn or_default(&self, size: Size) -> u64 {
-        self.known(size)
-            .unwrap_or_else(|| self.bound(size).unwrap_or(1))
+        if let Some(known) = self.known(size) {
+            return known;
+        }
+        let Size::Slot(slot) = size else {
+            return 1;
+        };
+        let mut terms = self.relations.iter().flat_map(|relation| &relation.terms);
+        let settled = match terms.any(|(term, _)| *term == slot) {
+            true => self.settled()[slot],
+            false => None,
+        };
+        settled.unwrap_or_else(|| self.slots[slot].default_size())
+    }
+
+    /// What is declared of an axis, if this is none of its sizes.
+    fn refusal(&self, axis: Size, size: u64) -> Option<&Allowed> {
+        match axis {
+            Size::Fixed(_) => None,
+            Size::Slot(slot) => self.slots[slot].refusal(size),
+        }
     }
 
     /// The upper bound of an open axis.
@@ -285,9 +463,9 @@ impl<'s> Dims<'s> {
         matches!(size, Size::Slot(slot) if self.slots[slot].listed)
     }
 
-    /// The dynamic dimensions that have no size yet.
+    /// The dynamic dimensions that have no size yet, but for those that follow from others.
     pub(super) fn open(&self) -> Vec<OpenDim> {
-        let open = |slot: &&Slot| slot.listed && slot.size.is_none();
+        let open = |slot: &&Slot| slot.listed && slot.size.is_none() && !slot.defined;
         let slots = self.slots.iter().filter(open);
         slots
             .map(|slot| OpenDim {
@@ -303,6 +481,38 @@ impl<'s> Dims<'s> {
             Size::Fixed(_) => "",
             Size::Slot(slot) => &self.slots[slot].label,
         }
+    }
+}
+
+impl Slot {
+    /// The largest size that is declared, else the upper bound, else 1.
+    fn default_size(&self) -> u64 {
+        let bound = self.bound.unwrap_or(1);
+        let most = self.allowed.iter().map(Allowed::largest).min();
+        most.map_or(bound, |most| most.min(bound))
+    }
+
+    /// What is declared of it, if this is none of its sizes.
+    fn refusal(&self, size: u64) -> Option<&Allowed> {
+        self.allowed.iter().find(|allowed| !allowed.has(size))
+    }
+}
+
+impl Relation {
+    /// The one slot without a size, and its size, if there is one and that is a size.
+    fn solve(&self, sizes: &[Option<u64>]) -> Option<(usize, u64)> {
+        let mut open = self.terms.iter().filter(|(slot, _)| sizes[*slot].is_none());
+        let (Some((slot, factor)), None) = (open.next(), open.next()) else {
+            return None;
+        };
+        let mut sum = i128::from(self.constant);
+        for (slot, factor) in &self.terms {
+            let size = i128::from(sizes[*slot].unwrap_or(0));
+            sum = sum.checked_add(size.checked_mul(i128::from(*factor))?)?;
+        }
+        let factor = i128::from(*factor);
+        let size = (sum % factor == 0).then(|| -sum / factor)?;
+        Some((*slot, u64::try_from(size).ok()?))
     }
 }
 
@@ -324,10 +534,12 @@ mod tests {
         let symbol = |name: &str| Dim::Dynamic {
             bound: None,
             name: Some(name.to_owned()),
+            allowed: None,
         };
         let bounded = Dim::Dynamic {
             bound: Some(16),
             name: None,
+            allowed: None,
         };
         let maybe = Dim::Maybe {
             bound: 8,
@@ -397,6 +609,28 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_those_that_the_model_declares() {
+        let mut signature = signature();
+        let dims = signature.inputs[1].dims.as_mut().expect("a rank");
+        dims[1] = Dim::Dynamic {
+            bound: Some(16),
+            name: None,
+            allowed: Allowed::range(2, 15, 4, 16),
+        };
+        let mut dims = Dims::of(&signature);
+        assert_eq!(sizes(&dims, 1), [1, 14, 8]);
+        let error = dims.set("1=1").expect_err("less than 2").to_string();
+        let reason = "the model declares sizes of 2 to 14 in steps of 4";
+        assert!(error.contains(reason), "{error}");
+        let float = DType::Float32;
+        let error = dims.fit(1, float, &[1, 1, 8], "b.npy").expect_err("1");
+        let reason = "dimension 1 is 1, and the model declares sizes of 2 to 14 in steps of 4";
+        assert!(error.to_string().contains(reason), "{error}");
+        assert!(dims.fit(1, float, &[1, 5, 8], "b.npy").is_err());
+        assert_eq!(dims.fit(1, float, &[1, 6, 8], "b.npy"), Ok(()));
+    }
+
+    #[test]
     fn tensors_have_to_agree() {
         let signature = signature();
         let mut dims = Dims::of(&signature);
@@ -415,5 +649,72 @@ mod tests {
         }
         let error = dims.fit(0, DType::Int8, &[5, 3], "x").expect_err("no fit");
         assert!(matches!(error, InputError::DType { .. }), "{error}");
+    }
+
+    fn decoder() -> Signature {
+        let symbol = |name: &str| Dim::Dynamic {
+            allowed: None,
+            bound: None,
+            name: Some(name.to_owned()),
+        };
+        let input = |name: &str, dims: Vec<Dim>| TensorSpec {
+            name: name.to_owned(),
+            dtype: DType::Float32,
+            dims: Some(dims),
+            fixed: None,
+        };
+        Signature {
+            method: "forward".to_owned(),
+            inputs: vec![
+                input("ids", vec![symbol("sequence_length")]),
+                input(
+                    "mask",
+                    vec![symbol("past_sequence_length + sequence_length")],
+                ),
+                input("past", vec![symbol("past_sequence_length"), Dim::Fixed(4)]),
+            ],
+            outputs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sums_bind_dimensions() {
+        let signature = decoder();
+        let all = |dims: &Dims| [0, 1, 2].map(|input| sizes(dims, input)[0]);
+        assert_eq!(all(&Dims::of(&signature)), [1, 2, 1]);
+        let open: Vec<String> = Dims::of(&signature)
+            .open()
+            .into_iter()
+            .map(|dim| dim.label)
+            .collect();
+        assert_eq!(open, ["sequence_length", "past_sequence_length"]);
+        for (given, expected) in [
+            (&[(0, 5)][..], [5, 6, 1]),
+            (&[(1, 5)], [1, 5, 4]),
+            (&[(1, 5), (0, 2)], [2, 5, 3]),
+            (&[(2, 7), (0, 2)], [2, 9, 7]),
+            // No size fits: each keeps what it was given.
+            (&[(1, 2), (0, 3)], [3, 2, 1]),
+        ] {
+            let mut dims = Dims::of(&signature);
+            for (input, size) in given {
+                let shape = if *input == 2 {
+                    vec![*size, 4]
+                } else {
+                    vec![*size]
+                };
+                dims.fit(*input, DType::Float32, &shape, "x.npy")
+                    .expect("it fits");
+            }
+            assert_eq!(all(&dims), expected, "{given:?}");
+        }
+        let mut dims = Dims::of(&signature);
+        dims.set("sequence_length=3").expect("it is open");
+        dims.empty(2, 0).expect("it is open");
+        assert_eq!(all(&dims), [3, 3, 0]);
+        // What was given counts, whatever seemed to follow.
+        dims.fit(1, DType::Float32, &[4], "mask.npy")
+            .expect("it was only derived");
+        assert_eq!(all(&dims), [3, 4, 0]);
     }
 }

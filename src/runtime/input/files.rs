@@ -13,7 +13,7 @@ use super::dims::{Dims, Size};
 use super::error::{Place, names};
 use super::{Assembly, InputError};
 use crate::runtime::npy::{Header, NpyError};
-use crate::runtime::{DType, Tensor, byte_size};
+use crate::runtime::{DType, Signature, Tensor, TensorSpec, byte_size};
 
 /// What to do about a file that cannot be read.
 const ANOTHER: &str = "give another file";
@@ -102,17 +102,34 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
         .map(|name| name.map(std::borrow::Cow::into_owned))
         .collect::<Result<_, _>>()
         .map_err(|error| failed(error.to_string(), ANOTHER))?;
+    let positions = positional(signature, &files);
+    if let Some(count) = positions
+        .as_ref()
+        .map(Vec::len)
+        .filter(|count| *count != members.len())
+    {
+        let reason = format!(
+            "it has {count} arrays, and there are {} inputs",
+            members.len()
+        );
+        let help = format!("save one array for each, in order; {}", names(signature));
+        return Err(failed(reason, &help));
+    }
     for (member, file) in files.iter().enumerate() {
         let key = file.strip_suffix(".npy");
-        let inputs = signature.inputs.iter();
-        let input = inputs
-            .enumerate()
-            .find(|(_, input)| Some(input.name.as_str()) == key);
-        let Some((input, _)) = input else {
+        let named = signature
+            .inputs
+            .iter()
+            .position(|input| Some(input.name.as_str()) == key);
+        let input = match &positions {
+            Some(positions) => Some(positions[member]),
+            None => named,
+        };
+        let Some(input) = input else {
             let file: String = file.chars().take(200).collect();
             let reason = format!("its member `{file}` is of no input");
             let help = format!(
-                "the keys must be the names of all inputs; {}",
+                "the keys must be the names of all inputs, or arr_0, arr_1, … in their order; {}",
                 names(signature)
             );
             return Err(failed(reason, &help));
@@ -120,9 +137,7 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
         members[input] = Some(member);
     }
     for (input, member) in members.into_iter().enumerate() {
-        let Some(member) = member else {
-            return assembly.require_all(origin);
-        };
+        let Some(member) = member else { continue };
         let mut member = archive
             .by_index(member)
             .map_err(|error| Place::of(signature, input).value(origin, error, ANOTHER))?;
@@ -131,6 +146,23 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
         assembly.tensors[input] = Some(tensor);
     }
     Ok(())
+}
+
+/// The input of each member, where all are named as NumPy names positional arrays: `arr_0` to the last.
+/// An input of such a name is one that names are meant for.
+fn positional(signature: &Signature, files: &[String]) -> Option<Vec<usize>> {
+    let place = |file: &String| {
+        let number = file.strip_suffix(".npy")?.strip_prefix("arr_")?;
+        let place: usize = number.parse().ok()?;
+        (place.to_string() == number && place < files.len()).then_some(place)
+    };
+    let places: Vec<usize> = files.iter().map(place).collect::<Option<_>>()?;
+    let is_name = |input: &TensorSpec| {
+        files
+            .iter()
+            .any(|file| file.strip_suffix(".npy") == Some(&input.name))
+    };
+    (!files.is_empty() && !signature.inputs.iter().any(is_name)).then_some(places)
 }
 
 /// Reads raw elements for one input; its shape follows from the file's size where it can.

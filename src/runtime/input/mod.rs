@@ -6,11 +6,14 @@
 mod argument;
 mod dims;
 mod error;
+mod expression;
 mod files;
 mod generator;
 mod image;
+mod joint;
 mod json;
 mod memory;
+mod steps;
 
 use argument::{Given, Value, Values};
 use dims::Dims;
@@ -20,20 +23,23 @@ use super::{Signature, Tensor, byte_size};
 
 pub use error::{InputError, Place};
 pub use generator::Generator;
+pub use joint::{Joint, JointError, Party, matched};
 pub use json::{JsonFault, array as json_array};
+pub use steps::{FEED_HELP, Feed, MAX_STEPS, STEP_INPUT_HELP, StepArgs, Steps};
 
 /// What `--input` takes, for the command's help.
 pub const INPUT_HELP: &str = "\
-[NAME|INDEX=]VALUE, repeated. VALUE is a file: .npy; .npz or a JSON object with all inputs by name; \
+[NAME|INDEX=]VALUE, repeated. VALUE is a file: .npy; .npz or a JSON object with all inputs by name (an .npz of positional arrays, arr_0, arr_1, …, \
+by their order); \
 .bin, raw little-endian elements; .json, a nested array (a flat one for a fixed shape); .png, .jpg, \
 an image. Or JSON itself: [1,2,3], 5, true. Or zeros, ones, arange, random[:SEED] (floats from -1 to \
 1, integers 0 to 9, 8-bit integers of any value), with a shape if need be: ones@2x3. Without a prefix \
-files go to the inputs in order, a generator to all inputs that have no value";
+files go to the inputs in order, a generator to all inputs that have no value and may have any";
 
 /// What `--dim` takes, for the command's help.
 pub const DIM_HELP: &str = "\
-NAME|INDEX=N, repeated: the size of an open dimension, which is else that of a given file, or the \
-model's upper bound, or 1. NAME is a symbol (batch=4, wherever it stands) or an input's axis (x[0]=4); \
+NAME|INDEX=N, repeated: the size of an open dimension, which is else that of a given file, or what \
+follows from others (past + new = total), or the model's upper bound, or 1. NAME is a symbol (batch=4, wherever it stands) or an input's axis (x[0]=4); \
 INDEX counts the distinct open dimensions, shown as -1, from 0 in order of appearance";
 
 /// What an image becomes, for the command's help.
@@ -60,22 +66,48 @@ pub struct InputArgs {
     pub default: Option<Generator>,
 }
 
+/// A value that an input has before anything is given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held {
+    /// The tensor; without one zeros are made.
+    pub tensor: Option<Tensor>,
+    /// Where it comes from, for errors.
+    pub origin: String,
+    /// Axes that are empty where nothing else says their size.
+    pub empty: Vec<usize>,
+}
+
 /// Makes the inputs of a run, in the signature's order.
 ///
 /// Open dimensions get their sizes from `--dim`, then from files and shapes that were given, then
-/// from `.bin` files and images, and what is still open gets the default: the upper bound, else 1.
+/// from `.bin` files and images, and what is still open gets the default: what follows from the others,
+/// the upper bound, else 1.
 pub fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, InputError> {
+    assemble_around(signature, args, &[])
+}
+
+/// The same around values that some inputs, by their place, have already: the sizes of those hold for
+/// the others.
+pub fn assemble_around(
+    signature: &Signature,
+    args: &InputArgs,
+    held: &[Option<Held>],
+) -> Result<Vec<Tensor>, InputError> {
     let mut assembly = Assembly {
         signature,
         dims: Dims::of(signature),
         memory: Memory::measure(),
         scale: image::Scale::of(args)?,
         tensors: vec![None; signature.inputs.len()],
+        held,
     };
     for text in &args.dims {
         assembly.dims.set(text)?;
     }
-    match argument::read(signature, &args.inputs)? {
+    assembly.hold()?;
+    let has_value = (0..signature.inputs.len()).map(|input| assembly.held(input).is_some());
+    let has_value: Vec<bool> = has_value.collect();
+    match argument::read(signature, &args.inputs, &has_value)? {
         Values::All(given) => {
             assembly.scale.require_none(NO_IMAGE)?;
             match &given.value {
@@ -83,13 +115,17 @@ pub fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, 
                 Value::Npz(path) => files::npz(&mut assembly, path, &given.origin)?,
                 _ => {}
             }
+            let each = assembly.begun(vec![None; signature.inputs.len()]);
+            assembly.each(&each)?;
+            assembly.require_all(&given.origin)?;
         }
         Values::Each(each) => {
             let is_image = |given: &Given| matches!(given.value, Value::Image(_));
             if !each.iter().flatten().any(is_image) {
                 assembly.scale.require_none(NO_IMAGE)?;
             }
-            assembly.each(&with_default(signature, each, args.default)?)?;
+            let each = assembly.with_default(assembly.begun(each), args.default)?;
+            assembly.each(&each)?;
         }
     }
     let tensors: Vec<Tensor> = assembly.tensors.into_iter().flatten().collect();
@@ -139,6 +175,7 @@ pub fn picture(
         memory: Memory::measure(),
         scale: image::Scale::of(args)?,
         tensors: Vec::new(),
+        held: &[],
     };
     let open = || Ok((std::io::Cursor::new(bytes), bytes.len() as u64));
     image::read(&mut assembly, input, open, origin)
@@ -159,7 +196,8 @@ pub fn open_dims(signature: &Signature, args: &InputArgs) -> Result<Vec<OpenDim>
     for text in &args.dims {
         dims.set(text)?;
     }
-    let given = match argument::read(signature, &args.inputs)? {
+    let free = vec![false; signature.inputs.len()];
+    let given = match argument::read(signature, &args.inputs, &free)? {
         Values::All(_) => return Ok(Vec::new()),
         Values::Each(each) => each,
     };
@@ -170,46 +208,6 @@ pub fn open_dims(signature: &Signature, args: &InputArgs) -> Result<Vec<OpenDim>
     Ok(dims.open())
 }
 
-/// Fills in the default, or lists the inputs without a value.
-fn with_default(
-    signature: &Signature,
-    each: Vec<Option<Given>>,
-    default: Option<Generator>,
-) -> Result<Vec<Given>, InputError> {
-    let fixed = |input: usize| signature.inputs[input].fixed.as_ref();
-    let missing: Vec<usize> = (0..each.len())
-        .filter(|input| each[*input].is_none() && fixed(*input).is_none())
-        .collect();
-    if default.is_none() && !missing.is_empty() {
-        let examples: Vec<String> = missing
-            .iter()
-            .take(4)
-            .map(|input| format!("--input {}=random", signature.inputs[*input].name))
-            .collect();
-        return Err(InputError::Missing {
-            places: missing
-                .iter()
-                .map(|input| Place::of(signature, *input))
-                .collect(),
-            example: examples.join(" "),
-        });
-    }
-    let default = default.unwrap_or(Generator::Zeros);
-    let given = each.into_iter().enumerate().map(|(input, given)| {
-        given.unwrap_or_else(|| match fixed(input) {
-            Some(value) => Given {
-                origin: "the number the program was exported for".to_owned(),
-                value: Value::Json(value.clone()),
-            },
-            None => Given {
-                origin: default.to_string(),
-                value: Value::Generate(default, None),
-            },
-        })
-    });
-    Ok(given.collect())
-}
-
 /// Inputs being made.
 struct Assembly<'s> {
     signature: &'s Signature,
@@ -217,12 +215,93 @@ struct Assembly<'s> {
     memory: Memory,
     scale: image::Scale,
     tensors: Vec<Option<Tensor>>,
+    /// Values that there were before.
+    held: &'s [Option<Held>],
 }
 
 impl Assembly<'_> {
+    fn held(&self, input: usize) -> Option<&Held> {
+        self.held.get(input).and_then(Option::as_ref)
+    }
+
+    /// Takes the tensors that there are.
+    fn hold(&mut self) -> Result<(), InputError> {
+        for input in 0..self.tensors.len() {
+            let held = self.held.get(input).and_then(Option::as_ref);
+            let Some((held, tensor)) = held.and_then(|held| Some((held, held.tensor.as_ref()?)))
+            else {
+                continue;
+            };
+            self.keep(input, tensor.clone(), &held.origin)?;
+        }
+        Ok(())
+    }
+
+    /// Lets what is held and no tensor yet begin with zeros, where nothing else was given; what has only
+    /// one value has that.
+    fn begun(&self, each: Vec<Option<Given>>) -> Vec<Option<Given>> {
+        let each = each.into_iter().enumerate().map(|(input, given)| {
+            if given.is_some() || self.tensors[input].is_some() {
+                return given;
+            }
+            if let Some(held) = self.held(input) {
+                return Some(Given {
+                    origin: held.origin.clone(),
+                    value: Value::Generate(Generator::Zeros, None),
+                });
+            }
+            let fixed = self.signature.inputs[input].fixed.as_ref()?;
+            Some(Given {
+                origin: "the number the program was exported for".to_owned(),
+                value: Value::Json(fixed.clone()),
+            })
+        });
+        each.collect()
+    }
+
+    /// Fills in the default, or lists the inputs without a value.
+    fn with_default(
+        &self,
+        mut each: Vec<Option<Given>>,
+        default: Option<Generator>,
+    ) -> Result<Vec<Option<Given>>, InputError> {
+        let missing = (0..each.len())
+            .filter(|input| each[*input].is_none() && self.tensors[*input].is_none());
+        let missing: Vec<usize> = missing.collect();
+        let signature = self.signature;
+        match default {
+            None if !missing.is_empty() => {
+                let examples: Vec<String> = missing
+                    .iter()
+                    .take(4)
+                    .map(|input| format!("--input {}=random", signature.inputs[*input].name))
+                    .collect();
+                let places = missing.iter().map(|input| Place::of(signature, *input));
+                return Err(InputError::Missing {
+                    places: places.collect(),
+                    example: examples.join(" "),
+                });
+            }
+            None => {}
+            Some(default) => {
+                for input in missing {
+                    each[input] = Some(Given {
+                        origin: default.to_string(),
+                        value: Value::Generate(default, None),
+                    });
+                }
+            }
+        }
+        Ok(each)
+    }
+
     /// Makes the inputs, those first that say their shape themselves.
-    fn each(&mut self, each: &[Given]) -> Result<(), InputError> {
-        for (input, given) in each.iter().enumerate() {
+    fn each(&mut self, each: &[Option<Given>]) -> Result<(), InputError> {
+        let some = || {
+            let each = each.iter().enumerate();
+            each.filter_map(|(input, given)| Some((input, given.as_ref()?)))
+        };
+        for (input, given) in some() {
             let origin = &given.origin;
             match &given.value {
                 Value::Npy(path) => {
@@ -239,7 +318,7 @@ impl Assembly<'_> {
                 _ => {}
             }
         }
-        for (input, given) in each.iter().enumerate() {
+        for (input, given) in some() {
             match &given.value {
                 Value::Raw(path) => {
                     self.tensors[input] = Some(files::raw(self, input, path, &given.origin)?);
@@ -251,28 +330,39 @@ impl Assembly<'_> {
                 _ => {}
             }
         }
-        self.generate(each)
+        for (input, held) in self.held.iter().enumerate() {
+            for axis in held.iter().flat_map(|held| &held.empty) {
+                self.dims.empty(input, *axis)?;
+            }
+        }
+        let plans = some().filter_map(|(input, given)| match &given.value {
+            Value::Generate(generator, shape) => Some((input, *generator, shape, &given.origin)),
+            _ => None,
+        });
+        self.generate(plans)
     }
 
     /// Makes what generators give, after the sum of their sizes was found to be affordable.
-    fn generate(&mut self, each: &[Given]) -> Result<(), InputError> {
+    fn generate<'g>(
+        &mut self,
+        given: impl Iterator<Item = (usize, Generator, &'g Option<Vec<u64>>, &'g String)>,
+    ) -> Result<(), InputError> {
         let mut plans = Vec::new();
-        for (input, given) in each.iter().enumerate() {
-            if let Value::Generate(generator, shape) = &given.value {
-                let shape = match shape {
-                    Some(shape) => shape.clone(),
-                    None => self.default_shape(input, &given.origin)?,
-                };
-                let dtype = self.signature.inputs[input].dtype;
-                let bytes = byte_size(dtype, &shape)
-                    .map_err(|error| self.value(input, &given.origin, error))?;
-                self.memory.take(bytes)?;
-                plans.push((input, *generator, dtype, shape));
-            }
+        for (input, generator, shape, origin) in given {
+            let shape = match shape {
+                Some(shape) => shape.clone(),
+                None => self.default_shape(input, origin)?,
+            };
+            let dtype = self.signature.inputs[input].dtype;
+            let bytes =
+                byte_size(dtype, &shape).map_err(|error| self.value(input, origin, error))?;
+            self.memory.take(bytes)?;
+            plans.push((input, generator, shape, origin));
         }
-        for (input, generator, dtype, shape) in plans {
+        for (input, generator, shape, origin) in plans {
+            let dtype = self.signature.inputs[input].dtype;
             let tensor = generator.tensor(dtype, shape, input);
-            let tensor = tensor.map_err(|error| self.value(input, &each[input].origin, error))?;
+            let tensor = tensor.map_err(|error| self.value(input, origin, error))?;
             self.tensors[input] = Some(tensor);
         }
         Ok(())
@@ -336,7 +426,7 @@ impl Assembly<'_> {
                 self.keep(input, tensor, origin)?;
             }
         }
-        self.require_all(origin)
+        Ok(())
     }
 
     /// Fails if an archive or an object left an input without a value.

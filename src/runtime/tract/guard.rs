@@ -30,6 +30,18 @@ pub(super) struct Failure {
     pub(super) operator: Option<String>,
     /// What happened, without a full stop.
     pub(super) reason: String,
+    /// Whether values of the inputs are to blame.
+    pub(super) input: bool,
+}
+
+/// A value among the inputs, or computed from them, that an operator does not take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub(super) struct InvalidInput {
+    /// The operator, by its full name.
+    pub(super) operator: String,
+    /// The value, and what would be valid.
+    pub(super) reason: String,
 }
 
 impl Failure {
@@ -38,6 +50,7 @@ impl Failure {
         Self {
             operator: None,
             reason: reason.into(),
+            input: false,
         }
     }
 
@@ -64,7 +77,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, Fai
     WATCHED.set(before);
     match result {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(Failure::new(chain(&error))),
+        Ok(Err(error)) => Err(failure(&error)),
         Err(payload) => {
             let place = PLACE.take();
             let place = place.map_or_else(String::new, |place| format!(" ({place})"));
@@ -73,6 +86,18 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, Fai
                 message(payload.as_ref())
             ))))
         }
+    }
+}
+
+fn failure(error: &TractError) -> Failure {
+    let mut causes = error.chain();
+    match causes.find_map(|cause| cause.downcast_ref::<InvalidInput>()) {
+        Some(InvalidInput { operator, reason }) => Failure {
+            operator: Some(operator.clone()),
+            reason: reason.clone(),
+            input: true,
+        },
+        None => Failure::new(chain(error)),
     }
 }
 

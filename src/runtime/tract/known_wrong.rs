@@ -18,23 +18,6 @@ pub(super) struct KnownWrong {
 /// All of them.
 pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
     KnownWrong {
-        operators: &["GRU", "LSTM", "RNN"],
-        applies: |node, _| text(node, "direction") == b"reverse",
-        cause: "it runs a reversed recurrence forwards",
-    },
-    KnownWrong {
-        operators: &["GRU", "LSTM", "RNN"],
-        applies: |node, _| has_other_activations(node),
-        cause: "it runs every recurrence with the default activations",
-    },
-    KnownWrong {
-        operators: &["GRU", "LSTM", "RNN"],
-        applies: |node, _| {
-            attribute(node, "clip").is_some() || integer(node, "input_forget", 0) != 0
-        },
-        cause: "it ignores `clip` and `input_forget` of a recurrence",
-    },
-    KnownWrong {
         operators: &["Attention"],
         applies: |node, _| {
             integer(node, "left_window_size", -1) >= 0
@@ -124,24 +107,6 @@ fn has_large_sizes(node: &NodeProto, stored: &Stored<'_>) -> bool {
 /// Whether a float attribute is there with another value than this.
 fn differs(node: &NodeProto, name: &str, usual: f32) -> bool {
     attribute(node, name).is_some_and(|found| (found.f - usual).abs() > f32::EPSILON)
-}
-
-/// Whether a recurrence names other activations than the standard's defaults.
-fn has_other_activations(node: &NodeProto) -> bool {
-    let defaults: &[&[u8]] = match node.op_type.as_str() {
-        "GRU" => &[b"Sigmoid", b"Tanh"],
-        "LSTM" => &[b"Sigmoid", b"Tanh", b"Tanh"],
-        _ => &[b"Tanh"],
-    };
-    let Some(found) = attribute(node, "activations") else {
-        return false;
-    };
-    let expected = defaults.iter().cycle();
-    found
-        .strings
-        .iter()
-        .zip(expected)
-        .any(|(name, default)| !name.eq_ignore_ascii_case(default))
 }
 
 /// Whether a resize aligns corners and is given scales that are not known to be whole.

@@ -16,9 +16,12 @@ mod elements;
     )
 )]
 mod exact;
+mod functions;
 mod graph;
 mod guard;
 mod known_wrong;
+mod names;
+mod operators;
 mod plan;
 #[cfg_attr(
     not(test),
@@ -35,6 +38,7 @@ mod plan;
               numbers of a program are exactly what it says"
 )]
 mod program;
+mod recurrence;
 mod repair;
 mod session;
 mod slim;
@@ -156,6 +160,13 @@ fn failed(failure: &Failure) -> EngineError {
 }
 
 fn run_failed(failure: &Failure) -> EngineError {
+    if failure.input {
+        return EngineError::Input {
+            engine: NAME.to_owned(),
+            operator: failure.operator.clone(),
+            reason: failure.reason.clone(),
+        };
+    }
     if let Some(refused) = refusal(failure) {
         return refused;
     }

@@ -13,12 +13,13 @@ use tract_onnx::prelude::{
 use tract_onnx::tract_core::internal::RunOptions;
 use tract_onnx::tract_core::internal::ToDim;
 use tract_onnx::tract_core::ops::konst::Const;
-use tract_onnx::tract_core::plan::{self, SimplePlan, SimpleState};
+use tract_onnx::tract_core::plan::{SimplePlan, SimpleState, eval};
 use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoid};
 
 use super::elements::{datum_type, give, sizes, take};
 use super::exact;
 use super::guard::{Failure, guarded};
+use super::recurrence::{Memory, memory, start_anew};
 use super::watch::{WRONG, Watch, watch};
 use crate::model::Dim;
 use crate::runtime::{Signature, Tensor, TensorSpec};
@@ -47,21 +48,43 @@ pub(super) struct Plan {
     constant: Vec<bool>,
 }
 
-/// An optimised graph that can be run again and again.
+/// Why there is no plan.
+pub(super) struct Unplanned {
+    /// What happened.
+    pub(super) failure: Failure,
+    /// Whether the graph was right and optimising it failed: as it is it may still run.
+    pub(super) optimising: bool,
+}
+
+impl From<Failure> for Unplanned {
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            optimising: false,
+        }
+    }
+}
+
+/// A graph that can be run again and again.
 pub(super) struct Runner {
     state: State,
     /// What to look at when a node runs, by the node's number.
     watched: Vec<Option<Watch>>,
+    /// Whether a node has a state that must be made again before each run but the first.
+    keeps: bool,
+    /// Whether it has run since its states were made.
+    used: bool,
 }
 
 impl Plan {
-    /// Optimises `graph`, whose inputs are those of `signature`, for `inputs`.
+    /// Plans `graph`, whose inputs are those of `signature`, for `inputs`.
     pub(super) fn new(
         mut graph: InferenceModel,
         signature: &Signature,
         inputs: &Inputs<'_>,
         executor: &Executor,
-    ) -> Result<Self, Failure> {
+        optimise: bool,
+    ) -> Result<Self, Unplanned> {
         let mut constant = vec![false; signature.inputs.len()];
         match inputs {
             Inputs::Shapes(shapes) => {
@@ -85,9 +108,7 @@ impl Plan {
                 }
             }
         }
-        let runner = Runner::new(executor, || {
-            exact::prepare(graph.into_typed()?)?.into_optimized()
-        })?;
+        let runner = Runner::new(executor, optimise, || exact::prepare(graph.into_typed()?))?;
         Ok(Self { runner, constant })
     }
 
@@ -117,27 +138,29 @@ impl Plan {
 }
 
 impl Runner {
-    /// Optimises the graph that `build` gives.
+    /// Plans the graph that `build` gives, optimised if that is wanted.
     pub(super) fn new(
         executor: &Executor,
+        optimise: bool,
         build: impl FnOnce() -> TractResult<TypedModel>,
-    ) -> Result<Self, Failure> {
-        let state = guarded(|| {
-            // Packing weights while planning takes threads too.
-            multithread_tract_scope(executor.clone(), || {
-                let mut model = build()?;
-                exact::settle(&mut model);
-                let options = RunOptions {
-                    executor: Some(executor.clone()),
-                    ..RunOptions::default()
-                };
-                let plan: Arc<SimplePlan<_, _>> = SimplePlan::new_with_options(model, &options)?;
-                plan.spawn()
-            })
+    ) -> Result<Self, Unplanned> {
+        let mut model = guarded(build)?;
+        start_anew(&mut model);
+        // Packing weights while planning takes threads too.
+        let plan = || multithread_tract_scope(executor.clone(), || plan(model, optimise, executor));
+        let state = guarded(plan).map_err(|failure| Unplanned {
+            failure,
+            optimising: optimise,
         })?;
         let nodes = state.plan().model().nodes().iter();
         let watched = nodes.map(|node| watch(node.op.as_op())).collect();
-        Ok(Self { state, watched })
+        let keeps = keeping(&state)?;
+        Ok(Self {
+            state,
+            watched,
+            keeps,
+            used: false,
+        })
     }
 
     /// How many nodes it has.
@@ -151,16 +174,17 @@ impl Runner {
         values: TVec<TValue>,
         outputs: usize,
     ) -> Result<TVec<TValue>, Failure> {
+        self.forget()?;
         let current = Cell::new(None);
         let (state, watched) = (&mut self.state, &self.watched);
         let result = guarded(|| {
             state.run_plan_with_eval(values, |context, op_state, node, inputs| {
                 current.set(Some(node.id));
                 let Some(watch) = watched.get(node.id).copied().flatten() else {
-                    return plan::eval(context, op_state, node, inputs);
+                    return eval(context, op_state, node, inputs);
                 };
                 watch.before(&inputs)?;
-                let outputs = plan::eval(context, op_state, node, inputs.clone())?;
+                let outputs = eval(context, op_state, node, inputs.clone())?;
                 watch.after(&inputs, &outputs)?;
                 Ok(outputs)
             })
@@ -184,12 +208,45 @@ impl Runner {
         node.name.clone()
     }
 
+    /// Makes states anew that the run before this one has left behind.
+    fn forget(&mut self) -> Result<(), Failure> {
+        if self.used && self.keeps {
+            self.renew()?;
+        }
+        self.used = true;
+        Ok(())
+    }
+
     /// A failed run leaves half of its values behind.
     fn renew(&mut self) -> Result<(), Failure> {
         let plan = Arc::clone(self.state.plan());
         self.state = guarded(|| plan.spawn())?;
         Ok(())
     }
+}
+
+fn plan(model: TypedModel, optimise: bool, executor: &Executor) -> TractResult<State> {
+    let mut model = if optimise {
+        model.into_optimized()?
+    } else {
+        model
+    };
+    exact::settle(&mut model);
+    let options = RunOptions {
+        executor: Some(executor.clone()),
+        ..RunOptions::default()
+    };
+    let plan: Arc<SimplePlan<_, _>> = SimplePlan::new_with_options(model, &options)?;
+    plan.spawn()
+}
+
+/// Whether a node has a state that does not begin anew by itself.
+fn keeping(state: &State) -> Result<bool, Failure> {
+    let mut keeps = false;
+    for (node, kept) in state.plan().model().nodes().iter().zip(&state.op_states) {
+        keeps |= kept.is_some() && guarded(|| memory(node.op.as_op()))? == Memory::Keeps;
+    }
+    Ok(keeps)
 }
 
 fn set_fact(graph: &mut InferenceModel, place: usize, fact: InferenceFact) -> Result<(), Failure> {

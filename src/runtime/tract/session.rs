@@ -141,9 +141,19 @@ impl TractSession {
     }
 
     fn make(&mut self, inputs: &Inputs<'_>) -> Result<Plan, Failure> {
-        let graph = self.source.give_graph()?;
-        Plan::new(graph, &self.signature, inputs, &self.executor)
-            .map_err(|failure| self.named(failure))
+        let mut planned = |optimise| {
+            let graph = self.source.give_graph()?;
+            Plan::new(graph, &self.signature, inputs, &self.executor, optimise)
+        };
+        let plan = planned(true).or_else(|unplanned| {
+            if unplanned.optimising
+                && let Ok(plan) = planned(false)
+            {
+                return Ok(plan);
+            }
+            Err(unplanned.failure)
+        });
+        plan.map_err(|failure| self.named(failure))
     }
 
     fn keep(&mut self, key: Key, plan: Plan) {

@@ -17,7 +17,7 @@ use super::guard::{Failure, guarded};
 use super::repair::repair;
 use super::slim::slim;
 use super::weights::Weights;
-use super::{checks, failed};
+use super::{checks, failed, functions, names, operators};
 use crate::runtime::EngineError;
 use crate::source::FileSource;
 
@@ -43,7 +43,7 @@ impl Source {
         let file = FileSource::open(path).map_err(|error| load(error.to_string()))?;
         let bytes = crate::source::ReadAt::len(&file).saturating_add(external);
         let slimmed = slim(&file).map_err(|failure| failed(&failure))?;
-        let mut library = tract_onnx::onnx()
+        let mut library = operators::reader()
             .with_ignore_value_info(true)
             .with_ignore_output_types(true);
         exact::register(&mut library);
@@ -56,8 +56,10 @@ impl Source {
         })
         .map_err(|failure| failed(&failure))?;
         drop(slimmed);
+        functions::expand(&mut proto);
         checks::check(&mut proto, &library)?;
         repair(&mut proto);
+        names::tell_apart(&mut proto);
         Ok(Self {
             library,
             proto,

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use crate::model::Dim;
+use crate::model::{Allowed, Dim};
 use crate::runtime::agreement::Comparison;
 use crate::runtime::input::Generator;
 use crate::runtime::{DType, EngineError, Signature, Tensor, TensorError, TensorSpec};
@@ -37,7 +37,16 @@ pub(super) fn rows_limit(signature: &Signature) -> Option<u64> {
     for spec in specs() {
         match spec.dims.as_ref()?.first()? {
             Dim::Fixed(_) => return None,
-            Dim::Dynamic { bound, .. } => limit = limit.min(bound.unwrap_or(u64::MAX)),
+            // Joined requests may have a size that the model does not take.
+            Dim::Dynamic {
+                allowed: Some(allowed),
+                ..
+            } if allowed.has_gaps() => return None,
+            Dim::Dynamic { bound, allowed, .. } => {
+                let most = allowed.as_ref().map(Allowed::largest);
+                let least = [*bound, most].into_iter().flatten().min();
+                limit = limit.min(least.unwrap_or(u64::MAX));
+            }
             Dim::Maybe { bound, .. } => limit = limit.min(*bound),
         }
     }

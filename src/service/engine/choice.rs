@@ -60,7 +60,8 @@ impl Choice {
         }
         // A provider's failure is its own. A portable engine's may be the model's fault: the next
         // would only repeat it, with a worse message.
-        let goes_on = candidate.provider != Provider::Cpu || error.is_about_the_engine();
+        let goes_on = !error.is_about_the_model()
+            && (candidate.provider != Provider::Cpu || error.is_about_the_engine());
         if !goes_on {
             self.passed_over.clear();
             return Err(of_loading(&error));
@@ -85,7 +86,9 @@ pub(super) fn refused_format(format: &str) -> Option<CallError> {
 /// A model that cannot be loaded has no instance; one that fails on an input has failed.
 fn of_loading(error: &EngineError) -> CallError {
     match error {
-        EngineError::Load { .. } => CallError::NoInstances(error.to_string()),
+        EngineError::Load { .. } | EngineError::Corrupt { .. } => {
+            CallError::NoInstances(error.to_string())
+        }
         other => call_error(other),
     }
 }
@@ -121,6 +124,18 @@ mod tests {
         let error = choice.fail(second, run()).expect_err("the model's fault");
         assert!(matches!(error, CallError::Failed(_)), "{error}");
         assert_eq!(choice.next(), Some(first), "the next request begins anew");
+    }
+
+    #[test]
+    fn a_broken_model_is_given_to_no_other_engine() {
+        let mut choice = Choice::new("executorch", Some(Backend::Xnnpack));
+        let first = choice.next().expect("there are some");
+        let broken = EngineError::Corrupt {
+            engine: "executorch".to_owned(),
+            reason: "the program is invalid".to_owned(),
+        };
+        let error = choice.fail(first, broken).expect_err("the model's fault");
+        assert!(matches!(error, CallError::NoInstances(_)), "{error}");
     }
 
     #[test]

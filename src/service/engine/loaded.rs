@@ -12,7 +12,7 @@ use super::EndpointModel;
 use crate::runtime::target::Candidate;
 use crate::runtime::worker::{Launcher, Stopper, Worker};
 use crate::runtime::{EngineError, LoadOptions, LoadRequest, Provider, Session, Tensor, engine};
-use crate::service::{CallError, Isolation, ServiceSettings};
+use crate::service::{CallError, Isolation, Refusal, ServiceSettings};
 
 /// Longest time of a load, and of a run that proves a provider.
 const LOAD_TIMEOUT: Duration = Duration::from_mins(5);
@@ -117,9 +117,14 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
     match error {
         EngineError::Died { reason, .. } => CallError::Crashed(reason.clone()),
         EngineError::Unavailable { .. } => CallError::NoInstances(error.to_string()),
-        EngineError::Unsupported { .. } | EngineError::Load { .. } | EngineError::Run { .. } => {
-            CallError::Failed(error.to_string())
-        }
+        EngineError::Input { .. } => CallError::Refused(Refusal {
+            message: error.to_string(),
+            place: None,
+        }),
+        EngineError::Unsupported { .. }
+        | EngineError::Load { .. }
+        | EngineError::Corrupt { .. }
+        | EngineError::Run { .. } => CallError::Failed(error.to_string()),
     }
 }
 
@@ -132,7 +137,9 @@ pub(super) fn for_log(error: &EngineError) -> &str {
         EngineError::Unavailable { .. } => "it is not available",
         EngineError::Unsupported { .. } => "it cannot run the model",
         EngineError::Load { .. } => "it cannot load the model",
+        EngineError::Corrupt { .. } => "it finds the model broken",
         EngineError::Run { .. } => "its run failed",
+        EngineError::Input { .. } => "its inputs hold what it does not take",
     }
 }
 

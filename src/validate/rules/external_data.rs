@@ -12,7 +12,7 @@ rule! {
     /// # What it checks
     /// The data that a model keeps in other files is there: each external-data file of an ONNX
     /// model lies in the model's own directory or below and is long enough; an ExecuTorch program
-    /// with external tensors has a `.ptd` file beside it.
+    /// with external tensors has sound `.ptd` files beside it, which hold these tensors.
     ///
     /// # Why
     /// A model without its weights does not load. A location that leaves the model's directory is

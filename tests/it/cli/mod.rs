@@ -11,4 +11,8 @@ mod report;
 mod run;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "run")]
+mod sides;
+#[cfg(feature = "run")]
+mod steps;
 mod validate;

@@ -4,7 +4,7 @@
 //! the first segment. The reader never looks at the rest, so a hole of the right size stands for it.
 
 mod broken;
-mod builder;
+pub(crate) mod builder;
 mod delegates;
 mod dynamism;
 mod hostile;

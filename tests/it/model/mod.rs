@@ -1,4 +1,4 @@
 //! Readers of model formats.
 
-mod executorch;
+pub(crate) mod executorch;
 pub(crate) mod onnx;

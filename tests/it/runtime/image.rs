@@ -86,6 +86,7 @@ fn layouts_are_seen() {
     let open = Dim::Dynamic {
         bound: None,
         name: None,
+        allowed: None,
     };
     let first = vec![open.clone(), Dim::Fixed(3), open.clone(), open.clone()];
     let tensor = give(DType::Uint8, Some(first), &path, InputArgs::default());
@@ -121,6 +122,7 @@ fn channels_are_converted() {
     let open = Dim::Dynamic {
         bound: Some(64),
         name: None,
+        allowed: None,
     };
     let dims = |channels| Some(vec![Dim::Fixed(channels), open.clone(), open.clone()]);
     let none = InputArgs::default;

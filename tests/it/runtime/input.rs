@@ -23,6 +23,7 @@ fn symbol(name: &str) -> Dim {
     Dim::Dynamic {
         bound: None,
         name: Some(name.to_owned()),
+        allowed: None,
     }
 }
 
@@ -30,6 +31,7 @@ fn bounded(bound: u64) -> Dim {
     Dim::Dynamic {
         bound: Some(bound),
         name: None,
+        allowed: None,
     }
 }
 

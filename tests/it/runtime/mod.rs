@@ -1,6 +1,7 @@
 //! Running models: what goes in, what comes out, and what happens to the engine's process.
 
 mod conformance;
+mod coupled;
 mod examples;
 #[cfg(feature = "executorch")]
 mod executorch;
@@ -19,6 +20,7 @@ mod ort_library;
 mod output;
 mod program;
 mod program_hostile;
+mod recurrence;
 mod tract;
 mod tract_answers;
 mod worker;

@@ -12,6 +12,7 @@ use pkgtool::runtime::{
 };
 use serde_json::Value;
 
+use crate::support::other_inputs::disturbed;
 use crate::support::run::pkgtool;
 
 #[cfg(feature = "executorch")]
@@ -21,6 +22,9 @@ use pkgtool::runtime::input::{self, Generator, InputArgs};
 
 /// Largest difference of floats, as a part of the largest magnitude in the output.
 const TOLERANCE: f64 = 1e-4;
+
+/// How often a session runs each case, with other inputs between.
+const ROUNDS: usize = 3;
 
 /// Programs that an engine refuses, by the names of operators.
 const REFUSED: [(&str, &str, &[&str]); 6] = [
@@ -89,11 +93,12 @@ fn fixtures() -> PathBuf {
     }
 }
 
-/// Loads a method of a program.
+/// Loads a method of a program; every run may have to forget what the one before has left.
 fn load(
     engine_name: &str,
     path: &Path,
     method: &str,
+    forget: bool,
 ) -> Result<(Box<dyn Session>, Signature), EngineError> {
     let (info, _) = model::open(path).expect("fixtures can be read");
     let method = info.method(method).expect("the method is there");
@@ -104,6 +109,7 @@ fn load(
         signature: signature.clone(),
         options: LoadOptions {
             threads: Some(1),
+            forget,
             ..LoadOptions::default()
         },
     };
@@ -196,7 +202,10 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
         let refused = REFUSED
             .iter()
             .find(|(by, refused, _)| *by == engine && program["name"] == *refused);
-        let (mut session, signature) = match (load(engine, &path, name), refused) {
+        // Calls of one loaded method, or cases that know nothing of each other.
+        let sequence = program["sequence"].as_bool() == Some(true)
+            || method["sequence"].as_bool() == Some(true);
+        let (mut session, signature) = match (load(engine, &path, name, !sequence), refused) {
             (Ok(loaded), None) => loaded,
             (Err(EngineError::Unsupported { operators, .. }), Some((.., expected))) => {
                 assert_eq!(operators, *expected);
@@ -208,57 +217,75 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
                 continue;
             }
         };
-        let sequence = program["sequence"].as_bool() == Some(true)
-            || method["sequence"].as_bool() == Some(true);
-        for (index, case) in method["cases"]
-            .as_array()
-            .expect("cases")
-            .iter()
-            .enumerate()
-        {
-            if index > 0 && !sequence {
-                (session, _) = load(engine, &path, name).expect("it loaded before");
-            }
-            let mut list = |side: &str| -> Vec<Tensor> {
-                let described = case[side].as_array().expect("a list");
-                described
-                    .iter()
-                    .map(|described| arrays.tensor(described))
-                    .collect()
-            };
-            let (inputs, expected) = (list("inputs"), list("outputs"));
-            assert_eq!(inputs.len(), signature.inputs.len(), "{file} {name}");
-            let answer = match session.run(&inputs) {
-                Ok(answer) => answer,
-                Err(error) => {
-                    let _ = writeln!(report, "{file} {name} case {index}: {error}");
-                    continue;
-                }
-            };
-            ran += 1;
-            assert_eq!(answer.outputs.len(), expected.len(), "{file} {name}");
-            for (at, found) in answer.outputs.iter().enumerate() {
-                let described = &case["outputs"][at];
-                let label = method["labels"][at].as_str().unwrap_or_default();
-                let is_known = |(known, of, _): &&(&str, &str, &str)| {
-                    program["name"] == *known && label == *of
+        let rounds = if sequence { 1 } else { ROUNDS };
+        for round in 1..=rounds {
+            for (index, case) in method["cases"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .enumerate()
+            {
+                let mut list = |side: &str| -> Vec<Tensor> {
+                    let described = case[side].as_array().expect("a list").iter();
+                    described
+                        .map(|described| arrays.tensor(described))
+                        .collect()
                 };
-                if WRONG_IN_THE_RUNTIME.iter().any(|known| is_known(&known)) {
-                    assert_eq!(found.shape(), expected[at].shape(), "{file} {label}");
-                    continue;
+                let (inputs, expected) = (list("inputs"), list("outputs"));
+                assert_eq!(inputs.len(), signature.inputs.len(), "{file} {name}");
+                let place = format!("{file} {name} case {index} round {round}");
+                match session.run(&inputs) {
+                    Ok(answer) => {
+                        let labels = &method["labels"];
+                        let told = differences(program, labels, case, &answer.outputs, &expected);
+                        for told in told {
+                            let _ = writeln!(report, "{place} {told}");
+                        }
+                        ran += 1;
+                    }
+                    Err(error) => {
+                        let _ = writeln!(report, "{place}: {error}");
+                    }
                 }
-                if let Some(difference) =
-                    difference(found, &expected[at], described["step"].as_f64())
-                {
-                    let _ = writeln!(
-                        report,
-                        "{file} {name} case {index} output {at} {label}: {difference}"
-                    );
+                if round < rounds {
+                    // They may be refused.
+                    let _ = session.run(&disturbed(&inputs));
                 }
             }
         }
     }
     ran
+}
+
+/// What is wrong with the outputs of a case, each output in a line.
+fn differences(
+    program: &Value,
+    labels: &Value,
+    case: &Value,
+    found: &[Tensor],
+    expected: &[Tensor],
+) -> Vec<String> {
+    assert_eq!(found.len(), expected.len(), "{}", program["file"]);
+    let mut told = Vec::new();
+    for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let label = labels[at].as_str().unwrap_or_default();
+        let is_known =
+            |(known, of, _): &(&str, &str, &str)| program["name"] == *known && label == *of;
+        if WRONG_IN_THE_RUNTIME.iter().any(is_known) {
+            assert_eq!(
+                found.shape(),
+                expected.shape(),
+                "{} {label}",
+                program["file"]
+            );
+            continue;
+        }
+        let step = case["outputs"][at]["step"].as_f64();
+        if let Some(difference) = difference(found, expected, step) {
+            told.push(format!("output {at} {label}: {difference}"));
+        }
+    }
+    told
 }
 
 /// Runs all programs on an engine.
@@ -357,7 +384,7 @@ fn example_programs_agree_between_engines() {
     for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "pte")) {
         let (info, _) = model::open(&path).expect("examples can be read");
         for method in info.methods.iter().filter(|method| !method.constant) {
-            let lowered = load("tract", &path, &method.name);
+            let lowered = load("tract", &path, &method.name, false);
             let Ok((mut lowered, signature)) = lowered else {
                 let is_delegate = |id: &str| {
                     ["MLX", "Vulkan", "CoreML"]
@@ -373,7 +400,7 @@ fn example_programs_agree_between_engines() {
                 continue;
             };
             let (mut native, _) =
-                load("executorch", &path, &method.name).expect("it is for XNNPACK");
+                load("executorch", &path, &method.name, false).expect("it is for XNNPACK");
             let inputs = input::assemble(
                 &signature,
                 &InputArgs {

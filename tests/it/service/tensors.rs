@@ -34,6 +34,7 @@ fn open(name: &str) -> Dim {
     Dim::Dynamic {
         bound: None,
         name: Some(name.to_owned()),
+        allowed: None,
     }
 }
 

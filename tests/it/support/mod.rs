@@ -10,6 +10,8 @@ pub(crate) mod gateway;
 pub(crate) mod http;
 #[cfg(feature = "run")]
 pub(crate) mod onnx;
+#[cfg(feature = "run")]
+pub(crate) mod other_inputs;
 pub(crate) mod run;
 pub(crate) mod tree;
 

@@ -90,3 +90,105 @@ fn element(dtype: &str) -> u64 {
         other => panic!("no dtype: {other}"),
     }
 }
+
+/// A node of a graph.
+pub(crate) fn graph_node(
+    operator: &str,
+    inputs: &[&str],
+    output: &str,
+    attributes: &[(&str, u64)],
+) -> Vec<u8> {
+    let mut parts: Vec<Vec<u8>> = inputs
+        .iter()
+        .map(|name| part(1, &[name.as_bytes()]))
+        .collect();
+    parts.push(part(2, &[output.as_bytes()]));
+    parts.push(part(4, &[operator.as_bytes()]));
+    for (name, number) in attributes {
+        parts.push(part(
+            5,
+            &[&part(1, &[name.as_bytes()]), &int(3, *number), &int(20, 2)],
+        ));
+    }
+    part(1, &[&parts.concat()])
+}
+
+/// An input or output whose sizes are numbers or symbols.
+pub(crate) fn graph_value(field: u64, name: &str, dtype: &str, dims: &[&str]) -> Vec<u8> {
+    let mut tensor = int(1, element(dtype));
+    let sizes: Vec<Vec<u8>> = dims
+        .iter()
+        .map(|size| match size.parse() {
+            Ok(size) => part(1, &[&int(1, size)]),
+            Err(_) => part(1, &[&part(2, &[size.as_bytes()])]),
+        })
+        .collect();
+    tensor.extend(part(2, &[&sizes.concat()]));
+    let kind = part(2, &[&part(1, &[&tensor])]);
+    part(field, &[&part(1, &[name.as_bytes()]), &kind])
+}
+
+/// An initializer.
+pub(crate) fn initializer(name: &str, dtype: &str, dims: &[u64], raw: &[u8]) -> Vec<u8> {
+    let dims: Vec<Vec<u8>> = dims.iter().map(|size| int(1, *size)).collect();
+    let content = [
+        dims.concat(),
+        int(2, element(dtype)),
+        part(8, &[name.as_bytes()]),
+        part(9, &[raw]),
+    ];
+    part(5, &[&content.concat()])
+}
+
+/// A decoder of one layer as exporters write them: `present` is the past and the new tokens, `logits` the
+/// sum of all that the mask lets through.
+pub(crate) fn decoder() -> Vec<u8> {
+    let all = "past_sequence_length + sequence_length";
+    model(&[
+        &graph_node("Cast", &["input_ids"], "new", &[("to", 1)]),
+        &graph_node("Cast", &["attention_mask"], "mask", &[("to", 1)]),
+        &graph_node(
+            "Concat",
+            &["past_key_values.0.key", "new"],
+            "present.0.key",
+            &[("axis", 1)],
+        ),
+        &graph_node("Mul", &["present.0.key", "mask"], "seen", &[]),
+        &graph_node("Transpose", &["mask"], "column", &[]),
+        &graph_node("MatMul", &["seen", "column"], "logits", &[]),
+        &graph_value(11, "input_ids", "int64", &["batch_size", "sequence_length"]),
+        &graph_value(11, "attention_mask", "int64", &["batch_size", all]),
+        &graph_value(
+            11,
+            "past_key_values.0.key",
+            "float32",
+            &["batch_size", "past_sequence_length"],
+        ),
+        &graph_value(12, "logits", "float32", &["batch_size", "batch_size"]),
+        &graph_value(12, "present.0.key", "float32", &["batch_size", all]),
+    ])
+}
+
+/// `y = x` on `n` numbers, as 8-bit integers in between.
+pub(crate) fn quantized(size: &str) -> Vec<u8> {
+    model(&[
+        &graph_node("QuantizeLinear", &["x", "scale", "zero"], "q", &[]),
+        &graph_node("DequantizeLinear", &["q", "scale", "zero"], "y", &[]),
+        &initializer("scale", "float32", &[], &0.01_f32.to_le_bytes()),
+        &initializer("zero", "int8", &[], &[0]),
+        &graph_value(11, "x", "float32", &[size]),
+        &graph_value(12, "y", "float32", &[size]),
+    ])
+}
+
+/// `y = x + 0` on two numbers, in half precision in between.
+pub(crate) fn half_inside() -> Vec<u8> {
+    model(&[
+        &graph_node("Cast", &["x"], "h", &[("to", 10)]),
+        &graph_node("Add", &["h", "zeros"], "sum", &[]),
+        &graph_node("Cast", &["sum"], "y", &[("to", 1)]),
+        &initializer("zeros", "float16", &[2], &[0; 4]),
+        &graph_value(11, "x", "float32", &["2"]),
+        &graph_value(12, "y", "float32", &["2"]),
+    ])
+}

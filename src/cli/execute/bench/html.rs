@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::super::sides::GivenInput;
 use super::report::{BenchReport, SeriesReport, memory, milliseconds, ratio};
 use crate::runtime::measure::Series;
 
@@ -25,7 +26,12 @@ pub(super) fn page(report: &BenchReport, series: &[Series]) -> String {
 }
 
 fn row(series: &SeriesReport) -> String {
-    let mut cells = vec![escape(&series.label)];
+    let inputs = GivenInput::line(&series.inputs);
+    let mut cells = vec![format!(
+        "{}<br><small>on {}</small>",
+        escape(&series.label),
+        escape(&inputs)
+    )];
     match &series.times {
         Some(times) => {
             let figures = [

@@ -13,9 +13,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
-use super::sides::{Side, SideArgs};
+use super::sides::{self, GivenInput, Side, SideArgs};
 use super::target_args::{TargetArgs, seconds};
-use crate::runtime::input::{self, Generator};
+use crate::runtime::input::{self, Generator, InputError};
 use crate::runtime::machine::Machine;
 use crate::runtime::measure::{self, Amount, Plan};
 use crate::runtime::target::Started;
@@ -74,7 +74,8 @@ pub(in super::super) struct Args {
 }
 
 const HELP: &str = "\
-Inputs that are not given are random (random:0). Times are the engine's own, from inputs in memory
+Inputs that are not given are random (random:0). All run on the same inputs: a size that one model
+fixes holds for the open dimensions of the others. Times are the engine's own, from inputs in memory
 to outputs in memory; each model runs in a process of its own, whose peak memory is shown. Ratios
 are taken within rounds, against the first; the range is a 95% confidence interval.
 
@@ -87,22 +88,26 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
     let mut given = args.inputs.to_args();
     given.default = Some(Generator::Random { seed: 0 });
+    let label = |_: usize, side: &Side| sides::what(&side.selection);
+    let (joint, given) = sides::joint(&sides, label, &given)?;
+    let fail = |error: InputError| Failure::Other(error.to_string());
+    let inputs = input::assemble(joint.signature(), &given).map_err(fail)?;
     let launcher = args.target.launcher()?;
-    let mut started = Vec::new();
-    for side in &sides {
-        let inputs = input::assemble(&side.selection.signature, &given)
-            .map_err(|error| Failure::Other(error.to_string()))?;
-        started.push(super::started(
-            &side.wish(&args.target),
-            &inputs,
-            &launcher,
-        )?);
+    let (mut started, mut shapes) = (Vec::new(), Vec::new());
+    for (place, side) in sides.iter().enumerate() {
+        let inputs = joint.inputs_of(place, &inputs).map_err(fail)?;
+        shapes.push(GivenInput::list(&side.selection.signature.inputs, &inputs));
+        let wish = side.wish(&args.target);
+        started.push(super::started(&wish, &inputs, &launcher)?);
     }
     let series = measure(args, &sides, &mut started)?;
     let plan = args.plan();
     let mut reports = Vec::new();
-    for ((side, one), times) in sides.iter().zip(&mut started).zip(&series) {
-        reports.push(SeriesReport::of(side, one, times, &series[0], args.samples));
+    let ran = sides.iter().zip(&mut started).zip(shapes);
+    for (((side, one), inputs), times) in ran.zip(&series) {
+        let mut report = SeriesReport::of(side, one, times, &series[0], args.samples);
+        report.inputs = inputs;
+        reports.push(report);
     }
     let report = BenchReport::new(Machine::this(), args.target.threads, &plan, reports);
     if let Some(path) = &args.html {

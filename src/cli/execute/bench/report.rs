@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::super::sides::Side;
+use super::super::sides::{GivenInput, Side};
 use crate::runtime::machine::Machine;
 use crate::runtime::measure::{Amount, Plan, Series};
 use crate::runtime::statistics::{Ratio, Times};
@@ -41,6 +41,8 @@ pub(super) struct SeriesReport {
     engine: &'static str,
     provider: &'static str,
     fallback: bool,
+    /// What it was run on.
+    pub(super) inputs: Vec<GivenInput>,
     /// Time to load.
     pub(super) load_ms: f64,
     /// Time of the first run.
@@ -78,6 +80,7 @@ impl SeriesReport {
             engine: started.candidate.engine,
             provider: started.candidate.provider.name(),
             fallback: started.candidate.fallback,
+            inputs: Vec::new(),
             load_ms: milliseconds(started.load_time),
             first_run_ms: milliseconds(started.first.time),
             times: Times::of(series.times()),
@@ -151,6 +154,7 @@ impl BenchReport {
         writeln!(text, "{}", self.conditions())?;
         for (place, series) in self.series.iter().enumerate() {
             writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
+            writeln!(text, "   on {}", GivenInput::line(&series.inputs))?;
         }
         let head = [
             "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",

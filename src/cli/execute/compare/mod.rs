@@ -10,15 +10,15 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::super::report_args::{self, FormatArg};
 use super::input_args::InputOptions;
-use super::sides::{Side, SideArgs};
+use super::sides::{self, GivenInput, Side, SideArgs};
 use super::target_args::TargetArgs;
-use crate::model::Dim;
-use crate::package::PrecisionList;
 use crate::runtime::agreement::{Comparison, Tolerances};
+use crate::runtime::input::{InputError, Joint, matched};
+use crate::runtime::precision::Precision;
 use crate::runtime::target::Started;
-use crate::runtime::{EngineError, Session, Signature, Tensor, TensorSpec};
+use crate::runtime::{Answer, EngineError, Provider, Session, Tensor};
 use cases::{Case, Sources};
-use report::{CaseResult, ComparisonReport, OutputResult, SideInfo};
+use report::{CaseResult, ComparisonReport, Judged, OutputResult, SideInfo};
 
 /// Arguments of `pkgtool compare`.
 #[derive(Debug, clap::Args)]
@@ -61,6 +61,11 @@ pub(in super::super) struct Args {
     )]
     first_seed: u64,
 
+    /// Let what a program keeps from run to run (a cache, a counter) live on from one set of inputs to the
+    /// next; without it each set is a first run
+    #[arg(long)]
+    keep_state: bool,
+
     #[command(flatten)]
     tolerances: ToleranceArgs,
 
@@ -75,7 +80,9 @@ pub(in super::super) struct Args {
 
 /// Demands on the agreement.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Tolerances (without any, those that suit B's precision)")]
+#[command(
+    next_help_heading = "Tolerances (without any, those that suit the lower precision of the two)"
+)]
 struct ToleranceArgs {
     /// Largest absolute error
     #[arg(long, value_name = "X")]
@@ -99,8 +106,9 @@ struct ToleranceArgs {
 }
 
 const HELP: &str = "\
-Dynamic dimensions without a given size are run at their upper bound and below it (at 1 and 3 where
-the model states no bound).
+Both run on the same inputs, matched by name, then by order: a size that one fixes holds for the open
+dimensions of the other. Dimensions that stay open are run at their upper bound and below it (at 1 and 3
+where neither states a bound). The precision is the config's; of a model file it is what the file holds.
 
 Examples:
   pkgtool compare model/ --precision fp32,int8
@@ -112,23 +120,39 @@ Exit codes: 0 they agree, 1 they don't, 2 they could not be compared.";
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
-    let [a, b] = <[Side; 2]>::try_from(sides).map_err(|sides| {
+    let sides = <[Side; 2]>::try_from(sides).map_err(|sides| {
         Failure::Other(format!(
             "there must be two things to compare, and these are {}: give two paths, or one with \
              two precisions (--precision fp32,int8) or two engines (--engine ort,tract)",
             sides.len()
         ))
     })?;
-    same_interface(&a.selection.signature, &b.selection.signature)?;
-    let given = args.inputs.to_args();
+    let outputs = sides
+        .each_ref()
+        .map(|side| &side.selection.signature.outputs);
+    let places = matched(outputs[0], outputs[1]).ok_or_else(|| {
+        Failure::Other(format!(
+            "A has {} outputs and B has {}: they cannot be compared",
+            outputs[0].len(),
+            outputs[1].len()
+        ))
+    })?;
+    let label = |place: usize, _: &Side| ["A", "B"][place].to_owned();
+    let (joint, given) = sides::joint(&sides, label, &args.inputs.to_args())?;
     let sources = Sources {
         given: &given,
         directory: args.inputs_dir.as_deref(),
         seeds: args.first_seed..args.first_seed.saturating_add(args.seeds),
     };
-    let cases = cases::cases(&a.selection.signature, &sources)?;
-    let report = compare(args, &a, &b, &cases)?;
-    let found = findings::of(&report, &b);
+    let cases = cases::cases(joint.signature(), &sources)?;
+    let pair = Pair {
+        sides: &sides,
+        joint: &joint,
+        outputs: places,
+    };
+    let report = pair.compare(args, &cases)?;
+    let [_, b] = &sides;
+    let found = findings::of(&report, b);
     let rules = findings::rules();
     let style = findings::style(output::width(), &rules);
     report_args::write(&args.reports, &found, &style)?;
@@ -144,49 +168,97 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-fn compare(args: &Args, a: &Side, b: &Side, cases: &[Case]) -> Result<ComparisonReport, Failure> {
-    let launcher = args.target.launcher()?;
-    let first = &cases[0].inputs;
-    let mut started_a = super::started(&a.wish(&args.target), first, &launcher)?;
-    let first_b = converted(first, &b.selection.signature)?;
-    let mut started_b = super::started(&b.wish(&args.target), &first_b, &launcher)?;
-    let tolerances = args.tolerances.of(b, &started_b);
-    let specs = &a.selection.signature.outputs;
-    let mut pooled = vec![Comparison::default(); specs.len()];
-    let mut results = Vec::new();
-    for case in cases {
-        let inputs_b = converted(&case.inputs, &b.selection.signature)?;
-        let answer_a = started_a.worker.run(&case.inputs);
-        let answer_b = started_b.worker.run(&inputs_b);
-        results.push(match (answer_a, answer_b) {
-            (Ok(answer_a), Ok(answer_b)) => {
+/// Two sides and what they have in common.
+struct Pair<'a> {
+    sides: &'a [Side; 2],
+    joint: &'a Joint,
+    /// For each output of A its place among B's.
+    outputs: Vec<usize>,
+}
+
+/// What both sides gave for one set of inputs.
+type Answers = [Result<Answer, EngineError>; 2];
+
+impl Pair<'_> {
+    fn compare(&self, args: &Args, cases: &[Case]) -> Result<ComparisonReport, Failure> {
+        let launcher = args.target.launcher()?;
+        let [a, b] = self.sides;
+        let start = |side: &Side, place: usize| {
+            let mut wish = side.wish(&args.target);
+            wish.forget = !args.keep_state;
+            super::started(&wish, &self.inputs_of(place, &cases[0])?, &launcher)
+        };
+        let mut started = [start(a, 0)?, start(b, 1)?];
+        let (tolerances, judged) = args.tolerances.of(self.sides, &started);
+        let specs = &a.selection.signature.outputs;
+        let mut pooled = vec![Comparison::default(); specs.len()];
+        let mut results = Vec::new();
+        for (place, case) in cases.iter().enumerate() {
+            let inputs = [self.inputs_of(0, case)?, self.inputs_of(1, case)?];
+            let answers: Answers = if place == 0 {
+                // A state has moved on by this run: another would be the second.
+                started.each_ref().map(|side| Ok(side.first.clone()))
+            } else {
+                let [one, other] = &mut started;
+                [one.worker.run(&inputs[0]), other.worker.run(&inputs[1])]
+            };
+            let mut result = self.judge(case, answers, &tolerances, &mut pooled)?;
+            let shown = |side: usize| {
+                let specs = &self.sides[side].selection.signature.inputs;
+                GivenInput::list(specs, &inputs[side])
+            };
+            result.inputs = [shown(0), shown(1)];
+            results.push(result);
+        }
+        let names = specs.iter().map(|spec| spec.name.clone());
+        let outputs = names
+            .zip(pooled.iter().map(Comparison::agreement))
+            .collect();
+        let mut report = ComparisonReport::new(
+            SideInfo::of(a, &started[0]),
+            SideInfo::of(b, &started[1]),
+            tolerances,
+            outputs,
+            results,
+        );
+        report.judged = judged;
+        Ok(report)
+    }
+
+    fn inputs_of(&self, side: usize, case: &Case) -> Result<Vec<Tensor>, Failure> {
+        let inputs = self.joint.inputs_of(side, &case.inputs);
+        inputs.map_err(|error: InputError| Failure::Other(format!("{}: {error}", case.label)))
+    }
+
+    fn judge(
+        &self,
+        case: &Case,
+        answers: Answers,
+        tolerances: &Tolerances,
+        pooled: &mut [Comparison],
+    ) -> Result<CaseResult, Failure> {
+        let specs = &self.sides[0].selection.signature.outputs;
+        match answers {
+            [Ok(a), Ok(b)] => {
                 let mut outputs = Vec::new();
                 for (place, spec) in specs.iter().enumerate() {
-                    let pair = (&answer_a.outputs[place], &answer_b.outputs[place]);
-                    outputs.push(judge(&spec.name, pair, &tolerances, &mut pooled[place]));
+                    let pair = (&a.outputs[place], &b.outputs[self.outputs[place]]);
+                    outputs.push(judge(&spec.name, pair, tolerances, &mut pooled[place]));
                 }
-                CaseResult::compared(&case.label, outputs)
+                Ok(CaseResult::compared(&case.label, outputs))
             }
             // Sizes chosen here that neither can run say nothing of their agreement.
-            (Err(error), Err(_)) if case.sizes_are_ours => CaseResult::skipped(&case.label, &error),
-            (Err(error), _) => return Err(failed(case, "A", &error)),
-            (_, Err(error)) if case.sizes_are_ours => {
-                CaseResult::failed(&case.label, format!("A runs, B does not: {error}"))
+            [Err(error), Err(_)] if case.sizes_are_ours => {
+                Ok(CaseResult::skipped(&case.label, &error))
             }
-            (_, Err(error)) => return Err(failed(case, "B", &error)),
-        });
+            [Err(error), _] => Err(failed(case, "A", &error)),
+            [_, Err(error)] if case.sizes_are_ours => Ok(CaseResult::failed(
+                &case.label,
+                format!("A runs, B does not: {error}"),
+            )),
+            [_, Err(error)] => Err(failed(case, "B", &error)),
+        }
     }
-    let names = specs.iter().map(|spec| spec.name.clone());
-    let outputs = names
-        .zip(pooled.iter().map(Comparison::agreement))
-        .collect();
-    Ok(ComparisonReport::new(
-        SideInfo::of(a, &started_a),
-        SideInfo::of(b, &started_b),
-        tolerances,
-        outputs,
-        results,
-    ))
 }
 
 fn judge(
@@ -209,60 +281,10 @@ fn failed(case: &Case, side: &str, error: &EngineError) -> Failure {
     Failure::Other(format!("{side} failed on {}: {error}", case.label))
 }
 
-/// Both must take and give the same: as many values, inputs of the same kind and shape.
-fn same_interface(a: &Signature, b: &Signature) -> Result<(), Failure> {
-    for (what, a, b) in [
-        ("inputs", &a.inputs, &b.inputs),
-        ("outputs", &a.outputs, &b.outputs),
-    ] {
-        if a.len() != b.len() {
-            return Err(Failure::Other(format!(
-                "A has {} {what} and B has {}: they cannot be compared",
-                a.len(),
-                b.len()
-            )));
-        }
-    }
-    for (a, b) in a.inputs.iter().zip(&b.inputs) {
-        let same_kind = a.dtype == b.dtype || a.dtype.is_float() && b.dtype.is_float();
-        if !same_kind || !same_shape(a, b) {
-            return Err(Failure::Other(format!(
-                "input `{}` of A is {a}, input `{}` of B is {b}: they cannot be fed the same",
-                a.name, b.name
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Whether there are sizes that both can be run at, as far as their dimensions tell.
-fn same_shape(a: &TensorSpec, b: &TensorSpec) -> bool {
-    let (Some(a), Some(b)) = (&a.dims, &b.dims) else {
-        return true;
-    };
-    let differ = |pair: (&Dim, &Dim)| matches!(pair, (Dim::Fixed(a), Dim::Fixed(b)) if a != b);
-    a.len() == b.len() && !a.iter().zip(b).any(differ)
-}
-
-/// A's inputs for B: a float16 model gets the float32 model's values rounded.
-fn converted(inputs: &[Tensor], signature: &Signature) -> Result<Vec<Tensor>, Failure> {
-    let pairs = inputs.iter().zip(&signature.inputs);
-    pairs
-        .map(|(tensor, spec)| {
-            if tensor.dtype() == spec.dtype {
-                return Ok(tensor.clone());
-            }
-            let shape = tensor.shape().to_vec();
-            let converted = Tensor::from_f64(spec.dtype, shape, tensor.to_f64());
-            converted.map_err(|error| Failure::Other(error.to_string()))
-        })
-        .collect()
-}
-
 impl ToleranceArgs {
-    /// Those given; if none is, those that suit the precision of B. A provider that computes in half
-    /// precision whatever the model says is judged as such.
-    fn of(&self, b: &Side, started: &Started) -> Tolerances {
+    /// Those given; if none is, those that suit the lower precision of the two, whichever it is, and what
+    /// says so. A provider that computes in half precision whatever the model says is judged as such.
+    fn of(&self, sides: &[Side; 2], started: &[Started; 2]) -> (Tolerances, Option<Judged>) {
         let given = Tolerances {
             max_abs: self.max_abs,
             max_rel: self.max_rel,
@@ -271,17 +293,28 @@ impl ToleranceArgs {
             min_top1: self.min_top1,
         };
         if !given.is_empty() {
-            return given;
+            return (given, None);
         }
-        let variant = b.selection.variant.as_ref();
-        let precision = variant.and_then(|variant| variant.precision.as_deref());
-        let list = PrecisionList::embedded();
-        let precision = precision.unwrap_or("fp32");
-        let quantized = list.is_quantized(precision).unwrap_or(false);
-        let half = started.placement.has(crate::runtime::Provider::Qnn);
-        match precision {
-            "fp32" if half => Tolerances::of_precision("fp16", false),
-            _ => Tolerances::of_precision(precision, quantized),
-        }
+        let precision = |place: usize| {
+            let own = Precision::of(&sides[place].selection);
+            let half = Precision::half(Provider::Qnn.name());
+            let is_half = started[place].placement.has(Provider::Qnn);
+            if is_half && half.is_below(&own) {
+                half
+            } else {
+                own
+            }
+        };
+        let (a, b) = (precision(0), precision(1));
+        let (side, lower) = if a.is_below(&b) {
+            ("A", a)
+        } else if b.is_below(&a) {
+            ("B", b)
+        } else if a.token == b.token {
+            ("both", b)
+        } else {
+            ("B", b)
+        };
+        (lower.tolerances(), Some(Judged::new(side, &lower)))
     }
 }

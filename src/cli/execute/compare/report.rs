@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::super::sides::Side;
+use super::super::sides::{GivenInput, Side};
 use crate::runtime::agreement::{Agreement, Tolerances, Violation};
+use crate::runtime::precision::Precision;
 use crate::runtime::target::Started;
 use crate::runtime::{EngineError, Tensor};
 use crate::source::text::defuse_line;
@@ -21,11 +22,25 @@ pub(super) struct ComparisonReport {
     /// What is judged.
     pub(super) b: SideInfo,
     tolerances: Tolerances,
+    /// The precision that the tolerances suit; `null` where they were given.
+    pub(super) judged: Option<Judged>,
     /// Each output over all cases.
     outputs: Vec<PooledOutput>,
     /// Each set of inputs.
     pub(super) cases: Vec<CaseResult>,
 }
+
+/// The precision that tolerances suit, and why it is that.
+#[derive(Debug, Serialize)]
+pub(super) struct Judged {
+    precision: String,
+    /// `A`, `B` or `both`.
+    side: &'static str,
+    because: String,
+}
+
+/// Most lines of shapes in a text.
+const MAX_SHAPES: usize = 4;
 
 /// One side, as it ran.
 #[derive(Debug, Serialize)]
@@ -52,6 +67,8 @@ struct PooledOutput {
 pub(super) struct CaseResult {
     /// What the inputs are.
     pub(super) label: String,
+    /// What A was given, and B.
+    pub(super) inputs: [Vec<GivenInput>; 2],
     /// Why it was not compared, if it was not.
     skipped: Option<String>,
     /// What went wrong on one side only.
@@ -95,6 +112,7 @@ impl CaseResult {
     pub(super) fn compared(label: &str, outputs: Vec<OutputResult>) -> Self {
         Self {
             label: label.to_owned(),
+            inputs: [Vec::new(), Vec::new()],
             skipped: None,
             failure: None,
             outputs,
@@ -174,6 +192,7 @@ impl ComparisonReport {
             a,
             b,
             tolerances,
+            judged: None,
             outputs: outputs
                 .into_iter()
                 .map(|(name, agreement)| PooledOutput { name, agreement })
@@ -198,8 +217,10 @@ impl ComparisonReport {
     }
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(text, "A  {}", defuse_line(&self.a.label))?;
-        writeln!(text, "B  {}", defuse_line(&self.b.label))?;
+        for (place, (name, side)) in [("A", &self.a), ("B", &self.b)].into_iter().enumerate() {
+            writeln!(text, "{name}  {}", defuse_line(&side.label))?;
+            self.shapes(text, place)?;
+        }
         let rows = self.outputs.iter().map(|output| {
             let name = defuse_line(&output.name);
             let found = &output.agreement;
@@ -238,6 +259,9 @@ impl ComparisonReport {
                 }
             }
         }
+        if let Some(judged) = &self.judged {
+            writeln!(text, "{judged}")?;
+        }
         let cases = self.cases.iter().filter(|case| !case.outputs.is_empty());
         let cases = cases.count();
         let s = if cases == 1 { "" } else { "s" };
@@ -247,6 +271,50 @@ impl ComparisonReport {
             "A and B {verdict} on {cases} set{s} of inputs ({})",
             demands(&self.tolerances)
         )
+    }
+}
+
+impl ComparisonReport {
+    /// The shapes that a side was run on, each once.
+    fn shapes(&self, text: &mut String, side: usize) -> std::fmt::Result {
+        let mut lines: Vec<String> = Vec::new();
+        for case in &self.cases {
+            let line = GivenInput::line(&case.inputs[side]);
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        for line in lines.iter().take(MAX_SHAPES) {
+            writeln!(text, "   on {line}")?;
+        }
+        match lines.len().saturating_sub(MAX_SHAPES) {
+            0 => Ok(()),
+            more => writeln!(text, "   and {more} other shapes"),
+        }
+    }
+}
+
+impl Judged {
+    /// As `side`, which has this precision.
+    pub(super) fn new(side: &'static str, precision: &Precision) -> Self {
+        Self {
+            precision: precision.token.clone(),
+            side,
+            because: precision.because.clone(),
+        }
+    }
+}
+
+/// `judged as int8, as B is: its config says so`.
+impl std::fmt::Display for Judged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (precision, because) = (defuse_line(&self.precision), defuse_line(&self.because));
+        let who = match self.side {
+            "both" => "both are",
+            "A" => "A is",
+            _ => "B is",
+        };
+        write!(f, "judged as {precision}, as {who}: {because}")
     }
 }
 

@@ -11,6 +11,7 @@ use super::super::target_args::named_engine;
 use super::Args;
 use crate::runtime::agreement::{Agreement, Comparison, Tolerances};
 use crate::runtime::bundled::{self, Case};
+use crate::runtime::precision::Precision;
 use crate::runtime::target::Candidate;
 use crate::runtime::{DType, Tensor};
 
@@ -75,9 +76,10 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
             ));
         }
         let specs = &selection.signature.outputs;
+        let precision = Precision::of(&selection);
         let mut all = Comparison::default();
         for ((expected, found), spec) in case.expected.iter().zip(outputs).zip(specs) {
-            if let Some(fault) = fault(expected, found) {
+            if let Some(fault) = fault(expected, found, &precision) {
                 faults.push(format!("output `{}` {fault}", spec.name));
             }
             // What cannot be compared was just said to be wrong.
@@ -94,8 +96,9 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
     })
 }
 
-/// What is wrong with an output, if anything: floats may differ by their rounding, nothing else may.
-fn fault(expected: &Tensor, found: &Tensor) -> Option<String> {
+/// What is wrong with an output, if anything: floats may differ by their rounding, or by that of what the
+/// program holds, nothing else may.
+fn fault(expected: &Tensor, found: &Tensor, held: &Precision) -> Option<String> {
     let mut one = Comparison::default();
     if let Err(error) = one.add(expected, found) {
         return Some(format!("cannot be compared: {error}"));
@@ -106,8 +109,9 @@ fn fault(expected: &Tensor, found: &Tensor) -> Option<String> {
         DType::Bfloat16 => "bf16",
         _ => "fp32",
     };
+    let own = Precision::of_floats(precision);
     let tolerances = if expected.dtype().is_float() {
-        Tolerances::of_precision(precision, false)
+        if held.is_below(&own) { held } else { &own }.tolerances()
     } else {
         Tolerances {
             max_abs: Some(0.0),

@@ -1,31 +1,25 @@
-//! Running components in turn: outputs of one feed inputs of the next.
+//! Running components, or methods of one program, in turn: outputs of one feed inputs of the next.
 
 use super::{Args, Stage};
 use crate::cli::exit::Failure;
-use crate::runtime::input::{self, Generator, InputArgs};
+use crate::runtime::input::{self, Generator, Held, InputArgs};
 use crate::runtime::selection::Selection;
 use crate::runtime::{Signature, Tensor, TensorSpec};
 
-/// Runs what the arguments name: one method, or a chain of components.
+/// Runs what the arguments name: one method, or a chain of components or methods.
 pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
     let precision = args.precision.as_deref();
-    let select = |component: Option<&String>| {
-        let mut target = args.target.clone();
-        if component.is_some() {
-            target.component = component.cloned();
-        }
-        super::super::selected(&target, &args.path, precision)
-    };
     if args.chain.is_empty() {
-        let selection = select(None)?;
+        let selection = super::super::selected(&args.target, &args.path, precision)?;
         let given = args.inputs.to_args();
-        let inputs = assemble(&selection.signature, &given)?;
+        let inputs = assemble(&selection.signature, &given, &[])?;
         return Ok(vec![Stage::run(args, selection, inputs)?]);
     }
     // All are selected before any runs: a slip in the last name costs no time.
     let mut selections = Vec::new();
-    for component in &args.chain {
-        selections.push(select(Some(component))?);
+    for name in &args.chain {
+        let link = args.target.select_link(&args.path, precision, name);
+        selections.push(link.map_err(|error| super::super::not_selected(&error))?);
     }
     let mut given = Given::new(&args.inputs.to_args(), &selections)?;
     let mut stages: Vec<Stage> = Vec::new();
@@ -37,8 +31,13 @@ pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
     Ok(stages)
 }
 
-fn assemble(signature: &Signature, given: &InputArgs) -> Result<Vec<Tensor>, Failure> {
-    input::assemble(signature, given).map_err(|error| Failure::Other(error.to_string()))
+fn assemble(
+    signature: &Signature,
+    given: &InputArgs,
+    held: &[Option<Held>],
+) -> Result<Vec<Tensor>, Failure> {
+    let inputs = input::assemble_around(signature, given, held);
+    inputs.map_err(|error| Failure::Other(error.to_string()))
 }
 
 /// The input arguments, each for the component that has an input of its name. Of those without a
@@ -58,7 +57,7 @@ impl Given {
             let known: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
             if !known.contains(&name) && !looks_like_a_value(argument) {
                 return Err(Failure::Other(format!(
-                    "no component of the chain has an input `{name}`; they have {}",
+                    "nothing in the chain has an input `{name}`; there are {}",
                     known.join(", ")
                 )));
             }
@@ -96,37 +95,24 @@ fn looks_like_a_value(argument: &str) -> bool {
     std::path::Path::new(argument).exists()
 }
 
-/// The inputs of a component: what earlier outputs feed, then what the arguments give.
+/// The inputs of a link: what earlier outputs feed, then, in sizes that go with it, what the arguments
+/// give.
 fn gather(
     signature: &Signature,
     arguments: &InputArgs,
     earlier: &[Stage],
 ) -> Result<Vec<Tensor>, Failure> {
-    let mut fed = feed(signature, arguments, earlier);
-    let open: Vec<TensorSpec> = signature
-        .inputs
-        .iter()
-        .zip(&fed)
-        .filter(|(_, tensor)| tensor.is_none())
-        .map(|(spec, _)| spec.clone())
+    let fed = feed(signature, arguments, earlier).into_iter();
+    let held: Vec<Option<Held>> = fed
+        .map(|tensor| {
+            Some(Held {
+                tensor: Some(tensor?),
+                origin: "an output of what ran before it".to_owned(),
+                empty: Vec::new(),
+            })
+        })
         .collect();
-    let rest = Signature {
-        method: signature.method.clone(),
-        inputs: open,
-        outputs: Vec::new(),
-    };
-    let mut arguments = arguments.clone();
-    if rest.inputs.is_empty() {
-        // A generator with nothing left to fill would be an error.
-        arguments.inputs.retain(|argument| !is_generator(argument));
-    }
-    let mut given = assemble(&rest, &arguments)?.into_iter();
-    for slot in &mut fed {
-        if slot.is_none() {
-            *slot = given.next();
-        }
-    }
-    Ok(fed.into_iter().flatten().collect())
+    assemble(signature, arguments, &held)
 }
 
 /// Earlier outputs for each input: by name from any earlier component, the latest first; then, from

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::Stage;
+use super::{Shown, Stage};
 use crate::runtime::{DType, Tensor};
 
 /// Most elements of a tensor that are printed.
@@ -21,19 +21,42 @@ pub(super) fn render(stages: &[Stage]) -> String {
     format!("{document:#}\n")
 }
 
+/// Steps as one document: that of the session, with the inputs and outputs of the last step, and all of
+/// them in `steps`.
+pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: Vec<Json>) -> String {
+    let mut document = self::stage(stage);
+    if let Some(last) = steps.last() {
+        document["inputs"] = last["inputs"].clone();
+        document["outputs"] = last["outputs"].clone();
+    }
+    let feeds = feeds.iter();
+    let feeds = feeds.map(|(output, input)| json!({ "output": output, "input": input }));
+    document["feeds"] = feeds.collect();
+    document["steps"] = Json::Array(steps);
+    format!("{document:#}\n")
+}
+
+/// One step.
+pub(super) fn step(shown: &Shown<'_>) -> Json {
+    let (inputs, outputs) = tensors(shown);
+    json!({ "inputs": inputs, "outputs": outputs, "time_ms": milliseconds(shown.time) })
+}
+
+/// Inputs and outputs.
+fn tensors(shown: &Shown<'_>) -> (Vec<Json>, Vec<Json>) {
+    let inputs = shown.signature.inputs.iter().zip(shown.inputs);
+    let outputs = shown.signature.outputs.iter().zip(shown.outputs);
+    let inputs = inputs.map(|(spec, tensor)| head(&spec.name, tensor));
+    let outputs = outputs.enumerate();
+    let outputs = outputs.map(|(i, (spec, tensor))| output(&spec.name, tensor, shown.files.get(i)));
+    (inputs.collect(), outputs.collect())
+}
+
 fn stage(stage: &Stage) -> Json {
     let variant = stage.selection.variant.as_ref();
     let started = &stage.started;
     let signature = &stage.selection.signature;
-    let inputs = signature.inputs.iter().zip(&stage.inputs);
-    let outputs = signature.outputs.iter().zip(&started.first.outputs);
-    let inputs: Vec<Json> = inputs
-        .map(|(spec, tensor)| head(&spec.name, tensor))
-        .collect();
-    let outputs: Vec<Json> = outputs
-        .enumerate()
-        .map(|(i, (spec, tensor))| output(&spec.name, tensor, stage.files.get(i)))
-        .collect();
+    let (inputs, outputs) = tensors(&stage.shown());
     let passed_over: Vec<Json> = started
         .passed_over
         .iter()

@@ -3,6 +3,7 @@
 mod bundled;
 mod chain;
 mod json;
+mod steps;
 mod text;
 
 use std::path::PathBuf;
@@ -12,9 +13,10 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
 use super::target_args::{TargetArgs, engine_parser};
+use crate::runtime::input::{FEED_HELP, MAX_STEPS, STEP_INPUT_HELP};
 use crate::runtime::selection::Selection;
 use crate::runtime::target::Started;
-use crate::runtime::{Session, Tensor, input, write_outputs};
+use crate::runtime::{Session, Signature, Tensor, TensorSpec, input, write_outputs};
 
 /// Arguments of `pkgtool run`.
 #[derive(Debug, clap::Args)]
@@ -39,14 +41,24 @@ pub(in super::super) struct Args {
     #[command(flatten)]
     inputs: InputOptions,
 
-    /// Run these components in turn; outputs feed inputs by name, then by position
-    #[arg(
-        long,
-        value_name = "A,B,…",
-        value_delimiter = ',',
-        conflicts_with = "component"
-    )]
+    /// Run these components, or these methods of one program, in turn; outputs feed inputs by name, then
+    /// by position
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     chain: Vec<String>,
+
+    /// Run so many times in one session, which keeps what the program keeps (a cache, a counter), and show
+    /// each run
+    #[arg(long, value_name = "N", help_heading = "Steps", conflicts_with_all = ["chain", "once"],
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STEPS)))]
+    steps: Option<u32>,
+
+    #[arg(long = "step-input", value_name = "[NAME|INDEX=]VALUE", help = STEP_INPUT_HELP,
+        help_heading = "Steps", conflicts_with_all = ["chain", "once"])]
+    step_inputs: Vec<String>,
+
+    #[arg(long = "feed", value_name = "OUTPUT=INPUT", help = FEED_HELP,
+        help_heading = "Steps", conflicts_with_all = ["chain", "once"])]
+    feeds: Vec<String>,
 
     /// Write each output to DIR/NAME.npy (bfloat16 as its raw 16 bits)
     #[arg(long, value_name = "DIR")]
@@ -66,7 +78,7 @@ pub(in super::super) struct Args {
 
     /// Run the test cases that a bundled program (.bpte) carries, and hold the outputs against what they
     /// expect; exit code 1 if they differ
-    #[arg(long, conflicts_with_all = ["inputs", "dims", "chain", "precision", "output_dir", "once", "check_finite"])]
+    #[arg(long, conflicts_with_all = ["inputs", "dims", "chain", "precision", "output_dir", "once", "check_finite", "steps", "step_inputs", "feeds"])]
     bundled: bool,
 }
 
@@ -74,7 +86,9 @@ const HELP: &str = "\
 Examples:
   pkgtool run glimpse/ --input photo.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
   pkgtool run hush/xnnpack/config.json --precision fp32 --input tokens=ids.npy --input mask=ones
-  pkgtool run model.onnx --input random:7 --dim batch=4 --json";
+  pkgtool run model.onnx --input random:7 --dim batch=4 --json
+  pkgtool run decoder.pte --step-input tokens=[[[5]],[[8]],[[13]]] --step-input pos=[[0],[1],[2]]
+  pkgtool run decoder.onnx --steps 4 --input input_ids=[[7]] --input attention_mask=ones";
 
 /// One model file that was run.
 struct Stage {
@@ -87,18 +101,28 @@ struct Stage {
     files: Vec<PathBuf>,
 }
 
+/// What is shown of one run.
+struct Shown<'a> {
+    signature: &'a Signature,
+    inputs: &'a [Tensor],
+    outputs: &'a [Tensor],
+    files: &'a [PathBuf],
+    time: Duration,
+}
+
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     if args.bundled {
         return bundled::run(args);
     }
+    if args.steps.is_some() || !args.step_inputs.is_empty() || !args.feeds.is_empty() {
+        return steps::run(args);
+    }
     let mut stages = chain::run(args)?;
     if let Some(directory) = &args.output_dir {
         for stage in &mut stages {
-            let folder = match &stage.selection.variant {
-                Some(variant) if !args.chain.is_empty() => {
-                    directory.join(variant.component.as_deref().unwrap_or_default())
-                }
+            let folder = match stage.link() {
+                Some(link) if !args.chain.is_empty() => directory.join(link),
                 _ => directory.clone(),
             };
             let specs = &stage.selection.signature.outputs;
@@ -118,6 +142,30 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Stage {
+    /// Its first run.
+    fn shown(&self) -> Shown<'_> {
+        Shown {
+            signature: &self.selection.signature,
+            inputs: &self.inputs,
+            outputs: &self.started.first.outputs,
+            files: &self.files,
+            time: self.started.first.time,
+        }
+    }
+
+    /// What a chain calls it: its component, else its method. A method's name may hold anything.
+    fn link(&self) -> Option<String> {
+        let variant = self.selection.variant.as_ref();
+        let component = variant.and_then(|variant| variant.component.clone());
+        let link = component.unwrap_or_else(|| self.selection.signature.method.clone());
+        let safe = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        let link: String = link
+            .chars()
+            .map(|c| if safe(c) { c } else { '_' })
+            .collect();
+        Some(link).filter(|link| !link.is_empty())
+    }
+
     /// Runs one method: the first run may fall back, the second is on what the first chose.
     fn run(args: &Args, selection: Selection, inputs: Vec<Tensor>) -> Result<Self, Failure> {
         input::check(&selection.signature, &inputs)
@@ -147,17 +195,24 @@ impl Stage {
 fn check_finite(stages: &[Stage]) -> Result<(), Failure> {
     for stage in stages {
         let specs = &stage.selection.signature.outputs;
-        for (spec, tensor) in specs.iter().zip(&stage.started.first.outputs) {
-            let bad = tensor.to_f64().filter(|value| !value.is_finite()).count();
-            if bad > 0 {
-                return Err(Failure::Other(format!(
-                    "{}: output `{}` holds {bad} values of {} that are NaN or infinite",
-                    stage.selection.model.display(),
-                    spec.name,
-                    tensor.len()
-                )));
-            }
+        if let Some(fault) = not_finite(specs, &stage.started.first.outputs) {
+            let model = stage.selection.model.display();
+            return Err(Failure::Other(format!("{model}: {fault}")));
         }
     }
     Ok(())
+}
+
+/// The first output that holds NaN or infinity, in words.
+fn not_finite(specs: &[TensorSpec], outputs: &[Tensor]) -> Option<String> {
+    specs.iter().zip(outputs).find_map(|(spec, tensor)| {
+        let bad = tensor.to_f64().filter(|value| !value.is_finite()).count();
+        (bad > 0).then(|| {
+            format!(
+                "output `{}` holds {bad} values of {} that are NaN or infinite",
+                spec.name,
+                tensor.len()
+            )
+        })
+    })
 }

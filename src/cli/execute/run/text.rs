@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::Stage;
+use super::{Shown, Stage};
 use crate::cli::execute::sides::what;
 use crate::runtime::npy::BFLOAT16_NOTE;
 use crate::runtime::{DType, Placement, Summary, Tensor, TensorSpec};
@@ -22,7 +22,10 @@ pub(super) fn render(stages: &[Stage]) -> String {
     text
 }
 
-fn write(text: &mut String, stage: &Stage) -> std::fmt::Result {
+/// Most feeds that are named.
+const MAX_FEEDS: usize = 4;
+
+fn head(text: &mut String, stage: &Stage) -> std::fmt::Result {
     let started = &stage.started;
     let signature = &stage.selection.signature;
     writeln!(
@@ -36,11 +39,67 @@ fn write(text: &mut String, stage: &Stage) -> std::fmt::Result {
         } else {
             ""
         }
-    )?;
+    )
+}
+
+fn write(text: &mut String, stage: &Stage) -> std::fmt::Result {
+    let started = &stage.started;
+    head(text, stage)?;
     placement(text, &started.placement)?;
-    tensors(text, "inputs", &signature.inputs, &stage.inputs)?;
-    tensors(text, "outputs", &signature.outputs, &started.first.outputs)?;
-    for (file, tensor) in stage.files.iter().zip(&started.first.outputs) {
+    values(text, &stage.shown())?;
+    let again = stage
+        .again
+        .map_or_else(String::new, |time| format!(", run {}", shown(time)));
+    writeln!(
+        text,
+        "load {}, first run {}{again}",
+        shown(started.load_time),
+        shown(started.first.time)
+    )
+}
+
+/// Steps: the session's head, what is fed, then each.
+pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: &[String]) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = head(&mut text, stage);
+    let _ = placement(&mut text, &stage.started.placement);
+    let names = feeds
+        .iter()
+        .take(MAX_FEEDS)
+        .map(|(output, input)| format!("{} → {}", defuse_line(output), defuse_line(input)));
+    let names: Vec<String> = names.collect();
+    if !names.is_empty() {
+        let more = match feeds.len().saturating_sub(MAX_FEEDS) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let _ = writeln!(
+            text,
+            "  each step feeds the next: {}{more}",
+            names.join(", ")
+        );
+    }
+    for step in steps {
+        text.push_str(step);
+    }
+    let _ = writeln!(text, "load {}", shown(stage.started.load_time));
+    text
+}
+
+/// One step, which is the `number`-th.
+pub(super) fn step(number: usize, values_of: &Shown<'_>) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "step {number}, {}", shown(values_of.time));
+    let _ = values(&mut text, values_of);
+    text
+}
+
+fn values(text: &mut String, shown: &Shown<'_>) -> std::fmt::Result {
+    tensors(text, "inputs", &shown.signature.inputs, shown.inputs)?;
+    tensors(text, "outputs", &shown.signature.outputs, shown.outputs)?;
+    for (file, tensor) in shown.files.iter().zip(shown.outputs) {
         let note = match tensor.dtype() {
             DType::Bfloat16 => format!(" ({BFLOAT16_NOTE})"),
             _ => String::new(),
@@ -51,15 +110,7 @@ fn write(text: &mut String, stage: &Stage) -> std::fmt::Result {
             defuse_line(&file.display().to_string())
         )?;
     }
-    let again = stage
-        .again
-        .map_or_else(String::new, |time| format!(", run {}", shown(time)));
-    writeln!(
-        text,
-        "load {}, first run {}{again}",
-        shown(started.load_time),
-        shown(started.first.time)
-    )
+    Ok(())
 }
 
 fn placement(text: &mut String, placement: &Placement) -> std::fmt::Result {

@@ -126,7 +126,7 @@ fn read_tensor(table: &Table<'_>) -> Result<BundledValue, Error> {
         let found = sizes.i32(at)?;
         u64::try_from(found).map_err(|_| Error::NegativeSize {
             place: sizes.place(at),
-            found,
+            found: found.into(),
         })
     });
     let sizes: Vec<u64> = sizes.collect::<Result<_, _>>()?;

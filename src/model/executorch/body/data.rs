@@ -1,23 +1,30 @@
 //! Data files (`.ptd`): tensors and other bytes by name, for programs that do not hold them.
 //!
 //! `flat_tensor.fbs` (identifier `FT01`, extended header `FH01`) of ExecuTorch 1.5. Invariant: every
-//! range of a [`DataFile`] lies inside its file.
+//! range of a [`DataFile`] lies inside its file, every tensor has the bytes that its sizes say. The
+//! runtime believes these files, so all that it believes is checked here.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::super::element::element_of;
+use super::super::element::{LAST_CODE, element_of};
 use super::super::error::{Error, Place};
 use super::super::flatbuffer::{Buffer, Field, Table};
-use super::super::program::BASE_BUDGET;
+use super::super::shape::FLAT_TENSOR;
+use super::super::verify::verify;
 use super::ByteRange;
 use crate::model::ElementType;
+use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
 const IDENTIFIER: &str = "FT01";
 const EXTENDED: &str = "FH01";
-/// Bytes of the extended header up to the segment base.
-const HEADER: u64 = 40;
+/// Bytes of the file that the runtime reads as the header.
+const HEADER: u64 = 48;
+/// Bytes that the extended header says it has, at least.
+const HEADER_LENGTH: u32 = 40;
+/// Most dimensions of a tensor.
+const MAX_RANK: u64 = 16;
 /// Bytes an entry takes in memory, about.
 const ENTRY_COST: u64 = 160;
 
@@ -30,12 +37,15 @@ const SEGMENT: Field = Field(1, "segment_index");
 const LAYOUT: Field = Field(2, "tensor_layout");
 const SCALAR_TYPE: Field = Field(0, "scalar_type");
 const SIZES: Field = Field(1, "sizes");
+const DIM_ORDER: Field = Field(2, "dim_order");
 
 /// What a data file holds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataFile {
     /// By name.
     pub named: BTreeMap<String, NamedTensor>,
+    /// The FlatBuffer, then the segments.
+    pub(in super::super) areas: Vec<ByteRange>,
 }
 
 /// Named bytes.
@@ -50,7 +60,7 @@ pub struct NamedTensor {
 impl DataFile {
     /// Reads a data file's header.
     pub fn read(source: &dyn ReadAt) -> Result<Self, Error> {
-        let pages = Pages::with_budget(source, BASE_BUDGET);
+        let pages = Pages::with_budget(source, DEFAULT_BUDGET);
         let header = Header { pages: &pages };
         if pages.len() < 8 || header.text(4)? != IDENTIFIER {
             return Err(Error::DataIdentifier {
@@ -61,10 +71,13 @@ impl DataFile {
                 },
             });
         }
-        let (end, base) = header.extent()?;
-        let buffer = Buffer::new(&pages, 0, end);
+        let extent = header.extent()?;
+        let buffer = Buffer::new(&pages, 0, extent.flatbuffer);
         let root = buffer.root("FlatTensor")?;
-        let segments = read_segments(&root, base, pages.len())?;
+        verify(&pages, (0, extent.flatbuffer), "FlatTensor", &FLAT_TENSOR)?;
+        present(&root, SEGMENTS)?;
+        present(&root, NAMED)?;
+        let segments = read_segments(&root, &extent)?;
         let mut named = BTreeMap::new();
         for entry in root.tables(NAMED)?.iter_tables() {
             let entry = entry?;
@@ -77,17 +90,46 @@ impl DataFile {
                 count: segments.len() as u64,
                 found: index.into(),
             })?;
-            let layout = entry.table(LAYOUT)?.map(|layout| read_layout(&layout));
-            let layout = layout.transpose()?;
+            let layout = entry.table(LAYOUT)?;
+            let layout = layout
+                .map(|layout| read_layout(&layout, bytes))
+                .transpose()?;
+            present(&entry, KEY)?;
             let key = entry.name(KEY)?.unwrap_or_default();
             named.insert(key, NamedTensor { bytes, layout });
         }
-        Ok(Self { named })
+        let start = ByteRange {
+            offset: 0,
+            size: extent.flatbuffer,
+        };
+        Ok(Self {
+            named,
+            areas: std::iter::once(start).chain(segments).collect(),
+        })
     }
+}
+
+fn present(table: &Table<'_>, field: Field) -> Result<(), Error> {
+    if table.has(field)? {
+        return Ok(());
+    }
+    Err(Error::MissingField {
+        place: table.place(field),
+    })
 }
 
 struct Header<'a> {
     pages: &'a Pages<'a>,
+}
+
+/// Where a data file has its parts.
+struct Extent {
+    /// End of the FlatBuffer.
+    flatbuffer: u64,
+    /// Where segments begin.
+    base: u64,
+    /// Where the last ends at the latest.
+    end: u64,
 }
 
 impl Header<'_> {
@@ -103,21 +145,45 @@ impl Header<'_> {
         Ok(bytes.escape_ascii().to_string())
     }
 
-    /// Where the FlatBuffer ends, and where segments begin.
-    fn extent(&self) -> Result<(u64, u64), Error> {
+    fn extent(&self) -> Result<Extent, Error> {
         let len = self.pages.len();
         if len < HEADER || self.text(8)? != EXTENDED {
-            return Ok((len, 0));
+            return Err(Error::DataHeader {
+                place: place("header.magic", 8),
+                len,
+            });
+        }
+        let length = u32::from_le_bytes(self.array(12)?);
+        if length < HEADER_LENGTH {
+            return Err(Error::Value {
+                place: place("header.length", 12),
+                expected: format!("an extended header of at least {HEADER_LENGTH} bytes"),
+                found: length.into(),
+            });
         }
         let number = |at| self.array(at).map(u64::from_le_bytes);
-        let (start, size, base) = (number(16)?, number(24)?, number(32)?);
-        match start.checked_add(size) {
-            Some(end) if end <= len && base <= len => Ok((end, base)),
-            _ => Err(Error::ProgramSize {
+        let (start, size, base, data) = (number(16)?, number(24)?, number(32)?, number(40)?);
+        let flatbuffer = start.checked_add(size).filter(|end| *end <= len);
+        let Some(flatbuffer) = flatbuffer else {
+            return Err(Error::ProgramSize {
                 place: place("header.flatbuffer_size", 24),
                 found: size,
                 least: 8,
-                most: len,
+                most: len.saturating_sub(start),
+            });
+        };
+        match base.checked_add(data).filter(|end| *end <= len) {
+            Some(end) => Ok(Extent {
+                flatbuffer,
+                base,
+                end,
+            }),
+            None => Err(Error::Truncated {
+                place: place("header.segment_data_size", 40),
+                size: data,
+                base,
+                needs: u128::from(base) + u128::from(data),
+                len,
             }),
         }
     }
@@ -130,7 +196,8 @@ fn place(field: &str, offset: u64) -> Place {
     }
 }
 
-fn read_segments(root: &Table<'_>, base: u64, len: u64) -> Result<Vec<ByteRange>, Error> {
+fn read_segments(root: &Table<'_>, extent: &Extent) -> Result<Vec<ByteRange>, Error> {
+    let (base, len) = (extent.base, extent.end);
     let mut segments = Vec::new();
     for segment in root.tables(SEGMENTS)?.iter_tables() {
         let segment = segment?;
@@ -154,26 +221,74 @@ fn read_segments(root: &Table<'_>, base: u64, len: u64) -> Result<Vec<ByteRange>
     Ok(segments)
 }
 
-fn read_layout(layout: &Table<'_>) -> Result<(ElementType, Vec<u64>), Error> {
-    let (element, _) = element_of(layout.i8(SCALAR_TYPE)?);
-    let sizes = layout.vector(SIZES, 4)?;
-    sizes.keep(8)?;
-    let sizes = (0..sizes.len()).map(|at| {
-        let found = sizes.i32(at)?;
+/// A tensor's dtype and sizes, if its bytes are in the segment and its order is one.
+fn read_layout(layout: &Table<'_>, bytes: ByteRange) -> Result<(ElementType, Vec<u64>), Error> {
+    present(layout, SIZES)?;
+    present(layout, DIM_ORDER)?;
+    let code = layout.i8(SCALAR_TYPE)?;
+    if !(0..=LAST_CODE).contains(&code) {
+        return Err(Error::EnumValue {
+            place: layout.place(SCALAR_TYPE),
+            found: code,
+            most: LAST_CODE,
+        });
+    }
+    let (element, width) = element_of(code);
+    let vector = layout.vector(SIZES, 4)?;
+    if vector.len() > MAX_RANK {
+        return Err(Error::Rank {
+            place: vector.here(),
+            found: vector.len(),
+            most: MAX_RANK,
+        });
+    }
+    let sizes = (0..vector.len()).map(|at| {
+        let found = vector.i32(at)?;
         u64::try_from(found).map_err(|_| Error::NegativeSize {
-            place: sizes.place(at),
-            found,
+            place: vector.place(at),
+            found: found.into(),
         })
     });
-    Ok((element, sizes.collect::<Result<_, _>>()?))
+    let sizes: Vec<u64> = sizes.collect::<Result<_, _>>()?;
+    let order = layout.vector(DIM_ORDER, 1)?;
+    let found = (0..order.len()).map(|at| order.u8(at).map(u64::from));
+    let mut found: Vec<u64> = found.take(17).collect::<Result<_, _>>()?;
+    found.sort_unstable();
+    if !found.into_iter().eq(0..vector.len()) {
+        return Err(Error::Layout {
+            place: layout.place(DIM_ORDER),
+            offset: 0,
+        });
+    }
+    let mut factors = sizes.iter().copied().chain([width.unwrap_or(1)]);
+    let size = factors.try_fold(1_u64, u64::checked_mul);
+    let size = size.ok_or_else(|| Error::TensorSize {
+        place: layout.place(SIZES),
+        found: sizes.clone(),
+    })?;
+    if size > bytes.size {
+        return Err(Error::TensorData {
+            place: layout.here(),
+            offset: bytes.offset,
+            size,
+            available: bytes.size,
+        });
+    }
+    Ok((element, sizes))
 }
 
 /// The data files beside a program, sorted by name. The format does not tell which ones a program
 /// needs; a name it looks for is found in at most one of them.
 pub fn data_files(program: &Path) -> Vec<PathBuf> {
-    let folder = match program.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
+    data_files_in(program.parent().unwrap_or(Path::new("")))
+}
+
+/// The data files in a directory, sorted by name.
+pub fn data_files_in(directory: &Path) -> Vec<PathBuf> {
+    let folder = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
     };
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();

@@ -7,13 +7,15 @@
 mod case;
 mod data;
 mod value;
+mod wrong;
 pub mod xnnpack;
 
 use std::collections::BTreeMap;
 
 pub use case::{BundledCase, BundledValue, bundled_cases};
-pub use data::{DataFile, NamedTensor, data_files};
+pub use data::{DataFile, NamedTensor, data_files, data_files_in};
 pub use value::{BodyValue, TensorBody, TensorData};
+pub use wrong::{KnownWrong, known_wrong};
 
 use super::container::Container;
 use super::error::{Error, Place};

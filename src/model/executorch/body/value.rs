@@ -152,12 +152,8 @@ impl TensorBody {
 }
 
 fn read_memory(table: &Table<'_>) -> Result<Option<(u32, u64)>, Error> {
-    let Some(allocation) = table.table(tensor::ALLOCATION)? else {
-        return Ok(None);
-    };
-    let low = u64::from(allocation.u32(tensor::MEMORY_LOW)?);
-    let high = u64::from(allocation.u32(tensor::MEMORY_HIGH)?);
-    Ok(Some((allocation.u32(tensor::MEMORY)?, high << 32 | low)))
+    let allocation = table.table(tensor::ALLOCATION)?;
+    allocation.map(|found| evalue::memory(&found)).transpose()
 }
 
 fn each<T>(items: &Vector<'_>, read: impl Fn(u64) -> Result<T, Error>) -> Result<Vec<T>, Error> {

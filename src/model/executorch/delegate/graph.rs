@@ -104,8 +104,8 @@ impl<'a> Graph<'a> {
     /// Two dimensions are of the same size.
     pub(super) fn equal(&mut self, to: (&Shape, usize), from: (&Shape, usize)) {
         let size = |(shape, dim): (&Shape, usize)| shape.bounds.get(dim).copied();
-        if size(to).is_some() && size(to) == size(from) {
-            self.monotone(to, from);
+        if size(to).is_some() && size(to) == size(from) && self.room.take(2) {
+            self.relations.equal(to.0.dim(to.1), from.0.dim(from.1));
         }
     }
 

@@ -122,13 +122,8 @@ impl ProgramSession {
             given,
             outputs,
             states: states.collect(),
-            runner: Runner::new(&self.executor, || {
-                if optimise {
-                    model.into_optimized()
-                } else {
-                    Ok(model)
-                }
-            })?,
+            runner: Runner::new(&self.executor, optimise, || Ok(model))
+                .map_err(|unplanned| unplanned.failure)?,
         })
     }
 
@@ -160,6 +155,7 @@ impl ProgramSession {
                     self.keep(states);
                     return Ok(outputs);
                 }
+                Err(failure) if failure.input => return Err(failure),
                 Err(_) => self.any = AnyShape::Refused,
             }
         }

@@ -5,7 +5,7 @@ use pkgtool::model::{ElementType, ModelFormat, TensorInfo, ValueKind};
 use std::path::Path;
 
 use super::builder::{Field, Node, Plan, byte, constant, file, int, integer, ints, long, program};
-use super::builder::{tables, tensor, text, value};
+use super::builder::{method, tables, tensor, text, value};
 use super::{bytes_of, error, read};
 
 /// The message of a program of this one method.
@@ -153,7 +153,7 @@ fn a_bundle_holds_a_program() {
 fn the_sizes_of_an_unbounded_tensor_mean_nothing() {
     let plan = Plan {
         name: "forward",
-        values: vec![tensor(&[i32::MAX; 3], 2)],
+        values: vec![tensor(&[i32::MAX; 2], 2)],
         inputs: vec![0],
         ..Plan::default()
     };
@@ -161,7 +161,7 @@ fn the_sizes_of_an_unbounded_tensor_mean_nothing() {
     let shape = info.methods[0].inputs[0]
         .tensor()
         .and_then(TensorInfo::config_shape);
-    assert_eq!(shape, Some(vec![-1; 3]));
+    assert_eq!(shape, Some(vec![-1; 2]));
 }
 
 #[test]
@@ -260,16 +260,21 @@ fn values_are_checked_whether_used_or_not() {
 }
 
 #[test]
-fn an_unknown_element_type_is_no_error() {
+fn element_types_without_a_dtype_are_named_and_unknown_ones_refused() {
     let plan = |code| {
         let table = vec![(0, byte(code)), (2, ints(&[2]))];
         constant("get", value(5, table))
     };
-    for (code, name) in [(27, "uint16"), (12, "qint8"), (42, "scalar_type 42")] {
+    for (code, name) in [(27, "uint16"), (12, "qint8")] {
         let info = read(&file(&program(vec![plan(code)])));
         let found = info.methods[0].outputs[0].tensor().expect("a tensor");
         assert_eq!(found.element, ElementType::Other(name.to_owned()));
     }
+    starts(
+        &error(&file(&program(vec![plan(42)]))).to_string(),
+        "Program.execution_plan[0].values[0].val.scalar_type",
+        "expected a value of 0 to 29, found 42",
+    );
 }
 
 #[test]
@@ -323,8 +328,10 @@ fn segments_lie_in_order_inside_the_file() {
 fn delegates_refer_to_payloads_that_exist() {
     let delegate = |location, index| {
         let data = Node::Table(vec![(0, byte(location)), (1, int(index))]);
-        let delegate = Node::Table(vec![(0, text("XnnpackBackend")), (1, Field::To(data))]);
-        Node::Table(vec![(0, text("forward")), (7, tables(vec![delegate]))])
+        let specs = (2, tables(Vec::new()));
+        let delegate = vec![(0, text("XnnpackBackend")), (1, Field::To(data)), specs];
+        let delegates = tables(vec![Node::Table(delegate)]);
+        method(vec![(0, text("forward")), (7, delegates)])
     };
     let path = "Program.execution_plan[0].delegates[0].processed";
     let segment = error(&file(&program(vec![delegate(1, 2)]))).to_string();
@@ -371,11 +378,11 @@ fn long_texts_are_cut_between_characters() {
 fn lists_and_absent_values_are_named_by_kind() {
     let values = vec![
         value(1, Vec::new()),
-        value(7, Vec::new()),
-        value(8, Vec::new()),
-        value(9, Vec::new()),
-        value(10, Vec::new()),
-        value(11, Vec::new()),
+        value(7, vec![(0, Field::To(Node::Longs(Vec::new())))]),
+        value(8, vec![(0, Field::To(Node::Longs(Vec::new())))]),
+        value(9, vec![(0, Field::To(Node::Bytes(Vec::new())))]),
+        value(10, vec![(0, ints(&[]))]),
+        value(11, vec![(0, ints(&[]))]),
     ];
     let plan = Plan {
         name: "forward",
@@ -402,4 +409,92 @@ fn lists_and_absent_values_are_named_by_kind() {
     ];
     assert!(kinds.eq(expected));
     assert!(!info.methods[0].constant);
+}
+
+#[test]
+fn what_a_device_refuses_is_refused() {
+    let path = "Program.execution_plan[0].values[0].val";
+    let refused = |fields: Vec<(u16, Field)>, memory: i64, place: &str, rest: &str| {
+        let plan = method(vec![
+            (0, text("forward")),
+            (2, tables(vec![value(5, fields)])),
+            (8, Field::To(Node::Longs(vec![0, memory]))),
+        ]);
+        starts(&error(&file(&program(vec![plan]))).to_string(), place, rest);
+    };
+    let sized = |more: Vec<(u16, Field)>| {
+        let mut fields = vec![(0, byte(6)), (2, ints(&[2, 3]))];
+        fields.extend(more);
+        fields
+    };
+    let order = |order: &[u8]| (3, Field::To(Node::Bytes(order.to_vec())));
+    let layout = "expected a storage offset of 0 and a dimension order that names each dimension once, \
+                  found an offset of ";
+    let place = format!("{path}.dim_order");
+    refused(
+        sized(vec![order(&[0, 0])]),
+        64,
+        &place,
+        &format!("{layout}0"),
+    );
+    refused(sized(vec![order(&[0])]), 64, &place, &format!("{layout}0"));
+    refused(
+        sized(vec![order(&[1, 2])]),
+        64,
+        &place,
+        &format!("{layout}0"),
+    );
+    refused(sized(vec![(1, int(4))]), 64, &place, &format!("{layout}4"));
+    let at = |memory, low| {
+        let fields = vec![(0, int(memory)), (1, int(low))];
+        sized(vec![(6, Field::To(Node::Table(fields)))])
+    };
+    let place = format!("{path}.allocation_info");
+    let rest = "expected 24 bytes at 48 inside planned memory 1, found 64 bytes in it";
+    refused(at(1, 48), 64, &place, rest);
+    let rest = "expected 24 bytes at 0 inside planned memory 2, found no such memory";
+    refused(at(2, 0), 64, &place, rest);
+    let rest = "expected a size of at least 0, found -64";
+    let place = "Program.execution_plan[0].non_const_buffer_sizes[1]";
+    refused(at(1, 0), -64, place, rest);
+    let plan = method(vec![
+        (0, text("forward")),
+        (2, tables(vec![value(5, at(1, 40))])),
+        (8, Field::To(Node::Longs(vec![0, 64]))),
+    ]);
+    assert_eq!(read(&file(&program(vec![plan]))).methods.len(), 1);
+}
+
+#[test]
+fn a_flatbuffer_is_verified_as_a_device_does() {
+    let bytes = bytes_of("add_linear_portable.pte");
+    let name = b"aten::add\0";
+    let at = bytes.windows(name.len()).position(|it| it == name);
+    let end = at.expect("it adds") + name.len() - 1;
+    let message = error(&patched("add_linear_portable.pte", end, b"x")).to_string();
+    let (place, rest) = message.split_once(" at offset ").expect("an offset");
+    assert!(
+        place.ends_with(".name") && place.contains(".operators["),
+        "{place}"
+    );
+    let rest = rest.split_once(": ").map(|(_, rest)| rest);
+    assert_eq!(
+        rest,
+        Some("expected a zero byte behind the string, found another")
+    );
+
+    // A version at an odd place: it is read nowhere here.
+    let field = Field::Scalar(vec![7]);
+    let shifted = Node::Table(vec![(9, field), (1, tables(Vec::new()))]);
+    let mut bytes = file(&shifted);
+    let root = usize::from(bytes[0]);
+    let vtable = root - usize::from(bytes[root]);
+    bytes[vtable + 4..vtable + 6].copy_from_slice(&[5, 0]);
+    let message = error(&bytes).to_string();
+    let rest = "expected a multiple of 4 from the FlatBuffer's beginning, found ";
+    assert!(
+        message.starts_with("Program.version at offset "),
+        "{message}"
+    );
+    assert!(message.contains(rest), "{message}");
 }

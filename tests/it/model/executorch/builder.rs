@@ -1,10 +1,10 @@
 //! A small writer of FlatBuffers, for programs that no exporter writes.
 //!
-//! Writes front to back, without alignment: the reader does not ask for it.
+//! Writes front to back. Plans and tensors get the empty fields that a device wants of them.
 
 /// Something an offset can lead to.
 #[derive(Clone)]
-pub(super) enum Node {
+pub(crate) enum Node {
     /// Fields by number.
     Table(Vec<(u16, Field)>),
     /// A vector of tables.
@@ -23,40 +23,41 @@ pub(super) enum Node {
 
 /// A field of a table.
 #[derive(Clone)]
-pub(super) enum Field {
+pub(crate) enum Field {
     /// A scalar, little endian.
     Scalar(Vec<u8>),
     /// An offset to something.
     To(Node),
 }
 
-pub(super) fn byte(value: u8) -> Field {
+pub(crate) fn byte(value: u8) -> Field {
     Field::Scalar(vec![value])
 }
 
-pub(super) fn int(value: u32) -> Field {
+pub(crate) fn int(value: u32) -> Field {
     Field::Scalar(value.to_le_bytes().to_vec())
 }
 
-pub(super) fn long(value: u64) -> Field {
+pub(crate) fn long(value: u64) -> Field {
     Field::Scalar(value.to_le_bytes().to_vec())
 }
 
-pub(super) fn text(value: &str) -> Field {
+pub(crate) fn text(value: &str) -> Field {
     Field::To(Node::Text(value.to_owned()))
 }
 
-pub(super) fn tables(nodes: Vec<Node>) -> Field {
+pub(crate) fn tables(nodes: Vec<Node>) -> Field {
     Field::To(Node::Tables(nodes))
 }
 
-pub(super) fn ints(values: &[i32]) -> Field {
+pub(crate) fn ints(values: &[i32]) -> Field {
     Field::To(Node::Ints(values.to_vec()))
 }
 
 /// A file with this root table and identifier `ET12`.
-pub(super) fn file(root: &Node) -> Vec<u8> {
-    let mut out = vec![0; 16];
+pub(crate) fn file(root: &Node) -> Vec<u8> {
+    // A device reads so many bytes before it looks at any.
+    let mut out = vec![0; 64];
     out[4..8].copy_from_slice(b"ET12");
     let at = write(&mut out, root);
     out[..4].copy_from_slice(&u32::try_from(at).expect("a small file").to_le_bytes());
@@ -95,7 +96,10 @@ fn write(out: &mut Vec<u8>, node: &Node) -> usize {
             out.push(0);
             at
         }
-        Node::Lie(length) => push(out, &length.to_le_bytes()),
+        Node::Lie(length) => {
+            align(out, 4);
+            push(out, &length.to_le_bytes())
+        }
     }
 }
 
@@ -105,6 +109,11 @@ fn write_table(out: &mut Vec<u8>, fields: &[(u16, Field)]) -> usize {
     let mut body = vec![0u8; 4];
     let mut links = Vec::new();
     for (slot, field) in fields {
+        if let Field::Scalar(bytes) = field {
+            align(&mut body, bytes.len());
+        } else {
+            align(&mut body, 4);
+        }
         vtable[usize::from(*slot)] = u16::try_from(body.len()).expect("a small table");
         match field {
             Field::Scalar(bytes) => body.extend(bytes),
@@ -115,12 +124,14 @@ fn write_table(out: &mut Vec<u8>, fields: &[(u16, Field)]) -> usize {
         }
     }
     let size = 4 + 2 * slots;
+    align(out, 2);
     let start = push(out, &size.to_le_bytes());
     push(
         out,
         &u16::try_from(body.len()).expect("small").to_le_bytes(),
     );
     out.extend(vtable.iter().flat_map(|entry| entry.to_le_bytes()));
+    align(out, 8);
     let distance = u32::try_from(out.len() - start).expect("small");
     body[..4].copy_from_slice(&distance.to_le_bytes());
     let at = push(out, &body);
@@ -131,8 +142,13 @@ fn write_table(out: &mut Vec<u8>, fields: &[(u16, Field)]) -> usize {
 }
 
 fn start(out: &mut Vec<u8>, len: usize) -> usize {
+    align(out, 4);
     let len = u32::try_from(len).expect("a small vector");
     push(out, &len.to_le_bytes())
+}
+
+fn align(out: &mut Vec<u8>, to: usize) {
+    out.resize(out.len().next_multiple_of(to), 0);
 }
 
 fn push(out: &mut Vec<u8>, bytes: &[u8]) -> usize {
@@ -147,26 +163,45 @@ fn link(out: &mut Vec<u8>, slot: usize, node: &Node) {
     out[slot..slot + 4].copy_from_slice(&distance.to_le_bytes());
 }
 
+/// A method with these fields, and the empty ones that a device wants.
+pub(crate) fn method(mut fields: Vec<(u16, Field)>) -> Node {
+    let chain = Node::Table(vec![(2, tables(Vec::new()))]);
+    let empty = [
+        (2, tables(Vec::new())),
+        (3, ints(&[])),
+        (4, ints(&[])),
+        (5, tables(vec![chain])),
+        (7, tables(Vec::new())),
+        (8, Field::To(Node::Longs(vec![0]))),
+    ];
+    for (slot, field) in empty {
+        if fields.iter().all(|(known, _)| *known != slot) {
+            fields.push((slot, field));
+        }
+    }
+    Node::Table(fields)
+}
+
 /// A program of these methods.
-pub(super) fn program(plans: Vec<Node>) -> Node {
+pub(crate) fn program(plans: Vec<Node>) -> Node {
     Node::Table(vec![(1, tables(plans))])
 }
 
 /// A method, as a list of what matters to it.
 #[derive(Default)]
-pub(super) struct Plan {
-    pub(super) name: &'static str,
-    pub(super) values: Vec<Node>,
-    pub(super) inputs: Vec<i32>,
-    pub(super) outputs: Vec<i32>,
+pub(crate) struct Plan {
+    pub(crate) name: &'static str,
+    pub(crate) values: Vec<Node>,
+    pub(crate) inputs: Vec<i32>,
+    pub(crate) outputs: Vec<i32>,
     /// Full names, split at the dot.
-    pub(super) operators: Vec<&'static str>,
+    pub(crate) operators: Vec<&'static str>,
     /// Operator and arguments.
-    pub(super) calls: Vec<(u32, Vec<i32>)>,
+    pub(crate) calls: Vec<(u32, Vec<i32>)>,
 }
 
 impl Plan {
-    pub(super) fn node(&self) -> Node {
+    pub(crate) fn node(&self) -> Node {
         let operator = |full: &&str| {
             let (name, overload) = full.split_once('.').unwrap_or((*full, ""));
             Node::Table(vec![(0, text(name)), (1, text(overload))])
@@ -176,7 +211,7 @@ impl Plan {
             Node::Table(vec![(0, byte(1)), (1, Field::To(call))])
         };
         let instructions = tables(self.calls.iter().map(call).collect());
-        Node::Table(vec![
+        method(vec![
             (0, text(self.name)),
             (2, tables(self.values.clone())),
             (3, ints(&self.inputs)),
@@ -187,23 +222,32 @@ impl Plan {
     }
 }
 
-/// A value of a union member.
-pub(super) fn value(tag: u8, table: Vec<(u16, Field)>) -> Node {
+/// A value of a union member. A tensor is row major if it does not say otherwise.
+pub(crate) fn value(tag: u8, mut table: Vec<(u16, Field)>) -> Node {
+    let says = |slot| table.iter().any(|(known, _)| *known == slot);
+    if tag == 5 && !says(3) {
+        let rank = table.iter().find_map(|(slot, field)| match field {
+            Field::To(Node::Ints(sizes)) if *slot == 2 => Some(sizes.len()),
+            _ => None,
+        });
+        let order = (0..rank.unwrap_or(0)).map(|dim| u8::try_from(dim).expect("a small rank"));
+        table.push((3, Field::To(Node::Bytes(order.collect()))));
+    }
     Node::Table(vec![(0, byte(tag)), (1, Field::To(Node::Table(table)))])
 }
 
 /// A float32 tensor: static 0, bounded 1, unbounded 2.
-pub(super) fn tensor(sizes: &[i32], dynamism: u8) -> Node {
+pub(crate) fn tensor(sizes: &[i32], dynamism: u8) -> Node {
     value(5, vec![(0, byte(6)), (2, ints(sizes)), (8, byte(dynamism))])
 }
 
 /// An integer.
-pub(super) fn integer(number: i64) -> Node {
+pub(crate) fn integer(number: i64) -> Node {
     value(2, vec![(0, Field::Scalar(number.to_le_bytes().to_vec()))])
 }
 
 /// A constant method that returns a value.
-pub(super) fn constant(name: &'static str, value: Node) -> Node {
+pub(crate) fn constant(name: &'static str, value: Node) -> Node {
     let plan = Plan {
         name,
         values: vec![value],

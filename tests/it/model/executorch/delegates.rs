@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pkgtool::model::ModelInfo;
 use proptest::prelude::*;
 
-use super::builder::{Field, Node, byte, file, int, ints, tables, tensor, text};
+use super::builder::{Field, Node, byte, file, int, ints, method, tables, tensor, text};
 use super::{bytes_of, read};
 
 /// Real programs, each with what was dynamic at export: `length`, `batch`, or both.
@@ -134,8 +134,9 @@ fn caller(payload: Vec<u8>, sizes: [&[i32]; 2], calls: usize) -> Vec<u8> {
     let delegate = vec![
         (0, text("XnnpackBackend")),
         (1, Field::To(Node::Table(vec![(1, int(0))]))),
+        (2, tables(Vec::new())),
     ];
-    let plan = Node::Table(vec![
+    let plan = method(vec![
         (0, text("forward")),
         (2, tables(sizes.map(|sizes| tensor(sizes, 1)).to_vec())),
         (3, ints(&[0])),

@@ -1,6 +1,6 @@
 //! Which dimensions come out dynamic, by each kind of evidence.
 
-use pkgtool::model::{Dim, Dynamism, Method, Value, ValueKind};
+use pkgtool::model::{Allowed, Dim, Dynamism, Method, Value, ValueKind};
 
 use super::builder::{Field, Node, Plan, byte, constant, file, integer, ints, program, tables};
 use super::builder::{tensor, text, value};
@@ -10,7 +10,22 @@ fn dynamic(bound: u64) -> Dim {
     Dim::Dynamic {
         bound: Some(bound),
         name: None,
+        allowed: None,
     }
+}
+
+fn declared(bound: u64, allowed: Allowed) -> Dim {
+    Dim::Dynamic {
+        bound: Some(bound),
+        name: None,
+        allowed: Some(allowed),
+    }
+}
+
+/// Sizes from 1 on.
+fn any_up_to(most: u64) -> Dim {
+    let (least, step) = (1, 1);
+    declared(most, Allowed::Range { least, most, step })
 }
 
 fn maybe(bound: u64, likely_dynamic: bool) -> Dim {
@@ -91,6 +106,7 @@ fn unbounded_tensors_have_no_bounds() {
     let open = Dim::Dynamic {
         bound: None,
         name: None,
+        allowed: None,
     };
     let fixed = vec![Dim::Fixed(4), Dim::Fixed(1)];
     assert_eq!(dims(method), [vec![open.clone(), open], fixed]);
@@ -159,8 +175,8 @@ fn a_model_schema_is_believed_where_it_agrees() {
     let found = forward(&takes(&[&[3, 8, 4, 4, 6]]), vec![declared()]);
     let expected = vec![
         Dim::Fixed(3),
-        dynamic(8),
-        dynamic(4),
+        any_up_to(8),
+        self::declared(4, Allowed::Choices(vec![2, 4])),
         Dim::Fixed(4),
         maybe(6, false),
     ];
@@ -168,6 +184,85 @@ fn a_model_schema_is_believed_where_it_agrees() {
     // Another rank, or another tensor: no word on it.
     let found = forward(&takes(&[&[3, 8]]), vec![declared()]);
     assert_eq!(found, [vec![maybe(3, true), maybe(8, false)]]);
+}
+
+/// Names of the dimensions of the inputs of `forward`.
+fn names(found: &[Vec<Dim>]) -> Vec<Vec<Option<String>>> {
+    let name = |dim: &Dim| match dim {
+        Dim::Dynamic { name, .. } => name.clone(),
+        _ => None,
+    };
+    found
+        .iter()
+        .map(|dims| dims.iter().map(name).collect())
+        .collect()
+}
+
+#[test]
+fn declared_constraints_name_the_dimensions() {
+    let schema = |constraints: &str| {
+        let range = r#"{"kind": "range", "range": {"min": 1, "max": 8, "step": 1}}"#;
+        let one = r#"{"kind": "constant", "value": 3}"#;
+        let tensor = format!(
+            r#"{{"kind": "Tensor", "dtype": "float32", "shape": [{range}, {one}, {range}]}}"#
+        );
+        format!(
+            r#"{{"forward": {{"inputs": [{tensor}, {{"kind": "Int"}}, {tensor}, {tensor}], "outputs": [],
+            "runtimeConstraints": [{constraints}]}}}}"#
+        )
+    };
+    let at = |tensor: u32, dim: u32| {
+        format!(r#"{{"paramSide": "input", "tensorIdx": {tensor}, "dimIdx": {dim}}}"#)
+    };
+    let equality =
+        |dims: &[String]| format!(r#"{{"kind": "equality", "dims": [{}]}}"#, dims.join(", "));
+    let linear = |a: &str, b: &str, coefficients: &str| {
+        format!(
+            r#"{{"kind": "linear", "dimLhs": {a}, "dimRhs": {b}, "coefficients": {coefficients}}}"#
+        )
+    };
+    let found = |constraints: &[String]| {
+        let text_of = schema(&constraints.join(", "));
+        let declared = constant("get_model_schema", value(6, vec![(0, text(&text_of))]));
+        let bounds: &[&[i32]] = &[&[8, 3, 8], &[8, 3, 8], &[8, 3, 8]];
+        names(&forward(&takes(bounds), vec![declared]))
+    };
+    let some = |name: &str| Some(name.to_owned());
+    assert_eq!(found(&[]), vec![vec![None; 3]; 3]);
+    assert_eq!(
+        found(&[
+            equality(&[at(0, 0), at(1, 0)]),
+            linear(&at(2, 2), &at(0, 0), "[2, -1]")
+        ]),
+        [
+            vec![some("s0"), None, None],
+            vec![some("s0"), None, None],
+            vec![None, None, some("2*s0 - 1")],
+        ]
+    );
+    // What is no dimension, or always one size, or said in words nobody knows, says nothing.
+    for constraint in [
+        equality(&[at(0, 0), at(7, 0)]),
+        equality(&[at(0, 0), at(1, 1)]),
+        equality(&[at(0, 0)]),
+        linear(&at(0, 0), &at(0, 0), "[2, 1]"),
+        linear(&at(0, 0), &at(1, 0), "[2]"),
+        r#"{"kind": "equality"}"#.to_owned(),
+        r#"{"kind": "other", "dims": []}"#.to_owned(),
+        "7".to_owned(),
+    ] {
+        assert_eq!(
+            found(std::slice::from_ref(&constraint)),
+            vec![vec![None; 3]; 3],
+            "{constraint}"
+        );
+    }
+    let chained = [
+        equality(&[at(0, 0), at(1, 0)]),
+        equality(&[at(1, 0), at(2, 0), at(2, 2)]),
+    ];
+    let chained = found(&chained);
+    assert_eq!(chained[2], [some("s0"), None, some("s0")]);
 }
 
 #[test]
@@ -204,8 +299,8 @@ fn dynamic_dims_are_rows_over_all_inputs() {
     assert_eq!(info.weight_bytes, 96);
     let found = dims(info.method("forward").expect("forward"));
     let expected = [
-        vec![Dim::Fixed(1), dynamic(128)],
-        vec![Dim::Fixed(2), dynamic(64)],
+        vec![Dim::Fixed(1), any_up_to(128)],
+        vec![Dim::Fixed(2), any_up_to(64)],
         vec![maybe(2, false), maybe(64, true)],
     ];
     assert_eq!(found, expected);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use pkgtool::model::{
-    Delegate, Dim, Dynamism, ExternalData, Method, ModelInfo, Segment, TensorInfo, Value, ValueKind,
+    Delegate, Dim, Dynamism, Method, ModelInfo, Segment, TensorInfo, Value, ValueKind,
 };
 use pkgtool::source::FileSource;
 use serde_json::Value as Json;
@@ -179,13 +179,18 @@ fn a_constant_tensor_comes_with_its_elements() {
 
 #[test]
 fn external_tensors_are_counted() {
-    let external = ExternalData {
-        location: None,
-        needs_bytes: None,
-        tensors: 2,
-    };
     let info = program("external_ptd");
-    assert_eq!(info.external, [external]);
+    let [external] = info.external.as_slice() else {
+        panic!("one kind of data");
+    };
+    assert_eq!((&external.location, external.tensors), (&None, 2));
+    let named = external.named.iter().map(|named| {
+        let tensor = named.tensor.as_ref().map(ToString::to_string);
+        (named.name.as_str(), tensor.unwrap_or_default())
+    });
+    let named: Vec<_> = named.collect();
+    let expected = [("bias", "float32[4]"), ("weight", "float32[4, 8]")];
+    assert_eq!(named, expected.map(|(name, kind)| (name, kind.to_owned())));
     assert_eq!(info.weight_bytes, 0);
     assert_eq!(info.segments.len(), 1);
     assert!(program("add_linear_portable").external.is_empty());

@@ -29,6 +29,7 @@ fn dynamic(name: Option<&str>) -> Dim {
     Dim::Dynamic {
         bound: None,
         name: name.map(str::to_owned),
+        allowed: None,
     }
 }
 
@@ -102,6 +103,7 @@ fn external_data() {
         location: Some(location.to_owned()),
         needs_bytes: Some(needs_bytes),
         tensors,
+        named: Vec::new(),
     };
     let files = [
         file("sub/more.data", 4099, 1),

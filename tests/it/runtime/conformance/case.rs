@@ -63,6 +63,12 @@ impl Case {
         self.directory.join("model.onnx")
     }
 
+    /// The model file with its first dimension open, if that may be a batch.
+    pub(super) fn batched_model(&self) -> Option<PathBuf> {
+        let path = self.directory.join("batched.onnx");
+        path.is_file().then_some(path)
+    }
+
     /// Version of the default operator set, if the model uses it.
     pub(in crate::runtime) fn opset(&self) -> Option<u64> {
         self.description["opset"].as_u64()

@@ -1,13 +1,16 @@
 //! The backend test cases of the `onnx` package, run through every engine.
 //!
 //! No panic, no wrong answer without a known cause, no outcome that changed unnoticed. Each case
-//! runs in a worker process, so that an engine's crash is one case's outcome.
+//! runs in a worker process, so that an engine's crash is one case's outcome; it runs several times in
+//! one session, with other inputs between, and several callers at once ask a served endpoint for it.
 //! `CONFORMANCE_UPDATE=1` rewrites `tests/conformance/results` and `table.md`; what each case's
 //! engine said goes to `target/test-environment/conformance-<engine>.log`.
 
 pub(super) mod case;
 pub(super) mod outcome;
 mod record;
+#[cfg(all(feature = "serve", unix))]
+mod served;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

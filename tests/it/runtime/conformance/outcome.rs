@@ -7,6 +7,7 @@ use pkgtool::runtime::worker::Launcher;
 use pkgtool::runtime::{DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor};
 
 use super::case::{Case, Values};
+use crate::support::other_inputs::disturbed;
 
 /// The kinds of outcome, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,31 +112,44 @@ pub(in crate::runtime) fn of(case: &Case, setting: &Setting<'_>) -> Told {
     }
 }
 
-/// Runs all data sets of a case.
+/// How often a session runs each data set.
+const ROUNDS: usize = 3;
+
+/// Runs all data sets of a case, again and again in one session, with other inputs between them: what a
+/// session keeps of one run must not be seen in another.
 fn of_runs(
     case: &Case,
     signature: &Signature,
     precision: DType,
     session: &mut dyn Session,
 ) -> Told {
-    for (inputs, expected) in case.sets() {
-        let Some(inputs) = in_order(signature, &inputs) else {
-            let told = "the inputs are not those of the signature";
-            return (Outcome::Failed, told.to_owned());
-        };
-        match session.run(&inputs) {
-            Ok(answer) => {
-                if let Some(fault) = case.fault(signature, precision, &expected, &answer.outputs) {
-                    return (Outcome::Wrong, fault);
-                }
+    let sets = case.sets();
+    for round in 1..=ROUNDS {
+        for (inputs, expected) in &sets {
+            let Some(inputs) = in_order(signature, inputs) else {
+                let told = "the inputs are not those of the signature";
+                return (Outcome::Failed, told.to_owned());
+            };
+            let answer = match session.run(&inputs) {
+                Ok(answer) => answer,
+                Err(error) => return of_error(&error),
+            };
+            if let Some(fault) = case.fault(signature, precision, expected, &answer.outputs) {
+                return (Outcome::Wrong, format!("in round {round}: {fault}"));
             }
-            Err(error) => return of_error(&error),
+            if round == ROUNDS {
+                continue;
+            }
+            // They may be refused; they may not end the session.
+            if let Err(error @ EngineError::Died { .. }) = session.run(&disturbed(&inputs)) {
+                return of_error(&error);
+            }
         }
     }
     (Outcome::Pass, String::new())
 }
 
-fn in_order(signature: &Signature, values: &Values) -> Option<Vec<Tensor>> {
+pub(super) fn in_order(signature: &Signature, values: &Values) -> Option<Vec<Tensor>> {
     if values.len() != signature.inputs.len() {
         return None;
     }
@@ -155,7 +169,10 @@ fn of_error(error: &EngineError) -> Told {
         {
             Outcome::Panic
         }
-        EngineError::Load { .. } | EngineError::Run { .. } => Outcome::Failed,
+        EngineError::Load { .. }
+        | EngineError::Corrupt { .. }
+        | EngineError::Run { .. }
+        | EngineError::Input { .. } => Outcome::Failed,
         EngineError::Died { reason, .. } if reason.contains("time limit") => Outcome::Hang,
         EngineError::Died { .. } => Outcome::Crash,
     };
@@ -182,6 +199,26 @@ mod tests {
             assert_eq!(inputs[0].dtype(), DType::Bool, "inputs come in order");
             let time = Duration::ZERO;
             self.0.clone().map(|outputs| Answer { outputs, time })
+        }
+
+        fn placement(&mut self) -> Placement {
+            Placement::default()
+        }
+    }
+
+    /// An engine that adds what it was given before to its answer, as one with a leaking state does.
+    struct Leaking(u8);
+
+    impl Session for Leaking {
+        fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+            let bytes = inputs[1].bytes();
+            let bytes = bytes.iter().map(|byte| byte + self.0).collect();
+            self.0 += inputs[1].bytes()[0];
+            let output = Tensor::new(DType::Int8, vec![2], bytes).expect("two bytes");
+            Ok(Answer {
+                outputs: vec![output],
+                time: Duration::ZERO,
+            })
         }
 
         fn placement(&mut self) -> Placement {
@@ -230,6 +267,15 @@ mod tests {
         assert_eq!(outcome(Ok(vec![int8(vec![1, 2])])), Outcome::Pass);
         assert_eq!(outcome(Ok(vec![int8(vec![1, 3])])), Outcome::Wrong);
         assert_eq!(outcome(Ok(Vec::new())), Outcome::Wrong);
+    }
+
+    #[test]
+    fn what_leaks_from_run_to_run_is_wrong() {
+        let directory = TempDir::new().expect("a directory");
+        let case = case(&directory);
+        let told = of_runs(&case, &signature(), DType::Float32, &mut Leaking(0));
+        assert_eq!(told.0, Outcome::Wrong);
+        assert!(told.1.starts_with("in round 2"), "{}", told.1);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //! this machine.
 
 mod hostile;
+mod indices;
 mod library;
 mod programs;
 mod refusals;
+mod verdict;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

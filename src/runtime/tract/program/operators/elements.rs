@@ -2,6 +2,8 @@
 
 use tract_onnx::tract_core::internal::*;
 
+use super::super::super::guard::InvalidInput;
+
 /// All elements as integers.
 pub(super) fn ints(tensor: &Tensor) -> TractResult<Vec<i64>> {
     let cast = tensor.cast_to::<i64>()?;
@@ -86,13 +88,44 @@ pub(super) fn pick(tensor: &Tensor, shape: &[usize], from: &[usize]) -> TractRes
     Ok(picked)
 }
 
-/// A place of `count` many, which may be counted from the end.
-pub(super) fn wrapped(index: i64, count: usize) -> TractResult<usize> {
-    let size = i64::try_from(count)?;
-    ensure!(-size <= index && index < size, "index {index} of {count}");
-    Ok(usize::try_from(if index < 0 {
-        index + size
-    } else {
-        index
-    })?)
+/// How an operator checks indices: as ExecuTorch's kernel of its name does.
+#[derive(Debug, Clone)]
+pub(super) struct Indices {
+    operator: String,
+    from_end: bool,
+}
+
+impl Indices {
+    /// Indices of this operator; `from_end` if negative ones are counted from the end.
+    pub(super) fn new(operator: &str, from_end: bool) -> Self {
+        Self {
+            operator: operator.to_owned(),
+            from_end,
+        }
+    }
+
+    /// The place that an index means among `count` many.
+    pub(super) fn place(&self, index: i64, count: usize) -> TractResult<usize> {
+        let size = i64::try_from(count)?;
+        let least = if self.from_end { -size } else { 0 };
+        if (least..size).contains(&index) {
+            return Ok(usize::try_from(if index < 0 {
+                index + size
+            } else {
+                index
+            })?);
+        }
+        let valid = if size == 0 {
+            "none is valid".to_owned()
+        } else {
+            format!("{least} to {} are valid", size - 1)
+        };
+        self.refuse(format!("index {index} of a dimension of {count}; {valid}"))
+    }
+
+    /// Refuses a value for this reason.
+    pub(super) fn refuse<T>(&self, reason: String) -> TractResult<T> {
+        let operator = self.operator.clone();
+        Err(InvalidInput { operator, reason }.into())
+    }
 }

@@ -9,7 +9,7 @@ use super::super::datum_type;
 use super::super::kernel::Kernel;
 use super::super::method::Slot;
 use super::elements::{
-    broadcast_strides, floats, ints, of_floats, of_ints, pick, places, strides, wrapped,
+    Indices, broadcast_strides, floats, ints, of_floats, of_ints, pick, places, strides,
 };
 use super::{Call, Lower};
 use crate::runtime::DType;
@@ -128,6 +128,7 @@ fn named(
     axes: &[usize],
     together: bool,
     indices: &[&Tensor],
+    check: &Indices,
 ) -> TractResult<(Vec<usize>, Vec<usize>)> {
     let shapes: Vec<&[usize]> = indices.iter().map(|index| index.shape()).collect();
     let joint = tract_onnx::tract_core::broadcast::multi_broadcast(&shapes)?.to_vec();
@@ -138,7 +139,7 @@ fn named(
         let values = ints(index)?;
         let from = places(&joint, &broadcast_strides(index.shape(), &joint));
         for (start, from) in starts.iter_mut().zip(from) {
-            *start += wrapped(values[from], shape[axis])? * own[axis];
+            *start += check.place(values[from], shape[axis])? * own[axis];
         }
     }
     let first = if together { axes[0] } else { 0 };
@@ -169,6 +170,7 @@ fn index(call: &mut Call<'_, '_>) -> TractResult<()> {
         "more indices than dimensions"
     );
     if let ([axis], [outlet]) = (indexed.axes.as_slice(), indexed.outlets.as_slice()) {
+        let outlet = &call.checked(*outlet, &shape[*axis], true)?;
         let outlet = call
             .frame
             .builder
@@ -178,12 +180,13 @@ fn index(call: &mut Call<'_, '_>) -> TractResult<()> {
     let to = indexed.picked(&shape, &indexed.shape);
     let inputs: Vec<OutletId> = [input.outlet].into_iter().chain(indexed.outlets).collect();
     let (axes, together) = (indexed.axes, indexed.together);
+    let check = call.indices(true);
     let wire = call
         .frame
         .builder
         .kernel("Index", input.dtype, &to, &inputs, move |inputs| {
             let indices: Vec<&Tensor> = inputs[1..].iter().map(|index| &**index).collect();
-            let (from, shape) = named(inputs[0].shape(), &axes, together, &indices)?;
+            let (from, shape) = named(inputs[0].shape(), &axes, together, &indices, &check)?;
             pick(&inputs[0], &shape, &from)
         })?;
     call.give(2, wire)
@@ -205,12 +208,13 @@ fn index_put(call: &mut Call<'_, '_>, in_place: bool) -> TractResult<()> {
         .chain(indexed.outlets);
     let inputs: Vec<OutletId> = inputs.collect();
     let (axes, together) = (indexed.axes, indexed.together);
+    let check = call.indices(true);
     let wire =
         call.frame
             .builder
             .kernel("IndexPut", input.dtype, &shape, &inputs, move |inputs| {
                 let indices: Vec<&Tensor> = inputs[2..].iter().map(|index| &**index).collect();
-                let (to, picked) = named(inputs[0].shape(), &axes, together, &indices)?;
+                let (to, picked) = named(inputs[0].shape(), &axes, together, &indices, &check)?;
                 let from = places(&picked, &broadcast_strides(inputs[1].shape(), &picked));
                 placed(&inputs[0], &inputs[1], to.into_iter().zip(from), add)
             })?;
@@ -265,6 +269,8 @@ fn index_select(call: &mut Call<'_, '_>) -> TractResult<()> {
     let rank = call.rank(input)?;
     let axis = call.axis(1, rank)?;
     let indices = call.tensor_as(2, DType::Int64)?;
+    let size = call.shape(input)?.get(axis).cloned();
+    let indices = call.checked(indices, &size.unwrap_or(TDim::Val(1)), false)?;
     let outlet = call
         .frame
         .builder
@@ -273,16 +279,17 @@ fn index_select(call: &mut Call<'_, '_>) -> TractResult<()> {
 }
 
 /// For each element of an index its place in the tensor that it names elements of.
-fn along(shape: &[usize], index: &Tensor, axis: usize) -> TractResult<Vec<usize>> {
+fn along(shape: &[usize], index: &Tensor, axis: usize, check: &Indices) -> TractResult<Vec<usize>> {
     if shape.is_empty() {
-        return Ok(vec![0; index.len()]);
+        let places = ints(index)?.into_iter().map(|value| check.place(value, 1));
+        return places.collect();
     }
     let own = strides(shape);
     let of_index = strides(index.shape());
     let values = ints(index)?;
     let mut all = Vec::with_capacity(values.len());
     for (place, value) in values.into_iter().enumerate() {
-        let mut at = wrapped(value, shape[axis])? * own[axis];
+        let mut at = check.place(value, shape[axis])? * own[axis];
         for (dim, step) in of_index.iter().enumerate() {
             if dim != axis {
                 at += place / step % index.shape()[dim] * own[dim];
@@ -300,11 +307,12 @@ fn gather(call: &mut Call<'_, '_>) -> TractResult<()> {
     let index = call.tensor_as(2, DType::Int64)?;
     let shape = call.frame.builder.shape(index)?;
     let inputs = [input.outlet, index];
+    let check = call.indices(false);
     let wire =
         call.frame
             .builder
             .kernel("Gather", input.dtype, &shape, &inputs, move |inputs| {
-                let from = along(inputs[0].shape(), &inputs[1], axis)?;
+                let from = along(inputs[0].shape(), &inputs[1], axis, &check)?;
                 pick(&inputs[0], inputs[1].shape(), &from)
             })?;
     call.give(4, wire)
@@ -321,11 +329,12 @@ fn scatter(call: &mut Call<'_, '_>, add: bool) -> TractResult<()> {
         call.scalar(3, input.dtype, 0)?
     };
     let inputs = [input.outlet, index, source];
+    let check = call.indices(false);
     let wire =
         call.frame
             .builder
             .kernel("Scatter", input.dtype, &shape, &inputs, move |inputs| {
-                let to = along(inputs[0].shape(), &inputs[1], axis)?;
+                let to = along(inputs[0].shape(), &inputs[1], axis, &check)?;
                 let source = &inputs[2];
                 let from = if source.rank() == 0 {
                     vec![0; to.len()]
@@ -448,13 +457,16 @@ fn repeat_interleave(call: &mut Call<'_, '_>) -> TractResult<()> {
         Some(count) => count.to_dim(),
         None => unknown(call),
     };
+    let check = call.indices(false);
     let kernel = Kernel::new(
         "RepeatInterleave",
         tvec!(i64::fact([count])),
         move |inputs| {
             let mut all = Vec::new();
             for (place, count) in ints(&inputs[0])?.into_iter().enumerate() {
-                let count = usize::try_from(count)?;
+                let Ok(count) = usize::try_from(count) else {
+                    return check.refuse(format!("{count} repetitions; 0 and more are valid"));
+                };
                 ensure!(
                     all.len().saturating_add(count) < 1 << 30,
                     "too many repetitions"

@@ -5,6 +5,7 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::method::Slot;
+use super::elements::Indices;
 use super::{Call, Lower};
 use crate::runtime::DType;
 
@@ -79,37 +80,50 @@ fn update(
     let value = call.tensor_as(value, kept.dtype)?;
     let shape = call.shape(kept)?;
     let inputs = [kept.outlet, value, position];
-    let wire = call
-        .frame
-        .builder
-        .kernel("UpdateCache", kept.dtype, &shape, &inputs, |inputs| {
-            let start = usize::try_from(inputs[2].cast_to_scalar::<i64>()?)?;
-            let (cache, value) = (&inputs[0], &inputs[1]);
-            ensure!(
-                cache.rank() == value.rank() && cache.rank() > 1,
-                "a cache of {} dimensions for values of {}",
-                cache.rank(),
-                value.rank()
-            );
-            let length = value.shape()[1];
-            let end = start
-                .checked_add(length)
-                .filter(|end| *end <= cache.shape()[1]);
-            let Some(end) = end else {
-                bail!(
-                    "{length} values at position {start} do not fit a cache of {}",
-                    cache.shape()[1]
+    let check = call.indices(false);
+    let wire =
+        call.frame
+            .builder
+            .kernel("UpdateCache", kept.dtype, &shape, &inputs, move |inputs| {
+                let given = inputs[2].cast_to_scalar::<i64>()?;
+                let (cache, value) = (&inputs[0], &inputs[1]);
+                ensure!(
+                    cache.rank() == value.rank() && cache.rank() > 1,
+                    "a cache of {} dimensions for values of {}",
+                    cache.rank(),
+                    value.rank()
                 );
-            };
-            let mut updated = cache.clone().into_tensor();
-            updated.assign_slice(start..end, value, .., 1)?;
-            Ok(updated)
-        })?;
+                let length = value.shape()[1];
+                let (start, end) = span(&check, given, length, cache.shape()[1])?;
+                let mut updated = cache.clone().into_tensor();
+                updated.assign_slice(start..end, value, .., 1)?;
+                Ok(updated)
+            })?;
     call.give(cache, wire)?;
     if call.arg(out)? != call.arg(cache)? && out != cache {
         call.give(out, wire)?;
     }
     Ok(())
+}
+
+/// Where `length` values from a position on begin and end in a cache of so many.
+fn span(check: &Indices, given: i64, length: usize, most: usize) -> TractResult<(usize, usize)> {
+    let start = usize::try_from(given).ok();
+    let end = start.and_then(|start| start.checked_add(length));
+    match (start, end.filter(|end| *end <= most)) {
+        (Some(start), Some(end)) => Ok((start, end)),
+        _ => {
+            let last = i64::try_from(most)? - i64::try_from(length)?;
+            let valid = if last < 0 {
+                "none is valid".to_owned()
+            } else {
+                format!("0 to {last} are valid")
+            };
+            check.refuse(format!(
+                "position {given} for {length} values in a cache of {most}; {valid}"
+            ))
+        }
+    }
 }
 
 /// Each row times a Hadamard matrix, by Sylvester's construction, divided by the root of its size.
@@ -175,11 +189,17 @@ fn attention(call: &mut Call<'_, '_>, at: Arguments) -> TractResult<()> {
     if let Some(mask) = call.optional_tensor(at.mask)? {
         inputs.push(call.frame.builder.cast(mask, float)?.outlet);
     }
+    let check = call.indices(false);
     let Wire { outlet, dtype } =
         call.frame
             .builder
             .kernel("Attention", float, &shape, &inputs, move |inputs| {
-                let start = usize::try_from(inputs[3].cast_to_scalar::<i64>()?)?;
+                let given = inputs[3].cast_to_scalar::<i64>()?;
+                let sizes = (inputs[0].shape().get(1), inputs[1].shape().get(1));
+                let (Some(length), Some(most)) = sizes else {
+                    bail!("attention of {} dimensions", inputs[0].rank());
+                };
+                let (start, _) = span(&check, given, *length, *most)?;
                 let mask = inputs.get(4).map(|mask| &**mask);
                 Heads::new(&inputs[0], &inputs[1], &inputs[2], start)?.attend(mask, causal, scale)
             })?;

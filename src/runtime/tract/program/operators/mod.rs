@@ -25,6 +25,8 @@ mod window;
 use tract_onnx::tract_core::internal::*;
 
 pub(super) use elements::{broadcast_strides, places};
+
+use elements::Indices;
 pub(super) use neural::einsum;
 
 use super::super::guard::{Failure, guarded};
@@ -71,12 +73,14 @@ pub(super) fn call(frame: &mut Frame<'_>, name: &str, args: &[usize]) -> Result<
     let Some(lower) = find(name) else {
         return Err(Failure::new("not supported"));
     };
-    guarded(|| lower(&mut Call { frame, args }))
+    guarded(|| lower(&mut Call { frame, name, args }))
 }
 
 /// A call that is being lowered.
 struct Call<'f, 'm> {
     frame: &'f mut Frame<'m>,
+    /// The operator's full name.
+    name: &'f str,
     args: &'f [usize],
 }
 
@@ -107,6 +111,33 @@ impl Call<'_, '_> {
     fn tensor_as(&mut self, at: usize, dtype: DType) -> TractResult<OutletId> {
         let wire = self.tensor(at)?;
         Ok(self.frame.builder.cast(wire, dtype)?.outlet)
+    }
+
+    /// How indices of a dimension are checked. `from_end` allows those that are counted from the end.
+    fn indices(&self, from_end: bool) -> Indices {
+        Indices::new(self.name, from_end)
+    }
+
+    /// Indices of a dimension of this size as ones that count from its beginning. What is outside
+    /// of it is refused when it runs.
+    fn checked(&mut self, outlet: OutletId, size: &TDim, from_end: bool) -> TractResult<OutletId> {
+        let indices = self.indices(from_end);
+        let builder = &mut self.frame.builder;
+        let shape = builder.shape(outlet)?;
+        let size = builder.size(size, DType::Int64)?;
+        let inputs = [outlet, size];
+        let check = move |inputs: &[TValue]| {
+            let size = usize::try_from(inputs[1].cast_to_scalar::<i64>()?)?;
+            let mut checked = inputs[0].clone().into_tensor();
+            let mut view = checked.try_as_plain_ram_mut()?;
+            for index in view.as_slice_mut::<i64>()? {
+                *index = i64::try_from(indices.place(*index, size)?)?;
+            }
+            Ok(checked)
+        };
+        Ok(builder
+            .kernel("Indices", DType::Int64, &shape, &inputs, check)?
+            .outlet)
     }
 
     /// A tensor, if one is given.

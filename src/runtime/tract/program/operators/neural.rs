@@ -248,6 +248,9 @@ fn swapped(
 fn embedding(call: &mut Call<'_, '_>) -> TractResult<()> {
     let weight = call.tensor(0)?;
     let indices = call.tensor_as(1, DType::Int64)?;
+    let shape = call.shape(weight)?;
+    ensure!(!shape.is_empty(), "rows of a number");
+    let indices = call.checked(indices, &shape[0], false)?;
     let outlet = call
         .frame
         .builder

@@ -179,19 +179,31 @@ fn moving(
     let mut shape = call.shape(input)?;
     shape[axis] = length.clone();
     let length = call.frame.builder.size(length, DType::Int64)?;
+    let check = call.indices(true);
     let inputs = [input.outlet, start.outlet, length];
     let wire =
         call.frame
             .builder
             .kernel("SliceAt", input.dtype, &shape, &inputs, move |inputs| {
                 let size = inputs[0].shape()[axis];
-                let start = usize::try_from(inputs[1].cast_to_scalar::<i64>()?)?;
+                let given = inputs[1].cast_to_scalar::<i64>()?;
                 let length = usize::try_from(inputs[2].cast_to_scalar::<i64>()?)?;
-                ensure!(
-                    start.checked_add(length).is_some_and(|end| end <= size),
-                    "a slice of {length} at {start} leaves a dimension of {size}"
-                );
-                inputs[0].slice(axis, start, start + length)
+                // A place may be counted from the end.
+                let start = if given < 0 {
+                    given.saturating_add(i64::try_from(size)?)
+                } else {
+                    given
+                };
+                let start = usize::try_from(start).ok();
+                let end = start.and_then(|start| start.checked_add(length));
+                match (start, end.filter(|end| *end <= size)) {
+                    (Some(start), Some(end)) => inputs[0].slice(axis, start, end),
+                    _ => check.refuse(format!(
+                        "{length} at index {given} of a dimension of {size}; {} to {} are valid",
+                        -i64::try_from(size)?,
+                        i64::try_from(size)? - i64::try_from(length)?
+                    )),
+                }
             })?;
     give(call, wire.outlet, input.dtype)
 }

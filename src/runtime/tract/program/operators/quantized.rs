@@ -5,7 +5,7 @@ use tract_onnx::tract_core::internal::*;
 use super::super::builder::Wire;
 use super::super::datum_type;
 use super::super::kernel::Kernel;
-use super::elements::{floats, ints, of_floats, of_ints, strides, wrapped};
+use super::elements::{floats, ints, of_floats, of_ints, strides};
 use super::{Call, Lower};
 use crate::runtime::DType;
 
@@ -255,6 +255,7 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
     let width = table[1].to_usize()? * packed;
     let mut shape = call.frame.builder.shape(indices)?;
     shape.push(width.to_dim());
+    let indices_of = call.indices(false);
     let inputs: Vec<OutletId> = [weight.outlet, scales, indices]
         .into_iter()
         .chain(zeros)
@@ -284,7 +285,7 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
             let group = width / groups;
             let mut values = Vec::new();
             for index in ints(&inputs[2])? {
-                let row = wrapped(index, rows)?;
+                let row = indices_of.place(index, rows)?;
                 let bytes = &table[row * width / packed..(row + 1) * width / packed];
                 for at in 0..width {
                     let place = row * groups + at / group;

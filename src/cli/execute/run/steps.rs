@@ -1,0 +1,117 @@
+//! `pkgtool run --steps`: several runs of one session, in which what a program keeps lives on and outputs
+//! are inputs of the next step.
+//!
+//! Each step is rendered when it has run: only the outputs of the last one are in memory.
+
+use serde_json::Value as Json;
+
+use super::super::target_args::named_engine;
+use super::{Args, Shown, Stage, json, not_finite, text};
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::output;
+use crate::runtime::input::{StepArgs, Steps};
+use crate::runtime::{Answer, Session, Tensor, write_outputs};
+
+/// The steps that have run.
+#[derive(Default)]
+struct Rendered {
+    texts: Vec<String>,
+    documents: Vec<Json>,
+    /// The first output that is not finite.
+    fault: Option<String>,
+}
+
+/// Runs all steps.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let fail = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let precision = args.precision.as_deref();
+    let selection = super::super::selected(&args.target, &args.path, precision)?;
+    let signature = selection.signature.clone();
+    let wanted = StepArgs {
+        count: args.steps,
+        values: args.step_inputs.clone(),
+        feeds: args.feeds.clone(),
+    };
+    let steps = Steps::of(&signature, &args.inputs.to_args(), &wanted);
+    let steps = steps.map_err(|error| fail(&error))?;
+    let first = steps.inputs(0, None).map_err(|error| fail(&error))?;
+    let wish = args.target.wish(&selection, named_engine(&args.engine));
+    let started = super::super::started(&wish, &first, &args.target.launcher()?)?;
+    let mut stage = Stage {
+        selection,
+        started,
+        inputs: first,
+        again: None,
+        files: Vec::new(),
+    };
+    let mut rendered = Rendered::default();
+    let mut answer = stage.started.first.clone();
+    rendered.add(args, &stage, &stage.inputs, &answer)?;
+    for step in 1..steps.count() {
+        let at = |error: &dyn std::fmt::Display| {
+            let model = stage.selection.model.display();
+            Failure::Other(format!("{model}, step {}: {error}", step + 1))
+        };
+        let inputs = steps.inputs(step, Some(&answer.outputs));
+        let inputs = inputs.map_err(|error| at(&error))?;
+        let ran = stage.started.worker.run(&inputs);
+        answer = ran.map_err(|error| at(&error))?;
+        rendered.add(args, &stage, &inputs, &answer)?;
+    }
+    let feeds = steps.feeds().iter();
+    let feeds: Vec<(String, String)> = feeds
+        .map(|feed| {
+            let output = signature.outputs[feed.output].name.clone();
+            (output, signature.inputs[feed.input].name.clone())
+        })
+        .collect();
+    output::print(&if args.json {
+        json::render_steps(&stage, &feeds, rendered.documents)
+    } else {
+        text::render_steps(&stage, &feeds, &rendered.texts)
+    })?;
+    match rendered.fault {
+        Some(fault) if args.check_finite => Err(Failure::Other(fault)),
+        _ => Ok(Exit::Clean),
+    }
+}
+
+impl Rendered {
+    /// Adds a step, and writes its outputs where that is asked for.
+    fn add(
+        &mut self,
+        args: &Args,
+        stage: &Stage,
+        inputs: &[Tensor],
+        answer: &Answer,
+    ) -> Result<(), Failure> {
+        let number = self.texts.len().max(self.documents.len()) + 1;
+        let signature = &stage.selection.signature;
+        let files = match &args.output_dir {
+            Some(directory) => {
+                let folder = directory.join(format!("step-{number}"));
+                let files = write_outputs(&folder, &signature.outputs, &answer.outputs);
+                files.map_err(|error| Failure::Other(error.to_string()))?
+            }
+            None => Vec::new(),
+        };
+        let shown = Shown {
+            signature,
+            inputs,
+            outputs: &answer.outputs,
+            files: &files,
+            time: answer.time,
+        };
+        if args.json {
+            self.documents.push(json::step(&shown));
+        } else {
+            self.texts.push(text::step(number, &shown));
+        }
+        if args.check_finite && self.fault.is_none() {
+            let fault = not_finite(&signature.outputs, &answer.outputs);
+            let model = stage.selection.model.display();
+            self.fault = fault.map(|fault| format!("{model}, step {number}: {fault}"));
+        }
+        Ok(())
+    }
+}

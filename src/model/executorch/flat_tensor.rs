@@ -1,0 +1,60 @@
+//! Data files (`.ptd`) as a format of their own: tensors by name, for programs that do not hold them.
+//!
+//! `body/data.rs` reads them; here they become a [`ModelInfo`] without methods.
+
+use std::path::Path;
+
+use super::body::DataFile;
+use super::container;
+use crate::model::{
+    Dim, Dynamism, ModelError, ModelFormat, ModelInfo, NamedData, Segment, TensorInfo,
+};
+use crate::source::ReadAt;
+
+/// The format of ExecuTorch's data files.
+#[derive(Debug)]
+pub struct FlatTensor;
+
+impl ModelFormat for FlatTensor {
+    fn name(&self) -> &'static str {
+        "flat_tensor"
+    }
+
+    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let named = extension.is_some_and(|extension| extension.eq_ignore_ascii_case("ptd"));
+        let identifier = first_bytes.get(4..8);
+        named || identifier.is_some_and(|id| container::is_of_family(id, *b"FT"))
+    }
+
+    fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
+        let file = DataFile::read(source)?;
+        let names = ["header".to_owned()].into_iter();
+        let names = names.chain((0..).map(|index: u64| format!("segment {index}")));
+        let segments = file.areas.iter().zip(names).map(|(area, name)| Segment {
+            name,
+            offset: area.offset,
+            size: area.size,
+        });
+        let weight_bytes = file.areas.iter().skip(1).map(|area| area.size);
+        let weight_bytes = weight_bytes.fold(0, u64::saturating_add);
+        let segments = segments.collect();
+        let named = file.named.into_iter().map(|(name, found)| NamedData {
+            name,
+            tensor: found.layout.map(|(element, sizes)| TensorInfo {
+                element,
+                dims: Some(sizes.into_iter().map(Dim::Fixed).collect()),
+                dynamism: Dynamism::Static,
+            }),
+        });
+        Ok(ModelInfo {
+            format: self.name(),
+            format_version: "FT01".to_owned(),
+            names_methods: true,
+            weight_bytes,
+            segments,
+            named: named.collect(),
+            ..ModelInfo::default()
+        })
+    }
+}

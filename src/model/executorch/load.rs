@@ -1,0 +1,290 @@
+//! What ExecuTorch's runtime wants of a program when it loads it, beyond what the readers here need.
+//!
+//! Each check stands for one of the runtime's (`program.cpp`, `method.cpp`, the tensor parser), or for
+//! a field that it uses without a look. Invariant: a program that passes is loaded by a runtime that has
+//! its backends, operators, data files and memory. The FlatBuffer was verified before.
+
+use super::error::Error;
+use super::flatbuffer::{Field, Table, Vector};
+use super::schema::{chain, inline, plan, program, segment, tensor, value};
+use super::value::{
+    BOOL_LIST, DOUBLE_LIST, Evalue, INT_LIST, OPTIONAL_TENSOR_LIST, STRING, TENSOR, TENSOR_LIST,
+};
+use super::value::{NULL, Tensor};
+
+/// Most dimensions of a tensor.
+const MAX_RANK: u64 = 16;
+/// Bytes that an operator's full name must stay below.
+const NAME_ROOM: usize = 100;
+
+/// Checks a program.
+pub(super) fn check(root: &Table<'_>) -> Result<(), Error> {
+    present(root, program::EXECUTION_PLAN)?;
+    if root.has(program::NAMED_DATA)? {
+        present(root, program::SEGMENTS)?;
+    }
+    for named in root.tables(program::NAMED_DATA)?.iter_tables() {
+        present(&named?, segment::KEY)?;
+    }
+    let inline = root.tables(program::CONSTANT_BUFFER)?;
+    if let Some(constants) = root.table(program::CONSTANT_SEGMENT)? {
+        let offsets = constants.vector(segment::SUB_OFFSETS, 8)?.len();
+        if offsets > 1 && !inline.is_empty() {
+            return Err(Error::Value {
+                place: root.place(program::CONSTANT_BUFFER),
+                expected: "no constants beside those of the segment".to_owned(),
+                found: inline.len(),
+            });
+        }
+    }
+    for plan in root.tables(program::EXECUTION_PLAN)?.iter_tables() {
+        let plan = plan?;
+        for field in [
+            plan::NAME,
+            plan::VALUES,
+            plan::INPUTS,
+            plan::OUTPUTS,
+            plan::CHAINS,
+            plan::DELEGATES,
+            plan::MEMORY_SIZES,
+        ] {
+            present(&plan, field)?;
+        }
+        let method = Method {
+            values: plan.tables(plan::VALUES)?,
+            memories: memories(&plan.vector(plan::MEMORY_SIZES, 8)?)?,
+            inline: inline.clone(),
+        };
+        method.check_values()?;
+        check_delegates(&plan)?;
+        check_code(&plan)?;
+    }
+    Ok(())
+}
+
+fn present(table: &Table<'_>, field: Field) -> Result<(), Error> {
+    if table.has(field)? {
+        return Ok(());
+    }
+    Err(Error::MissingField {
+        place: table.place(field),
+    })
+}
+
+/// Sizes of the planned memories, by their ids from 1.
+fn memories(sizes: &Vector<'_>) -> Result<Vec<u64>, Error> {
+    sizes.keep(8)?;
+    // The first stands for no memory.
+    let sizes = (1..sizes.len()).map(|index| {
+        let found = sizes.i64(index)?;
+        u64::try_from(found).map_err(|_| Error::NegativeSize {
+            place: sizes.place(index),
+            found,
+        })
+    });
+    sizes.collect()
+}
+
+fn check_delegates(plan: &Table<'_>) -> Result<(), Error> {
+    for delegate in plan.tables(plan::DELEGATES)?.iter_tables() {
+        let delegate = delegate?;
+        for field in [plan::DELEGATE_ID, plan::PROCESSED, plan::COMPILE_SPECS] {
+            present(&delegate, field)?;
+        }
+        for spec in delegate.tables(plan::COMPILE_SPECS)?.iter_tables() {
+            let spec = spec?;
+            present(&spec, plan::SPEC_KEY)?;
+            present(&spec, plan::SPEC_VALUE)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_code(plan: &Table<'_>) -> Result<(), Error> {
+    let operators = plan.tables(plan::OPERATORS)?;
+    for operator in operators.iter_tables() {
+        let operator = operator?;
+        present(&operator, plan::OPERATOR_NAME)?;
+        let name = super::plan::operator_name(&operator)?;
+        if name.len() >= NAME_ROOM {
+            return Err(Error::StringLength {
+                place: operator.place(plan::OPERATOR_NAME),
+                found: u32::try_from(name.len()).unwrap_or(u32::MAX),
+                most: NAME_ROOM as u64 - 1,
+            });
+        }
+    }
+    let chains = plan.tables(plan::CHAINS)?;
+    if chains.is_empty() {
+        return Err(Error::Value {
+            place: plan.place(plan::CHAINS),
+            expected: "a chain of instructions".to_owned(),
+            found: 0,
+        });
+    }
+    for chain in chains.iter_tables() {
+        let chain = chain?;
+        present(&chain, chain::INSTRUCTIONS)?;
+        for instruction in chain.tables(chain::INSTRUCTIONS)?.iter_tables() {
+            let instruction = instruction?;
+            // Calls of an operator and of a delegate.
+            if instruction.u8(chain::ARGS_TYPE)? <= 2 {
+                present(&instruction.required(chain::INSTR_ARGS)?, chain::ARGS)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the values of a method are held against.
+struct Method<'a> {
+    values: Vector<'a>,
+    memories: Vec<u64>,
+    inline: Vector<'a>,
+}
+
+impl Method<'_> {
+    fn check_values(&self) -> Result<(), Error> {
+        for index in 0..self.values.len() {
+            let found = Evalue::read(self.values.table(index)?)?;
+            match found.tag {
+                STRING => present(found.table()?, value::STRING)?,
+                INT_LIST => self.check_ints(found.table()?)?,
+                DOUBLE_LIST | BOOL_LIST => present(found.table()?, value::ITEMS)?,
+                TENSOR_LIST => self.check_list(found.table()?, index, false)?,
+                OPTIONAL_TENSOR_LIST => self.check_list(found.table()?, index, true)?,
+                TENSOR => self.check_tensor(found.table()?)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Integers of a list are values, of which some are made later.
+    fn check_ints(&self, list: &Table<'_>) -> Result<(), Error> {
+        present(list, value::ITEMS)?;
+        let items = list.vector(value::ITEMS, 8)?;
+        for position in 0..items.len() {
+            let found = items.i64(position)?;
+            if !u64::try_from(found).is_ok_and(|index| index < self.values.len()) {
+                return Err(Error::Index {
+                    place: items.place(position),
+                    what: "values",
+                    count: self.values.len(),
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A list is made of what was made before it.
+    fn check_list(&self, list: &Table<'_>, index: u64, optional: bool) -> Result<(), Error> {
+        present(list, value::ITEMS)?;
+        let items = list.vector(value::ITEMS, 4)?;
+        for position in 0..items.len() {
+            let found = items.i32(position)?;
+            if found == -1 && optional {
+                continue;
+            }
+            let item = u64::try_from(found).ok().filter(|item| *item < index);
+            let item = item.ok_or_else(|| Error::Index {
+                place: items.place(position),
+                what: "values before the list",
+                count: index,
+                found: found.into(),
+            })?;
+            let tag = Evalue::read(self.values.table(item)?)?.tag;
+            if tag != TENSOR && !(tag == NULL && optional) {
+                return Err(Error::Value {
+                    place: items.place(position),
+                    expected: "the index of a tensor".to_owned(),
+                    found: item,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_tensor(&self, table: &Table<'_>) -> Result<(), Error> {
+        present(table, tensor::SIZES)?;
+        let rank = table.vector(tensor::SIZES, 4)?;
+        if rank.len() > MAX_RANK {
+            return Err(Error::Rank {
+                place: rank.here(),
+                found: rank.len(),
+                most: MAX_RANK,
+            });
+        }
+        present(table, tensor::DIM_ORDER)?;
+        let order = table.vector(tensor::DIM_ORDER, 1)?;
+        let offset = table.i32(tensor::STORAGE_OFFSET)?;
+        let in_order = order.len() == rank.len() && {
+            let found = Tensor::dim_order(table)?;
+            found.len() as u64 == rank.len()
+        };
+        if offset != 0 || !in_order {
+            return Err(Error::Layout {
+                place: table.place(tensor::DIM_ORDER),
+                offset,
+            });
+        }
+        let code = table.i8(tensor::SCALAR_TYPE)?;
+        let Some(bytes) = Tensor::bytes(table)? else {
+            return Err(Error::EnumValue {
+                place: table.place(tensor::SCALAR_TYPE),
+                found: code,
+                most: super::element::LAST_CODE,
+            });
+        };
+        if let Some(extra) = table.table(tensor::EXTRA)?
+            && extra.i8(tensor::LOCATION)? == 1
+        {
+            present(&extra, tensor::FULL_NAME)?;
+        }
+        match table.table(tensor::ALLOCATION)? {
+            Some(allocation) => self.check_place(&allocation, bytes),
+            None => self.check_inline(table, bytes),
+        }
+    }
+
+    /// A planned tensor lies inside its memory.
+    fn check_place(&self, allocation: &Table<'_>, bytes: u64) -> Result<(), Error> {
+        let (memory, offset) = super::value::memory(allocation)?;
+        let index = usize::try_from(memory)
+            .ok()
+            .and_then(|id| id.checked_sub(1));
+        let available = index.and_then(|index| self.memories.get(index));
+        let fits = available.is_some_and(|available| {
+            let end = offset.checked_add(bytes);
+            end.is_some_and(|end| end <= *available)
+        });
+        if fits {
+            return Ok(());
+        }
+        Err(Error::MemoryPlan {
+            place: allocation.here(),
+            size: bytes,
+            offset,
+            memory,
+            available: available.copied(),
+        })
+    }
+
+    /// A constant inside the FlatBuffer is no larger than its tensor.
+    fn check_inline(&self, table: &Table<'_>, bytes: u64) -> Result<(), Error> {
+        let index = u64::from(table.u32(tensor::DATA_INDEX)?);
+        if index == 0 || index >= self.inline.len() {
+            return Ok(());
+        }
+        let stored = self.inline.table(index)?.vector(inline::STORAGE, 1)?;
+        if stored.len() <= bytes {
+            return Ok(());
+        }
+        Err(Error::Value {
+            place: table.place(tensor::DATA_INDEX),
+            expected: format!("a constant of {bytes} bytes, as its tensor has"),
+            found: stored.len(),
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! Why operators have no kernel in the libraries that can be opened here.
+//!
+//! The package has kernels for language models, but in a library that only a Python with PyTorch can
+//! open: it is linked with PyTorch's and with the package's own Python module, whose symbols are
+//! those of the interpreter. Opening these here would bring kernels a second time as well, at which
+//! the runtime ends the process.
+
+use super::search;
+
+/// The library, in the package.
+const LIBRARY: &str = "extension/llm/custom_ops/libcustom_ops_aot_lib.so";
+/// What it registers.
+const REGISTERED: [&str; 10] = [
+    "llama::channelwise_gated_delta_rule.out",
+    "llama::custom_quantized_sdpa.out",
+    "llama::custom_sdpa.out",
+    "llama::fallback.out",
+    "llama::fast_hadamard_transform.out",
+    "llama::gated_delta_rule.out",
+    "llama::quantized_moe_ffn.out",
+    "llama::sdpa_with_kv_cache.out",
+    "llama::update_cache.out",
+    "llama::update_cache_with_indices.out",
+];
+
+/// Why these operators cannot be run.
+pub(super) fn reason(missing: &[String]) -> String {
+    let (there, nowhere): (Vec<&str>, Vec<&str>) = missing
+        .iter()
+        .map(String::as_str)
+        .partition(|name| REGISTERED.contains(name));
+    let package = search::installations().into_iter();
+    let mut usable = package.filter(|found| found.problem.is_none());
+    let is_there = usable.next().is_some_and(|found| {
+        let package = found.path.parent();
+        package.is_some_and(|package| package.join(LIBRARY).is_file())
+    });
+    if there.is_empty() || !is_there {
+        return "there is no kernel for this in ExecuTorch's Python package".to_owned();
+    }
+    let which = if nowhere.is_empty() {
+        String::new()
+    } else {
+        format!(" for {}", quoted(&there))
+    };
+    let rest = if nowhere.is_empty() {
+        String::new()
+    } else {
+        format!("; there is none at all for {}", quoted(&nowhere))
+    };
+    format!(
+        "ExecuTorch's Python package has the kernels{which} in {LIBRARY} only, which needs PyTorch's \
+         libraries (libtorch, libtorch_cpu, libc10, libtorch_python) and a Python interpreter to be \
+         opened{rest}; `--engine tract` runs custom_sdpa, sdpa_with_kv_cache, update_cache and \
+         fast_hadamard_transform"
+    )
+}
+
+fn quoted(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}

@@ -1,0 +1,235 @@
+//! Sizes that follow from other sizes: `past_sequence_length + sequence_length`, as exporters write them
+//! for a dimension, or as the usual names say.
+//!
+//! Invariant: a definition names symbols of the same inputs only; what is no sum of multiples of them is
+//! a symbol like any other. Knows nothing of values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Names of a whole, before the name of its newest part: `total_` of `sequence_length` is that and
+/// `past_sequence_length`.
+const WHOLES: [&str; 2] = ["total_", "attention_mask_"];
+/// What stands before the name of the part that came before.
+pub(super) const PAST: &str = "past_";
+
+/// A sum of multiples of symbols, and a number.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Linear {
+    /// Symbols with their factors, none of them 0.
+    pub(super) terms: BTreeMap<String, i64>,
+    /// The number.
+    pub(super) constant: i64,
+}
+
+/// What of these symbols is defined by others of them.
+pub(super) fn definitions(symbols: &BTreeSet<&str>) -> Vec<(String, Linear)> {
+    let defined = symbols.iter().filter_map(|symbol| {
+        let linear = Linear::parse(symbol)
+            .filter(|linear| !linear.is(symbol))
+            .or_else(|| whole(symbol, symbols))?;
+        let known = |term: &String| term != symbol && symbols.contains(term.as_str());
+        let is_definition = !linear.terms.is_empty() && linear.terms.keys().all(known);
+        is_definition.then(|| ((*symbol).to_owned(), linear))
+    });
+    defined.collect()
+}
+
+/// `total_sequence_length` where `past_sequence_length` and `sequence_length` are.
+fn whole(symbol: &str, symbols: &BTreeSet<&str>) -> Option<Linear> {
+    let part = WHOLES
+        .iter()
+        .find_map(|prefix| symbol.strip_prefix(prefix))?;
+    let past = format!("{PAST}{part}");
+    let both = symbols.contains(part) && symbols.contains(past.as_str());
+    both.then(|| Linear {
+        terms: BTreeMap::from([(part.to_owned(), 1), (past, 1)]),
+        constant: 0,
+    })
+}
+
+impl Linear {
+    /// The sum that a text writes with `+`, `-`, `*` and parentheses; `None` for anything else.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parser = Parser {
+            rest: text,
+            depth: 0,
+        };
+        let sum = parser.sum()?;
+        parser.rest.trim_start().is_empty().then_some(sum)
+    }
+
+    /// Whether it is one symbol and nothing else.
+    fn is(&self, symbol: &str) -> bool {
+        self.constant == 0 && self.terms.len() == 1 && self.terms.get(symbol) == Some(&1)
+    }
+
+    /// A number in place of a symbol.
+    pub(super) fn substitute(&mut self, symbol: &str, size: u64) -> Option<()> {
+        if let Some(factor) = self.terms.remove(symbol) {
+            let value = i64::try_from(size).ok()?.checked_mul(factor)?;
+            self.constant = self.constant.checked_add(value)?;
+        }
+        Some(())
+    }
+
+    fn add(mut self, other: &Self, factor: i64) -> Option<Self> {
+        self.constant = self
+            .constant
+            .checked_add(other.constant.checked_mul(factor)?)?;
+        for (symbol, times) in &other.terms {
+            let entry = self.terms.entry(symbol.clone()).or_default();
+            *entry = entry.checked_add(times.checked_mul(factor)?)?;
+        }
+        self.terms.retain(|_, factor| *factor != 0);
+        Some(self)
+    }
+
+    fn times(&self, other: &Self) -> Option<Self> {
+        match (self.terms.is_empty(), other.terms.is_empty()) {
+            (true, _) => Self::default().add(other, self.constant),
+            (_, true) => Self::default().add(self, other.constant),
+            _ => None,
+        }
+    }
+}
+
+/// As [`Linear::parse`] reads it.
+impl fmt::Display for Linear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let terms = self
+            .terms
+            .iter()
+            .map(|(symbol, factor)| match factor.unsigned_abs() {
+                1 => (*factor, symbol.clone()),
+                times => (*factor, format!("{times}*{symbol}")),
+            });
+        let constant = (self.constant, self.constant.unsigned_abs().to_string());
+        let has_constant = self.constant != 0 || self.terms.is_empty();
+        let parts = terms.chain(has_constant.then_some(constant));
+        for (place, (sign, text)) in parts.enumerate() {
+            match (place, sign < 0) {
+                (0, false) => f.write_str(&text)?,
+                (0, true) => write!(f, "-{text}")?,
+                (_, false) => write!(f, " + {text}")?,
+                (_, true) => write!(f, " - {text}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Deepest nesting of parentheses.
+const MAX_DEPTH: u32 = 16;
+
+struct Parser<'t> {
+    rest: &'t str,
+    depth: u32,
+}
+
+impl Parser<'_> {
+    fn sum(&mut self) -> Option<Linear> {
+        let first = if self.accept('-') { -1 } else { 1 };
+        let mut sum = Linear::default().add(&self.product()?, first)?;
+        loop {
+            let sign = if self.accept('+') {
+                1
+            } else if self.accept('-') {
+                -1
+            } else {
+                return Some(sum);
+            };
+            sum = sum.add(&self.product()?, sign)?;
+        }
+    }
+
+    fn product(&mut self) -> Option<Linear> {
+        let mut product = self.factor()?;
+        while self.accept('*') {
+            product = product.times(&self.factor()?)?;
+        }
+        Some(product)
+    }
+
+    fn factor(&mut self) -> Option<Linear> {
+        if self.accept('(') {
+            self.depth += 1;
+            let inner = (self.depth <= MAX_DEPTH).then(|| self.sum())??;
+            self.depth -= 1;
+            return self.accept(')').then_some(inner);
+        }
+        self.rest = self.rest.trim_start();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        if word.starts_with(|c: char| c.is_ascii_digit()) {
+            let constant = word.parse().ok()?;
+            return Some(Linear {
+                constant,
+                ..Linear::default()
+            });
+        }
+        (!word.is_empty()).then(|| Linear {
+            terms: BTreeMap::from([(word.to_owned(), 1)]),
+            constant: 0,
+        })
+    }
+
+    fn accept(&mut self, sign: char) -> bool {
+        let rest = self.rest.trim_start().strip_prefix(sign);
+        if let Some(rest) = rest {
+            self.rest = rest;
+        }
+        rest.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> Option<String> {
+        Linear::parse(text).map(|linear| linear.to_string())
+    }
+
+    #[test]
+    fn sums_are_read_and_written() {
+        for (text, expected) in [
+            ("past + seq", Some("past + seq")),
+            ("past+1", Some("past + 1")),
+            ("2*(a + 3) - b", Some("2*a - b + 6")),
+            ("a*4 - a", Some("3*a")),
+            ("-a", Some("-a")),
+            ("7", Some("7")),
+            ("a*b", None),
+            ("floor(a/2)", None),
+            ("a +", None),
+            ("", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(written(text).as_deref(), expected, "{text}");
+        }
+        assert_eq!(written(&"(".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn only_symbols_that_are_there_define() {
+        let defined = |symbols: &[&str]| -> Vec<String> {
+            let symbols = symbols.iter().copied().collect();
+            let all = definitions(&symbols).into_iter();
+            all.map(|(symbol, linear)| format!("{symbol} = {linear}"))
+                .collect()
+        };
+        assert_eq!(defined(&["batch-size", "batch"]), [""; 0]);
+        assert_eq!(
+            defined(&["past + seq", "past", "seq"]),
+            ["past + seq = past + seq"]
+        );
+        assert_eq!(
+            defined(&["total_n", "past_n", "n"]),
+            ["total_n = n + past_n"]
+        );
+        assert_eq!(defined(&["total_n", "n"]), [""; 0]);
+    }
+}

@@ -1,0 +1,297 @@
+//! How precisely a model computes: as its package says, or as what its file holds shows.
+//!
+//! Invariant: nothing is taken to be less precise than something in the file, or its config, says; what
+//! was seen is told. Reads headers, operators and the types of stored values, no weights.
+
+use crate::model::executorch::body::xnnpack::{Datatype, Graph};
+use crate::model::executorch::body::{BodyValue, ProgramBody};
+use crate::model::onnx::each_node;
+use crate::package::PrecisionList;
+use crate::source::{FileSource, Pages};
+
+use super::agreement::Tolerances;
+use super::selection::Selection;
+use super::{DType, TensorSpec};
+
+/// A precision, and where it is known from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Precision {
+    /// Its token: `fp32`, `int8`, ….
+    pub token: String,
+    /// What says so: `its config says so`, `it holds float16 weights`.
+    pub because: String,
+    quantized: bool,
+}
+
+/// Precisions of what a file holds, the lowest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Held {
+    Float32,
+    Float16,
+    Bfloat16,
+    EightBits,
+    FourBits,
+}
+
+/// What is seen in a file, and the words for it.
+type Seen = (Held, String);
+
+impl Precision {
+    /// Of what a package says; of a model file by itself, of what it holds.
+    pub fn of(selection: &Selection) -> Self {
+        let variant = selection.variant.as_ref();
+        if let Some(token) = variant.and_then(|variant| variant.precision.clone()) {
+            let quantized = PrecisionList::embedded().is_quantized(&token);
+            return Self {
+                token,
+                because: "its config says so".to_owned(),
+                quantized: quantized.unwrap_or(false),
+            };
+        }
+        let mut seen = Vec::new();
+        let signature = &selection.signature;
+        let values = signature.inputs.iter().chain(&signature.outputs);
+        seen.extend(values.filter_map(of_value));
+        if selection.info.format == "onnx" {
+            seen.extend(of_onnx(selection));
+        } else {
+            seen.extend(of_program(selection));
+        }
+        // Of several the one that was seen first: they are in the order of how much they say.
+        let lowest = seen.iter().map(|(held, _)| *held).max();
+        let lowest = seen.into_iter().find(|(held, _)| Some(*held) == lowest);
+        let nothing = || (Held::Float32, "nothing in it is less precise".to_owned());
+        let (held, because) = lowest.unwrap_or_else(nothing);
+        Self {
+            token: held.token().to_owned(),
+            because,
+            quantized: held >= Held::EightBits,
+        }
+    }
+
+    /// That of floats of this token.
+    pub fn of_floats(token: &str) -> Self {
+        Self {
+            token: token.to_owned(),
+            because: "its values are".to_owned(),
+            quantized: false,
+        }
+    }
+
+    /// That of a provider that computes in half precision, whatever the model says.
+    pub fn half(provider: &str) -> Self {
+        Self {
+            token: Held::Float16.token().to_owned(),
+            because: format!("{provider} computes in half precision"),
+            quantized: false,
+        }
+    }
+
+    /// What a model of this precision is expected to reach.
+    pub fn tolerances(&self) -> Tolerances {
+        Tolerances::of_precision(&self.token, self.quantized)
+    }
+
+    /// Whether less is expected of it than of the other.
+    pub fn is_below(&self, other: &Self) -> bool {
+        self.held() > other.held()
+    }
+
+    fn held(&self) -> Held {
+        match (self.token.as_str(), self.quantized) {
+            ("fp16", _) => Held::Float16,
+            ("bf16", _) => Held::Bfloat16,
+            (token, true) if token.contains('4') => Held::FourBits,
+            (_, true) => Held::EightBits,
+            _ => Held::Float32,
+        }
+    }
+}
+
+impl Held {
+    fn token(self) -> &'static str {
+        match self {
+            Self::Float32 => "fp32",
+            Self::Float16 => "fp16",
+            Self::Bfloat16 => "bf16",
+            Self::EightBits => "int8",
+            Self::FourBits => "int4",
+        }
+    }
+}
+
+/// What an input or output shows.
+fn of_value(spec: &TensorSpec) -> Option<Seen> {
+    let held = match spec.dtype {
+        DType::Float16 => Held::Float16,
+        DType::Bfloat16 => Held::Bfloat16,
+        _ => return None,
+    };
+    Some((held, format!("`{}` is {}", spec.name, spec.dtype)))
+}
+
+/// What the operators and the stored tensors of an ONNX file show.
+fn of_onnx(selection: &Selection) -> Vec<Seen> {
+    let operators = selection
+        .info
+        .methods
+        .iter()
+        .flat_map(|method| &method.operators);
+    let mut seen: Vec<Seen> = operators
+        .filter_map(|(operator, count)| {
+            let held = of_operator(operator)?;
+            let held = if held == Held::FourBits && bits(selection, operator) >= 8 {
+                Held::EightBits
+            } else {
+                held
+            };
+            let s = if *count == 1 { "" } else { "s" };
+            Some((held, format!("it holds {count} node{s} `{operator}`")))
+        })
+        .collect();
+    for (element, count) in &selection.info.weight_types {
+        let held = match element.as_str() {
+            "float16" => Held::Float16,
+            "bfloat16" => Held::Bfloat16,
+            "int4" | "uint4" | "float4e2m1" => Held::FourBits,
+            name if name.starts_with("float8") => Held::EightBits,
+            _ => continue,
+        };
+        // A single number is a constant, not a weight.
+        if *count > 1 {
+            seen.push((held, format!("it holds {element} weights")));
+        }
+    }
+    seen
+}
+
+/// The precision that an operator of ONNX or of ONNX Runtime is for.
+fn of_operator(operator: &str) -> Option<Held> {
+    let name = operator.rsplit("::").next().unwrap_or(operator);
+    if name.ends_with("NBits") || name.ends_with("Bnb4") || name.starts_with("GatherBlockQuantized")
+    {
+        return Some(Held::FourBits);
+    }
+    let is_quantized = name.contains("Quantize")
+        || name.contains("Integer")
+        || name.starts_with("QLinear")
+        || matches!(
+            name,
+            "QGemm" | "QAttention" | "QOrderedMatMul" | "QEmbedLayerNormalization"
+        );
+    is_quantized.then_some(Held::EightBits)
+}
+
+/// The fewest bits that nodes of an operator store a weight in.
+fn bits(selection: &Selection, operator: &str) -> i64 {
+    let mut fewest = None;
+    let Ok(source) = FileSource::open(&selection.model) else {
+        return 4;
+    };
+    let name = operator.rsplit("::").next().unwrap_or(operator);
+    let read = each_node(&Pages::new(&source), &mut |node| {
+        if node.operator.rsplit("::").next() == Some(name) {
+            let bits = node.attribute("bits").and_then(|attribute| attribute.int);
+            let bits = bits.unwrap_or(4);
+            fewest = Some(fewest.map_or(bits, |known: i64| known.min(bits)));
+        }
+    });
+    // What cannot be read now was read before: the file is being changed.
+    read.ok().and(fewest).unwrap_or(4)
+}
+
+/// What the instructions, values and delegates of a program's method show.
+fn of_program(selection: &Selection) -> Vec<Seen> {
+    let name = &selection.signature.method;
+    let mut seen = Vec::new();
+    let operators = selection.info.method(name).map(|method| &method.operators);
+    for operator in operators
+        .into_iter()
+        .flatten()
+        .map(|(operator, _)| operator)
+    {
+        let held = if operator.contains("4bit") || operator.contains("2bit") {
+            Held::FourBits
+        } else if operator.starts_with("quantized_decomposed::")
+            || operator.starts_with("torchao::")
+        {
+            Held::EightBits
+        } else {
+            continue;
+        };
+        seen.push((held, format!("it calls `{operator}`")));
+    }
+    let Ok(source) = FileSource::open(&selection.model) else {
+        return seen;
+    };
+    // A program that cannot be read whole is described without; loading it will say why.
+    let Ok(body) = ProgramBody::read(&source) else {
+        return seen;
+    };
+    let Some(method) = body.method(name) else {
+        return seen;
+    };
+    for delegate in &method.delegates {
+        let graph = delegate
+            .payload
+            .map(|payload| Graph::read(&source, payload));
+        let Some(Ok(graph)) = graph.filter(|_| delegate.id == "XnnpackBackend") else {
+            continue;
+        };
+        let types = graph.values.values().map(|value| value.datatype);
+        let lowest = types.filter_map(of_datatype).max_by_key(|(held, _)| *held);
+        seen.extend(
+            lowest.map(|(held, name)| (held, format!("its delegate for XNNPACK holds {name}"))),
+        );
+    }
+    for value in &method.values {
+        let BodyValue::Tensor(tensor) = value else {
+            continue;
+        };
+        let held = match tensor.element.name() {
+            "float16" => Held::Float16,
+            "bfloat16" => Held::Bfloat16,
+            _ => continue,
+        };
+        seen.push((held, format!("it computes in {}", tensor.element.name())));
+    }
+    seen
+}
+
+fn of_datatype(datatype: Datatype) -> Option<(Held, &'static str)> {
+    Some(match datatype {
+        Datatype::Qcint4 | Datatype::Qbint4 => (Held::FourBits, "4-bit weights"),
+        Datatype::Qint8
+        | Datatype::Quint8
+        | Datatype::Qcint8
+        | Datatype::Qdint8
+        | Datatype::Qpint8 => (Held::EightBits, "8-bit values"),
+        Datatype::Bf16 => (Held::Bfloat16, "bfloat16 values"),
+        Datatype::Fp16 => (Held::Float16, "float16 values"),
+        Datatype::Fp32
+        | Datatype::Qint32
+        | Datatype::Qcint32
+        | Datatype::Int32
+        | Datatype::Pfp32 => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_say_what_they_are_for() {
+        for (operator, expected) in [
+            ("MatMul", None),
+            ("DequantizeLinear", Some(Held::EightBits)),
+            ("DynamicQuantizeLinear", Some(Held::EightBits)),
+            ("com.microsoft::QLinearAdd", Some(Held::EightBits)),
+            ("MatMulInteger", Some(Held::EightBits)),
+            ("com.microsoft::MatMulNBits", Some(Held::FourBits)),
+            ("Resize", None),
+        ] {
+            assert_eq!(of_operator(operator), expected, "{operator}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A graph within a node: what it gives for what it is given, and running it.
+//!
+//! It is planned when it is run, for the shapes it is then run with: what a branch that is not taken
+//! would refuse never matters. Small integers become part of a plan where planning fails without their
+//! values, as for whole models.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tract_linalg::multithread::current_tract_executor;
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::{GraphProto, NodeProto};
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_hir::internal::*;
+
+use super::super::exact;
+use super::super::graph::attribute;
+use super::super::guard::Failure;
+use super::super::plan::Runner;
+
+/// Most plans that are kept.
+const MAX_PLANS: usize = 8;
+/// Tensors with more elements are data, not shapes or axes.
+const MAX_CONSTANT: usize = 64;
+
+/// A graph within a node.
+#[derive(Clone)]
+pub(super) struct Body {
+    graph: Arc<InferenceModel>,
+    /// Names of tensors around it that it uses: its last inputs.
+    pub(super) captured: Vec<String>,
+    plans: Arc<Mutex<Plans>>,
+}
+
+/// What was planned so far; the last used plan is the last.
+#[derive(Default)]
+struct Plans {
+    known: Vec<(Key, Runner)>,
+    /// Whether planning took values of integers.
+    needs_values: bool,
+}
+
+/// What a plan was made for: types, shapes and the values that are part of it.
+type Key = Vec<(DatumType, TVec<usize>, Option<Vec<u8>>)>;
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "graph of {} nodes", self.graph.nodes().len())
+    }
+}
+
+impl Body {
+    /// Reads the graph that is this attribute of a node.
+    pub(super) fn read(
+        context: &ParsingContext,
+        node: &NodeProto,
+        name: &str,
+    ) -> TractResult<(Self, GraphProto)> {
+        let graph = attribute(node, name).and_then(|found| found.g.as_ref());
+        let graph = graph.with_context(|| format!("it has no graph `{name}`"))?;
+        let parsed = context.parse_graph(graph)?;
+        let body = Self {
+            graph: Arc::new(parsed.model),
+            captured: parsed.unresolved_inputs,
+            plans: Arc::default(),
+        };
+        Ok((body, graph.clone()))
+    }
+
+    /// How many tensors it gives.
+    pub(super) fn outputs(&self) -> usize {
+        self.graph.outputs.len()
+    }
+
+    /// What it gives for inputs of these facts, as far as that is known.
+    pub(super) fn facts(&self, inputs: &[InferenceFact]) -> TractResult<TVec<InferenceFact>> {
+        let mut graph = self.given(inputs)?;
+        graph.analyse(false)?;
+        let facts = (0..self.outputs()).map(|at| graph.output_fact(at).cloned());
+        facts.collect()
+    }
+
+    /// The graph for inputs of these facts.
+    fn typed(&self, inputs: &[InferenceFact]) -> TractResult<TypedModel> {
+        self.given(inputs)?.into_typed()
+    }
+
+    fn given(&self, inputs: &[InferenceFact]) -> TractResult<InferenceModel> {
+        let mut graph = (*self.graph).clone();
+        ensure!(
+            graph.inputs.len() == inputs.len(),
+            "a graph within a node takes {} inputs, not {}",
+            graph.inputs.len(),
+            inputs.len()
+        );
+        for (place, fact) in inputs.iter().enumerate() {
+            // What the graph says of its inputs may name sizes that are numbers here.
+            let declared = graph.input_fact(place)?;
+            let known = declared
+                .unify(fact)
+                .ok()
+                .filter(|_| fact.shape.concretize().is_none());
+            graph.set_input_fact(place, known.unwrap_or_else(|| fact.clone()))?;
+        }
+        Ok(graph)
+    }
+
+    /// Writes the graph into the one around it, where `inputs` are what it is given.
+    pub(super) fn write(
+        &self,
+        prefix: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let facts = inputs
+            .iter()
+            .map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
+        let facts = facts.collect::<TractResult<Vec<InferenceFact>>>()?;
+        let graph = self.typed(&facts)?;
+        let sources = graph.input_outlets()?.iter().copied();
+        let mut written: HashMap<OutletId, OutletId> =
+            sources.zip(inputs.iter().copied()).collect();
+        for id in graph.eval_order()? {
+            let node = graph.node(id);
+            if TypedModel::is_source(&node.op) {
+                continue;
+            }
+            let from: TVec<OutletId> = node.inputs.iter().map(|outlet| written[outlet]).collect();
+            let name = format!("{prefix}/{}", node.name);
+            let made = target.wire_node(name, node.op.clone(), &from)?;
+            for (slot, outlet) in made.into_iter().enumerate() {
+                written.insert(OutletId::new(id, slot), outlet);
+            }
+        }
+        let outputs = graph.output_outlets()?.iter();
+        Ok(outputs.map(|outlet| written[outlet]).collect())
+    }
+
+    /// Runs it. Sizes come out as plain integers.
+    pub(super) fn run(&self, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let stages = if plans.needs_values {
+            &[true][..]
+        } else {
+            &[false, true]
+        };
+        let mut first: Option<Failure> = None;
+        for with_values in stages {
+            match self.attempt(&mut plans, &inputs, *with_values) {
+                Ok(outputs) => {
+                    plans.needs_values |= *with_values;
+                    let plain = outputs.into_iter().map(plain);
+                    return plain.collect();
+                }
+                Err(failure) => {
+                    first.get_or_insert(failure);
+                }
+            }
+        }
+        let failure = first.context("no plan was tried")?;
+        Err(TractError::msg(failure.text()))
+    }
+
+    fn attempt(
+        &self,
+        plans: &mut Plans,
+        inputs: &[TValue],
+        with_values: bool,
+    ) -> Result<TVec<TValue>, Failure> {
+        let is_constant = |value: &TValue| {
+            let is_number = value.datum_type().is_float();
+            with_values && !is_number && value.len() <= MAX_CONSTANT
+        };
+        let key = inputs.iter().map(|value| {
+            let bytes = is_constant(value).then(|| value.as_bytes().to_vec());
+            (value.datum_type(), value.shape().into(), bytes)
+        });
+        let key: Key = key.collect();
+        if let Some(at) = plans.known.iter().position(|(known, _)| *known == key) {
+            let found = plans.known.remove(at);
+            plans.known.push(found);
+        } else {
+            let planned = |optimise| {
+                let build = || exact::prepare(self.for_values(inputs, &is_constant)?.into_typed()?);
+                Runner::new(&current_tract_executor(), optimise, build)
+            };
+            let runner = planned(true)
+                .or_else(|unplanned| match unplanned.optimising {
+                    true => planned(false),
+                    false => Err(unplanned),
+                })
+                .map_err(|unplanned| unplanned.failure)?;
+            if plans.known.len() >= MAX_PLANS {
+                plans.known.remove(0);
+            }
+            plans.known.push((key, runner));
+        }
+        let (_, runner) = plans.known.last_mut().expect("it was just put there");
+        let values = inputs.iter().filter(|value| !is_constant(value));
+        runner.run(values.cloned().collect(), self.outputs())
+    }
+
+    /// The graph for these tensors, of which some become part of it.
+    fn for_values(
+        &self,
+        inputs: &[TValue],
+        is_constant: &dyn Fn(&TValue) -> bool,
+    ) -> TractResult<InferenceModel> {
+        let shapes = inputs.iter();
+        let facts = shapes.map(|value| InferenceFact::dt_shape(value.datum_type(), value.shape()));
+        let mut graph = self.given(&facts.collect::<Vec<_>>())?;
+        for (place, value) in inputs.iter().enumerate().rev() {
+            if is_constant(value) {
+                let value = value.clone().into_arc_tensor();
+                let outlet = graph.inputs.remove(place);
+                let fact = InferenceFact::try_from(&value)?;
+                let node = &mut graph.nodes[outlet.node];
+                node.op = Box::new(Const::new(value)?);
+                node.outputs[outlet.slot].fact = fact;
+            }
+        }
+        Ok(graph)
+    }
+}
+
+/// The tensor with its sizes as integers.
+fn plain(value: TValue) -> TractResult<TValue> {
+    if value.datum_type() == TDim::datum_type() {
+        return Ok(value.cast_to::<i64>()?.into_owned().into_tvalue());
+    }
+    Ok(value)
+}
+
+/// The type that a tensor has outside of the library's arithmetic with sizes.
+pub(super) fn plain_type(dtype: DatumType) -> DatumType {
+    if dtype == TDim::datum_type() {
+        i64::datum_type()
+    } else {
+        dtype
+    }
+}
+
+/// These tensors with sizes as integers, in the graph.
+pub(super) fn plain_inputs(
+    prefix: &str,
+    target: &mut TypedModel,
+    inputs: &[OutletId],
+) -> TractResult<TVec<OutletId>> {
+    let mut plain: TVec<OutletId> = inputs.into();
+    for (at, outlet) in plain.iter_mut().enumerate() {
+        let dtype = target.outlet_fact(*outlet)?.datum_type;
+        if dtype != plain_type(dtype) {
+            let name = format!("{prefix}.plain.{at}");
+            *outlet = target.wire_node(name, cast(plain_type(dtype)), &[*outlet])?[0];
+        }
+    }
+    Ok(plain)
+}

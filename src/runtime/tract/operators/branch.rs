@@ -1,0 +1,298 @@
+//! `If`: one of two graphs, chosen when the model is planned if the condition is known then, else when
+//! it runs.
+//!
+//! Only the chosen graph is ever computed, so the other may be impossible for the shapes at hand (a
+//! `Squeeze` of what cannot be squeezed), as exporters write it.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use super::body::{Body, plain_inputs, plain_type};
+
+/// `If` as the model has it.
+#[derive(Debug, Clone)]
+struct If {
+    /// For a true and for a false condition.
+    branches: [Branch; 2],
+}
+
+#[derive(Debug, Clone)]
+struct Branch {
+    body: Body,
+    /// Which input of the node each of the graph's is.
+    inputs: Vec<usize>,
+    /// What was last found out about its outputs, and from what.
+    last: Option<(Vec<InferenceFact>, Option<TVec<InferenceFact>>)>,
+}
+
+/// Reads a node.
+pub(super) fn build(
+    context: &ParsingContext,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let bodies = [
+        Body::read(context, node, "then_branch")?.0,
+        Body::read(context, node, "else_branch")?.0,
+    ];
+    ensure!(
+        bodies[0].outputs() == bodies[1].outputs(),
+        "its branches give {} and {} outputs",
+        bodies[0].outputs(),
+        bodies[1].outputs()
+    );
+    let mut captured: Vec<String> = Vec::new();
+    let branches = bodies.map(|body| {
+        let mut inputs = Vec::new();
+        for name in &body.captured {
+            let known = captured.iter().position(|known| known == name);
+            inputs.push(1 + known.unwrap_or(captured.len()));
+            if known.is_none() {
+                captured.push(name.clone());
+            }
+        }
+        Branch {
+            body,
+            inputs,
+            last: None,
+        }
+    });
+    Ok((Box::new(If { branches }), captured))
+}
+
+impl Branch {
+    /// What its outputs are, as far as that is known; nothing if it is impossible.
+    fn facts(&mut self, inputs: &[&InferenceFact]) -> Option<TVec<InferenceFact>> {
+        let given: Vec<InferenceFact> = self.inputs.iter().map(|at| inputs[*at].clone()).collect();
+        match &self.last {
+            Some((known, found)) if *known == given => found.clone(),
+            _ => {
+                let found = self.body.facts(&given).ok();
+                self.last = Some((given, found.clone()));
+                found
+            }
+        }
+    }
+
+    /// Those of the node's inputs that are its own.
+    fn own<T: Clone>(&self, inputs: &[T]) -> TVec<T> {
+        self.inputs.iter().map(|at| inputs[*at].clone()).collect()
+    }
+}
+
+impl PartialEq for If {
+    fn eq(&self, _: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for If {}
+
+impl Op for If {
+    fn name(&self) -> StaticName {
+        "If".into()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for If {
+    not_out_of_plan!();
+}
+
+impl InferenceOp for If {
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<(
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+    )> {
+        let condition = inputs[0].value.concretize();
+        let found = match condition {
+            Some(condition) => self.branches[place(&condition)?].facts(&inputs),
+            None => {
+                let [yes, no] = &mut self.branches;
+                match (yes.facts(&inputs), no.facts(&inputs)) {
+                    (Some(yes), Some(no)) => {
+                        let pairs = yes.iter().zip(&no);
+                        Some(pairs.map(|(yes, no)| common(yes, no)).collect())
+                    }
+                    _ => None,
+                }
+            }
+        };
+        let own = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
+        let mut outputs: TVec<InferenceFact> = own(outputs);
+        for (output, found) in outputs.iter_mut().zip(found.iter().flatten()) {
+            output.unify_with(found)?;
+        }
+        Ok((own(inputs), outputs, own(observed)))
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        Ok(self.branches[0].body.outputs())
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|outlet| mapping[outlet]).collect();
+        let inferred = source.outlet_fact(node.inputs[0])?.value.concretize();
+        let condition = target.outlet_fact(inputs[0])?.konst.clone().or(inferred);
+        if let Some(condition) = condition {
+            let branch = &self.branches[place(&condition)?];
+            return branch.body.write(&node.name, target, &branch.own(&inputs));
+        }
+        let inputs = plain_inputs(&node.name, target, &inputs)?;
+        let facts = inputs
+            .iter()
+            .map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
+        let facts = facts.collect::<TractResult<Vec<InferenceFact>>>()?;
+        let [yes, no] = self
+            .branches
+            .each_ref()
+            .map(|branch| branch.body.facts(&branch.own(&facts)));
+        let found: TVec<InferenceFact> = match (yes, no) {
+            (Ok(yes), Ok(no)) => {
+                let pairs = yes.iter().zip(&no);
+                pairs.map(|(yes, no)| common(yes, no)).collect()
+            }
+            (Err(error), Err(_)) => return Err(error),
+            // What is impossible is an error when it is chosen; its sizes would be others.
+            (Ok(one), Err(_)) | (Err(_), Ok(one)) => one.iter().map(without_sizes).collect(),
+        };
+        let facts = found.iter().map(|fact| outer_fact(target, fact));
+        let chosen = Chosen {
+            branches: self.branches.clone(),
+            facts: facts.collect::<TractResult<_>>()?,
+        };
+        target.wire_node(&node.name, chosen, &inputs)
+    }
+
+    as_op!();
+}
+
+/// Which branch a condition chooses.
+fn place(condition: &Tensor) -> TractResult<usize> {
+    let values = condition.try_as_plain_ram()?;
+    match values.as_slice::<bool>()? {
+        [condition] => Ok(usize::from(!condition)),
+        other => bail!("the condition of `If` is one value, not {}", other.len()),
+    }
+}
+
+/// What is true of both.
+pub(super) fn common(left: &InferenceFact, right: &InferenceFact) -> InferenceFact {
+    let dtypes = [left, right].map(|fact| fact.datum_type.concretize().map(plain_type));
+    let dtype = match dtypes {
+        [Some(left), Some(right)] if left == right => GenericFactoid::Only(left),
+        _ => GenericFactoid::Any,
+    };
+    let ranks = [left, right].map(|fact| fact.shape.rank().concretize());
+    let is_same_rank = ranks[0].is_some() && ranks[0] == ranks[1];
+    let shape = if is_same_rank {
+        let dims = left.shape.dims().zip(right.shape.dims());
+        let dims = dims.map(|(left, right)| {
+            if left == right {
+                left.clone()
+            } else {
+                GenericFactoid::Any
+            }
+        });
+        ShapeFactoid::closed(dims.collect())
+    } else {
+        ShapeFactoid::default()
+    };
+    InferenceFact {
+        datum_type: dtype,
+        shape,
+        value: GenericFactoid::Any,
+    }
+}
+
+/// The same, whatever its sizes are.
+pub(super) fn without_sizes(fact: &InferenceFact) -> InferenceFact {
+    let mut fact = fact.clone().without_value();
+    let dims = fact.shape.dims().map(|_| GenericFactoid::Any).collect();
+    if fact.shape.rank().concretize().is_some() {
+        fact.shape = ShapeFactoid::closed(dims);
+    }
+    fact.datum_type = fact
+        .datum_type
+        .concretize()
+        .map_or(GenericFactoid::Any, |dtype| {
+            GenericFactoid::Only(plain_type(dtype))
+        });
+    fact
+}
+
+/// What is known of a graph's output before it ran, to those around it: sizes that are not known are
+/// symbols that the run gives a value.
+pub(super) fn outer_fact(target: &TypedModel, fact: &InferenceFact) -> TractResult<TypedFact> {
+    let dtype = fact.datum_type.concretize();
+    let dtype = dtype.context(
+        "graphs within a node that give tensors of types not known before they run are not supported",
+    )?;
+    ensure!(
+        fact.shape.rank().concretize().is_some(),
+        "graphs within a node that give tensors with a number of dimensions not known before they run \
+         are not supported"
+    );
+    let dims = fact.shape.dims().map(|dim| {
+        let known = dim.concretize();
+        known.unwrap_or_else(|| target.symbols.new_with_prefix("inner").to_dim())
+    });
+    Ok(plain_type(dtype).fact(dims.collect::<TVec<TDim>>()))
+}
+
+/// `If` whose condition is not known before it runs.
+#[derive(Debug, Clone)]
+struct Chosen {
+    branches: [Branch; 2],
+    facts: TVec<TypedFact>,
+}
+
+impl PartialEq for Chosen {
+    fn eq(&self, _: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for Chosen {}
+
+impl Op for Chosen {
+    fn name(&self) -> StaticName {
+        "If".into()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Chosen {
+    op_out_of_plan!();
+
+    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let branch = &self.branches[place(&inputs[0])?];
+        branch.body.run(branch.own(&inputs))
+    }
+}
+
+impl TypedOp for Chosen {
+    fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(self.facts.clone())
+    }
+
+    as_op!();
+}

@@ -1,0 +1,27 @@
+//! Operators of ours for ONNX: what the library has no code for, or code that is wrong.
+//!
+//! They are registered in its place, so the library's reader builds them like its own.
+
+mod body;
+mod branch;
+mod indices;
+mod pad;
+mod recurrence;
+mod repeat;
+
+use tract_onnx::Onnx;
+
+/// The library's reader of ONNX, with the operators of ours.
+pub(super) fn reader() -> Onnx {
+    let mut reader = tract_onnx::onnx();
+    for name in ["RNN", "GRU", "LSTM", "DynamicQuantizeLSTM"] {
+        reader.op_register.insert(name, recurrence::build);
+    }
+    reader.op_register.insert("If", branch::build);
+    reader.op_register.insert("Loop", repeat::build);
+    reader.op_register.insert("Pad", pad::build);
+    reader.op_register.insert("GatherND", indices::gather);
+    reader.op_register.insert("ScatterND", indices::scatter);
+    reader.op_register.insert("OneHot", indices::one_hot);
+    reader
+}

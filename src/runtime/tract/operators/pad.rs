@@ -1,0 +1,187 @@
+//! `Pad` whose pads may be negative: what they take away goes first, then the rest is padded.
+
+use tract_onnx::model::{ParsingContext, optional_inputs};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::array::{Pad as Padding, PadMode, Slice};
+use tract_onnx::tract_hir::internal::*;
+
+use super::super::graph::{attribute, text};
+
+/// `Pad` as the model has it.
+#[derive(Debug, Clone)]
+struct Pad {
+    mode: Mode,
+    /// The pads, where they are an attribute.
+    pads: Option<Vec<i64>>,
+    /// The value, where it is an attribute.
+    value: f32,
+    /// Which inputs the value and the axes are.
+    inputs: [Option<usize>; 2],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Constant,
+    Reflect,
+    Edge,
+}
+
+/// Reads a node.
+pub(super) fn build(
+    _: &ParsingContext,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let mode = match text(node, "mode") {
+        b"" | b"constant" => Mode::Constant,
+        b"reflect" => Mode::Reflect,
+        b"edge" => Mode::Edge,
+        other => bail!(
+            "the mode `{}` is not supported",
+            String::from_utf8_lossy(other)
+        ),
+    };
+    let given: Vec<Option<usize>> = optional_inputs(node).take(4).collect();
+    let pad = Pad {
+        mode,
+        pads: attribute(node, "pads").map(|pads| pads.ints.clone()),
+        value: attribute(node, "value").map_or(0.0, |value| value.f),
+        inputs: [given[2], given[3]],
+    };
+    Ok((expand(pad), vec![]))
+}
+
+impl Pad {
+    /// What each dimension gets at its start and end.
+    fn of_dimensions(
+        &self,
+        rank: usize,
+        pads: Option<&Tensor>,
+        axes: Option<&Tensor>,
+    ) -> TractResult<Vec<[i64; 2]>> {
+        let integers = |tensor: &Tensor| -> TractResult<Vec<i64>> {
+            let values = tensor.cast_to::<i64>()?;
+            Ok(values.try_as_plain_ram()?.as_slice::<i64>()?.to_vec())
+        };
+        let pads = match (&self.pads, pads) {
+            (Some(pads), _) => pads.clone(),
+            (None, Some(pads)) => integers(pads)?,
+            (None, None) => bail!("pads that are not known before it runs are not supported"),
+        };
+        let axes = match axes {
+            Some(axes) => integers(axes)?,
+            None => (0..i64::try_from(rank)?).collect(),
+        };
+        ensure!(
+            pads.len() == 2 * axes.len(),
+            "{} pads are given for {} dimensions",
+            pads.len(),
+            axes.len()
+        );
+        let mut all = vec![[0; 2]; rank];
+        for (at, axis) in axes.iter().enumerate() {
+            let counted = if *axis < 0 {
+                axis + i64::try_from(rank)?
+            } else {
+                *axis
+            };
+            let dimension = usize::try_from(counted)
+                .ok()
+                .and_then(|axis| all.get_mut(axis));
+            let dimension = dimension.with_context(|| format!("there is no axis {axis} to pad"))?;
+            *dimension = [pads[at], pads[at + axes.len()]];
+        }
+        Ok(all)
+    }
+}
+
+impl Expansion for Pad {
+    fn name(&self) -> StaticName {
+        "Pad".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        let given = 1 + usize::from(self.pads.is_none()) + self.inputs.iter().flatten().count();
+        check_input_arity(inputs, given)?;
+        check_output_arity(outputs, 1)?;
+        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        s.equals(&inputs[0].rank, &outputs[0].rank)?;
+        let mut values: Vec<&'p TensorProxy> = Vec::new();
+        if self.pads.is_none() {
+            values.push(&inputs[1]);
+        }
+        values.extend(self.inputs[1].map(|at| &inputs[at]));
+        s.given(&inputs[0].rank, move |s, rank| {
+            let rank = usize::try_from(rank)?;
+            let values: Vec<_> = values.iter().map(|proxy| (&proxy.value).bex()).collect();
+            s.given_all(values, move |s, values: Vec<Arc<Tensor>>| {
+                let has_pads = usize::from(self.pads.is_none());
+                let pads = values.first().filter(|_| has_pads == 1);
+                let axes = values.get(has_pads);
+                let all = self.of_dimensions(rank, pads.map(|it| &**it), axes.map(|it| &**it))?;
+                for (axis, [start, end]) in all.into_iter().enumerate() {
+                    s.equals(
+                        &outputs[0].shape[axis],
+                        inputs[0].shape[axis].bex() + start.to_dim() + end.to_dim(),
+                    )?;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let stored = |at: usize, what: &str| {
+            let stored = model.outlet_fact(inputs[at])?.konst.clone();
+            stored.with_context(|| format!("{what} not known before it runs are not supported"))
+        };
+        let pads = self.pads.is_none().then(|| stored(1, "pads")).transpose()?;
+        let [value, axes] = self.inputs;
+        let axes = axes.map(|at| stored(at, "axes")).transpose()?;
+        let value = value
+            .map(|at| stored(at, "values to pad with"))
+            .transpose()?;
+        let (shape, dtype) = {
+            let fact = model.outlet_fact(inputs[0])?;
+            (fact.shape.to_tvec(), fact.datum_type)
+        };
+        let all = self.of_dimensions(shape.len(), pads.as_deref(), axes.as_deref())?;
+        let mut outlet = inputs[0];
+        let mut added = Vec::new();
+        for (axis, [start, end]) in all.into_iter().enumerate() {
+            if start < 0 || end < 0 {
+                let from = (-start).max(0);
+                let to = shape[axis].clone() + end.min(0);
+                let slice = Slice::new(axis, from, to);
+                let name = format!("{prefix}.crop.{axis}");
+                outlet = model.wire_node(name, slice, &[outlet])?[0];
+            }
+            added.push((usize::try_from(start.max(0))?, usize::try_from(end.max(0))?));
+        }
+        let mode = match self.mode {
+            Mode::Reflect => PadMode::Reflect,
+            Mode::Edge => PadMode::Edge,
+            Mode::Constant => {
+                let value = value.map_or_else(|| tensor0(self.value), Arc::unwrap_or_clone);
+                ensure!(
+                    value.len() == 1,
+                    "a padding has one value, not {}",
+                    value.len()
+                );
+                let mut value = value.cast_to_dt(dtype)?.into_owned();
+                value.set_shape(&[])?;
+                PadMode::Constant(value.into_arc_tensor())
+            }
+        };
+        model.wire_node(prefix, Padding { pads: added, mode }, &[outlet])
+    }
+}

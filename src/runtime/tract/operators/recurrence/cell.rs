@@ -1,0 +1,343 @@
+//! One step of a recurrent cell: gates, activations and states of one row of a batch.
+//!
+//! Follows the standard's equations of `RNN`, `GRU` and `LSTM` with every attribute; where the standard
+//! is silent (what `clip` applies to) ONNX Runtime is followed.
+
+use tract_linalg::routines::Func;
+use tract_onnx::prelude::{Datum, TractError, TractResult};
+use tract_onnx::tract_hir::tract_num_traits::Float;
+
+/// Which cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Rnn,
+    Gru,
+    Lstm,
+}
+
+impl Kind {
+    /// How many gates there are, each with rows of its own in W and R.
+    pub(super) fn gates(self) -> usize {
+        match self {
+            Self::Rnn => 1,
+            Self::Gru => 3,
+            Self::Lstm => 4,
+        }
+    }
+
+    /// The names of a direction's activations where the node gives none.
+    pub(super) fn usual(self) -> &'static [&'static str] {
+        match self {
+            Self::Rnn => &["Tanh"],
+            Self::Gru => &["Sigmoid", "Tanh"],
+            Self::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+        }
+    }
+}
+
+/// What is the same for all directions and steps.
+#[derive(Debug, Clone)]
+pub(super) struct Cell {
+    pub(super) kind: Kind,
+    /// Bound of what goes into an activation.
+    pub(super) clip: Option<f32>,
+    /// The forget gate is one minus the input gate.
+    pub(super) input_forget: bool,
+    /// The reset gate is applied after the product with R.
+    pub(super) linear_before_reset: bool,
+}
+
+/// A function of a gate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Activation {
+    Sigmoid,
+    Tanh,
+    Relu,
+    Softsign,
+    Softplus,
+    LeakyRelu(f32),
+    ThresholdedRelu(f32),
+    Elu(f32),
+    Affine(f32, f32),
+    ScaledTanh(f32, f32),
+    HardSigmoid(f32, f32),
+}
+
+impl Activation {
+    /// The activation of this name, in any case. Those with parameters take them from the lists, which
+    /// is how the standard counts, or get the default of the operator of this name; where there is no
+    /// such operator there is no default.
+    pub(super) fn named(
+        name: &str,
+        alphas: &mut impl Iterator<Item = f32>,
+        betas: &mut impl Iterator<Item = f32>,
+    ) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "sigmoid" => Self::Sigmoid,
+            "tanh" => Self::Tanh,
+            "relu" => Self::Relu,
+            "softsign" => Self::Softsign,
+            "softplus" => Self::Softplus,
+            "leakyrelu" => Self::LeakyRelu(alphas.next().unwrap_or(0.01)),
+            "thresholdedrelu" => Self::ThresholdedRelu(alphas.next().unwrap_or(1.0)),
+            "elu" => Self::Elu(alphas.next().unwrap_or(1.0)),
+            "affine" => Self::Affine(alphas.next()?, betas.next()?),
+            "scaledtanh" => Self::ScaledTanh(alphas.next()?, betas.next()?),
+            "hardsigmoid" => {
+                Self::HardSigmoid(alphas.next().unwrap_or(0.2), betas.next().unwrap_or(0.5))
+            }
+            _ => return None,
+        })
+    }
+}
+
+type Map<T> = Box<dyn Fn(&mut [T]) -> TractResult<()>>;
+
+/// A type of elements that recurrences are computed in.
+pub(super) trait Number: Datum + Float {
+    /// Functions over slices, as fast as there are: the logistic function and the hyperbolic tangent.
+    fn maps() -> TractResult<[Map<Self>; 2]>;
+
+    /// An attribute's value.
+    fn of(value: f32) -> Self;
+}
+
+impl Number for f32 {
+    fn maps() -> TractResult<[Map<Self>; 2]> {
+        let [sigmoid, tanh] = [Func::Sigmoid.ew_f32()?, Func::Tanh.ew_f32()?];
+        Ok([
+            Box::new(move |values| sigmoid.run(values)),
+            Box::new(move |values| tanh.run(values)),
+        ])
+    }
+
+    fn of(value: f32) -> Self {
+        value
+    }
+}
+
+impl Number for f64 {
+    fn maps() -> TractResult<[Map<Self>; 2]> {
+        fn each(function: fn(f64) -> f64) -> Map<f64> {
+            Box::new(move |values| {
+                values
+                    .iter_mut()
+                    .for_each(|value| *value = function(*value));
+                Ok(())
+            })
+        }
+        Ok([each(|value| 1.0 / (1.0 + (-value).exp())), each(f64::tanh)])
+    }
+
+    fn of(value: f32) -> Self {
+        f64::from(value)
+    }
+}
+
+/// A direction's activations, ready to be applied.
+pub(super) struct Functions<T> {
+    maps: [Map<T>; 2],
+    activations: Vec<Activation>,
+}
+
+impl<T: Number> Functions<T> {
+    pub(super) fn new(activations: &[Activation]) -> TractResult<Self> {
+        Ok(Self {
+            maps: T::maps()?,
+            activations: activations.to_vec(),
+        })
+    }
+
+    /// Applies the activation at this place.
+    fn apply(&self, place: usize, values: &mut [T]) -> TractResult<()> {
+        let one = T::one();
+        let zero = T::zero();
+        let each = |values: &mut [T], function: &dyn Fn(T) -> T| {
+            values
+                .iter_mut()
+                .for_each(|value| *value = function(*value));
+            Ok(())
+        };
+        let [sigmoid, tanh] = &self.maps;
+        let activation = self.activations.get(place);
+        match *activation.ok_or_else(|| TractError::msg("an activation is missing"))? {
+            Activation::Sigmoid => sigmoid(values),
+            Activation::Tanh => tanh(values),
+            Activation::Relu => each(values, &|x| if x < zero { zero } else { x }),
+            Activation::Softsign => each(values, &|x| x / (one + x.abs())),
+            // The same as log(1 + exp(x)), which overflows.
+            Activation::Softplus => each(values, &|x| x.max(zero) + (-x.abs()).exp().ln_1p()),
+            Activation::LeakyRelu(alpha) => {
+                each(values, &|x| if x < zero { x * T::of(alpha) } else { x })
+            }
+            Activation::ThresholdedRelu(alpha) => {
+                each(values, &|x| if x > T::of(alpha) { x } else { zero })
+            }
+            Activation::Elu(alpha) => each(values, &|x| {
+                if x < zero {
+                    T::of(alpha) * x.exp_m1()
+                } else {
+                    x
+                }
+            }),
+            Activation::Affine(alpha, beta) => each(values, &|x| x * T::of(alpha) + T::of(beta)),
+            Activation::ScaledTanh(alpha, beta) => {
+                each(values, &|x| T::of(alpha) * (x * T::of(beta)).tanh())
+            }
+            Activation::HardSigmoid(alpha, beta) => each(values, &|x| {
+                bound(x * T::of(alpha) + T::of(beta), zero, one)
+            }),
+        }
+    }
+}
+
+/// One row of a batch while it makes a step.
+pub(super) struct Row<'a, T> {
+    /// What comes from the input, with its bias: becomes the gates.
+    pub(super) gates: &'a mut [T],
+    /// What comes from the state, with its bias.
+    pub(super) recurrent: &'a [T],
+    /// The hidden state.
+    pub(super) hidden: &'a mut [T],
+    /// The cell state of an `LSTM`.
+    pub(super) memory: &'a mut [T],
+    /// Peephole weights of the input, output and forget gates.
+    pub(super) peepholes: Option<&'a [T]>,
+}
+
+impl Cell {
+    /// A whole step, but for a `GRU` that resets before the product.
+    pub(super) fn step<T: Number>(
+        &self,
+        row: Row<'_, T>,
+        functions: &Functions<T>,
+    ) -> TractResult<()> {
+        match self.kind {
+            Kind::Rnn => {
+                add(row.gates, row.recurrent);
+                self.activate(functions, 0, row.gates)?;
+                row.hidden.copy_from_slice(row.gates);
+                Ok(())
+            }
+            Kind::Gru => {
+                let size = row.hidden.len();
+                let (first, last) = row.recurrent.split_at(2 * size);
+                self.open(row.gates, first, functions)?;
+                let (open, new) = row.gates.split_at_mut(2 * size);
+                for ((new, last), reset) in new.iter_mut().zip(last).zip(&open[size..]) {
+                    *new = *new + *last * *reset;
+                }
+                self.close(row.gates, row.hidden, functions)
+            }
+            Kind::Lstm => self.lstm(row, functions),
+        }
+    }
+
+    /// The update and reset gates of a `GRU`.
+    pub(super) fn open<T: Number>(
+        &self,
+        gates: &mut [T],
+        recurrent: &[T],
+        functions: &Functions<T>,
+    ) -> TractResult<()> {
+        let open = &mut gates[..recurrent.len()];
+        add(open, recurrent);
+        self.activate(functions, 0, open)
+    }
+
+    /// The new state of a `GRU`, whose last gate is complete but for its activation.
+    pub(super) fn close<T: Number>(
+        &self,
+        gates: &mut [T],
+        hidden: &mut [T],
+        functions: &Functions<T>,
+    ) -> TractResult<()> {
+        let size = hidden.len();
+        let (open, new) = gates.split_at_mut(2 * size);
+        self.activate(functions, 1, new)?;
+        for ((hidden, new), update) in hidden.iter_mut().zip(new).zip(&open[..size]) {
+            *hidden = (T::one() - *update) * *new + *update * *hidden;
+        }
+        Ok(())
+    }
+
+    fn lstm<T: Number>(&self, row: Row<'_, T>, functions: &Functions<T>) -> TractResult<()> {
+        let Row {
+            gates,
+            recurrent,
+            hidden,
+            memory,
+            peepholes,
+        } = row;
+        let size = hidden.len();
+        add(gates, recurrent);
+        let (input, rest) = gates.split_at_mut(size);
+        let (output, rest) = rest.split_at_mut(size);
+        let (forget, new) = rest.split_at_mut(size);
+        if let Some(weights) = peepholes {
+            add_product(input, &weights[..size], memory);
+            add_product(forget, &weights[2 * size..], memory);
+        }
+        self.activate(functions, 0, input)?;
+        if self.input_forget {
+            for (forget, input) in forget.iter_mut().zip(&*input) {
+                *forget = T::one() - *input;
+            }
+        } else {
+            self.activate(functions, 0, forget)?;
+        }
+        self.activate(functions, 1, new)?;
+        for (at, memory) in memory.iter_mut().enumerate() {
+            *memory = forget[at] * *memory + input[at] * new[at];
+        }
+        if let Some(weights) = peepholes {
+            add_product(output, &weights[size..2 * size], memory);
+        }
+        self.activate(functions, 0, output)?;
+        hidden.copy_from_slice(memory);
+        functions.apply(2, hidden)?;
+        for (hidden, output) in hidden.iter_mut().zip(output) {
+            *hidden = *hidden * *output;
+        }
+        Ok(())
+    }
+
+    fn activate<T: Number>(
+        &self,
+        functions: &Functions<T>,
+        place: usize,
+        values: &mut [T],
+    ) -> TractResult<()> {
+        if let Some(clip) = self.clip {
+            let clip = T::of(clip);
+            for value in &mut *values {
+                *value = bound(*value, -clip, clip);
+            }
+        }
+        functions.apply(place, values)
+    }
+}
+
+/// Adds `what` to `to`.
+pub(super) fn add<T: Float>(to: &mut [T], what: &[T]) {
+    for (to, what) in to.iter_mut().zip(what) {
+        *to = *to + *what;
+    }
+}
+
+fn add_product<T: Float>(to: &mut [T], left: &[T], right: &[T]) {
+    for ((to, left), right) in to.iter_mut().zip(left).zip(right) {
+        *to = *to + *left * *right;
+    }
+}
+
+/// The number within bounds; no number stays none.
+fn bound<T: Float>(value: T, least: T, most: T) -> T {
+    if value < least {
+        least
+    } else if value > most {
+        most
+    } else {
+        value
+    }
+}

@@ -1,0 +1,104 @@
+//! What `DynamicQuantizeLSTM` does to its numbers: stored integers become the numbers they stand for,
+//! and what is multiplied with them is rounded to 256 steps first, as ONNX Runtime does.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::tract_data::itertools::izip;
+
+/// Rounds numbers to the 256 steps from the least of them, or zero, to the largest.
+pub(super) fn round(values: &mut [f32]) {
+    let least = values.iter().copied().fold(0.0, f32::min);
+    let most = values.iter().copied().fold(0.0, f32::max);
+    let scale = if most > least {
+        (most - least) / 255.0
+    } else {
+        1.0
+    };
+    let zero = (-least / scale).clamp(0.0, 255.0).round_ties_even();
+    for value in values {
+        let step = ((*value / scale).round_ties_even() + zero).clamp(0.0, 255.0);
+        *value = (step - zero) * scale;
+    }
+}
+
+/// Stored integers of shape [directions, inputs, rows] as numbers of shape [directions, rows, inputs].
+/// Scales and zero points are one a direction, or one a direction and row.
+pub(super) fn dequantise(
+    stored: &Tensor,
+    scale: &Tensor,
+    zero: Option<&Tensor>,
+) -> TractResult<Tensor> {
+    let &[directions, columns, rows] = stored.shape() else {
+        bail!(
+            "weights of shape {:?} have three dimensions",
+            stored.shape()
+        );
+    };
+    let spread = |tensor: &Tensor| -> TractResult<Vec<f32>> {
+        let values = tensor.cast_to::<f32>()?;
+        let values = values.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
+        if values.len() == directions * rows {
+            return Ok(values);
+        }
+        ensure!(
+            values.len() == directions,
+            "{} scales or zero points are given for {directions} directions of {rows} rows",
+            values.len()
+        );
+        Ok(values
+            .iter()
+            .flat_map(|value| std::iter::repeat_n(*value, rows))
+            .collect())
+    };
+    let scales = spread(scale)?;
+    let zeros = match zero {
+        Some(zero) => spread(zero)?,
+        None => vec![0.0; scales.len()],
+    };
+    let stored = stored.cast_to::<f32>()?;
+    let stored = stored.try_as_plain_ram()?;
+    let stored = stored.as_slice::<f32>()?;
+    let mut values = vec![0.0; stored.len()];
+    for direction in 0..directions {
+        for row in 0..rows {
+            let at = direction * rows + row;
+            let to = &mut values[at * columns..(at + 1) * columns];
+            let from = stored[direction * columns * rows + row..]
+                .iter()
+                .step_by(rows);
+            for (to, from) in izip!(to, from) {
+                *to = (from - zeros[at]) * scales[at];
+            }
+        }
+    }
+    Tensor::from_shape(&[directions, rows, columns], &values)
+}
+
+/// [`round`] as an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Round;
+
+impl Op for Round {
+    fn name(&self) -> StaticName {
+        "RoundDynamically".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Round {
+    op_out_of_plan!();
+
+    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let mut values = args_1!(inputs).into_tensor();
+        round(values.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?);
+        Ok(tvec!(values.into_tvalue()))
+    }
+}
+
+impl TypedOp for Round {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec!(inputs[0].without_value()))
+    }
+
+    as_op!();
+}

@@ -1,0 +1,410 @@
+//! The steps of a recurrence as one operator.
+//!
+//! Invariant: its state begins with what the inputs say and ends with the run. Rows of a batch may have
+//! lengths of their own: a row is left alone after its last step.
+
+use std::ops::Range;
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::plan::SimplePlan;
+
+use super::cell::{Activation, Cell, Functions, Kind, Number, Row, add};
+use super::quantised;
+
+/// The operator. Numbers are places of inputs.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub(super) cell: Cell,
+    pub(super) sides: Vec<RunSide>,
+    /// How many steps each row has.
+    pub(super) lengths: Option<usize>,
+    /// The hidden and the cell state at the beginning.
+    pub(super) states: [Option<usize>; 2],
+    /// Elements of a state.
+    pub(super) hidden: usize,
+    /// Whether somebody wants the hidden state after every step.
+    pub(super) keeps_all: bool,
+    /// Whether states are rounded before they are multiplied ([`quantised`]).
+    pub(super) rounds: bool,
+}
+
+/// One direction.
+#[derive(Debug, Clone)]
+pub(super) struct RunSide {
+    pub(super) is_reverse: bool,
+    pub(super) activations: Vec<Activation>,
+    /// The sequence times W.
+    pub(super) from_input: usize,
+    /// R.
+    pub(super) weights: usize,
+    pub(super) bias: Option<usize>,
+    pub(super) peepholes: Option<usize>,
+    pub(super) product: Product,
+    /// What a reset state is multiplied with.
+    pub(super) last: Option<Product>,
+}
+
+/// A product with some rows of R, by a small plan of the library: it packs a stored R once.
+#[derive(Debug, Clone)]
+pub(super) struct Product {
+    plan: Arc<TypedSimplePlan>,
+    /// Whether R is part of the plan, not an input.
+    is_stored: bool,
+}
+
+impl Product {
+    /// A product of a batch of states with these rows of R.
+    pub(super) fn new(weights: &TypedFact, rows: Range<usize>, batch: &TDim) -> TractResult<Self> {
+        let (dtype, stored) = (weights.datum_type, weights.konst.as_ref());
+        let size = weights.shape[1].clone();
+        let mut model = TypedModel::default();
+        let batch = match batch.as_i64() {
+            Some(batch) => batch.to_dim(),
+            None => model.symbols.sym("batch").to_dim(),
+        };
+        let state = model.add_source("state", dtype.fact([batch, size]))?;
+        let weights = if let Some(stored) = stored {
+            model.add_const("weights", stored.slice(0, rows.start, rows.end)?)?
+        } else {
+            let whole = model.add_source("whole", weights.without_value())?;
+            model.wire_node("weights", Slice::new(0, rows.start, rows.end), &[whole])?[0]
+        };
+        let product = EinSum::new("nk,gk->ng".parse()?, dtype);
+        let outputs = model.wire_node("product", product, &[state, weights])?;
+        model.select_output_outlets(&outputs)?;
+        Ok(Self {
+            plan: SimplePlan::new(model.into_optimized()?)?,
+            is_stored: stored.is_some(),
+        })
+    }
+
+    fn start(&self, weights: &TValue) -> TractResult<Multiplier> {
+        Ok(Multiplier {
+            state: self.plan.spawn()?,
+            weights: (!self.is_stored).then(|| weights.clone()),
+        })
+    }
+}
+
+/// A product that is being used.
+struct Multiplier {
+    state: TypedSimpleState,
+    weights: Option<TValue>,
+}
+
+impl Multiplier {
+    fn multiply<T: Number>(&mut self, states: &[T], size: usize) -> TractResult<Tensor> {
+        let states = Tensor::from_shape(&[states.len() / size.max(1), size], states)?;
+        let mut inputs = tvec!(states.into_tvalue());
+        inputs.extend(self.weights.clone());
+        let outputs = self.state.run(inputs)?;
+        Ok(args_1!(outputs).into_tensor())
+    }
+}
+
+impl Run {
+    fn compute<T: Number>(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
+        let [steps, batch] = [inputs[0].shape()[0], inputs[0].shape()[1]];
+        let lengths = self.lengths(inputs, steps, batch)?;
+        let (sides, size) = (self.sides.len(), self.hidden);
+        let kept = if self.keeps_all { steps } else { 0 };
+        let mut all = Tensor::zero::<T>(&[kept, sides, batch, size])?;
+        let mut hidden = Vec::with_capacity(sides * batch * size);
+        let mut memory = Vec::with_capacity(sides * batch * size);
+        for side in 0..sides {
+            let mut walk = Walk::<T>::new(self, side, inputs, &lengths)?;
+            let mut all = all.try_as_plain_ram_mut()?;
+            let all = all.as_slice_mut::<T>()?;
+            for step in 0..lengths.iter().copied().max().unwrap_or(0) {
+                walk.step(step)?;
+                if self.keeps_all {
+                    walk.keep(step, all);
+                }
+            }
+            hidden.extend(walk.hidden);
+            memory.extend(walk.memory);
+        }
+        let shape = [sides, batch, size];
+        let mut outputs = tvec!(
+            all.into_tvalue(),
+            Tensor::from_shape(&shape, &hidden)?.into_tvalue()
+        );
+        if self.cell.kind == Kind::Lstm {
+            outputs.push(Tensor::from_shape(&shape, &memory)?.into_tvalue());
+        }
+        Ok(outputs)
+    }
+
+    /// How many steps each row has.
+    fn lengths(&self, inputs: &[TValue], steps: usize, batch: usize) -> TractResult<Vec<usize>> {
+        let Some(at) = self.lengths else {
+            return Ok(vec![steps; batch]);
+        };
+        let given = inputs[at].cast_to::<i64>()?;
+        let given = given.try_as_plain_ram()?;
+        let given = given.as_slice::<i64>()?;
+        ensure!(
+            given.len() == batch,
+            "{} lengths are given for {batch} sequences",
+            given.len()
+        );
+        let checked = given.iter().map(|length| {
+            let fits = usize::try_from(*length)
+                .ok()
+                .filter(|length| *length <= steps);
+            fits.with_context(|| format!("the length {length} of a sequence is not in 0..={steps}"))
+        });
+        checked.collect()
+    }
+
+    /// The state at the beginning, of one direction.
+    fn state<T: Number>(
+        &self,
+        input: Option<usize>,
+        side: usize,
+        inputs: &[TValue],
+    ) -> TractResult<Vec<T>> {
+        let size = inputs[0].shape()[1] * self.hidden;
+        match input {
+            Some(at) => part(&inputs[at], side, size),
+            None => Ok(vec![T::zero(); size]),
+        }
+    }
+
+    fn multiply<T: Number>(&self, with: &mut Multiplier, states: &[T]) -> TractResult<Tensor> {
+        if !self.rounds {
+            return with.multiply(states, self.hidden);
+        }
+        let mut rounded = Tensor::from_shape(&[states.len()], states)?;
+        let mut view = rounded.try_as_plain_ram_mut()?;
+        quantised::round(view.as_slice_mut::<f32>()?);
+        with.multiply(view.as_slice::<T>()?, self.hidden)
+    }
+}
+
+/// One direction while it goes through the sequence.
+struct Walk<'a, T: Number> {
+    run: &'a Run,
+    /// Which direction it is.
+    at: usize,
+    lengths: &'a [usize],
+    from_input: &'a [T],
+    bias: Option<Vec<T>>,
+    peepholes: Option<Vec<T>>,
+    functions: Functions<T>,
+    first: Multiplier,
+    last: Option<Multiplier>,
+    gates: Vec<T>,
+    hidden: Vec<T>,
+    memory: Vec<T>,
+}
+
+impl<'a, T: Number> Walk<'a, T> {
+    fn new(
+        run: &'a Run,
+        at: usize,
+        inputs: &'a [TValue],
+        lengths: &'a [usize],
+    ) -> TractResult<Self> {
+        let side = &run.sides[at];
+        let width = run.cell.kind.gates() * run.hidden;
+        let vector = |input: Option<usize>, length: usize| {
+            let found = input.map(|input| part::<T>(&inputs[input], 0, length));
+            found.transpose()
+        };
+        let weights = &inputs[side.weights];
+        let from_input = elements(&inputs[side.from_input])?;
+        let length = inputs[0].shape()[0] * lengths.len() * width;
+        ensure!(
+            from_input.len() == length,
+            "{} numbers come from the input, {length} are needed",
+            from_input.len()
+        );
+        Ok(Self {
+            run,
+            at,
+            lengths,
+            from_input,
+            bias: vector(side.bias, 2 * width)?,
+            peepholes: vector(side.peepholes, 3 * run.hidden)?,
+            functions: Functions::new(&side.activations)?,
+            first: side.product.start(weights)?,
+            last: side
+                .last
+                .as_ref()
+                .map(|last| last.start(weights))
+                .transpose()?,
+            gates: vec![T::zero(); lengths.len() * width],
+            hidden: run.state(run.states[0], at, inputs)?,
+            memory: run.state(run.states[1], at, inputs)?,
+        })
+    }
+
+    /// Where in the sequence a row is at this step, if it is not past its end.
+    fn place(&self, row: usize, step: usize) -> Option<usize> {
+        let left = self.lengths[row].checked_sub(step + 1)?;
+        let is_reverse = self.run.sides[self.at].is_reverse;
+        Some(if is_reverse { left } else { step })
+    }
+
+    fn step(&mut self, step: usize) -> TractResult<()> {
+        let (size, batch) = (self.run.hidden, self.lengths.len());
+        let width = self.run.cell.kind.gates() * size;
+        let mut active = Vec::with_capacity(batch);
+        for row in 0..batch {
+            if let Some(place) = self.place(row, step) {
+                let from = (place * batch + row) * width;
+                let gates = &mut self.gates[row * width..(row + 1) * width];
+                gates.copy_from_slice(&self.from_input[from..from + width]);
+                if let Some(bias) = &self.bias {
+                    add(gates, &bias[..width]);
+                }
+                active.push(row);
+            }
+        }
+        let mut recurrent = self.run.multiply(&mut self.first, &self.hidden)?;
+        let each = recurrent.len() / batch.max(1);
+        let mut recurrent = recurrent.try_as_plain_ram_mut()?;
+        let recurrent = recurrent.as_slice_mut::<T>()?;
+        if let Some(bias) = &self.bias {
+            let bias = &bias[width..width + each];
+            let rows = recurrent.chunks_exact_mut(each.max(1));
+            rows.for_each(|row| add(row, bias));
+        }
+        if self.last.is_some() {
+            return self.reset_first(&active, recurrent);
+        }
+        for row in active {
+            let states = row * size..(row + 1) * size;
+            let row = Row {
+                gates: &mut self.gates[row * width..(row + 1) * width],
+                recurrent: &recurrent[row * each..(row + 1) * each],
+                hidden: &mut self.hidden[states.clone()],
+                memory: &mut self.memory[states],
+                peepholes: self.peepholes.as_deref(),
+            };
+            self.run.cell.step(row, &self.functions)?;
+        }
+        Ok(())
+    }
+
+    /// The rest of a step of a `GRU` that resets the state before its last product; `recurrent` is
+    /// what its first two gates get from the state.
+    fn reset_first(&mut self, active: &[usize], recurrent: &[T]) -> TractResult<()> {
+        let (cell, size) = (&self.run.cell, self.run.hidden);
+        let width = 3 * size;
+        let mut reset = self.hidden.clone();
+        for row in active {
+            let gates = &mut self.gates[row * width..(row + 1) * width];
+            let recurrent = &recurrent[row * 2 * size..(row + 1) * 2 * size];
+            cell.open(gates, recurrent, &self.functions)?;
+            let by = &gates[size..2 * size];
+            let states = &mut reset[row * size..(row + 1) * size];
+            for (state, by) in states.iter_mut().zip(by) {
+                *state = *state * *by;
+            }
+        }
+        let last = self.last.as_mut().context("it was looked at before")?;
+        let new = self.run.multiply(last, &reset)?;
+        let new = new.try_as_plain_ram()?;
+        let new = new.as_slice::<T>()?;
+        for row in active {
+            let gates = &mut self.gates[row * width..(row + 1) * width];
+            let states = row * size..(row + 1) * size;
+            add(&mut gates[2 * size..], &new[states.clone()]);
+            if let Some(bias) = &self.bias {
+                add(&mut gates[2 * size..], &bias[width + 2 * size..]);
+            }
+            cell.close(gates, &mut self.hidden[states], &self.functions)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the states after a step to where they belong among those of all steps.
+    fn keep(&self, step: usize, all: &mut [T]) {
+        let (size, batch) = (self.run.hidden, self.lengths.len());
+        for row in 0..batch {
+            if let Some(place) = self.place(row, step) {
+                let to = ((place * self.run.sides.len() + self.at) * batch + row) * size;
+                let states = &self.hidden[row * size..(row + 1) * size];
+                all[to..to + size].copy_from_slice(states);
+            }
+        }
+    }
+}
+
+/// The elements of a tensor.
+fn elements<T: Number>(tensor: &Tensor) -> TractResult<&[T]> {
+    let view = tensor.try_as_plain_ram()?;
+    view.as_slice::<T>()
+}
+
+/// Part number `at` of a tensor of parts of this length.
+fn part<T: Number>(tensor: &Tensor, at: usize, length: usize) -> TractResult<Vec<T>> {
+    let values = tensor.try_as_plain_ram()?;
+    let values = values.as_slice::<T>()?;
+    let found = values.get(at * length..(at + 1) * length);
+    let found = found.with_context(|| {
+        format!(
+            "a tensor of shape {:?} is too small, {length} elements are needed",
+            tensor.shape()
+        )
+    })?;
+    Ok(found.to_vec())
+}
+
+impl PartialEq for Run {
+    fn eq(&self, _: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for Run {}
+
+impl Op for Run {
+    fn name(&self) -> StaticName {
+        "Recurrence".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Run {
+    op_out_of_plan!();
+
+    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        if inputs[0].datum_type() == f64::datum_type() {
+            self.compute::<f64>(&inputs)
+        } else {
+            self.compute::<f32>(&inputs)
+        }
+    }
+}
+
+impl TypedOp for Run {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let x = inputs[0];
+        let (sides, size) = (self.sides.len().to_dim(), self.hidden.to_dim());
+        let steps = if self.keeps_all {
+            x.shape[0].clone()
+        } else {
+            0.to_dim()
+        };
+        let batch = &x.shape[1];
+        let last = x
+            .datum_type
+            .fact([sides.clone(), batch.clone(), size.clone()]);
+        let mut facts = tvec!(
+            x.datum_type.fact([steps, sides, batch.clone(), size]),
+            last.clone()
+        );
+        if self.cell.kind == Kind::Lstm {
+            facts.push(last);
+        }
+        Ok(facts)
+    }
+
+    as_op!();
+}

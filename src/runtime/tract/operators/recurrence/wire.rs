@@ -1,0 +1,225 @@
+//! A recurrence in the library's graph: the products with W, which need no steps, are the library's,
+//! for all steps at once; the rest is one operator ([`super::run`]).
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+
+use super::cell::Kind;
+use super::run::{Product, Run, RunSide};
+use super::{
+    BIAS, HIDDEN, LENGTHS, MEMORY, PEEPHOLES, R, R_SCALE, R_ZERO, Recurrence, W, W_SCALE, W_ZERO,
+    quantised,
+};
+
+/// A graph that is being written, with what the names of its new nodes begin with.
+struct Writer<'a> {
+    model: &'a mut TypedModel,
+    prefix: &'a str,
+}
+
+impl Writer<'_> {
+    fn node(
+        &mut self,
+        name: &str,
+        operator: impl Into<Box<dyn TypedOp>>,
+        inputs: &[OutletId],
+    ) -> TractResult<OutletId> {
+        let name = format!("{}.{name}", self.prefix);
+        Ok(self.model.wire_node(name, operator, inputs)?[0])
+    }
+
+    fn constant(&mut self, name: &str, value: Tensor) -> TractResult<OutletId> {
+        self.model
+            .add_const(format!("{}.{name}", self.prefix), value)
+    }
+
+    fn stored(&self, outlet: OutletId) -> TractResult<Option<Arc<Tensor>>> {
+        Ok(self.model.outlet_fact(outlet)?.konst.clone())
+    }
+
+    /// A direction's part of a tensor that has one for each.
+    fn side(&mut self, name: &str, outlet: OutletId, side: usize) -> TractResult<OutletId> {
+        if let Some(stored) = self.stored(outlet)? {
+            let mut part = stored.slice(0, side, side + 1)?;
+            part.remove_axis(0)?;
+            return self.constant(&format!("{name}.{side}"), part);
+        }
+        let slice = Slice::new(0, side, side + 1);
+        let part = self.node(&format!("{name}.{side}.slice"), slice, &[outlet])?;
+        self.node(&format!("{name}.{side}"), AxisOp::Rm(0), &[part])
+    }
+}
+
+/// Writes `recurrence` into a graph.
+pub(super) fn wire(
+    recurrence: &Recurrence,
+    prefix: &str,
+    model: &mut TypedModel,
+    inputs: &[OutletId],
+) -> TractResult<TVec<OutletId>> {
+    let given = model.outlet_fact(inputs[0])?.datum_type;
+    let dtype = if given == f16::datum_type() {
+        f32::datum_type()
+    } else {
+        given
+    };
+    ensure!(
+        dtype == f32::datum_type() || dtype == f64::datum_type(),
+        "a recurrence over {given:?} is not supported"
+    );
+    let mut writer = Writer { model, prefix };
+    let mut inputs: TVec<OutletId> = inputs.into();
+    for (at, input) in inputs.iter_mut().enumerate() {
+        if writer.model.outlet_fact(*input)?.datum_type == f16::datum_type() {
+            *input = writer.node(&format!("cast.{at}"), cast(dtype), &[*input])?;
+        }
+    }
+    let x = sequence(recurrence, &mut writer, inputs[0])?;
+    let [w, r] = weights(recurrence, &mut writer, &inputs)?;
+    let rows = rows(&mut writer, x)?;
+    let mut given_to = vec![x];
+    let mut give = |outlet: OutletId| {
+        given_to.push(outlet);
+        given_to.len() - 1
+    };
+    let lengths = recurrence.input(LENGTHS).map(|at| give(inputs[at]));
+    let mut states = [None; 2];
+    for (state, place) in states.iter_mut().zip([HIDDEN, MEMORY]) {
+        if let Some(at) = recurrence.input(place) {
+            let mut outlet = inputs[at];
+            if recurrence.batch_first {
+                let name = format!("state.{place}");
+                outlet = writer.node(&name, AxisOp::Move(1, 0), &[outlet])?;
+            }
+            *state = Some(give(outlet));
+        }
+    }
+    let batch = writer.model.outlet_fact(x)?.shape[1].clone();
+    let mut sides = Vec::new();
+    for (at, side) in recurrence.sides.iter().enumerate() {
+        let weights = writer.side("w", w, at)?;
+        let product = EinSum::new("nk,gk->ng".parse()?, dtype);
+        let from_input = writer.node(&format!("xw.{at}"), product, &[rows, weights])?;
+        let weights = writer.side("r", r, at)?;
+        let mut optional = |place: usize, name: &str| -> TractResult<Option<usize>> {
+            let found = recurrence.input(place).map(|input| inputs[input]);
+            let found = found
+                .map(|outlet| writer.side(name, outlet, at))
+                .transpose()?;
+            Ok(found.map(&mut give))
+        };
+        let bias = optional(BIAS, "bias")?;
+        let peepholes = optional(PEEPHOLES, "peepholes")?;
+        let fact = writer.model.outlet_fact(weights)?;
+        let size = fact.shape[1].to_usize()?;
+        let resets_first =
+            recurrence.cell.kind == Kind::Gru && !recurrence.cell.linear_before_reset;
+        let all = recurrence.cell.kind.gates() * size;
+        let first = if resets_first { 2 * size } else { all };
+        let product = |range: std::ops::Range<usize>| Product::new(fact, range, &batch);
+        let last = resets_first.then(|| product(first..all)).transpose()?;
+        let product = product(0..first)?;
+        sides.push(RunSide {
+            is_reverse: side.is_reverse,
+            activations: side.activations.clone(),
+            from_input: give(from_input),
+            weights: give(weights),
+            bias,
+            peepholes,
+            product,
+            last,
+        });
+    }
+    let hidden = writer.model.outlet_fact(given_to[sides[0].weights])?.shape[1].clone();
+    let run = Run {
+        cell: recurrence.cell.clone(),
+        sides,
+        lengths,
+        states,
+        hidden: hidden.to_usize()?,
+        keeps_all: recurrence.outputs[0].is_some(),
+        rounds: recurrence.is_quantised,
+    };
+    let made = writer.model.wire_node(prefix, run, &given_to)?;
+    outputs(recurrence, &mut writer, &made, given)
+}
+
+/// The sequence with its steps first, rounded if it is multiplied with integers.
+fn sequence(
+    recurrence: &Recurrence,
+    writer: &mut Writer<'_>,
+    mut x: OutletId,
+) -> TractResult<OutletId> {
+    if recurrence.batch_first {
+        x = writer.node("steps_first", AxisOp::Move(1, 0), &[x])?;
+    }
+    if recurrence.is_quantised {
+        x = writer.node("rounded", quantised::Round, &[x])?;
+    }
+    Ok(x)
+}
+
+/// W and R.
+fn weights(
+    recurrence: &Recurrence,
+    writer: &mut Writer<'_>,
+    inputs: &[OutletId],
+) -> TractResult<[OutletId; 2]> {
+    if !recurrence.is_quantised {
+        return Ok([inputs[W], inputs[R]]);
+    }
+    let mut numbers = |name: &str, place: usize, scale: usize, zero: usize| {
+        let stored = |place: usize| match recurrence.input(place) {
+            Some(at) => {
+                let stored = writer.stored(inputs[at])?;
+                let stored =
+                    stored.context("quantised weights that are computed are not supported");
+                stored.map(Some)
+            }
+            None => Ok(None),
+        };
+        let weights = stored(place)?.context("quantised weights are missing")?;
+        let scale = stored(scale)?.context("the scale of quantised weights is missing")?;
+        let numbers = quantised::dequantise(&weights, &scale, stored(zero)?.as_deref())?;
+        writer.constant(name, numbers)
+    };
+    Ok([
+        numbers("w", W, W_SCALE, W_ZERO)?,
+        numbers("r", R, R_SCALE, R_ZERO)?,
+    ])
+}
+
+/// All steps of all rows, one below the other.
+fn rows(writer: &mut Writer<'_>, x: OutletId) -> TractResult<OutletId> {
+    let shape = &writer.model.outlet_fact(x)?.shape;
+    let from: TVec<TDim> = tvec![shape[0].clone(), shape[1].clone()];
+    let to: TVec<TDim> = tvec![shape[0].clone() * &shape[1]];
+    writer.node("rows", AxisOp::Reshape(0, from, to), &[x])
+}
+
+/// The outputs that the node has, as the model wants them.
+fn outputs(
+    recurrence: &Recurrence,
+    writer: &mut Writer<'_>,
+    made: &[OutletId],
+    dtype: DatumType,
+) -> TractResult<TVec<OutletId>> {
+    let mut wanted: TVec<OutletId> = tvec!();
+    for (place, slot) in recurrence.outputs.iter().enumerate() {
+        if slot.is_none() {
+            continue;
+        }
+        let mut outlet = *made.get(place).context("only an LSTM has a third output")?;
+        if recurrence.batch_first {
+            let axis = if place == 0 { 2 } else { 1 };
+            outlet = writer.node(&format!("out.{place}"), AxisOp::Move(axis, 0), &[outlet])?;
+        }
+        if writer.model.outlet_fact(outlet)?.datum_type != dtype {
+            outlet = writer.node(&format!("out.cast.{place}"), cast(dtype), &[outlet])?;
+        }
+        wanted.push(outlet);
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,324 @@
+//! `Loop`: a graph that is run again and again on what it gave before.
+//!
+//! How often is known only when it runs, and so is the number of slices it collects. What it carries may
+//! change its sizes from turn to turn, but neither its type nor its number of dimensions.
+
+use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
+use tract_onnx::pb::{GraphProto, NodeProto, type_proto};
+use tract_onnx::tensor::translate_inference_fact;
+use tract_onnx::tract_hir::internal::*;
+
+use super::body::{Body, plain_inputs};
+use super::branch::{common, outer_fact, without_sizes};
+
+/// `Loop`, whose graph takes the turn's number, the condition, what is carried and what it captures.
+#[derive(Debug, Clone)]
+struct Loop {
+    body: Body,
+    /// Which input says how many turns there are at most.
+    turns: Option<usize>,
+    /// Which input says whether there is a first turn.
+    condition: Option<usize>,
+    /// Which inputs are carried at first.
+    carried: Vec<usize>,
+    /// Which inputs it captures.
+    captured: Vec<usize>,
+    /// What the graph says of its outputs.
+    declared: Vec<InferenceFact>,
+    /// Which of the graph's outputs, after the condition, the node's are.
+    outputs: Vec<usize>,
+}
+
+/// Reads a node.
+pub(super) fn build(
+    context: &ParsingContext,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let (body, graph) = Body::read(context, node, "body")?;
+    let given: Vec<Option<usize>> = optional_inputs(node).take(node.input.len()).collect();
+    let carried = given
+        .iter()
+        .skip(2)
+        .map(|input| input.context("what a loop carries is missing"));
+    let carried = carried.collect::<TractResult<Vec<usize>>>()?;
+    let own = given.iter().flatten().count();
+    let places = 0..node.output.len();
+    let outputs = places
+        .zip(optional_outputs(node))
+        .filter(|(_, slot)| slot.is_some());
+    let outputs: Vec<usize> = outputs.map(|(place, _)| place).collect();
+    ensure!(
+        body.outputs() > carried.len() && outputs.iter().all(|it| *it + 1 < body.outputs()),
+        "its graph gives {} tensors, too few for what it carries and collects",
+        body.outputs()
+    );
+    let captured = body.captured.clone();
+    let repeat = Loop {
+        turns: given.first().copied().flatten(),
+        condition: given.get(1).copied().flatten(),
+        carried,
+        captured: (own..own + captured.len()).collect(),
+        declared: declared(context, &graph)?,
+        outputs,
+        body,
+    };
+    Ok((Box::new(repeat), captured))
+}
+
+/// What a graph says of its outputs, without their sizes.
+fn declared(context: &ParsingContext, graph: &GraphProto) -> TractResult<Vec<InferenceFact>> {
+    let outputs = graph.output.iter().map(|output| {
+        let value = output.r#type.as_ref().and_then(|kind| kind.value.as_ref());
+        let Some(type_proto::Value::TensorType(tensor)) = value else {
+            return Ok(InferenceFact::default());
+        };
+        Ok(without_sizes(&translate_inference_fact(
+            context, tensor, false,
+        )?))
+    });
+    outputs.collect()
+}
+
+impl Loop {
+    /// What it gives for inputs of these facts: the graph's outputs after the condition.
+    fn found(&self, inputs: &[InferenceFact]) -> TractResult<Vec<InferenceFact>> {
+        let scalar = |dtype: DatumType| InferenceFact::dt_shape(dtype, [0_usize; 0]);
+        let of = |places: &[usize]| -> Vec<InferenceFact> {
+            places.iter().map(|at| inputs[*at].clone()).collect()
+        };
+        let mut carried = of(&self.carried);
+        carried
+            .iter_mut()
+            .for_each(|fact| *fact = fact.clone().without_value());
+        let captured = of(&self.captured);
+        // Each round forgets a size at least, or is the last.
+        let sizes = carried.iter().map(|fact| fact.shape.dims().count());
+        for _ in 0..=sizes.sum::<usize>() + 1 {
+            let mut given = vec![scalar(i64::datum_type()), scalar(bool::datum_type())];
+            given.extend(carried.iter().chain(&captured).cloned());
+            let mut found: Vec<InferenceFact> = match self.body.facts(&given) {
+                Ok(found) => found.into_iter().collect(),
+                Err(_) if carried.iter().any(|fact| fact.shape.concretize().is_some()) => {
+                    carried = carried.iter().map(without_sizes).collect();
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            for (found, declared) in found.iter_mut().zip(&self.declared) {
+                if let Ok(both) = found.unify(declared) {
+                    *found = both;
+                }
+            }
+            let mut found = found.split_off(1);
+            let next: Vec<InferenceFact> = carried
+                .iter()
+                .zip(&found)
+                .map(|(old, new)| common(old, new))
+                .collect();
+            if next
+                .iter()
+                .zip(&carried)
+                .all(|(new, old)| new.shape == old.shape)
+            {
+                found.splice(..next.len(), next);
+                for collected in &mut found[self.carried.len()..] {
+                    let mut dims: TVec<DimFact> = tvec!(GenericFactoid::Any);
+                    dims.extend(collected.shape.dims().cloned());
+                    if collected.shape.rank().concretize().is_some() {
+                        collected.shape = ShapeFactoid::closed(dims);
+                    }
+                    collected.value = GenericFactoid::Any;
+                }
+                return Ok(found);
+            }
+            carried = next;
+        }
+        bail!("loops that carry tensors of shapes not known before they run are not supported")
+    }
+}
+
+impl PartialEq for Loop {
+    fn eq(&self, _: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for Loop {}
+
+impl Op for Loop {
+    fn name(&self) -> StaticName {
+        "Loop".into()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for Loop {
+    not_out_of_plan!();
+}
+
+impl InferenceOp for Loop {
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<(
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+    )> {
+        let own = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
+        let inputs: TVec<InferenceFact> = own(inputs);
+        let mut outputs: TVec<InferenceFact> = own(outputs);
+        let is_known = inputs
+            .iter()
+            .all(|fact| fact.datum_type.concretize().is_some());
+        // What is not known yet may be known later; what is wrong is said when the graph is made.
+        if let Some(found) = is_known.then(|| self.found(&inputs).ok()).flatten() {
+            for (output, place) in outputs.iter_mut().zip(&self.outputs) {
+                output.unify_with(&found[*place])?;
+            }
+        }
+        Ok((inputs, outputs, own(observed)))
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        Ok(self.outputs.len())
+    }
+
+    fn to_typed(
+        &self,
+        _: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|outlet| mapping[outlet]).collect();
+        let inputs = plain_inputs(&node.name, target, &inputs)?;
+        let facts = inputs
+            .iter()
+            .map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
+        let found = self.found(&facts.collect::<TractResult<Vec<InferenceFact>>>()?)?;
+        let facts = self
+            .outputs
+            .iter()
+            .map(|place| outer_fact(target, &found[*place]));
+        let turning = Turning {
+            facts: facts.collect::<TractResult<_>>()?,
+            empty: found.iter().map(empty).collect(),
+            of: self.clone(),
+        };
+        target.wire_node(&node.name, turning, &inputs)
+    }
+
+    as_op!();
+}
+
+/// What is collected in no turn: sizes that are not known are none.
+fn empty(fact: &InferenceFact) -> Option<(DatumType, TVec<usize>)> {
+    let sizes = fact.shape.dims().skip(1).map(|dim| {
+        let size = dim.concretize().and_then(|size| size.to_usize().ok());
+        size.unwrap_or(0)
+    });
+    let shape = std::iter::once(0).chain(sizes).collect();
+    Some((fact.datum_type.concretize()?, shape))
+}
+
+/// `Loop` in a graph that can be run.
+#[derive(Debug, Clone)]
+struct Turning {
+    of: Loop,
+    facts: TVec<TypedFact>,
+    /// What each output is when it is collected in no turn.
+    empty: Vec<Option<(DatumType, TVec<usize>)>>,
+}
+
+impl PartialEq for Turning {
+    fn eq(&self, _: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for Turning {}
+
+impl Op for Turning {
+    fn name(&self) -> StaticName {
+        "Loop".into()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Turning {
+    op_out_of_plan!();
+
+    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let of = &self.of;
+        let most = of
+            .turns
+            .map(|at| inputs[at].cast_to_scalar::<i64>())
+            .transpose()?;
+        let mut goes_on = match of.condition {
+            Some(at) => inputs[at].cast_to_scalar::<bool>()?,
+            None => true,
+        };
+        let mut carried: TVec<TValue> = of.carried.iter().map(|at| inputs[*at].clone()).collect();
+        let mut collected: Vec<Vec<TValue>> =
+            vec![Vec::new(); of.body.outputs() - 1 - carried.len()];
+        let mut turn: i64 = 0;
+        while goes_on && most.is_none_or(|most| turn < most) {
+            let mut given: TVec<TValue> = tvec!(tensor0(turn).into(), tensor0(true).into());
+            given.append(&mut carried);
+            given.extend(of.captured.iter().map(|at| inputs[*at].clone()));
+            let mut made = of.body.run(given)?.into_iter();
+            let condition = made.next().context("a loop's graph gives a condition")?;
+            goes_on = condition.cast_to_scalar::<bool>()?;
+            carried.extend(made.by_ref().take(of.carried.len()));
+            for (slices, slice) in collected.iter_mut().zip(made) {
+                slices.push(slice);
+            }
+            turn += 1;
+        }
+        let mut all = carried
+            .into_iter()
+            .map(Ok)
+            .collect::<Vec<TractResult<TValue>>>();
+        for (slices, empty) in collected.iter().zip(&self.empty[all.len()..]) {
+            all.push(if slices.is_empty() {
+                let (dtype, shape) = empty.as_ref().context("its type is not known")?;
+                Tensor::zero_dt(*dtype, shape).map(IntoTValue::into_tvalue)
+            } else {
+                stack(slices)
+            });
+        }
+        let mut all: Vec<Option<TractResult<TValue>>> = all.into_iter().map(Some).collect();
+        let outputs = of.outputs.iter();
+        outputs
+            .map(|place| all[*place].take().context("each output is given once")?)
+            .collect()
+    }
+}
+
+/// Slices as one tensor.
+fn stack(slices: &[TValue]) -> TractResult<TValue> {
+    let slices = slices.iter().map(|slice| {
+        let mut slice = slice.clone().into_tensor();
+        slice.insert_axis(0)?;
+        Ok(slice)
+    });
+    let slices = slices.collect::<TractResult<Vec<Tensor>>>()?;
+    Ok(Tensor::stack_tensors(0, &slices)?.into_tvalue())
+}
+
+impl TypedOp for Turning {
+    fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(self.facts.clone())
+    }
+
+    as_op!();
+}

@@ -1,0 +1,164 @@
+//! What the header's reader says of a program is what the runtime says: whatever it accepts, the
+//! runtime loads, unless it is for a reason that no header tells.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pkgtool::model;
+use pkgtool::runtime::EngineError;
+
+use super::{fixtures, is_there, launcher, request};
+
+/// Of every kind some.
+const SEEDS: [&str; 14] = [
+    "../models/add_linear_portable.pte",
+    "../models/add_linear_xnnpack_fp32.pte",
+    "../models/dtypes_portable.pte",
+    "../models/dyn_batch_xnnpack_fp32.pte",
+    "../models/lstm_xnnpack_fp32.pte",
+    "../models/multi_method_xnnpack_fp32.pte",
+    "../models/nontensor_io_portable.pte",
+    "../models/state_counter_portable.pte",
+    "aliases_portable.pte",
+    "bundled_xnnpack_fp32.bpte",
+    "cache_xnnpack_fp32.pte",
+    "external_portable.pte",
+    "optional_portable.pte",
+    "unplanned_xnnpack_fp32.pte",
+];
+
+/// Programs that are changed; more by `PKGTOOL_TEST_MUTATIONS`.
+const CHANGES: usize = 400;
+
+/// Why the runtime refuses what the header's reader has no reason to refuse.
+const EXPLAINED: [(&str, &str); 8] = [
+    // Kernels and backends are the library's, not the program's.
+    ("for the operators", "it has no code for an operator"),
+    ("for the operators", "there is no kernel for this"),
+    ("parts of the program", "it takes ExecuTorch built with it"),
+    // What a delegate's payload means is its backend's matter.
+    ("a delegate", "does not take its part"),
+    ("XNNCompiler::compileModel failed", ""),
+    ("Init failed for backend XnnpackBackend", ""),
+    // Sizes that some machine has the memory for.
+    ("no memory", "of memory for its tensors"),
+    // A program may be for a device, and may have tensors without bounds.
+    ("not supported", ""),
+];
+
+/// Numbers that look random and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("31 bits") % end
+    }
+}
+
+/// Changes some bytes, more likely those of the FlatBuffer, and says which.
+fn change(bytes: &mut [u8], numbers: &mut Numbers) -> String {
+    const EXTREMES: [u32; 8] = [0, 1, 2, 0x40, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
+    let header = bytes.len().min(4096);
+    let mut what = String::new();
+    for _ in 0..=numbers.below(3) {
+        let end = if numbers.below(4) == 0 {
+            bytes.len()
+        } else {
+            header
+        };
+        if numbers.below(3) == 0 {
+            let at = numbers.below(end / 4) * 4;
+            let value = EXTREMES[numbers.below(EXTREMES.len())];
+            let _ = write!(what, " [{at}..] = {value:#x}");
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        } else {
+            let at = numbers.below(end);
+            let byte = u8::try_from(numbers.below(256)).expect("a byte");
+            let _ = write!(what, " [{at}] = {byte}");
+            bytes[at] = byte;
+        }
+    }
+    what
+}
+
+fn path_names_xnnpack(path: &Path) -> bool {
+    path.to_string_lossy().contains("xnnpack")
+}
+
+/// Why the runtime does not load what the reader accepts; `None` if they agree.
+fn difference(path: &Path, counts: &mut [usize; 3]) -> Option<String> {
+    let Ok((info, _)) = model::open(path) else {
+        counts[0] += 1;
+        return None;
+    };
+    let mut launcher = launcher();
+    launcher.timeout = Some(Duration::from_secs(20));
+    launcher.memory_limit = Some(8 << 30);
+    for method in &info.methods {
+        let error = match launcher.load("executorch", &request(path, &method.name)) {
+            Ok(_) => continue,
+            Err(error) => error,
+        };
+        let text = error.to_string();
+        let known = |(one, other): &(&str, &str)| text.contains(one) && text.contains(other);
+        let ours = text.contains("of its inputs is a string or list")
+            || text.contains("of its outputs is a string or list");
+        // XNNPACK's reader of payloads follows offsets that lead nowhere.
+        let payload = matches!(error, EngineError::Died { .. }) && path_names_xnnpack(path);
+        if matches!(error, EngineError::Unsupported { .. })
+            || payload
+            || EXPLAINED.iter().any(known)
+            || ours
+        {
+            counts[1] += 1;
+            continue;
+        }
+        return Some(format!("{}: {text}", method.name));
+    }
+    counts[2] += 1;
+    None
+}
+
+#[test]
+fn the_runtime_loads_what_the_reader_accepts() {
+    if !is_there("the_runtime_loads_what_the_reader_accepts") {
+        return;
+    }
+    let changes = std::env::var("PKGTOOL_TEST_MUTATIONS").ok();
+    let changes = changes.map_or(CHANGES, |text| text.parse().expect("a number"));
+    let folder = tempfile::tempdir().expect("a directory");
+    let data = folder.path().join("external_portable.ptd");
+    fs::copy(fixtures().join("external_portable.ptd"), data).expect("a copy");
+    let mut numbers = Numbers(2026);
+    let mut counts = [0; 3];
+    let mut differences = Vec::new();
+    for _ in 0..changes {
+        let seed = SEEDS[numbers.below(SEEDS.len())];
+        let mut bytes = fs::read(fixtures().join(seed)).expect("a fixture");
+        let what = change(&mut bytes, &mut numbers);
+        let path: PathBuf = folder
+            .path()
+            .join(Path::new(seed).file_name().expect("a name"));
+        fs::write(&path, bytes).expect("a file");
+        if let Some(difference) = difference(&path, &mut counts) {
+            differences.push(format!("{seed}{what}\n    {difference}"));
+        }
+        fs::remove_file(&path).expect("it is there");
+    }
+    assert!(
+        differences.is_empty(),
+        "{}\n{counts:?}",
+        differences.join("\n")
+    );
+    let [unreadable, refused, loaded] = counts;
+    assert!(
+        unreadable > 50 && loaded > 50,
+        "{unreadable}, {refused}, {loaded}"
+    );
+}

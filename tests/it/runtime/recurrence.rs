@@ -1,0 +1,249 @@
+//! Recurrent models keep nothing from run to run: on every engine the third run of a session answers as
+//! the first, whatever ran between, and so does a recurrence within a recurrence at every outer step.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pkgtool::model;
+use pkgtool::runtime::{
+    DType, Engine, LoadOptions, LoadRequest, Session, Signature, Tensor, engine,
+};
+use tempfile::TempDir;
+
+use crate::model::onnx::build::{int, model as onnx, part};
+
+const FLOAT: u64 = 1;
+
+/// Steps, batch, and the size of an input and of a state.
+const STEPS: u64 = 5;
+const BATCH: u64 = 2;
+const SIZE: u64 = 3;
+
+fn named(field: u64, name: &str) -> Vec<u8> {
+    part(field, &[name.as_bytes()])
+}
+
+fn number(name: &str, value: u64) -> Vec<u8> {
+    part(5, &[&named(1, name), &int(3, value), &int(20, 2)])
+}
+
+fn graph_attribute(name: &str, graph: &[&[u8]]) -> Vec<u8> {
+    part(
+        5,
+        &[
+            &named(1, name),
+            &part(6, &[&named(2, "inner"), &graph.concat()]),
+            &int(20, 5),
+        ],
+    )
+}
+
+fn node(operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[&[u8]]) -> Vec<u8> {
+    let mut fields: Vec<Vec<u8>> = inputs.iter().map(|name| named(1, name)).collect();
+    fields.extend(outputs.iter().map(|name| named(2, name)));
+    fields.push(named(4, operator));
+    fields.push(attributes.concat());
+    part(1, &[&fields.concat()])
+}
+
+/// An input (11) or output (12).
+fn value(field: u64, name: &str, shape: &[u64]) -> Vec<u8> {
+    let sizes: Vec<Vec<u8>> = shape.iter().map(|it| part(1, &[&int(1, *it)])).collect();
+    let tensor = [int(1, FLOAT), part(2, &[&sizes.concat()])].concat();
+    let kind = part(2, &[&part(1, &[&tensor])]);
+    part(field, &[&named(1, name), &kind])
+}
+
+/// A stored tensor with values between -0.5 and 0.5.
+fn weights(name: &str, shape: &[u64]) -> Vec<u8> {
+    let count = u32::try_from(shape.iter().product::<u64>()).expect("it is small");
+    let values = (0..count).map(|at| (f64::from(at) * 0.83).sin() / 2.0);
+    #[expect(clippy::cast_possible_truncation, reason = "any float32 will do")]
+    let bytes: Vec<u8> = values.flat_map(|it| (it as f32).to_le_bytes()).collect();
+    let sizes: Vec<u8> = shape.iter().flat_map(|size| int(1, *size)).collect();
+    part(
+        5,
+        &[&sizes, &int(2, FLOAT), &named(8, name), &part(9, &[&bytes])],
+    )
+}
+
+/// `x[steps, batch, size]` through a recurrence with so many gates.
+fn recurrence(operator: &str, gates: u64, attributes: &[&[u8]]) -> Vec<u8> {
+    onnx(&[
+        &node(
+            operator,
+            &["x", "w", "r", "b"],
+            &["all", "last"],
+            &[&number("hidden_size", SIZE), &attributes.concat()],
+        ),
+        &weights("w", &[1, gates * SIZE, SIZE]),
+        &weights("r", &[1, gates * SIZE, SIZE]),
+        &weights("b", &[1, 2 * gates * SIZE]),
+        &value(11, "x", &[STEPS, BATCH, SIZE]),
+        &value(12, "all", &[STEPS, 1, BATCH, SIZE]),
+        &value(12, "last", &[1, BATCH, SIZE]),
+    ])
+}
+
+/// The running sum of `x[steps, batch, size]` along its steps, by a Scan.
+fn running_sum() -> Vec<u8> {
+    let body = [
+        node("Add", &["sum", "step"], &["next"], &[]),
+        node("Identity", &["next"], &["out"], &[]),
+        value(11, "sum", &[BATCH, SIZE]),
+        value(11, "step", &[BATCH, SIZE]),
+        value(12, "next", &[BATCH, SIZE]),
+        value(12, "out", &[BATCH, SIZE]),
+    ]
+    .concat();
+    onnx(&[
+        &node(
+            "Scan",
+            &["zero", "x"],
+            &["last", "all"],
+            &[
+                &graph_attribute("body", &[&body]),
+                &number("num_scan_inputs", 1),
+            ],
+        ),
+        &weights("zero", &[BATCH, SIZE]),
+        &value(11, "x", &[STEPS, BATCH, SIZE]),
+        &value(12, "all", &[STEPS, BATCH, SIZE]),
+        &value(12, "last", &[BATCH, SIZE]),
+    ])
+}
+
+/// For each of the steps of `x[steps, inner, batch, size]` an RNN along the inner ones.
+fn nested() -> Vec<u8> {
+    let body = [
+        node(
+            "RNN",
+            &["step", "w", "r"],
+            &["out"],
+            &[&number("hidden_size", SIZE)],
+        ),
+        value(11, "step", &[2, BATCH, SIZE]),
+        weights("w", &[1, SIZE, SIZE]),
+        weights("r", &[1, SIZE, SIZE]),
+        value(12, "out", &[2, 1, BATCH, SIZE]),
+    ]
+    .concat();
+    onnx(&[
+        &node(
+            "Scan",
+            &["x"],
+            &["all"],
+            &[
+                &graph_attribute("body", &[&body]),
+                &number("num_scan_inputs", 1),
+            ],
+        ),
+        &value(11, "x", &[STEPS, 2, BATCH, SIZE]),
+        &value(12, "all", &[STEPS, 2, 1, BATCH, SIZE]),
+    ])
+}
+
+struct Model {
+    _directory: TempDir,
+    path: PathBuf,
+}
+
+fn written(bytes: &[u8]) -> Model {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("m.onnx");
+    fs::write(&path, bytes).expect("a file");
+    Model {
+        _directory: directory,
+        path,
+    }
+}
+
+fn engines() -> Vec<&'static dyn Engine> {
+    let mut engines = vec![engine("tract").expect("it is always there")];
+    #[cfg(feature = "ort")]
+    if crate::support::environment::Piece::Ort.path().is_some() {
+        engines.extend(engine("ort"));
+    }
+    engines
+}
+
+fn load(engine: &dyn Engine, path: &Path) -> Box<dyn Session> {
+    let (info, _) = model::open(path).expect("it is a model");
+    let request = LoadRequest {
+        model: path.to_owned(),
+        signature: Signature::of(&info.methods[0], None).expect("it takes tensors"),
+        options: LoadOptions {
+            threads: Some(1),
+            ..LoadOptions::default()
+        },
+    };
+    let session = engine.load(&request);
+    session.unwrap_or_else(|error| panic!("{}: {error}", engine.name()))
+}
+
+/// Values that repeat after so many, scaled.
+fn input(shape: &[u64], period: usize, scale: f64) -> Tensor {
+    let count = usize::try_from(shape.iter().product::<u64>()).expect("it is small");
+    let values = (0..count).map(|at| {
+        let at = u32::try_from(at % period).expect("it is small");
+        (f64::from(at) * 0.37).cos() * scale
+    });
+    Tensor::from_f64(DType::Float32, shape.to_vec(), values).expect("it is small")
+}
+
+#[test]
+fn a_recurrence_begins_anew_in_every_run() {
+    let models = [
+        ("RNN", recurrence("RNN", 1, &[])),
+        ("GRU", recurrence("GRU", 3, &[])),
+        // Another operator of tract's own.
+        (
+            "GRU, reset after",
+            recurrence("GRU", 3, &[&number("linear_before_reset", 1)]),
+        ),
+        ("LSTM", recurrence("LSTM", 4, &[])),
+        ("Scan", running_sum()),
+    ];
+    let shape = [STEPS, BATCH, SIZE];
+    let (input, other) = (input(&shape, 1000, 1.0), input(&shape, 1000, -3.0));
+    let misfit = Tensor::zeros(DType::Float32, vec![7]).expect("it is small");
+    for (name, bytes) in &models {
+        let model = written(bytes);
+        for engine in engines() {
+            let mut session = load(engine, &model.path);
+            let mut run = |input: &Tensor| {
+                let answer = session.run(std::slice::from_ref(input));
+                answer.map(|answer| answer.outputs)
+            };
+            let first = run(&input).expect("it runs");
+            for round in 2..=4 {
+                let another = run(&other).expect("it runs");
+                assert_ne!(another, first, "{name}: other inputs, other answer");
+                run(&misfit).expect_err("it is no sequence");
+                let again = run(&input).expect("it runs");
+                assert_eq!(again, first, "{name} on {}, run {round}", engine.name());
+            }
+        }
+    }
+}
+
+/// All outer steps have the same values, so each gives the same.
+#[test]
+fn an_inner_recurrence_begins_anew_at_every_outer_step() {
+    let model = written(&nested());
+    let step = usize::try_from(2 * BATCH * SIZE).expect("it is small");
+    let input = input(&[STEPS, 2, BATCH, SIZE], step, 1.0);
+    for engine in engines() {
+        let mut session = load(engine, &model.path);
+        for _ in 0..3 {
+            let answer = session.run(std::slice::from_ref(&input)).expect("it runs");
+            let values: Vec<f64> = answer.outputs[0].to_f64().collect();
+            let mut steps = values.chunks(step);
+            let first = steps.next().expect("there are several");
+            assert!(first.iter().any(|value| *value != 0.0));
+            for step in steps {
+                assert_eq!(step, first, "on {}", engine.name());
+            }
+        }
+    }
+}
