@@ -998,10 +998,8 @@ def quantize(b):
         zeros = np.array(b.between(0, 7), dtype)
     if dtype == "int32":
         zeros = np.zeros_like(zeros)
-    note(b, name, dtype, f"axis {axis}")
-    kind = b.pick("normal", "grid", "wide", "extreme") if name[0] == "Q" else "any"
-    if kind == "extreme":
-        kind = "large"
+    kind = b.pick("normal", "grid", "wide", "large") if name[0] == "Q" else "any"
+    note(b, name, dtype, f"axis {axis}", kind)
     x = b.input("float32" if name[0] == "Q" else dtype, dims, kind=kind)
     names = [x, b.given(scales)]
     if b.chance(0.85) or dtype not in ("uint8",):

@@ -2,6 +2,7 @@
 //! three times in one session, with other inputs between.
 
 use std::fs;
+use std::path::PathBuf;
 
 use pkgtool::model;
 use pkgtool::runtime::{
@@ -11,6 +12,8 @@ use pkgtool::source::FileSource;
 use tempfile::TempDir;
 
 use crate::model::onnx::build::{int, model as model_of, part};
+#[cfg(feature = "ort")]
+use crate::support::environment::Piece;
 
 /// An attribute of a node.
 #[derive(Clone, Copy)]
@@ -111,6 +114,14 @@ fn floats(name: &str, shape: &[u64], values: &[f32]) -> Vec<u8> {
 }
 
 fn load(graph: &[Vec<u8>]) -> Result<Box<dyn Session>, EngineError> {
+    load_on("tract", None, graph)
+}
+
+fn load_on(
+    name: &str,
+    library: Option<PathBuf>,
+    graph: &[Vec<u8>],
+) -> Result<Box<dyn Session>, EngineError> {
     let folder = TempDir::new().expect("a directory");
     let path = folder.path().join("model.onnx");
     let parts: Vec<&[u8]> = graph.iter().map(Vec::as_slice).collect();
@@ -121,9 +132,12 @@ fn load(graph: &[Vec<u8>]) -> Result<Box<dyn Session>, EngineError> {
     let request = LoadRequest {
         signature: Signature::of(&info.methods[0], None).expect("a signature"),
         model: path,
-        options: LoadOptions::default(),
+        options: LoadOptions {
+            library,
+            ..LoadOptions::default()
+        },
     };
-    engine("tract").expect("it is always there").load(&request)
+    engine(name).expect("it is there").load(&request)
 }
 
 fn tensor(dtype: DType, shape: &[u64], values: &[f64]) -> Tensor {
@@ -462,6 +476,170 @@ fn what_is_far_beyond_the_steps_is_the_last_one() {
             ),
         ],
     );
+}
+
+/// `y` of two matrices of uint8 whose product is a number of steps and a half.
+#[test]
+fn a_quantised_product_half_way_is_rounded_to_the_even_step() {
+    let zero = |name: &str| {
+        part(
+            5,
+            &[
+                &int(2, UINT8),
+                &part(8, &[name.as_bytes()]),
+                &part(9, &[&[0]]),
+            ],
+        )
+    };
+    let graph = [
+        value(11, "a", UINT8, Some(&[1, 2])),
+        value(11, "b", UINT8, Some(&[2, 3])),
+        value(12, "y", UINT8, None),
+        floats("one", &[], &[1.0]),
+        floats("two", &[], &[2.0]),
+        zero("z"),
+        node(
+            "QLinearMatMul",
+            &["a", "one", "z", "b", "one", "z", "two", "z"],
+            "y",
+            &[],
+        ),
+    ];
+    let uint8 = |shape: &[u64], values: &[f64]| tensor(DType::Uint8, shape, values);
+    let run = |a: [f64; 2], b: [f64; 6], y: [f64; 3]| {
+        (
+            vec![uint8(&[1, 2], &a), uint8(&[2, 3], &b)],
+            vec![1, 3],
+            y.to_vec(),
+        )
+    };
+    assert_answers(
+        &graph,
+        &[
+            run([1.0, 0.0], [1.0, 3.0, 5.0, 0.0, 0.0, 0.0], [0.0, 2.0, 2.0]),
+            run(
+                [1.0, 1.0],
+                [7.0, 8.0, 200.0, 2.0, 1.0, 200.0],
+                [4.0, 4.0, 200.0],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_quantised_convolution_half_way_is_rounded_to_the_even_step() {
+    let byte = |name: &str, dims: &[u64], value: u8| {
+        let dims: Vec<u8> = dims.iter().flat_map(|size| int(1, *size)).collect();
+        part(
+            5,
+            &[
+                &dims,
+                &int(2, UINT8),
+                &part(8, &[name.as_bytes()]),
+                &part(9, &[&[value]]),
+            ],
+        )
+    };
+    let graph = [
+        value(11, "x", UINT8, Some(&[1, 1, -1])),
+        value(12, "y", UINT8, None),
+        floats("one", &[], &[1.0]),
+        floats("two", &[], &[2.0]),
+        byte("z", &[], 1),
+        byte("w", &[1, 1, 1], 2),
+        node(
+            "QLinearConv",
+            &["x", "one", "z", "w", "one", "z", "two", "z"],
+            "y",
+            &[],
+        ),
+    ];
+    let run = |x: &[f64], y: &[f64]| {
+        let shape = [1, 1, x.len() as u64];
+        (
+            vec![tensor(DType::Uint8, &shape, x)],
+            shape.to_vec(),
+            y.to_vec(),
+        )
+    };
+    // (x - 1) * (2 - 1) / 2 + 1
+    assert_answers(
+        &graph,
+        &[
+            run(&[2.0, 4.0, 6.0], &[1.0, 3.0, 3.0]),
+            run(&[3.0, 0.0], &[2.0, 1.0]),
+        ],
+    );
+}
+
+/// What the library would compute wrongly and what nobody has mended is refused.
+#[test]
+fn what_is_not_mended_is_refused() {
+    let refused = |node: Vec<u8>, shape: &[i64], element| {
+        let graph = [
+            value(11, "x", element, Some(shape)),
+            value(12, "y", element, None),
+            floats("s", &[4], &[1.0, 1.0, 0.5, 0.5]),
+            node,
+        ];
+        let error = load(&graph).err().expect("it is refused").to_string();
+        assert!(error.contains("wrong"), "{error}");
+    };
+    let cubic = [
+        ("mode", Attribute::Text("cubic")),
+        ("antialias", Attribute::Int(1)),
+    ];
+    refused(
+        node("Resize", &["x", "", "s"], "y", &cubic),
+        &[1, 1, 4, 4],
+        FLOAT,
+    );
+    let spread = [
+        ("auto_pad", Attribute::Text("SAME_UPPER")),
+        ("kernel_shape", Attribute::Ints(&[2])),
+        ("dilations", Attribute::Ints(&[2])),
+    ];
+    refused(node("AveragePool", &["x"], "y", &spread), &[1, 1, 6], FLOAT);
+}
+
+/// ONNX Runtime scales coordinates by the output's whole size.
+#[cfg(feature = "ort")]
+#[test]
+fn ort_refuses_corners_aligned_by_fractions() {
+    let Some(library) = Piece::Ort.or_skip("aligned corners on ort") else {
+        return;
+    };
+    for (scales, is_right) in [([1.0, 1.0, 2.0, 2.0], true), ([1.0, 1.0, 0.6, 0.6], false)] {
+        let attributes = [
+            ("mode", Attribute::Text("linear")),
+            (
+                "coordinate_transformation_mode",
+                Attribute::Text("align_corners"),
+            ),
+        ];
+        let graph = [
+            value(11, "x", FLOAT, Some(&[1, 1, 4, 4])),
+            value(12, "y", FLOAT, None),
+            floats("s", &[4], &scales),
+            node("Resize", &["x", "", "s"], "y", &attributes),
+        ];
+        let loaded = load_on("ort", Some(library.clone()), &graph);
+        match loaded {
+            Ok(mut session) => {
+                assert!(is_right, "0.6 is no whole number");
+                let image = float(&[1, 1, 4, 4], &[1.0; 16]);
+                let answer = session
+                    .run(&[image])
+                    .unwrap_or_else(|error| panic!("{error}"));
+                assert_eq!(answer.outputs[0].shape(), [1, 1, 8, 8]);
+            }
+            Err(error) => {
+                assert!(!is_right, "{error}");
+                assert!(error.is_about_the_engine(), "{error}");
+                assert!(error.to_string().contains("corners"), "{error}");
+            }
+        }
+    }
 }
 
 #[test]

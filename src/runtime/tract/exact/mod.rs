@@ -25,7 +25,6 @@ pub(super) fn register(library: &mut Onnx) {
     operators.insert("Einsum", einsum::einsum);
     operators.insert("GlobalLpPool", pool::global_lp_pool);
     operators.insert("Mod", modulo::modulo);
-    operators.insert("ReduceLogSum", reduce::log_sum);
     operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
     operators.insert("Shrink", pointwise::shrink);
     operators.insert("Celu", pointwise::celu);
@@ -37,6 +36,7 @@ pub(super) fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     expand::prepare(&mut model)?;
     product::prepare(&mut model)?;
     extreme::prepare(&mut model)?;
+    pool::prepare(&model)?;
     Ok(model)
 }
 

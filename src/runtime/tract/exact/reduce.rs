@@ -1,4 +1,4 @@
-//! `ReduceLogSumExp` without overflow, and with `ReduceLogSum` for whole numbers too.
+//! `ReduceLogSumExp` without overflow.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -8,16 +8,6 @@ use tract_onnx::tract_hir::internal::*;
 use crate::runtime::tract::program::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
-
-/// Builds `ReduceLogSum`.
-pub(super) fn log_sum(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    built(
-        "ReduceLogSum",
-        |values| values.iter().sum::<f64>().ln(),
-        context,
-        node,
-    )
-}
 
 /// Builds `ReduceLogSumExp`.
 pub(super) fn log_sum_exp(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
