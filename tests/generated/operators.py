@@ -150,10 +150,11 @@ def binary(b):
     names = []
     for dims, kind in zip((left, right), kinds):
         names.append(b.input(dtype, dims, values=kind) if callable(kind) else operand(b, dtype, dims, kind))
-    if name == "Pow" and b.chance(0.3):
-        other = b.pick("float32", "int64", "int32")
+    if name == "Pow" and (dtype in FLOATS and kinds[1] != "extreme" or dtype == "int32") and b.chance(0.3):
+        other = b.pick("float32", "int64", "int32") if dtype in FLOATS else "int64"
         note(b, "by", other)
-        names[1] = b.input(other, right, kind="ones" if other == "float32" else "bits")
+        exponents = None if other == "float32" else lambda rng, shape, _: rng.integers(0, 4, shape)
+        names[1] = b.input(other, right, exponents, kind="ones")
     b.output(b.node(name, names, **attributes))
 
 

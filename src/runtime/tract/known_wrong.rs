@@ -72,6 +72,14 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it smooths otherwise than the standard when it makes smaller",
     },
     KnownWrong {
+        operators: &["QLinearMatMul", "QLinearConv"],
+        applies: |node, stored| {
+            let scale = |at: usize| node.input.get(at).and_then(|name| stored.floats(name));
+            [1, 4, 6].iter().any(|at| scale(*at).is_none())
+        },
+        cause: "it rounds half way upwards unless the scales are stored",
+    },
+    KnownWrong {
         operators: &["AveragePool", "LpPool"],
         applies: |node, _| {
             let is_spread = attribute(node, "dilations")

@@ -396,6 +396,14 @@ fn extremes_of_nothing_are_infinite() {
             }
             assert_answers(&graph, &runs);
         }
+        // All axes: one number is left.
+        let graph = [
+            value(11, "x", FLOAT, Some(&[0, 2])),
+            value(12, "y", FLOAT, None),
+            node(operator, &["x"], "y", &[("keepdims", Attribute::Int(0))]),
+        ];
+        let run = (vec![float(&[0, 2], &[])], vec![], vec![nothing]);
+        assert_answers(&graph, &[run]);
     }
 }
 

@@ -36,23 +36,6 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     Some(mended(operator, mend))
 }
 
-/// Replaces extremes of nothing at once: the library computes them while it plans.
-pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
-    let mut empty = Vec::new();
-    for node in model.nodes() {
-        if let Some(reduce) = node.op_as::<Reduce>() {
-            let shape = &model.outlet_fact(node.inputs[0])?.shape;
-            if reduce.axes.iter().any(|axis| shape[*axis] == 0.to_dim()) {
-                empty.extend(settled(node.op.as_ref()).map(|op| (node.id, op)));
-            }
-        }
-    }
-    for (node, op) in empty {
-        model.nodes[node].op = op;
-    }
-    Ok(())
-}
-
 /// What an operator of two tensors does to each pair.
 fn two(operator: &dyn TypedOp) -> Option<&dyn BinMiniOp> {
     let op = operator.as_op();

@@ -26,6 +26,8 @@ pub(super) fn register(library: &mut Onnx) {
     operators.insert("GlobalLpPool", pool::global_lp_pool);
     operators.insert("Mod", modulo::modulo);
     operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
+    operators.insert("ReduceMax", reduce::max);
+    operators.insert("ReduceMin", reduce::min);
     operators.insert("Shrink", pointwise::shrink);
     operators.insert("Celu", pointwise::celu);
 }
@@ -35,7 +37,6 @@ pub(super) fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     slice::prepare(&mut model)?;
     expand::prepare(&mut model)?;
     product::prepare(&mut model)?;
-    extreme::prepare(&mut model)?;
     pool::prepare(&model)?;
     Ok(model)
 }
