@@ -324,12 +324,18 @@ def is_stable(build, model, sets, answers):
     for values in sets:
         moved.append(
             {
-                name: (value * value.dtype.type(1 + 3e-6)).astype(value.dtype) if value.dtype.kind == "f" else value
+                name: moved_slightly(value) if value.dtype.kind == "f" else value
                 for name, value in values.items()
             }
         )
     others, _ = attempt(by_runtime, model, moved)
     return others is not None and all_near(others, answers, build)
+
+
+def moved_slightly(value):
+    """Each number larger or smaller by some units in its last place."""
+    signs = np.where(np.arange(value.size) % 2, 1, -1).reshape(value.shape)
+    return (value * (1 + signs * 3e-6)).astype(value.dtype)
 
 
 def load_known():
@@ -360,6 +366,8 @@ def write(build, directory, known):
     reference, reference_said = attempt(by_reference, model, sets)
     if reference is not None and not is_typed(model, reference):
         reference, reference_said = None, "other dtypes than the model says"
+    if runtime_said and "INVALID_GRAPH" in runtime_said or "Type Error" in (runtime_said or ""):
+        raise Skip(f"no valid model: {runtime_said}")
     if runtime is None and reference is None:
         raise Skip(f"neither runs it: {runtime_said}; {reference_said}")
     sizes = [value.size for answer in runtime or reference for value in answer]

@@ -11,12 +11,15 @@ that it was at is left out and named.
 import argparse
 import collections
 import json
+import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 OPSETS = (11, 12, 13, 13, 14, 15, 16, 17, 17, 18, 18, 19, 20, 21, 21, 22)
+# Bytes of address space for the process that makes cases.
+MEMORY = 4 << 30
 # Of cases that are graphs, not single operators.
 GRAPHS = 0.4
 
@@ -55,6 +58,8 @@ def generate(seed, first, count, directory, only=""):
 
 
 def inner(arguments):
+    # A case that takes more is left out as one that failed.
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     import numpy as np
 
     from build import Build, Skip, load_known, write

@@ -61,6 +61,8 @@ def unary(b):
     if name in INTEGER_UNARY and b.chance(0.4):
         dtype = b.pick(*INTEGERS)
         b.opset = max(b.opset, 14)
+        if name in ("Neg", "Relu") and dtype.startswith("u"):
+            dtype = dtype[1:]
     attributes = {}
     if name in ("Celu", "Elu", "LeakyRelu", "HardSigmoid", "Selu", "ThresholdedRelu", "Swish") and b.chance(0.6):
         attributes["alpha"] = b.pick(0.25, 1.0, 1.5, 0.01)
@@ -111,9 +113,11 @@ def operand(b, dtype, dims, kind=None):
 @case(9)
 def binary(b):
     name = b.pick(*BINARY, "Div", "Pow", "Mod", "Mod")
-    b.opset = max(b.opset, 13)
+    b.opset = max(b.opset, 14)
     dtype = number_dtype(b)
     left, right = broadcast_dims(b)
+    if name == "Pow" and dtype not in (*FLOATS, "int32", "int64"):
+        dtype = "int32"
     attributes, kinds = {}, [None, None]
     if name in ("PRelu",):
         if b.opset < 16 and dtype not in FLOATS + ("int32", "uint32", "int64", "uint64"):
@@ -127,8 +131,12 @@ def binary(b):
             if dtype.startswith("i") and b.chance(0.6):
                 kinds[1] = lambda rng, shape, _: rng.choice([-7, -3, -2, -1, 1, 2, 3, 5], shape)
         if name == "Pow":
-            kinds[1] = "bits" if b.chance(0.8) else None
-            kinds[0] = "small"
+            # What goes beyond 64 bits, or below zero, is nowhere defined.
+            kinds = ["small", lambda rng, shape, _: rng.integers(0, 4, shape)]
+        if name == "Sub" and dtype.startswith("u"):
+            kinds = [lambda rng, shape, _: rng.integers(50, 100, shape), "small"]
+        if name in ("Add", "Mul", "Sub") and dtype in ("int8", "uint8") and kinds == [None, None]:
+            kinds = ["small", "small"]
     else:
         kinds = [b.pick("normal", "wide", "grid", "extreme", "positive") for _ in range(2)]
         if name == "Pow":
@@ -142,10 +150,11 @@ def binary(b):
     names = []
     for dims, kind in zip((left, right), kinds):
         names.append(b.input(dtype, dims, values=kind) if callable(kind) else operand(b, dtype, dims, kind))
-    if name == "Pow" and b.chance(0.3):
-        other = b.pick("float32", "int64", "int32")
+    if name == "Pow" and (dtype in FLOATS and kinds[1] != "extreme" or dtype == "int32") and b.chance(0.3):
+        other = b.pick("float32", "int64", "int32") if dtype in FLOATS else "int64"
         note(b, "by", other)
-        names[1] = b.input(other, right, kind="ones" if other == "float32" else "bits")
+        exponents = None if other == "float32" else lambda rng, shape, _: rng.integers(0, 4, shape)
+        names[1] = b.input(other, right, exponents, kind="ones")
     b.output(b.node(name, names, **attributes))
 
 
@@ -239,6 +248,9 @@ def reduce(b):
     name = b.pick(*REDUCE.split())
     b.opset = max(b.opset, 11)
     dtype = float_dtype(b) if b.chance(0.75) else b.pick("int32", "int64", "int32", "int8", "uint8")
+    if name in ("ReduceLogSum", "ReduceLogSumExp") and dtype not in FLOATS:
+        # What a logarithm is among whole numbers is nowhere said.
+        dtype = "float32"
     if dtype in ("int8", "uint8") and (name not in ("ReduceMax", "ReduceMin") or b.opset < 12):
         dtype = "int32"
     rank = b.between(0, 4)
@@ -525,7 +537,7 @@ def pool(b):
 
 @case(7)
 def resize(b):
-    b.opset = max(b.opset, 11)
+    b.opset = max(b.opset, 13)
     rank = b.pick(2, 3, 4, 4)
     mode = b.pick("nearest", "linear", "cubic")
     if mode == "cubic":
@@ -987,10 +999,8 @@ def quantize(b):
         zeros = np.array(b.between(0, 7), dtype)
     if dtype == "int32":
         zeros = np.zeros_like(zeros)
-    note(b, name, dtype, f"axis {axis}")
-    kind = b.pick("normal", "grid", "wide", "extreme") if name[0] == "Q" else "any"
-    if kind == "extreme":
-        kind = "large"
+    kind = b.pick("normal", "grid", "wide", "large") if name[0] == "Q" else "any"
+    note(b, name, dtype, f"axis {axis}", kind)
     x = b.input("float32" if name[0] == "Q" else dtype, dims, kind=kind)
     names = [x, b.given(scales)]
     if b.chance(0.85) or dtype not in ("uint8",):

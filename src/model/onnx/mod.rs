@@ -22,7 +22,7 @@ mod wire;
 use std::path::Path;
 
 pub use error::Error;
-pub use nodes::{Attribute, Node, each_node};
+pub use nodes::{Attribute, Node, each_node, each_vector};
 
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::{Pages, ReadAt};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::NAME;
-use crate::model::onnx::{Node, each_node};
+use crate::model::onnx::{self, Node, each_node, each_vector};
 use crate::runtime::{EngineError, Provider};
 use crate::source::{FileSource, Pages};
 
@@ -72,6 +72,46 @@ fn overhangs(node: &Node) -> bool {
     pads || node.int("ceil_mode") != 0 || auto.iter().any(|mode| node.is("auto_pad", mode))
 }
 
+/// Of a resize that aligns corners by scales: the name of the scales.
+fn aligned_by(node: &Node) -> Option<&str> {
+    let aligns = node.is("coordinate_transformation_mode", "align_corners");
+    let is_one = node.operator == "Resize" && aligns && !node.has_input(3);
+    is_one
+        .then(|| node.inputs.get(2).map(String::as_str))
+        .flatten()
+}
+
+/// Whether the model aligns corners by scales that are not stored as whole numbers: coordinates are
+/// scaled by the output's whole size, ONNX says the product of size and scale.
+fn aligns_wrongly(pages: &Pages<'_>) -> Result<bool, onnx::Error> {
+    let mut scales: BTreeMap<String, bool> = BTreeMap::new();
+    each_node(pages, &mut |node| {
+        if let Some(name) = aligned_by(node) {
+            scales.insert(name.to_owned(), false);
+        }
+    })?;
+    if scales.is_empty() {
+        return Ok(false);
+    }
+    let is_whole =
+        |values: &[f32]| !values.is_empty() && values.iter().all(|scale| scale.fract() == 0.0);
+    let mut known = |name: &str, values: &[f32]| {
+        if let Some(known) = scales.get_mut(name) {
+            *known = is_whole(values);
+        }
+    };
+    each_vector(pages, &mut known)?;
+    each_node(pages, &mut |node| {
+        let value = node
+            .attribute("value")
+            .filter(|_| node.operator == "Constant");
+        if let (Some(value), Some(name)) = (value, node.outputs.first()) {
+            known(name, &value.floats);
+        }
+    })?;
+    Ok(scales.values().any(|whole| !whole))
+}
+
 /// Refuses a model with a node that the provider is known to compute wrongly.
 pub(super) fn check(model: &Path, provider: Provider) -> Result<(), EngineError> {
     let mut found: BTreeMap<&str, &str> = BTreeMap::new();
@@ -79,7 +119,8 @@ pub(super) fn check(model: &Path, provider: Provider) -> Result<(), EngineError>
         // Loading will say why.
         return Ok(());
     };
-    let walked = each_node(&Pages::new(&source), &mut |node| {
+    let pages = Pages::new(&source);
+    let mut walked = each_node(&pages, &mut |node| {
         for known in KNOWN_WRONG {
             let same = known.operator == node.operator && known.providers.contains(&provider);
             if same && (known.condition)(node) {
@@ -87,6 +128,17 @@ pub(super) fn check(model: &Path, provider: Provider) -> Result<(), EngineError>
             }
         }
     });
+    // Every provider here has the CPU's code beside it or in it.
+    if walked.is_ok() && provider != Provider::Qnn {
+        match aligns_wrongly(&pages) {
+            Ok(true) => {
+                let cause = "corners are aligned wrongly by scales that are not whole numbers";
+                found.insert("Resize", cause);
+            }
+            Ok(false) => {}
+            Err(error) => walked = Err(error),
+        }
+    }
     if let Err(error) = walked {
         return Err(EngineError::Load {
             engine: NAME.to_owned(),

@@ -1,6 +1,6 @@
 //! Walks over a decoded ONNX model: every node and every tensor, whatever subgraph holds them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
@@ -162,6 +162,42 @@ fn integers(tensor: &TensorProto) -> Option<Vec<i64>> {
         }
         _ => return None,
     })
+}
+
+/// Scales and zero points that a model stores, by name.
+pub(super) struct Floats {
+    values: HashMap<String, Vec<f32>>,
+    zeros: HashSet<String>,
+}
+
+impl Floats {
+    /// Those of all graphs of `model`.
+    pub(super) fn of(model: &ModelProto) -> Self {
+        let stored = Stored::of(model);
+        let is_scale = |name: &&str| stored.0[*name].dims.len() <= 1;
+        let values = stored.0.keys().copied().filter(is_scale);
+        let values = values.filter_map(|name| Some((name.to_owned(), stored.floats(name)?)));
+        let is_zero = |tensor: &TensorProto| {
+            let in_fields = tensor.int32_data.iter().all(|value| *value == 0);
+            let in_bytes = tensor.raw_data.iter().all(|value| *value == 0);
+            tensor.external_data.is_empty() && in_fields && in_bytes
+        };
+        let zeros = stored.0.iter().filter(|(_, tensor)| is_zero(tensor));
+        Self {
+            values: values.collect(),
+            zeros: zeros.map(|(name, _)| (*name).to_owned()).collect(),
+        }
+    }
+
+    /// The values of the float32 tensor of this name, of one dimension at most.
+    pub(super) fn of_tensor(&self, name: &str) -> Option<&[f32]> {
+        self.values.get(name).map(Vec::as_slice)
+    }
+
+    /// Whether the tensor of this name is nothing but zeros.
+    pub(super) fn is_zero(&self, name: &str) -> bool {
+        self.zeros.contains(name)
+    }
 }
 
 /// Shapes of the tensors that a model stores, by name.

@@ -60,6 +60,36 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it aligns corners wrongly unless the sizes or whole scales are given",
     },
     KnownWrong {
+        operators: &["Resize"],
+        applies: |node, _| integer(node, "antialias", 0) != 0,
+        cause: "it smooths otherwise than the standard when it makes smaller",
+    },
+    KnownWrong {
+        operators: &["QLinearMatMul", "QLinearConv"],
+        applies: |node, stored| {
+            let scale = |at: usize| node.input.get(at).and_then(|name| stored.floats(name));
+            [1, 4, 6].iter().any(|at| scale(*at).is_none())
+        },
+        cause: "it rounds half way upwards unless the scales are stored",
+    },
+    KnownWrong {
+        operators: &["AveragePool", "LpPool"],
+        applies: |node, _| {
+            let is_spread = attribute(node, "dilations")
+                .is_some_and(|found| found.ints.iter().any(|step| *step != 1));
+            is_spread && text(node, "auto_pad").starts_with(b"SAME")
+        },
+        cause: "it pads spread windows as if they were not spread",
+    },
+    KnownWrong {
+        operators: &["MaxPool"],
+        applies: |node, _| {
+            integer(node, "storage_order", 0) != 0
+                && node.output.get(1).is_some_and(|name| !name.is_empty())
+        },
+        cause: "it counts places row by row only",
+    },
+    KnownWrong {
         operators: &["ConstantOfShape", "Expand", "Tile", "Reshape"],
         applies: has_large_sizes,
         cause: "it reads sizes as 32-bit numbers",

@@ -23,4 +23,5 @@ mod program;
 mod program_hostile;
 mod recurrence;
 mod tract;
+mod tract_answers;
 mod worker;

@@ -25,8 +25,9 @@ pub(super) fn register(library: &mut Onnx) {
     operators.insert("Einsum", einsum::einsum);
     operators.insert("GlobalLpPool", pool::global_lp_pool);
     operators.insert("Mod", modulo::modulo);
-    operators.insert("ReduceLogSum", reduce::log_sum);
     operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
+    operators.insert("ReduceMax", reduce::max);
+    operators.insert("ReduceMin", reduce::min);
     operators.insert("Shrink", pointwise::shrink);
     operators.insert("Celu", pointwise::celu);
 }
@@ -36,6 +37,7 @@ pub(super) fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     slice::prepare(&mut model)?;
     expand::prepare(&mut model)?;
     product::prepare(&mut model)?;
+    pool::prepare(&model)?;
     Ok(model)
 }
 

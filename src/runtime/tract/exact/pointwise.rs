@@ -30,6 +30,9 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
         "Silu" => |inner, context, inputs| each_chunk(inner, context, inputs, silu),
         "Erf" => |inner, context, inputs| each_chunk(inner, context, inputs, erf),
         "GeluExact" => |inner, context, inputs| each_chunk(inner, context, inputs, gelu),
+        "GeluApproximate" => {
+            |inner, context, inputs| each_chunk(inner, context, inputs, gelu_by_tanh)
+        }
         "Tanh" => |inner, context, inputs| each_chunk(inner, context, inputs, tanh),
         _ => return None,
     };
@@ -147,6 +150,18 @@ fn gelu(values: &mut [f32]) -> TractResult<()> {
         *value = (*value * 0.5) * (*erf + 1.0);
     }
     Ok(())
+}
+
+/// The approximation of [`gelu`] by a hyperbolic tangent; far out it is all or nothing.
+fn gelu_by_tanh(values: &mut [f32]) -> TractResult<()> {
+    patched(
+        values,
+        Func::Gelu,
+        |value| value.abs() <= LOW.abs(),
+        |value| {
+            if value < 0.0 { value * 0.0 } else { value }
+        },
+    )
 }
 
 /// Builds `Shrink`, whose bias the library rounds to the input's dtype.

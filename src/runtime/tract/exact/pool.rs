@@ -1,11 +1,28 @@
-//! `GlobalLpPool`: the library takes the mean, not the sum, and powers of signs with it.
+//! Pooling. `GlobalLpPool`: the library takes the mean, not the sum, and powers of signs with it.
+//! `MaxPool`: of whole numbers that are all the least, it gives no place.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cnn::MaxPool;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::runtime::tract::program::kernel::Kernel;
+use crate::runtime::tract::watch::WRONG;
+
+/// Refuses places of largest whole numbers.
+pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
+    for node in model.nodes() {
+        let has_places = node
+            .op_as::<MaxPool>()
+            .is_some_and(|op| op.with_index_outputs.is_some());
+        let is_whole = has_places && model.outlet_fact(node.inputs[0])?.datum_type.is_integer();
+        if is_whole {
+            bail!("the place of a largest whole number {WRONG}");
+        }
+    }
+    Ok(())
+}
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 

@@ -1,35 +1,39 @@
-//! `ReduceLogSumExp` without overflow, and with `ReduceLogSum` for whole numbers too.
+//! `ReduceLogSumExp` without overflow, `ReduceMax` and `ReduceMin` of nothing.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_hir::internal::*;
 
+use super::extreme;
 use crate::runtime::tract::program::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// Builds `ReduceLogSum`.
-pub(super) fn log_sum(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    built(
-        "ReduceLogSum",
-        |values| values.iter().sum::<f64>().ln(),
-        context,
-        node,
-    )
-}
-
 /// Builds `ReduceLogSumExp`.
 pub(super) fn log_sum_exp(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    built("ReduceLogSumExp", of_exponents, context, node)
+    built("ReduceLogSumExp", Kind::Exponents, context, node)
 }
 
-fn built(
-    name: &'static str,
-    function: fn(&[f64]) -> f64,
-    context: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> Built {
+/// Builds `ReduceMax`, which the library computes of nothing while it builds the graph.
+pub(super) fn max(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    built("ReduceMax", Kind::Extreme(Reducer::Max), context, node)
+}
+
+/// Builds `ReduceMin`.
+pub(super) fn min(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    built("ReduceMin", Kind::Extreme(Reducer::Min), context, node)
+}
+
+/// What is made of the numbers along the axes.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Exponents,
+    Extreme(Reducer),
+}
+
+fn built(name: &'static str, kind: Kind, context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let takes_axes = node.input.len() > 1 && !node.input[1].is_empty();
     let by_input = context.onnx_operator_set_version >= 18;
     let axes = if by_input {
@@ -39,7 +43,7 @@ fn built(
     };
     let reduction = Reduction {
         name,
-        function,
+        kind,
         axes,
         takes_axes,
         keeps: node.get_attr_opt::<i64>("keepdims")?.unwrap_or(1) == 1,
@@ -73,7 +77,7 @@ fn of_exponents(values: &[f64]) -> f64 {
 #[derive(Debug, Clone)]
 struct Reduction {
     name: &'static str,
-    function: fn(&[f64]) -> f64,
+    kind: Kind,
     axes: Option<Vec<i64>>,
     takes_axes: bool,
     keeps: bool,
@@ -159,6 +163,9 @@ impl Expansion for Reduction {
         let fact = model.outlet_fact(inputs[0])?;
         let dtype = fact.datum_type;
         let reduced = self.reduced(given.as_deref(), fact.rank())?;
+        if let Kind::Extreme(reducer) = self.kind {
+            return self.wire_extreme(reducer, &reduced, prefix, model, inputs[0]);
+        }
         let made = dtype.fact(self.shape(&reduced, &fact.shape));
         let this = self.clone();
         let kernel = Kernel::new(self.name, tvec!(made), move |inputs| {
@@ -173,6 +180,33 @@ impl Expansion for Reduction {
 }
 
 impl Reduction {
+    fn wire_extreme(
+        &self,
+        reducer: Reducer,
+        reduced: &[bool],
+        prefix: &str,
+        model: &mut TypedModel,
+        input: OutletId,
+    ) -> TractResult<TVec<OutletId>> {
+        let axes: TVec<usize> = (0..reduced.len()).filter(|axis| reduced[*axis]).collect();
+        let shape = model.outlet_fact(input)?.shape.clone();
+        let is_empty = axes.iter().any(|axis| shape[*axis] == 0.to_dim());
+        let reduce: Box<dyn TypedOp> = Box::new(Reduce::new(axes.clone(), reducer));
+        let reduce = if is_empty {
+            extreme::settled(reduce.as_ref()).unwrap_or(reduce)
+        } else {
+            reduce
+        };
+        let mut wire = model.wire_node(prefix, reduce, &[input])?;
+        if !self.keeps {
+            for axis in axes.iter().rev() {
+                let name = format!("{prefix}.without-{axis}");
+                wire = model.wire_node(name, AxisOp::Rm(*axis), &wire)?;
+            }
+        }
+        Ok(wire)
+    }
+
     fn eval(&self, reduced: &[bool], input: &Tensor) -> TractResult<Tensor> {
         let values = input.cast_to::<f64>()?;
         let view = values.to_plain_array_view::<f64>()?;
@@ -186,7 +220,7 @@ impl Reduction {
         let rows: usize = kept.iter().map(|axis| input.shape()[*axis]).product();
         let moved: Vec<f64> = moved.iter().copied().collect();
         let width = moved.len().checked_div(rows).unwrap_or(0);
-        let results = (0..rows).map(|row| (self.function)(&moved[row * width..][..width]));
+        let results = (0..rows).map(|row| of_exponents(&moved[row * width..][..width]));
         let results: Vec<f64> = results.collect();
         Tensor::from_shape(&self.shape(reduced, input.shape()), &results)
     }

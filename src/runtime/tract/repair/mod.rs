@@ -2,11 +2,14 @@
 //! is computed rightly.
 
 mod deconvolution;
+mod quantized;
 mod slice;
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::graph::{Integers, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, opset};
+use super::graph::{
+    Floats, Integers, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, opset,
+};
 
 /// ONNX's codes of element types and attribute types.
 const FLOAT: i32 = 1;
@@ -22,10 +25,12 @@ pub(super) fn repair(model: &mut ModelProto) {
     let opset = opset(model);
     each_tensor_mut(model, &mut widen);
     let (integers, shapes) = (Integers::of(model), Shapes::of(model));
+    let floats = Floats::of(model);
     each_graph_mut(model, &mut |graph| {
         graph.node.iter_mut().for_each(fill_with_float);
         slice::repair(graph, &integers);
         deconvolution::repair(graph, &shapes);
+        quantized::repair(graph, &floats, &shapes);
         spell_out(graph, opset);
     });
 }
