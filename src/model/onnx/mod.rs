@@ -15,6 +15,7 @@ mod nodes;
 mod place;
 mod schema;
 mod signature;
+mod stored;
 mod tensor;
 mod value;
 mod wire;
@@ -23,6 +24,7 @@ use std::path::Path;
 
 pub use error::Error;
 pub use nodes::{Attribute, Node, each_node};
+pub use stored::{Stored, each_stored};
 
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::{Pages, ReadAt};

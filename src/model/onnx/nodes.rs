@@ -1,9 +1,10 @@
 //! The nodes of a model one after the other, with what rules about single nodes need to know.
 //!
 //! Nothing is kept from one node to the next. Lists and texts of attributes are read as far as a
-//! rule could want them; tensors and floats are skipped.
+//! rule could want them; of tensors shapes and a few integers, and floats not at all.
 
 use super::place::Place;
+use super::stored::{self, Stored};
 use super::wire::{Field, Message, Reader};
 use super::{Error, schema};
 use crate::source::Pages;
@@ -37,6 +38,8 @@ pub struct Attribute {
     pub text: Option<String>,
     /// Its value, if it is a list of integers: the first 64.
     pub ints: Vec<i64>,
+    /// Its value, if it is a tensor.
+    pub tensor: Option<Stored>,
 }
 
 impl Node {
@@ -144,6 +147,7 @@ fn attribute(
                     attribute.ints.push(value);
                 }
             })?,
+            "t" => attribute.tensor = Some(stored::read(&field)?.1),
             "g" | "graphs" => graph(&field, schema::GRAPH, depth + 1, visit)?,
             _ => {}
         }

@@ -5,6 +5,7 @@
 
 use super::NAME;
 use crate::runtime::EngineError;
+use crate::runtime::refusal::tells_beyond;
 
 /// A failed call: ExecuTorch's code, and what it said, a line a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(super) struct Failure {
 pub(super) const OPERATOR_MISSING: u32 = 0x14;
 const NOT_SUPPORTED: u32 = 0x10;
 const NOT_IMPLEMENTED: u32 = 0x11;
+const INVALID_PROGRAM: u32 = 0x23;
+const INVALID_DATA: u32 = 0x24;
 const INCOMPATIBLE: u32 = 0x30;
 
 /// Most messages that are told.
@@ -41,7 +44,13 @@ impl Failure {
         match self.code {
             // XNNPACK says of a damaged part too that it is of another version.
             INCOMPATIBLE if self.text.contains("corrupt") => EngineError::Load { engine, reason },
+            INVALID_PROGRAM | INVALID_DATA => EngineError::Load { engine, reason },
             NOT_SUPPORTED | NOT_IMPLEMENTED | INCOMPATIBLE => EngineError::Unsupported {
+                engine,
+                operators: Vec::new(),
+                reason,
+            },
+            _ if self.is_beyond() => EngineError::Unsupported {
                 engine,
                 operators: Vec::new(),
                 reason,
@@ -52,6 +61,14 @@ impl Failure {
 
     /// As that of a run.
     pub(super) fn of_running(&self) -> EngineError {
+        let codes = [NOT_SUPPORTED, NOT_IMPLEMENTED, OPERATOR_MISSING];
+        if codes.contains(&self.code) || self.is_beyond() {
+            return EngineError::Unsupported {
+                engine: NAME.to_owned(),
+                operators: self.operator().into_iter().collect(),
+                reason: self.reason(),
+            };
+        }
         EngineError::Run {
             engine: NAME.to_owned(),
             operator: self.operator(),
@@ -63,6 +80,12 @@ impl Failure {
     /// should have the same value as the input_evalue, but got 3 and 0`.
     pub(super) fn is_about_fixed_value(&self) -> bool {
         self.text.contains("should have the same value")
+    }
+
+    /// Whether its words say that it has no code for something: kernels give the code of an invalid
+    /// argument for `Unhandled dtype BFloat16 for aten::cumsum.out` too.
+    fn is_beyond(&self) -> bool {
+        self.text.contains("Unhandled dtype") || tells_beyond(&self.text)
     }
 
     /// `KernelCall failed at instruction 0:12 in operator aten::cat.out: 0x12`.
@@ -114,8 +137,8 @@ fn meaning(code: u32) -> Option<String> {
         0x20 => "something was not found",
         0x21 => "no memory",
         0x22 => "no access",
-        0x23 => "the program is invalid",
-        0x24 => "the data file is invalid",
+        INVALID_PROGRAM => "the program is invalid",
+        INVALID_DATA => "the data file is invalid",
         0x25 => "out of resources",
         INCOMPATIBLE => "a delegate does not take its part",
         0x31 => "a delegate has no memory",
@@ -145,6 +168,31 @@ mod tests {
         };
         assert_eq!(operator.as_deref(), Some("aten::cat.out"));
         assert!(reason.starts_with("an invalid argument: Check failed (a == b); "));
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_is_no_failed_run() {
+        for (code, text) in [
+            (0x11, ""),
+            (
+                0x12,
+                "Unhandled dtype BFloat16 for aten::cumsum.out\nKernelCall failed at instruction \
+                 0:1 in operator aten::cumsum.out: 0x12\n",
+            ),
+            (0x12, "XNN backend does not support this layout"),
+        ] {
+            let failure = Failure {
+                code,
+                text: text.to_owned(),
+            };
+            let error = failure.of_running();
+            assert!(error.is_about_the_engine(), "{error}");
+        }
+        let broken = Failure {
+            code: INVALID_PROGRAM,
+            text: "Unsupported segment; the program is corrupt".to_owned(),
+        };
+        assert!(!broken.of_loading().is_about_the_engine());
     }
 
     #[test]

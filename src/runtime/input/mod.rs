@@ -6,19 +6,24 @@
 mod argument;
 mod dims;
 mod error;
+mod evidence;
 mod files;
 mod generator;
 mod image;
 mod json;
 mod memory;
 
+use std::path::Path;
+
 use argument::{Given, Value, Values};
-use dims::Dims;
+use dims::{Dims, Size};
 use memory::Memory;
 
+use super::limit::MemoryLimit;
 use super::{Signature, Tensor, byte_size};
 
 pub use error::{InputError, Place};
+pub use evidence::{Evidence, Suggestion};
 pub use generator::Generator;
 pub use json::{JsonFault, array as json_array};
 
@@ -58,6 +63,10 @@ pub struct InputArgs {
     pub std: Vec<f32>,
     /// What inputs without a value get; if `None`, they are an error.
     pub default: Option<Generator>,
+    /// Most memory that the inputs may take together; without it what is free.
+    pub memory: Option<MemoryLimit>,
+    /// Bytes that other inputs take already, which count too.
+    pub held: u64,
 }
 
 /// Makes the inputs of a run, in the signature's order.
@@ -68,7 +77,7 @@ pub fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, 
     let mut assembly = Assembly {
         signature,
         dims: Dims::of(signature),
-        memory: Memory::measure(),
+        memory: Memory::measure(args.memory, args.held),
         scale: image::Scale::of(args)?,
         tensors: vec![None; signature.inputs.len()],
     };
@@ -136,7 +145,7 @@ pub fn picture(
     let mut assembly = Assembly {
         signature,
         dims: Dims::of(signature),
-        memory: Memory::measure(),
+        memory: Memory::measure(args.memory, args.held),
         scale: image::Scale::of(args)?,
         tensors: Vec::new(),
     };
@@ -151,6 +160,36 @@ pub struct OpenDim {
     pub label: String,
     /// Its largest size, where the model states one.
     pub bound: Option<u64>,
+}
+
+/// An axis of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Axis {
+    /// It has this size.
+    Fixed(u64),
+    /// It is open; what `--dim` calls it.
+    Open(String),
+}
+
+/// The axes of each input, where its rank is known.
+pub fn axes(signature: &Signature) -> Vec<Option<Vec<Axis>>> {
+    let dims = Dims::of(signature);
+    let inputs = (0..signature.inputs.len()).map(|input| {
+        let axes = dims.axes(input)?.iter().map(|axis| match axis {
+            Size::Fixed(size) => Axis::Fixed(*size),
+            Size::Slot(_) => Axis::Open(dims.label(*axis).to_owned()),
+        });
+        Some(axes.collect())
+    });
+    inputs.collect()
+}
+
+/// What the graph of a model suggests for the dimensions that it leaves open; nothing where the model
+/// is no ONNX model.
+pub fn evidence(model: &Path, signature: &Signature) -> Evidence {
+    let names = signature.inputs.iter().map(|spec| spec.name.clone());
+    let inputs: Vec<_> = names.zip(axes(signature)).collect();
+    evidence::of_onnx(model, &inputs)
 }
 
 /// The open dimensions that `args` leave open: none if a value is given that has a shape of its own.
@@ -257,6 +296,7 @@ impl Assembly<'_> {
     /// Makes what generators give, after the sum of their sizes was found to be affordable.
     fn generate(&mut self, each: &[Given]) -> Result<(), InputError> {
         let mut plans = Vec::new();
+        let mut needed = 0_u64;
         for (input, given) in each.iter().enumerate() {
             if let Value::Generate(generator, shape) = &given.value {
                 let shape = match shape {
@@ -266,10 +306,11 @@ impl Assembly<'_> {
                 let dtype = self.signature.inputs[input].dtype;
                 let bytes = byte_size(dtype, &shape)
                     .map_err(|error| self.value(input, &given.origin, error))?;
-                self.memory.take(bytes)?;
+                needed = needed.saturating_add(bytes);
                 plans.push((input, *generator, dtype, shape));
             }
         }
+        self.memory.take(needed)?;
         for (input, generator, dtype, shape) in plans {
             let tensor = generator.tensor(dtype, shape, input);
             let tensor = tensor.map_err(|error| self.value(input, &each[input].origin, error))?;
@@ -293,6 +334,7 @@ impl Assembly<'_> {
     /// A tensor of JSON, in the input's shape if that is fixed and the elements are as many in a row.
     fn json(&self, input: usize, text: &str, origin: &str) -> Result<Tensor, InputError> {
         let dtype = self.signature.inputs[input].dtype;
+        self.memory.require(json::most_bytes(text, dtype))?;
         let tensor = json::array(text, dtype);
         let help = "give nested arrays of numbers, as many in each row";
         let tensor =
@@ -324,6 +366,10 @@ impl Assembly<'_> {
                 .map(|input| input.dtype)
                 .ok_or_else(|| format!("there is no input `{key}`; {}", error::names(signature)))
         };
+        let largest = signature.inputs.iter().map(|input| input.dtype);
+        let largest = largest.max_by_key(|dtype| dtype.size());
+        let largest = largest.map_or(0, |dtype| json::most_bytes(text, dtype));
+        self.memory.require(largest)?;
         let members = json::object(text, dtype).map_err(|fault| InputError::Source {
             origin: origin.to_owned(),
             reason: fault.to_string(),
