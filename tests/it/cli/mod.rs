@@ -5,10 +5,16 @@ mod bench;
 mod commands;
 #[cfg(feature = "run")]
 mod compare;
+#[cfg(feature = "run")]
+mod engines;
 mod inspect;
+#[cfg(feature = "run")]
+mod limits;
 mod report;
 #[cfg(feature = "run")]
 mod run;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "run")]
+mod sizes;
 mod validate;

@@ -14,7 +14,8 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
 use super::sides::{Side, SideArgs};
-use super::target_args::{TargetArgs, seconds};
+use super::sizes::{Model, with_sizes};
+use super::target_args::{MAKING_INPUTS, TargetArgs, seconds};
 use crate::runtime::input::{self, Generator};
 use crate::runtime::machine::Machine;
 use crate::runtime::measure::{self, Amount, Plan};
@@ -85,18 +86,23 @@ Examples:
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
-    let mut given = args.inputs.to_args();
+    let mut given = args.target.limited(args.inputs.to_args());
     given.default = Some(Generator::Random { seed: 0 });
     let launcher = args.target.launcher()?;
     let mut started = Vec::new();
     for side in &sides {
-        let inputs = input::assemble(&side.selection.signature, &given)
-            .map_err(|error| Failure::Other(error.to_string()))?;
-        started.push(super::started(
-            &side.wish(&args.target),
-            &inputs,
-            &launcher,
-        )?);
+        let model = Model {
+            target: &args.target,
+            engine: side.engine.as_deref(),
+            selection: &side.selection,
+        };
+        started.push(with_sizes(&model, &given, |given| {
+            let inputs = args.target.within(MAKING_INPUTS, || {
+                input::assemble(&side.selection.signature, given)
+            });
+            let inputs = inputs.map_err(|error| Failure::Other(error.to_string()))?;
+            super::started(&side.wish(&args.target), &inputs, &launcher)
+        })?);
     }
     let series = measure(args, &sides, &mut started)?;
     let plan = args.plan();

@@ -11,10 +11,12 @@ use super::super::output;
 use super::super::report_args::{self, FormatArg};
 use super::input_args::InputOptions;
 use super::sides::{Side, SideArgs};
-use super::target_args::TargetArgs;
+use super::sizes::{Model, with_sizes};
+use super::target_args::{MAKING_INPUTS, TargetArgs};
 use crate::model::Dim;
 use crate::package::PrecisionList;
 use crate::runtime::agreement::{Comparison, Tolerances};
+use crate::runtime::input::{Generator, InputArgs};
 use crate::runtime::target::Started;
 use crate::runtime::{EngineError, Session, Signature, Tensor, TensorSpec};
 use cases::{Case, Sources};
@@ -120,14 +122,32 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
         ))
     })?;
     same_interface(&a.selection.signature, &b.selection.signature)?;
-    let given = args.inputs.to_args();
-    let sources = Sources {
-        given: &given,
-        directory: args.inputs_dir.as_deref(),
-        seeds: args.first_seed..args.first_seed.saturating_add(args.seeds),
+    let given = args.target.limited(args.inputs.to_args());
+    let model = Model {
+        target: &args.target,
+        engine: a.engine.as_deref(),
+        selection: &a.selection,
     };
-    let cases = cases::cases(&a.selection.signature, &sources)?;
-    let report = compare(args, &a, &b, &cases)?;
+    let on = |given: &InputArgs| {
+        let sources = Sources {
+            given,
+            directory: args.inputs_dir.as_deref(),
+            seeds: args.first_seed..args.first_seed.saturating_add(args.seeds),
+        };
+        let cases = args.target.within(MAKING_INPUTS, || {
+            cases::cases(&a.selection.signature, &sources)
+        })?;
+        compare(args, &a, &b, &cases)
+    };
+    let report = if args.inputs_dir.is_some() {
+        on(&given)?
+    } else {
+        let trial = InputArgs {
+            default: Some(Generator::Random { seed: 0 }),
+            ..given
+        };
+        with_sizes(&model, &trial, on)?
+    };
     let found = findings::of(&report, &b);
     let rules = findings::rules();
     let style = findings::style(output::width(), &rules);
@@ -160,11 +180,14 @@ fn compare(args: &Args, a: &Side, b: &Side, cases: &[Case]) -> Result<Comparison
         let answer_b = started_b.worker.run(&inputs_b);
         results.push(match (answer_a, answer_b) {
             (Ok(answer_a), Ok(answer_b)) => {
-                let mut outputs = Vec::new();
-                for (place, spec) in specs.iter().enumerate() {
-                    let pair = (&answer_a.outputs[place], &answer_b.outputs[place]);
-                    outputs.push(judge(&spec.name, pair, &tolerances, &mut pooled[place]));
-                }
+                let outputs = args.target.within("comparing the outputs", || {
+                    let mut outputs = Vec::new();
+                    for (place, spec) in specs.iter().enumerate() {
+                        let pair = (&answer_a.outputs[place], &answer_b.outputs[place]);
+                        outputs.push(judge(&spec.name, pair, &tolerances, &mut pooled[place]));
+                    }
+                    outputs
+                });
                 CaseResult::compared(&case.label, outputs)
             }
             // Sizes chosen here that neither can run say nothing of their agreement.

@@ -1,6 +1,8 @@
 //! Running components in turn: outputs of one feed inputs of the next.
 
 use super::{Args, Stage};
+use crate::cli::execute::sizes::{Model, with_sizes};
+use crate::cli::execute::target_args::{MAKING_INPUTS, named_engine};
 use crate::cli::exit::Failure;
 use crate::runtime::input::{self, Generator, InputArgs};
 use crate::runtime::selection::Selection;
@@ -18,27 +20,39 @@ pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
     };
     if args.chain.is_empty() {
         let selection = select(None)?;
-        let given = args.inputs.to_args();
-        let inputs = assemble(&selection.signature, &given)?;
-        return Ok(vec![Stage::run(args, selection, inputs)?]);
+        let given = args.target.limited(args.inputs.to_args());
+        let model = Model {
+            target: &args.target,
+            engine: named_engine(&args.engine),
+            selection: &selection,
+        };
+        let stage = with_sizes(&model, &given, |given| {
+            let inputs = assemble(args, &selection.signature, given)?;
+            Stage::run(args, selection.clone(), inputs)
+        })?;
+        return Ok(vec![stage]);
     }
     // All are selected before any runs: a slip in the last name costs no time.
     let mut selections = Vec::new();
     for component in &args.chain {
         selections.push(select(Some(component))?);
     }
-    let mut given = Given::new(&args.inputs.to_args(), &selections)?;
+    let given = args.target.limited(args.inputs.to_args());
+    let mut given = Given::new(&given, &selections)?;
     let mut stages: Vec<Stage> = Vec::new();
     for (place, selection) in selections.into_iter().enumerate() {
         let arguments = given.for_stage(place, &selection.signature);
-        let inputs = gather(&selection.signature, &arguments, &stages)?;
+        let inputs = gather(args, &selection.signature, &arguments, &stages)?;
         stages.push(Stage::run(args, selection, inputs)?);
     }
     Ok(stages)
 }
 
-fn assemble(signature: &Signature, given: &InputArgs) -> Result<Vec<Tensor>, Failure> {
-    input::assemble(signature, given).map_err(|error| Failure::Other(error.to_string()))
+fn assemble(args: &Args, signature: &Signature, given: &InputArgs) -> Result<Vec<Tensor>, Failure> {
+    let inputs = args
+        .target
+        .within(MAKING_INPUTS, || input::assemble(signature, given));
+    inputs.map_err(|error| Failure::Other(error.to_string()))
 }
 
 /// The input arguments, each for the component that has an input of its name. Of those without a
@@ -98,6 +112,7 @@ fn looks_like_a_value(argument: &str) -> bool {
 
 /// The inputs of a component: what earlier outputs feed, then what the arguments give.
 fn gather(
+    args: &Args,
     signature: &Signature,
     arguments: &InputArgs,
     earlier: &[Stage],
@@ -120,7 +135,7 @@ fn gather(
         // A generator with nothing left to fill would be an error.
         arguments.inputs.retain(|argument| !is_generator(argument));
     }
-    let mut given = assemble(&rest, &arguments)?.into_iter();
+    let mut given = assemble(args, &rest, &arguments)?.into_iter();
     for slot in &mut fed {
         if slot.is_none() {
             *slot = given.next();
