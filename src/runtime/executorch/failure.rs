@@ -62,7 +62,9 @@ impl Failure {
     /// As that of a run.
     pub(super) fn of_running(&self) -> EngineError {
         let codes = [NOT_SUPPORTED, NOT_IMPLEMENTED, OPERATOR_MISSING];
-        if codes.contains(&self.code) || self.is_beyond() {
+        // Inputs of other sizes than the program takes are "not supported" too.
+        let is_size = self.text.contains("Attempted to resize");
+        if !is_size && (codes.contains(&self.code) || self.is_beyond()) {
             return EngineError::Unsupported {
                 engine: NAME.to_owned(),
                 operators: self.operator().into_iter().collect(),
@@ -188,6 +190,13 @@ mod tests {
             let error = failure.of_running();
             assert!(error.is_about_the_engine(), "{error}");
         }
+        let larger = Failure {
+            code: NOT_SUPPORTED,
+            text:
+                "Attempted to resize a static tensor. Expected shape (2, 8), but received (2, 9)."
+                    .to_owned(),
+        };
+        assert!(!larger.of_running().is_about_the_engine());
         let broken = Failure {
             code: INVALID_PROGRAM,
             text: "Unsupported segment; the program is corrupt".to_owned(),
