@@ -10,12 +10,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::library::NativeBackend;
+use super::limit::Limit;
 use super::{Signature, Tensor};
 
 /// Something that can load models.
 pub trait Engine: Sync {
     /// Lower-case name, as `--engine` takes it.
     fn name(&self) -> &'static str;
+
+    /// Whether this build has it, not only its name.
+    fn is_built(&self) -> bool {
+        true
+    }
 
     /// Loads a model for one method. Nothing of the model runs yet.
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError>;
@@ -183,6 +189,16 @@ pub enum EngineError {
         doing: String,
         /// The signal or exit code, and what that most likely means.
         reason: String,
+    },
+    /// It was stopped by a limit that was set for it.
+    #[error("the {engine} engine reached {limit} while it was {doing}; {}", .limit.help())]
+    Limit {
+        /// The engine.
+        engine: String,
+        /// `loading the model` or `running`.
+        doing: String,
+        /// The limit.
+        limit: Limit,
     },
 }
 

@@ -17,6 +17,10 @@ impl Engine for ExecuTorch {
         "executorch"
     }
 
+    fn is_built(&self) -> bool {
+        false
+    }
+
     fn load(&self, _: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
         Err(absent())
     }

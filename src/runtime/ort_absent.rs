@@ -19,6 +19,10 @@ impl Engine for OnnxRuntime {
         "ort"
     }
 
+    fn is_built(&self) -> bool {
+        false
+    }
+
     fn load(&self, _: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
         Err(EngineError::Unavailable {
             what: "ONNX Runtime".to_owned(),

@@ -77,7 +77,10 @@ pub enum StartError {
     /// Nothing in this build runs the format.
     #[error("{0}")]
     Format(String),
-    /// Every candidate failed; the last one's error, and those before it.
+    /// The engine that the user named does not run the format.
+    #[error("{0}")]
+    Engine(String),
+    /// Every candidate that was tried failed, in the order in which they were tried.
     #[error("{}", failures(.0))]
     Failed(Vec<(Candidate, EngineError)>),
     /// `strict`, and only a fallback would run it.
@@ -171,13 +174,8 @@ pub fn require_method_runnable(info: &ModelInfo, method: &str) -> Result<(), Sta
 /// Loads the model with the best candidate that works and runs it once.
 pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, StartError> {
     require_runnable(wish.format)?;
-    let named = |candidate: &Candidate| {
-        let wanted = wish.engine.as_deref();
-        wanted.is_none_or(|engine| engine == candidate.engine)
-    };
     let mut passed_over: Vec<(Candidate, EngineError)> = Vec::new();
-    let candidates = candidates(wish.format, wish.backend);
-    for candidate in candidates.into_iter().filter(named) {
+    for candidate in wished(wish)? {
         if wish.strict && candidate.fallback {
             return Err(StartError::Strict {
                 reason: would_fall_back(wish, candidate, &passed_over),
@@ -187,9 +185,11 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
             Ok(started) => return finish(wish, started, passed_over),
             Err(error) => {
                 // A provider's failure is its own. A portable engine's may be the model's fault:
-                // the next would only repeat it, with a worse message.
-                let goes_on = !error.is_about_the_model()
-                    && (candidate.provider != Provider::Cpu || error.is_about_the_engine());
+                // the next would only repeat it, with a worse message. A limit is one for all.
+                let by_limit = matches!(error, EngineError::Limit { .. });
+                let is_its_own = candidate.provider != Provider::Cpu && !by_limit;
+                let goes_on =
+                    !error.is_about_the_model() && (is_its_own || error.is_about_the_engine());
                 passed_over.push((candidate, error));
                 if !goes_on {
                     break;
@@ -198,6 +198,48 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
         }
     }
     Err(StartError::Failed(passed_over))
+}
+
+/// The candidates that are left by the engine that the user named.
+fn wished(wish: &Wish) -> Result<Vec<Candidate>, StartError> {
+    let mut candidates = candidates(wish.format, wish.backend);
+    let Some(engine) = wish.engine.as_deref() else {
+        return Ok(candidates);
+    };
+    candidates.retain(|candidate| candidate.engine == engine);
+    if candidates.is_empty() {
+        return Err(StartError::Engine(other_format(engine, wish.format)));
+    }
+    Ok(candidates)
+}
+
+/// Why an engine runs nothing of a format, and what does.
+fn other_format(engine: &str, format: &str) -> String {
+    let runs = match engine {
+        "ort" => "ONNX Runtime (`--engine ort`) runs ONNX models".to_owned(),
+        "executorch" => "ExecuTorch (`--engine executorch`) runs its own programs".to_owned(),
+        other => format!("the engine `{other}` runs other models"),
+    };
+    let is = match format {
+        "onnx" => "an ONNX model",
+        "executorch" => "an ExecuTorch program",
+        _ => "of another format",
+    };
+    let mut others: Vec<String> = Vec::new();
+    for candidate in candidates(format, None) {
+        let text = format!("`--engine {}`", candidate.engine);
+        if is_built(candidate.engine) && !others.contains(&text) {
+            others.push(text);
+        }
+    }
+    format!(
+        "{runs}, and this is {is}: name an engine that runs it ({}), or none",
+        others.join(", ")
+    )
+}
+
+fn is_built(engine: &str) -> bool {
+    super::engine(engine).is_some_and(super::Engine::is_built)
 }
 
 fn attempt(
@@ -241,18 +283,50 @@ fn finish(
 ) -> Result<Started, StartError> {
     started.passed_over = passed_over;
     let provider = started.candidate.provider;
-    let idle = provider != Provider::Cpu
-        && !started.placement.shares.is_empty()
-        && !started.placement.has(provider);
-    if idle && wish.strict {
-        return Err(StartError::Strict {
-            reason: format!("the {provider} provider took no node of the model"),
-        });
-    }
+    let is_told = !started.placement.shares.is_empty();
+    let idle = match wish.backend {
+        _ if provider != Provider::Cpu => is_told && !started.placement.has(provider),
+        // A program runs on what it was exported for, whatever the backend is called.
+        Some(backend) if started.candidate.engine == "executorch" => {
+            is_told && !started.placement.has_delegate(backend)
+        }
+        _ => false,
+    };
     if idle {
         started.candidate.fallback = true;
     }
+    if idle && wish.strict {
+        let reason = idleness(&started);
+        return Err(StartError::Strict { reason });
+    }
     Ok(started)
+}
+
+impl Started {
+    /// Why it does not run on the backend that was asked for; `None` if it does.
+    pub fn off_target(&self) -> Option<String> {
+        if !self.candidate.fallback {
+            return None;
+        }
+        let causes = causes_first(&self.passed_over);
+        Some(match causes.first() {
+            Some((tried, error)) => format!("{tried}: {error}"),
+            None => idleness(self),
+        })
+    }
+}
+
+/// Why what runs is not the backend, though nothing failed.
+fn idleness(started: &Started) -> String {
+    let Candidate {
+        engine, provider, ..
+    } = started.candidate;
+    let backend = started.backend.map_or("", Backend::name);
+    match (engine, provider) {
+        ("executorch", Provider::Cpu) => format!("no part of the program is for {backend}"),
+        (_, Provider::Cpu) => format!("nothing on this machine runs {backend} itself"),
+        _ => format!("the {provider} provider took no node of the model"),
+    }
 }
 
 fn would_fall_back(
@@ -261,9 +335,10 @@ fn would_fall_back(
     passed_over: &[(Candidate, EngineError)],
 ) -> String {
     let backend = wish.backend.map_or("", Backend::name);
-    let why = match passed_over {
-        [] => format!("nothing on this machine runs {backend} itself"),
-        tried => failures(tried),
+    let why = match (passed_over, &wish.engine) {
+        ([], Some(engine)) => format!("the {engine} engine does not run {backend} itself"),
+        ([], None) => format!("nothing on this machine runs {backend} itself"),
+        (tried, _) => failures(tried),
     };
     format!("{why}; only {candidate} would run the model, which is not {backend}")
 }
@@ -274,13 +349,20 @@ fn failures(tried: &[(Candidate, EngineError)]) -> String {
             .to_owned(),
         [(_, error)] => error.to_string(),
         several => {
-            let texts: Vec<String> = several
+            let texts: Vec<String> = causes_first(several)
                 .iter()
                 .map(|(candidate, error)| format!("{candidate}: {error}"))
                 .collect();
             texts.join("; ")
         }
     }
+}
+
+/// What says something of the model first; what is not on this machine last.
+fn causes_first(tried: &[(Candidate, EngineError)]) -> Vec<&(Candidate, EngineError)> {
+    let mut tried: Vec<_> = tried.iter().collect();
+    tried.sort_by_key(|(_, error)| matches!(error, EngineError::Unavailable { .. }));
+    tried
 }
 
 impl Placement {
@@ -295,6 +377,12 @@ impl Placement {
             short.unwrap_or(&name) == provider.name()
         };
         self.shares.iter().any(|share| is(&share.provider))
+    }
+
+    /// Whether a part of a program ran that was exported for the backend.
+    fn has_delegate(&self, backend: Backend) -> bool {
+        let mut shares = self.shares.iter();
+        shares.any(|share| share.provider == backend.delegate_id())
     }
 }
 
@@ -319,6 +407,49 @@ mod tests {
             }
         }
         assert!(candidates("safetensors", None).is_empty());
+    }
+
+    #[test]
+    fn what_says_something_of_the_model_comes_first() {
+        let candidate = |engine, provider| Candidate {
+            engine,
+            provider,
+            fallback: false,
+        };
+        let absent = EngineError::Unavailable {
+            what: "ONNX Runtime".to_owned(),
+            reason: "its library was not found".to_owned(),
+            help: "install it".to_owned(),
+        };
+        let refused = EngineError::Unsupported {
+            engine: "tract".to_owned(),
+            operators: vec!["Unique".to_owned()],
+            reason: "it has no code for it".to_owned(),
+        };
+        let tried = [
+            (candidate("ort", Provider::Qnn), absent.clone()),
+            (candidate("ort", Provider::Cpu), absent),
+            (candidate("tract", Provider::Cpu), refused),
+        ];
+        let text = failures(&tried);
+        let places = ["tract (cpu)", "ort (qnn)", "ort (cpu)"].map(|name| text.find(name));
+        assert!(places.is_sorted() && places[0] == Some(0), "{text}");
+    }
+
+    #[test]
+    fn an_engine_for_other_models_says_what_runs_this_one() {
+        let text = other_format("ort", "executorch");
+        assert!(
+            text.starts_with("ONNX Runtime (`--engine ort`) runs ONNX models, and this is an"),
+            "{text}"
+        );
+        assert!(text.contains("`--engine tract`"), "{text}");
+        let text = other_format("executorch", "onnx");
+        assert!(
+            text.contains("runs its own programs, and this is an ONNX model"),
+            "{text}"
+        );
+        assert!(!text.contains("(`--engine executorch`,"), "{text}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct ServiceSettings {
     pub async_timeout_s: f64,
     /// Where sessions run.
     pub isolation: Isolation,
-    /// Most bytes of address space of a session's process; 0 is no limit.
+    /// Most bytes of memory of a session's process; 0 is no limit.
     pub memory_limit: u64,
     /// Threads of a run; 0 leaves it to the engine.
     pub threads: usize,

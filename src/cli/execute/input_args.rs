@@ -35,6 +35,8 @@ impl InputOptions {
             mean: self.mean.clone(),
             std: self.std.clone(),
             default: None,
+            memory: None,
+            held: 0,
         }
     }
 }

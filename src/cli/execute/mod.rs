@@ -3,9 +3,11 @@
 mod backends;
 mod bench;
 mod compare;
+mod deadline;
 mod input_args;
 mod run;
 mod sides;
+mod sizes;
 mod target_args;
 
 use std::path::Path;
@@ -13,10 +15,10 @@ use std::path::Path;
 use super::exit::{Exit, Failure};
 use super::output;
 use crate::model::executorch::body::{ProgramBody, known_wrong};
-use crate::runtime::Tensor;
 use crate::runtime::selection::{Selection, SelectionError};
-use crate::runtime::target::{self, Started, Wish};
+use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
 use crate::runtime::worker::{self, Launcher};
+use crate::runtime::{EngineError, Tensor};
 use crate::source::FileSource;
 use target_args::TargetArgs;
 
@@ -92,25 +94,31 @@ fn tell_wrong(wish: &Wish, started: &Started, rare: bool) {
     }
 }
 
+/// Whether a limit ended it, which another engine would reach as well.
+fn by_limit(tried: &[(Candidate, EngineError)]) -> bool {
+    let mut errors = tried.iter().map(|(_, error)| error);
+    errors.any(|error| matches!(error, EngineError::Limit { .. }))
+}
+
 /// Loads and runs once, and tells the user of every fallback.
 fn started(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, Failure> {
-    let started = target::start(wish, inputs, launcher)
-        .map_err(|error| Failure::Other(format!("{}: {error}", wish.model.display())))?;
+    let started = target::start(wish, inputs, launcher).map_err(|error| {
+        let model = wish.model.display();
+        let others = match &error {
+            StartError::Failed(tried) if wish.engine.is_some() && !by_limit(tried) => {
+                "; without `--engine` others are tried"
+            }
+            _ => "",
+        };
+        Failure::Other(format!("{model}: {error}{others}"))
+    })?;
     tell_wrong(wish, &started, false);
     // Who names an engine knows that it is not the backend; the answer says so too.
-    if started.candidate.fallback && wish.engine.is_none() {
+    if let Some(why) = started.off_target().filter(|_| wish.engine.is_none()) {
         let backend = wish.backend.map_or("", crate::package::Backend::name);
-        let candidate = started.candidate;
-        let why = match started.passed_over.first() {
-            Some((tried, error)) => format!("{tried}: {error}"),
-            None if started.placement.shares.is_empty() => {
-                format!("nothing on this machine runs {backend} itself")
-            }
-            None => format!("{} took no node of the model", candidate.provider),
-        };
         output::tell(
             "warning",
-            &format!("not run on {backend}, but on {candidate}; {why}"),
+            &format!("not run on {backend}, but on {}; {why}", started.candidate),
         );
     }
     Ok(started)

@@ -6,10 +6,16 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::super::exit::Failure;
+use super::deadline;
 use crate::package::Backend;
+use crate::runtime::input::InputArgs;
+use crate::runtime::limit::MemoryLimit;
 use crate::runtime::selection::{self, Choice, Selection, SelectionError};
 use crate::runtime::target::Wish;
 use crate::runtime::worker::Launcher;
+
+/// What the making of inputs is called when it takes too long.
+pub(super) const MAKING_INPUTS: &str = "making the inputs";
 
 /// Where a model runs, and within which limits.
 #[derive(Debug, Clone, clap::Args)]
@@ -39,11 +45,13 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) ort_lib: Option<PathBuf>,
 
-    /// Longest time that loading or one run may take, in seconds
+    /// Longest time that each step may take, in seconds: making the inputs, loading, one run, comparing
+    /// the outputs of a set
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) timeout: Option<Duration>,
 
-    /// Most memory a model may take, as address space of its process: `512MiB`, `4GiB`
+    /// Most memory that a model's process may take, and the inputs that are made for it: `512MiB`,
+    /// `4GiB`; without it three quarters of what is free
     #[arg(long, value_name = "SIZE", value_parser = byte_count)]
     pub(super) max_memory: Option<u64>,
 }
@@ -101,8 +109,26 @@ impl TargetArgs {
         let mut launcher = Launcher::new()
             .map_err(|error| Failure::Other(format!("cannot find my own program: {error}")))?;
         launcher.timeout = self.timeout;
-        launcher.memory_limit = self.max_memory;
+        launcher.memory_limit = Some(self.memory_limit());
         Ok(launcher)
+    }
+
+    /// Inputs that are made within the limits on memory.
+    pub(super) fn limited(&self, inputs: InputArgs) -> InputArgs {
+        InputArgs {
+            memory: Some(self.memory_limit()),
+            ..inputs
+        }
+    }
+
+    /// Does something that is no engine's work within the limit on time.
+    pub(super) fn within<T>(&self, doing: &str, work: impl FnOnce() -> T) -> T {
+        deadline::within(self.timeout, doing, work)
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.max_memory
+            .map_or(MemoryLimit::OfFree, MemoryLimit::Option)
     }
 }
 
@@ -130,10 +156,16 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "must be above 0".to_owned())
 }
 
-/// A size in bytes, with a unit or without.
+/// A size in bytes with its unit. A number alone would be taken for megabytes by one and for bytes by
+/// another.
 fn byte_count(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" if digits.parse::<u64>().is_ok() => {
+            return Err(format!(
+                "it has no unit; write `{digits}MiB` or `{digits}GiB`"
+            ));
+        }
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
@@ -163,7 +195,11 @@ mod tests {
     #[test]
     fn sizes_have_units() {
         assert_eq!(byte_count("4GiB"), Ok(4 << 30));
-        assert_eq!(byte_count("100"), Ok(100));
+        assert_eq!(byte_count("100B"), Ok(100));
+        assert_eq!(
+            byte_count("10"),
+            Err("it has no unit; write `10MiB` or `10GiB`".to_owned())
+        );
         assert_eq!(byte_count("2mb"), Ok(2_000_000));
         assert!(byte_count("0").is_err());
         assert!(byte_count("4 parsecs").is_err());

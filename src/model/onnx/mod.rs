@@ -15,6 +15,7 @@ mod nodes;
 mod place;
 mod schema;
 mod signature;
+mod stored;
 mod tensor;
 mod value;
 mod wire;
@@ -22,7 +23,8 @@ mod wire;
 use std::path::Path;
 
 pub use error::Error;
-pub use nodes::{Attribute, Node, each_node, each_vector};
+pub use nodes::{Attribute, Node, each_node};
+pub use stored::{Stored, each_stored};
 
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::{Pages, ReadAt};

@@ -1,9 +1,10 @@
 //! The nodes of a model one after the other, with what rules about single nodes need to know.
 //!
 //! Nothing is kept from one node to the next. Lists and texts of attributes are read as far as a
-//! rule could want them; tensors and floats are skipped.
+//! rule could want them; of tensors shapes and a few integers, and floats not at all.
 
 use super::place::Place;
+use super::stored::{self, Stored};
 use super::wire::{Field, Message, Reader};
 use super::{Error, schema};
 use crate::source::Pages;
@@ -37,8 +38,8 @@ pub struct Attribute {
     pub text: Option<String>,
     /// Its value, if it is a list of integers: the first 64.
     pub ints: Vec<i64>,
-    /// Values of a small float32 tensor.
-    pub floats: Vec<f32>,
+    /// Its value, if it is a tensor.
+    pub tensor: Option<Stored>,
 }
 
 impl Node {
@@ -82,55 +83,6 @@ pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// Shows the small float32 tensors of one dimension that the model in `pages` stores: initializers of
-/// its graph.
-pub fn each_vector(pages: &Pages<'_>, visit: &mut dyn FnMut(&str, &[f32])) -> Result<(), Error> {
-    let reader = Reader::new(pages);
-    let root = Place::root("ModelProto");
-    let mut message = Message::whole_file(&reader, &root, schema::MODEL);
-    while let Some(field) = message.next()? {
-        if field.name() != "graph" {
-            continue;
-        }
-        let mut graph = field.message(schema::GRAPH)?;
-        while let Some(field) = graph.next()? {
-            if field.name() == "initializer" {
-                let (name, values) = vector(&field)?;
-                visit(&name, &values);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// ONNX's code of float32.
-const FLOAT: i64 = 1;
-/// A vector of more bytes is no list of scales.
-const MAX_VECTOR: u64 = 64;
-
-/// The name of a tensor, and its values if it is small and of float32.
-fn vector(field: &Field<'_>) -> Result<(String, Vec<f32>), Error> {
-    let (mut name, mut is_float, mut values) = (String::new(), false, Vec::new());
-    let mut message = field.message(schema::TENSOR)?;
-    while let Some(field) = message.next()? {
-        match field.name() {
-            "name" => name = field.text()?,
-            "data_type" => is_float = field.int()? == FLOAT,
-            // Packed numbers are the same bytes.
-            "raw_data" | "float_data" if field.size() <= MAX_VECTOR => {
-                let bytes = field.name_bytes()?.unwrap_or_default();
-                let (chunks, _) = bytes.as_chunks::<4>();
-                values.extend(chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-            }
-            _ => {}
-        }
-    }
-    if !is_float {
-        values.clear();
-    }
-    Ok((name, values))
 }
 
 fn graph(
@@ -195,7 +147,7 @@ fn attribute(
                     attribute.ints.push(value);
                 }
             })?,
-            "t" => attribute.floats = vector(&field)?.1,
+            "t" => attribute.tensor = Some(stored::read(&field)?.1),
             "g" | "graphs" => graph(&field, schema::GRAPH, depth + 1, visit)?,
             _ => {}
         }

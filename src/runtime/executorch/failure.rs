@@ -5,6 +5,7 @@
 
 use super::NAME;
 use crate::runtime::EngineError;
+use crate::runtime::refusal::tells_beyond;
 
 /// A failed call: ExecuTorch's code, and what it said, a line a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,11 +19,13 @@ pub(super) struct Failure {
 pub(super) const OPERATOR_MISSING: u32 = 0x14;
 const NOT_SUPPORTED: u32 = 0x10;
 const NOT_IMPLEMENTED: u32 = 0x11;
+const INVALID_PROGRAM: u32 = 0x23;
+const INVALID_DATA: u32 = 0x24;
 const INCOMPATIBLE: u32 = 0x30;
 const INVALID_ARGUMENT: u32 = 0x12;
 /// What a load that fails with these says of the program: an argument, a type, a thing that is not there,
 /// the program, the data file.
-const BROKEN: [u32; 5] = [INVALID_ARGUMENT, 0x13, 0x20, 0x23, 0x24];
+const BROKEN: [u32; 5] = [INVALID_ARGUMENT, 0x13, 0x20, INVALID_PROGRAM, INVALID_DATA];
 
 /// Most messages that are told.
 const MOST_LINES: usize = 3;
@@ -56,6 +59,11 @@ impl Failure {
                 operators: Vec::new(),
                 reason,
             },
+            _ if self.is_beyond() => EngineError::Unsupported {
+                engine,
+                operators: Vec::new(),
+                reason,
+            },
             _ => EngineError::Load { engine, reason },
         }
     }
@@ -67,6 +75,16 @@ impl Failure {
             return EngineError::Input {
                 engine,
                 operator,
+                reason,
+            };
+        }
+        let codes = [NOT_SUPPORTED, NOT_IMPLEMENTED, OPERATOR_MISSING];
+        // Inputs of other sizes than the program takes are "not supported" too.
+        let is_size = self.text.contains("Attempted to resize");
+        if !is_size && (codes.contains(&self.code) || self.is_beyond()) {
+            return EngineError::Unsupported {
+                engine,
+                operators: operator.into_iter().collect(),
                 reason,
             };
         }
@@ -95,6 +113,12 @@ impl Failure {
     /// should have the same value as the input_evalue, but got 3 and 0`.
     pub(super) fn is_about_fixed_value(&self) -> bool {
         self.text.contains("should have the same value")
+    }
+
+    /// Whether its words say that it has no code for something: kernels give the code of an invalid
+    /// argument for `Unhandled dtype BFloat16 for aten::cumsum.out` too.
+    fn is_beyond(&self) -> bool {
+        self.text.contains("Unhandled dtype") || tells_beyond(&self.text)
     }
 
     /// `KernelCall failed at instruction 0:12 in operator aten::cat.out: 0x12`.
@@ -146,8 +170,8 @@ fn meaning(code: u32) -> Option<String> {
         0x20 => "something was not found",
         0x21 => "no memory",
         0x22 => "no access",
-        0x23 => "the program is invalid",
-        0x24 => "the data file is invalid",
+        INVALID_PROGRAM => "the program is invalid",
+        INVALID_DATA => "the data file is invalid",
         0x25 => "out of resources",
         INCOMPATIBLE => "a delegate does not take its part",
         0x31 => "a delegate has no memory",
@@ -214,6 +238,38 @@ mod tests {
         ] {
             assert!(!other.of_loading().is_about_the_model());
         }
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_is_no_failed_run() {
+        for (code, text) in [
+            (0x11, ""),
+            (
+                0x12,
+                "Unhandled dtype BFloat16 for aten::cumsum.out\nKernelCall failed at instruction \
+                 0:1 in operator aten::cumsum.out: 0x12\n",
+            ),
+            (0x12, "XNN backend does not support this layout"),
+        ] {
+            let failure = Failure {
+                code,
+                text: text.to_owned(),
+            };
+            let error = failure.of_running();
+            assert!(error.is_about_the_engine(), "{error}");
+        }
+        let larger = Failure {
+            code: NOT_SUPPORTED,
+            text:
+                "Attempted to resize a static tensor. Expected shape (2, 8), but received (2, 9)."
+                    .to_owned(),
+        };
+        assert!(!larger.of_running().is_about_the_engine());
+        let broken = Failure {
+            code: 0x23,
+            text: "Unsupported segment; the program is corrupt".to_owned(),
+        };
+        assert!(!broken.of_loading().is_about_the_engine());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::runtime::limit::{Limit, in_units};
 use crate::runtime::{DType, Signature};
 use crate::source::text::defuse_line;
 
@@ -127,15 +128,14 @@ pub enum InputError {
         help: String,
     },
     /// More memory than there is.
-    #[error(
-        "the inputs need {} and {} can be used; give smaller sizes with `--dim`, or free memory",
-        size(*.needed), size(*.available)
-    )]
+    #[error("{}", shortage(*.needed, *.available, *.limit))]
     Memory {
         /// Bytes needed.
         needed: u64,
         /// Bytes that can be used.
         available: u64,
+        /// The limit that says so, if it is one and not what the machine has.
+        limit: Option<Limit>,
     },
 }
 
@@ -188,29 +188,24 @@ fn list(places: &[Place]) -> String {
     texts.join(", ")
 }
 
-/// A size in the largest unit that it fills.
-fn size(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = units.into_iter().find(|(shift, _)| bytes >> shift > 0);
-    unit.map_or_else(
-        || format!("{bytes} bytes"),
-        |(shift, name)| {
-            let tenths = (u128::from(bytes) * 10) >> shift;
-            format!("{}.{} {name}", tenths / 10, tenths % 10)
-        },
-    )
+fn shortage(needed: u64, available: u64, limit: Option<Limit>) -> String {
+    let needed = in_units(needed);
+    match limit {
+        Some(limit) => format!(
+            "the inputs need {needed}, more than {limit}; {}",
+            limit.help()
+        ),
+        None => format!(
+            "the inputs need {needed} and {} can be used; give smaller sizes with `--dim`, or free \
+             memory",
+            in_units(available)
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_readable() {
-        assert_eq!(size(17), "17 bytes");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(u64::MAX), "17179869183.9 GiB");
-    }
 
     #[test]
     fn names_from_a_file_do_nothing_to_a_terminal() {

@@ -142,12 +142,7 @@ pub(super) fn read<R: BufRead + Seek>(
     let bytes = byte_size(dtype, &shape).map_err(|error| place.value(origin, error, AS_ARRAY))?;
     assembly.memory.take(bytes)?;
     let between = u64::from(picture.width()) * u64::from(height) * RESIZE_PIXEL;
-    if between > assembly.memory.left() {
-        return Err(InputError::Memory {
-            needed: between,
-            available: assembly.memory.left(),
-        });
-    }
+    assembly.memory.require(between)?;
     let pixels = pixels(&picture, layout.channels, width, height);
     layout
         .tensor(dtype, shape, &pixels, &scale)

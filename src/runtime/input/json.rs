@@ -30,6 +30,12 @@ pub fn array(text: &str, dtype: DType) -> Result<Tensor, JsonFault> {
     Ok(tensor)
 }
 
+/// Most bytes that the tensors of a text can have: it has as many elements as commas, and one more.
+pub(super) fn most_bytes(text: &str, dtype: DType) -> u64 {
+    let commas = text.matches(',').count() as u64;
+    (commas + 1).saturating_mul(dtype.size())
+}
+
 /// Reads an object of arrays. `dtype` tells the dtype for a key, or why there is none for it. The
 /// second member of a pair is the key's value.
 pub(super) fn object(

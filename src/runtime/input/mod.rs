@@ -6,6 +6,7 @@
 mod argument;
 mod dims;
 mod error;
+mod evidence;
 mod expression;
 mod files;
 mod generator;
@@ -17,13 +18,17 @@ mod relation;
 mod slot;
 mod steps;
 
+use std::path::Path;
+
 use argument::{Given, Value, Values};
-use dims::Dims;
+use dims::{Dims, Size};
 use memory::Memory;
 
+use super::limit::MemoryLimit;
 use super::{Signature, Tensor, byte_size};
 
 pub use error::{InputError, Place};
+pub use evidence::{Evidence, Suggestion};
 pub use generator::Generator;
 pub use joint::{Joint, JointError, Party, matched};
 pub use json::{JsonFault, array as json_array};
@@ -66,6 +71,10 @@ pub struct InputArgs {
     pub std: Vec<f32>,
     /// What inputs without a value get; if `None`, they are an error.
     pub default: Option<Generator>,
+    /// Most memory that the inputs may take together; without it what is free.
+    pub memory: Option<MemoryLimit>,
+    /// Bytes that other inputs take already, which count too.
+    pub held: u64,
 }
 
 /// A value that an input has before anything is given.
@@ -98,7 +107,7 @@ pub fn assemble_around(
     let mut assembly = Assembly {
         signature,
         dims: Dims::of(signature),
-        memory: Memory::measure(),
+        memory: Memory::measure(args.memory, args.held),
         scale: image::Scale::of(args)?,
         tensors: vec![None; signature.inputs.len()],
         held,
@@ -174,7 +183,7 @@ pub fn picture(
     let mut assembly = Assembly {
         signature,
         dims: Dims::of(signature),
-        memory: Memory::measure(),
+        memory: Memory::measure(args.memory, args.held),
         scale: image::Scale::of(args)?,
         tensors: Vec::new(),
         held: &[],
@@ -190,6 +199,36 @@ pub struct OpenDim {
     pub label: String,
     /// Its largest size, where the model states one.
     pub bound: Option<u64>,
+}
+
+/// An axis of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Axis {
+    /// It has this size.
+    Fixed(u64),
+    /// It is open; what `--dim` calls it.
+    Open(String),
+}
+
+/// The axes of each input, where its rank is known.
+pub fn axes(signature: &Signature) -> Vec<Option<Vec<Axis>>> {
+    let dims = Dims::of(signature);
+    let inputs = (0..signature.inputs.len()).map(|input| {
+        let axes = dims.axes(input)?.iter().map(|axis| match axis {
+            Size::Fixed(size) => Axis::Fixed(*size),
+            Size::Slot(_) => Axis::Open(dims.label(*axis).to_owned()),
+        });
+        Some(axes.collect())
+    });
+    inputs.collect()
+}
+
+/// What the graph of a model suggests for the dimensions that it leaves open; nothing where the model
+/// is no ONNX model.
+pub fn evidence(model: &Path, signature: &Signature) -> Evidence {
+    let names = signature.inputs.iter().map(|spec| spec.name.clone());
+    let inputs: Vec<_> = names.zip(axes(signature)).collect();
+    evidence::of_onnx(model, &inputs)
 }
 
 /// The open dimensions that `args` leave open: none if a value is given that has a shape of its own.
@@ -350,6 +389,7 @@ impl Assembly<'_> {
         given: impl Iterator<Item = (usize, Generator, &'g Option<Vec<u64>>, &'g String)>,
     ) -> Result<(), InputError> {
         let mut plans = Vec::new();
+        let mut needed = 0_u64;
         for (input, generator, shape, origin) in given {
             let shape = match shape {
                 Some(shape) => shape.clone(),
@@ -358,9 +398,10 @@ impl Assembly<'_> {
             let dtype = self.signature.inputs[input].dtype;
             let bytes =
                 byte_size(dtype, &shape).map_err(|error| self.value(input, origin, error))?;
-            self.memory.take(bytes)?;
+            needed = needed.saturating_add(bytes);
             plans.push((input, generator, shape, origin));
         }
+        self.memory.take(needed)?;
         for (input, generator, shape, origin) in plans {
             let dtype = self.signature.inputs[input].dtype;
             let tensor = generator.tensor(dtype, shape, input);
@@ -385,6 +426,7 @@ impl Assembly<'_> {
     /// A tensor of JSON, in the input's shape if that is fixed and the elements are as many in a row.
     fn json(&self, input: usize, text: &str, origin: &str) -> Result<Tensor, InputError> {
         let dtype = self.signature.inputs[input].dtype;
+        self.memory.require(json::most_bytes(text, dtype))?;
         let tensor = json::array(text, dtype);
         let help = "give nested arrays of numbers, as many in each row";
         let tensor =
@@ -416,6 +458,10 @@ impl Assembly<'_> {
                 .map(|input| input.dtype)
                 .ok_or_else(|| format!("there is no input `{key}`; {}", error::names(signature)))
         };
+        let largest = signature.inputs.iter().map(|input| input.dtype);
+        let largest = largest.max_by_key(|dtype| dtype.size());
+        let largest = largest.map_or(0, |dtype| json::most_bytes(text, dtype));
+        self.memory.require(largest)?;
         let members = json::object(text, dtype).map_err(|fault| InputError::Source {
             origin: origin.to_owned(),
             reason: fault.to_string(),

@@ -13,6 +13,7 @@ use super::expression::symbol;
 use super::memory::Memory;
 use super::{Assembly, Held, InputArgs, InputError, Place, assemble_around, image};
 use crate::model::Dim;
+use crate::runtime::limit::MemoryLimit;
 use crate::runtime::{Signature, Tensor, TensorSpec};
 
 /// Most steps.
@@ -98,8 +99,12 @@ impl<'s> Steps<'s> {
         steps: &StepArgs,
     ) -> Result<Self, InputError> {
         let mut values: Vec<(usize, Vec<Tensor>)> = Vec::new();
+        let mut budget = Budget {
+            limit: args.memory,
+            held: args.held,
+        };
         for text in &steps.values {
-            let (input, tensors) = values_of_steps(signature, text)?;
+            let (input, tensors) = values_of_steps(signature, text, &mut budget)?;
             if values.iter().any(|(known, _)| *known == input) {
                 return Err(refused(
                     STEP_INPUT,
@@ -344,7 +349,17 @@ fn may_feed(output: &TensorSpec, input: &TensorSpec) -> bool {
 }
 
 /// The values that a text gives an input, one a step.
-fn values_of_steps(signature: &Signature, text: &str) -> Result<(usize, Vec<Tensor>), InputError> {
+/// What the values of all steps may take together, and take by now.
+struct Budget {
+    limit: Option<MemoryLimit>,
+    held: u64,
+}
+
+fn values_of_steps(
+    signature: &Signature,
+    text: &str,
+    budget: &mut Budget,
+) -> Result<(usize, Vec<Tensor>), InputError> {
     let nobody = vec![false; signature.inputs.len()];
     let read = argument::read(signature, &[text.to_owned()], &nobody);
     let values = read.map_err(|error| match error {
@@ -383,8 +398,8 @@ fn values_of_steps(signature: &Signature, text: &str) -> Result<(usize, Vec<Tens
     };
     let spec = &signature.inputs[input];
     let tensors = match &given.value {
-        Value::Json(json) => of_json(signature, input, json, &given)?,
-        _ => of_array(signature, spec, given)?,
+        Value::Json(json) => of_json(signature, input, json, &given, budget)?,
+        _ => of_array(signature, spec, given, budget)?,
     };
     Ok((input, tensors))
 }
@@ -394,6 +409,7 @@ fn of_json(
     input: usize,
     json: &str,
     given: &Given,
+    budget: &mut Budget,
 ) -> Result<Vec<Tensor>, InputError> {
     let spec = &signature.inputs[input];
     let Some(elements) = elements(json) else {
@@ -410,7 +426,7 @@ fn of_json(
             origin: format!("step {} of {}", step + 1, given.origin),
             value: Value::Json(element.to_owned()),
         };
-        alone(signature, spec.clone(), given)
+        alone(signature, spec.clone(), given, budget)
     });
     elements.collect()
 }
@@ -449,6 +465,7 @@ fn of_array(
     signature: &Signature,
     spec: &TensorSpec,
     given: Given,
+    budget: &mut Budget,
 ) -> Result<Vec<Tensor>, InputError> {
     let steps = Dim::Dynamic {
         allowed: None,
@@ -459,7 +476,7 @@ fn of_array(
     if let Some(dims) = &mut stepped.dims {
         dims.insert(0, steps);
     }
-    let tensor = alone(signature, stepped, given)?;
+    let tensor = alone(signature, stepped, given, budget)?;
     let Some((count, shape)) = tensor.shape().split_first() else {
         let reason = "it has no dimension of steps";
         return Err(refused(
@@ -488,7 +505,12 @@ fn check_count(count: u64) -> Result<(), InputError> {
 }
 
 /// The tensor of one value for one input.
-fn alone(signature: &Signature, spec: TensorSpec, given: Given) -> Result<Tensor, InputError> {
+fn alone(
+    signature: &Signature,
+    spec: TensorSpec,
+    given: Given,
+    budget: &mut Budget,
+) -> Result<Tensor, InputError> {
     let alone = Signature {
         method: signature.method.clone(),
         inputs: vec![spec],
@@ -497,16 +519,16 @@ fn alone(signature: &Signature, spec: TensorSpec, given: Given) -> Result<Tensor
     let mut assembly = Assembly {
         signature: &alone,
         dims: Dims::of(&alone),
-        memory: Memory::measure(),
+        memory: Memory::measure(budget.limit, budget.held),
         scale: image::Scale::of(&InputArgs::default())?,
         tensors: vec![None],
         held: &[],
     };
     assembly.each(&[Some(given)])?;
-    Ok(assembly
-        .tensors
-        .remove(0)
-        .expect("the one value makes the one tensor"))
+    let tensor = assembly.tensors.remove(0);
+    let tensor = tensor.expect("the one value makes the one tensor");
+    budget.held = budget.held.saturating_add(tensor.bytes().len() as u64);
+    Ok(tensor)
 }
 
 fn refused(option: &'static str, text: &str, reason: &str, help: &str) -> InputError {

@@ -146,7 +146,10 @@ fn open(path: &Path) -> Result<Environment, String> {
         return Err(problem);
     }
     let builder = ort::init_from(path).map_err(|error| match error {
-        ort::LoadDynamicError::Dlopen { error, .. } => error.to_string(),
+        // The loader's own words are the cause of the crate's.
+        ort::LoadDynamicError::Dlopen { error, .. } => {
+            std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
+        }
         ort::LoadDynamicError::MissingApi { .. } => "it is no library of ONNX Runtime".to_owned(),
         ort::LoadDynamicError::BadVersion { version_str, .. } => {
             too_old(&version_str).unwrap_or_else(|| format!("its version is {version_str}"))

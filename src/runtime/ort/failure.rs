@@ -1,12 +1,14 @@
 //! ONNX Runtime's messages as errors of ours.
 //!
-//! Its errors are texts only: what is known about their form is here, each with the form it was
-//! seen in. A text of another form is kept as it is.
+//! Its codes tell little: a kernel that refuses what it was not written for says `INVALID_ARGUMENT`,
+//! `RUNTIME_EXCEPTION` or just that it failed, as one that is fed nonsense does. What is known about the form of its texts is
+//! here, each with the form it was seen in. A text of another form is kept as it is.
 
 use ort::ErrorCode;
 
 use super::NAME;
 use crate::runtime::EngineError;
+use crate::runtime::refusal::tells_beyond;
 
 /// A model that could not be loaded.
 pub(super) fn of_loading<R>(error: &ort::Error<R>) -> EngineError {
@@ -21,7 +23,9 @@ pub(super) fn of_running(error: &ort::Error) -> EngineError {
 fn loading(code: ErrorCode, message: &str) -> EngineError {
     let reason = trimmed(message);
     let operators = missing_operators(&reason);
-    let beyond = code == ErrorCode::NotImplemented || is_beyond_the_library(&reason);
+    let beyond = code == ErrorCode::NotImplemented
+        || is_beyond_the_library(&reason)
+        || tells_beyond(&reason);
     if operators.is_empty() && !beyond {
         return EngineError::Load {
             engine: NAME.to_owned(),
@@ -37,6 +41,8 @@ fn loading(code: ErrorCode, message: &str) -> EngineError {
 
 fn running(code: ErrorCode, message: &str) -> EngineError {
     let reason = trimmed(message);
+    let told = place(&reason).map_or(reason.as_str(), |(_, _, rest)| rest);
+    let beyond = code == ErrorCode::NotImplemented || tells_beyond(told);
     let (operator, reason) = match place(&reason) {
         Some((operator, node, rest)) => {
             let rest = trimmed(rest);
@@ -48,7 +54,7 @@ fn running(code: ErrorCode, message: &str) -> EngineError {
         }
         None => (None, reason),
     };
-    if code == ErrorCode::NotImplemented {
+    if beyond {
         return EngineError::Unsupported {
             engine: NAME.to_owned(),
             operators: operator.into_iter().collect(),
@@ -94,8 +100,6 @@ fn is_beyond_the_library(reason: &str) -> bool {
         // Strict: a node that copies to the CPU has no provider left.
         "IsNodeCompatibleWithProvider",
         "Unrecognized attribute",
-        // `Batchwise recurrent operations (layout == 1) are not supported.`
-        " are not supported",
     ]
     .iter()
     .any(|text| reason.contains(text))
@@ -241,6 +245,40 @@ mod tests {
             error.to_string(),
             "the ort engine failed at `MatMul`: node `mm`: Compute MatMul dimension mismatch"
         );
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_is_no_failed_run() {
+        for (code, message, operator) in [
+            (
+                ErrorCode::GenericFailure,
+                "Non-zero status code returned while running ConvInteger node. Name:'c' Status \
+                 Message: /onnxruntime_src/onnxruntime/core/providers/cpu/quantization/\
+                 conv_integer.cc:52 virtual onnxruntime::common::Status onnxruntime::ConvInteger::\
+                 Compute(onnxruntime::OpKernelContext*) const \
+                 IsScalarOr1ElementVector(W_Zero_Point) was false. Non per-tensor quantization is \
+                 not supported now.",
+                "ConvInteger",
+            ),
+            (
+                ErrorCode::InvalidArgument,
+                "Non-zero status code returned while running MaxPool node. Name:'' Status Message: \
+                 Unsupported pooling size.",
+                "MaxPool",
+            ),
+        ] {
+            match running(code, message) {
+                EngineError::Unsupported { operators, .. } => assert_eq!(operators, [operator]),
+                other => panic!("{other}"),
+            }
+        }
+        // A node's name is the model's, not the library's words.
+        let error = running(
+            ErrorCode::InvalidArgument,
+            "Non-zero status code returned while running Gather node. Name:'unsupported' Status \
+             Message: indices element out of data bounds, idx=5",
+        );
+        assert!(matches!(error, EngineError::Run { .. }), "{error}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::NAME;
-use crate::model::onnx::{self, Node, each_node, each_vector};
+use crate::model::onnx::{self, Node, each_node, each_stored};
 use crate::runtime::{EngineError, Provider};
 use crate::source::{FileSource, Pages};
 
@@ -100,13 +100,17 @@ fn aligns_wrongly(pages: &Pages<'_>) -> Result<bool, onnx::Error> {
             *known = is_whole(values);
         }
     };
-    each_vector(pages, &mut known)?;
+    each_stored(pages, &mut |name, stored| {
+        known(&name, &stored.floats.unwrap_or_default());
+    })?;
     each_node(pages, &mut |node| {
         let value = node
             .attribute("value")
             .filter(|_| node.operator == "Constant");
         if let (Some(value), Some(name)) = (value, node.outputs.first()) {
-            known(name, &value.floats);
+            let stored = value.tensor.as_ref();
+            let floats = stored.and_then(|stored| stored.floats.as_deref());
+            known(name, floats.unwrap_or_default());
         }
     })?;
     Ok(scales.values().any(|whole| !whole))

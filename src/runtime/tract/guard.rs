@@ -1,26 +1,24 @@
 //! Calling code that may panic.
 //!
 //! Invariant: a panic in the inference library becomes a [`Failure`]; it is neither printed nor does
-//! it leave this folder. Needs `panic = "unwind"`.
+//! it leave this folder, and a failure is told in [`wording`]'s words. Needs `panic = "unwind"`.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
-use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 use std::thread;
 
 use tract_onnx::prelude::{TractError, TractResult};
 
+use super::wording;
+
 /// What the names of the library's worker threads begin with: a panic there comes back to the
 /// thread that waits for them.
 pub(super) const WORKERS: &str = "pkgtool-tract";
 
-/// Most characters of a message that are passed on: the library likes to print whole graphs.
-const MAX_REASON: usize = 400;
-
 thread_local! {
     static WATCHED: Cell<bool> = const { Cell::new(false) };
-    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// What went wrong inside the library, and at which operator.
@@ -28,6 +26,8 @@ thread_local! {
 pub(super) struct Failure {
     /// The operator, where it is known.
     pub(super) operator: Option<String>,
+    /// The node that the library named, where it did.
+    pub(super) node: Option<String>,
     /// What happened, without a full stop.
     pub(super) reason: String,
     /// Whether values of the inputs are to blame.
@@ -49,6 +49,7 @@ impl Failure {
     pub(super) fn new(reason: impl Into<String>) -> Self {
         Self {
             operator: None,
+            node: None,
             reason: reason.into(),
             input: false,
         }
@@ -56,7 +57,7 @@ impl Failure {
 
     /// The reason with the operator, where only a text can be given.
     pub(super) fn text(&self) -> String {
-        match &self.operator {
+        match self.operator.as_ref().or(self.node.as_ref()) {
             Some(operator) => format!("at `{operator}`: {}", self.reason),
             None => self.reason.clone(),
         }
@@ -77,27 +78,28 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, Fai
     WATCHED.set(before);
     match result {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(failure(&error)),
-        Err(payload) => {
-            let place = PLACE.take();
-            let place = place.map_or_else(String::new, |place| format!(" ({place})"));
-            Err(Failure::new(shorten(&format!(
-                "it panicked: {}{place}",
-                message(payload.as_ref())
-            ))))
-        }
+        Ok(Err(error)) => Err(of_error(&error)),
+        Err(payload) => Err(Failure::new(wording::of_panic(message(payload.as_ref())))),
     }
 }
 
-fn failure(error: &TractError) -> Failure {
+fn of_error(error: &TractError) -> Failure {
     let mut causes = error.chain();
-    match causes.find_map(|cause| cause.downcast_ref::<InvalidInput>()) {
-        Some(InvalidInput { operator, reason }) => Failure {
-            operator: Some(operator.clone()),
-            reason: reason.clone(),
+    if let Some(invalid) = causes.find_map(|cause| cause.downcast_ref::<InvalidInput>()) {
+        return Failure {
+            operator: Some(invalid.operator.clone()),
+            node: None,
+            reason: invalid.reason.clone(),
             input: true,
-        },
-        None => Failure::new(chain(error)),
+        };
+    }
+    let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let told = wording::of_error(texts.iter().map(|text| text.trim()));
+    Failure {
+        operator: None,
+        node: told.node,
+        reason: told.reason,
+        input: false,
     }
 }
 
@@ -106,27 +108,18 @@ fn install_hook() {
     ONCE.call_once(|| {
         let previous = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if !is_watched(info) {
+            if !is_watched() {
                 previous(info);
             }
         }));
     });
 }
 
-fn is_watched(info: &PanicHookInfo<'_>) -> bool {
-    if WATCHED.get() {
-        let place = info.location().map(|location| {
-            let file = location.file();
-            // The path below the registry's folder says enough.
-            let crate_at = file.rfind("tract-").unwrap_or(0);
-            format!("{}:{}", &file[crate_at..], location.line())
-        });
-        PLACE.replace(place);
-        return true;
-    }
-    thread::current()
-        .name()
-        .is_some_and(|name| name.starts_with(WORKERS))
+fn is_watched() -> bool {
+    WATCHED.get()
+        || thread::current()
+            .name()
+            .is_some_and(|name| name.starts_with(WORKERS))
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {
@@ -134,42 +127,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
-}
-
-fn chain(error: &TractError) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for cause in error.chain() {
-        let text = cause.to_string();
-        let text = text.trim().trim_end_matches('.');
-        if texts.last().is_none_or(|last| last != text) {
-            texts.push(text.to_owned());
-        }
-    }
-    // What was said first says most; what stands before it is cut first.
-    let cause = texts.pop().unwrap_or_default();
-    let context = texts.join(": ");
-    if context.is_empty() {
-        shorten(&cause)
-    } else {
-        let room = MAX_REASON.saturating_sub(cause.chars().count() + 3).max(80);
-        shorten(&format!("{}: {cause}", cut(&context, room)))
-    }
-}
-
-fn shorten(text: &str) -> String {
-    cut(text, MAX_REASON)
-}
-
-/// One line of at most `size` characters.
-fn cut(text: &str, size: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= size {
-        return line;
-    }
-    let mut short: String = line.chars().take(size).collect();
-    short.push('…');
-    short
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -177,21 +135,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_becomes_a_failure_with_its_place() {
+    fn a_panic_becomes_a_failure_without_a_place() {
         let failure = guarded::<()>(|| panic!("no {}", "way")).expect_err("it panics");
-        assert!(
-            failure.reason.starts_with("it panicked: no way ("),
-            "{}",
-            failure.reason
-        );
+        assert_eq!(failure.reason, "an internal error of the library (no way)");
         assert_eq!(guarded(|| Ok(3)), Ok(3));
     }
 
     #[test]
-    fn long_messages_keep_their_root() {
-        let long = "graph ".repeat(1000);
-        let error = TractError::msg("the cause").context(long);
-        let text = chain(&error);
-        assert!(text.ends_with("the cause") && text.chars().count() <= MAX_REASON + 3);
+    fn an_error_keeps_its_root_and_its_node() {
+        let error = TractError::msg("the cause").context("Evaluating #3 \"y\" Add");
+        let failure = guarded::<()>(|| Err(error)).expect_err("it fails");
+        assert_eq!(failure.text(), "at `y`: the cause");
     }
 }

@@ -46,6 +46,7 @@ mod slim;
 mod source;
 mod watch;
 mod weights;
+mod wording;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -55,6 +56,7 @@ use program::ProgramSession;
 use session::TractSession;
 use source::Source;
 
+use super::refusal::tells_beyond;
 use super::{Engine, EngineError, LoadRequest, Provider, Session};
 use crate::model::{ModelInfo, inspect};
 use crate::source::FileSource;
@@ -142,15 +144,10 @@ fn unsupported(operators: BTreeSet<String>, reason: &str) -> EngineError {
     }
 }
 
-/// Words by which the library says that a well-formed model is beyond it.
-const BEYOND: [&str; 3] = ["not supported", "unsupported", "unimplemented"];
-
-/// What the library's refusal of an operator is to the caller, if it is one.
+/// What the library's refusal is to the caller, if it is one.
 fn refusal(failure: &Failure) -> Option<EngineError> {
-    let operator = failure.operator.clone()?;
-    let reason = failure.reason.to_lowercase();
-    let is_beyond = BEYOND.iter().any(|words| reason.contains(words));
-    is_beyond.then(|| unsupported(BTreeSet::from([operator]), &failure.reason))
+    let operator = failure.operator.iter().cloned();
+    tells_beyond(&failure.reason).then(|| unsupported(operator.collect(), &failure.reason))
 }
 
 fn failed(failure: &Failure) -> EngineError {

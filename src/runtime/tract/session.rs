@@ -293,25 +293,15 @@ impl TractSession {
         }
     }
 
-    /// Names the operator: the failure has the plan's name of a node, or the library's message does.
+    /// Names the operator: the run or the library knows the plan's name of the node.
     fn named(&self, mut failure: Failure) -> Failure {
-        let node = match failure.operator.take() {
-            Some(node) => {
-                failure.reason = format!("node `{node}`: {}", failure.reason);
-                Some(node)
-            }
-            None => quoted_node(&failure.reason).map(str::to_owned),
-        };
+        let node = failure.operator.take().or(failure.node.take());
+        if let Some(node) = &node {
+            failure.reason = format!("node `{node}`: {}", failure.reason);
+        }
         failure.operator = node.map(|node| self.source.operator(&node).unwrap_or(node));
         failure
     }
-}
-
-/// The node's name in a message of the library like `analysing node #3 "conv1" Conv`.
-fn quoted_node(reason: &str) -> Option<&str> {
-    let rest = reason.split_once("node #")?.1;
-    let rest = rest.split_once('"')?.1;
-    rest.split_once('"').map(|(name, _)| name)
 }
 
 impl Session for TractSession {

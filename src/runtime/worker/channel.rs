@@ -1,16 +1,16 @@
 //! The two ends of the channel between a worker process and its parent.
 //!
 //! On Unix it is a socket pair, one end being the worker's standard input: read and written, with a
-//! time limit on reading. Elsewhere it is the pair of standard pipes, without a time limit.
+//! time limit on both. Elsewhere it is the pair of standard pipes, without a time limit.
 //! Another thread can cut the channel, which ends a wait for the worker (on Unix).
 //! Whatever the inference library prints goes neither into the channel nor to the terminal on Unix.
 
 #[cfg(not(unix))]
-pub(super) use pipes::{Channel, Cut, connect, join};
+pub(super) use pipes::{Channel, Cut, connect, join, set_time_limit};
 #[cfg(target_os = "linux")]
 pub(super) use socket::wait_for_end;
 #[cfg(unix)]
-pub(super) use socket::{Channel, Cut, connect, join};
+pub(super) use socket::{Channel, Cut, connect, join, set_time_limit};
 
 #[cfg(unix)]
 mod socket {
@@ -19,9 +19,19 @@ mod socket {
     use std::os::fd::{AsFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
 
     /// One end; it can be cloned, read and written.
     pub(in super::super) type Channel = UnixStream;
+
+    /// Limits the time of each wait for the other end, to be read from or to take what is written.
+    pub(in super::super) fn set_time_limit(
+        channel: &Channel,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
+        channel.set_read_timeout(limit)?;
+        channel.set_write_timeout(limit)
+    }
 
     /// What cuts a channel from another thread.
     #[derive(Debug)]
@@ -101,10 +111,9 @@ mod pipes {
         pub(in super::super) fn cut(&self) {}
     }
 
-    impl Channel {
-        pub(in super::super) fn set_read_timeout(&self, _: Option<Duration>) -> io::Result<()> {
-            Ok(())
-        }
+    /// A pipe has no time limit.
+    pub(in super::super) fn set_time_limit(_: &Channel, _: Option<Duration>) -> io::Result<()> {
+        Ok(())
     }
 
     impl Read for Channel {

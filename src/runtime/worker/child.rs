@@ -2,10 +2,11 @@
 //!
 //! Invariant: the process ends when its parent does, even in the middle of a run.
 
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write, copy, sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use super::super::limit::in_units;
 use super::super::{Engine, EngineError, Session, Tensor, engine, peak_memory};
 use super::channel;
 use super::protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};
@@ -16,14 +17,20 @@ pub fn serve() -> std::io::Result<()> {
     let mut to_parent = BufWriter::new(to_parent);
     let mut state = State::default();
     for (request, tensors) in requests(from_parent)? {
-        let (reply, outputs) = state.answer(request, tensors);
+        let (reply, outputs) = match tensors {
+            Ok(tensors) => state.answer(request, tensors),
+            Err(NoMemory(bytes)) => (state.no_memory(bytes), Vec::new()),
+        };
         send(&mut to_parent, &reply, &outputs)?;
         to_parent.flush()?;
     }
     Ok(())
 }
 
-type Asked = (Request, Vec<Tensor>);
+type Asked = (Request, Result<Vec<Tensor>, NoMemory>);
+
+/// There is no memory for tensors of so many bytes.
+struct NoMemory(u64);
 
 /// What the parent asks, read by the thread that answers: a hop to another thread would cost as much
 /// as a small model's run. Another thread only waits for the parent's end.
@@ -45,7 +52,7 @@ fn requests(from_parent: channel::Channel) -> std::io::Result<impl Iterator<Item
 /// What the parent asks, read by a thread that so also sees the parent's end.
 #[cfg(not(target_os = "linux"))]
 fn requests(
-    from_parent: impl std::io::Read + Send + 'static,
+    from_parent: impl Read + Send + 'static,
 ) -> std::io::Result<impl Iterator<Item = Asked>> {
     let (sender, requests) = std::sync::mpsc::channel();
     std::thread::Builder::new()
@@ -62,11 +69,20 @@ fn requests(
     Ok(requests.into_iter())
 }
 
-fn next(stream: &mut impl std::io::Read) -> std::io::Result<Asked> {
+fn next(stream: &mut impl Read) -> std::io::Result<Asked> {
     let request = receive::<Request>(stream)?;
-    let tensors = match &request {
-        Request::Inputs(heads) | Request::Run(heads) => receive_tensors(stream, heads.clone())?,
-        _ => Vec::new(),
+    let (Request::Inputs(heads) | Request::Run(heads)) = &request else {
+        return Ok((request, Ok(Vec::new())));
+    };
+    let size = TensorHead::bytes(heads)?;
+    // Read in one piece or not at all: what follows in the stream is the next request.
+    let mut from_tensors = stream.take(size);
+    let tensors = match receive_tensors(&mut from_tensors, heads.clone()) {
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+            copy(&mut from_tensors, &mut sink())?;
+            Err(NoMemory(size))
+        }
+        tensors => Ok(tensors?),
     };
     Ok((request, tensors))
 }
@@ -84,6 +100,15 @@ struct State {
 }
 
 impl State {
+    fn no_memory(&mut self, bytes: u64) -> Reply {
+        self.inputs = Vec::new();
+        Reply::Failed(EngineError::Run {
+            engine: self.engine.clone(),
+            operator: None,
+            reason: format!("there is no memory for its inputs, {}", in_units(bytes)),
+        })
+    }
+
     fn answer(&mut self, request: Request, tensors: Vec<Tensor>) -> (Reply, Vec<Tensor>) {
         let name = self.engine.clone();
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work(request, tensors)));
@@ -183,12 +208,19 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// Holds the address space of this process to `bytes`. A limit that cannot be set is none: the
-/// parent's time limit and the system remain.
+/// Holds the memory of this process to `bytes`. A limit that cannot be set is none: the parent's time
+/// limit and the system remain.
+///
+/// On Linux what the process has written or may write counts, and neither the code of libraries, nor
+/// mapped model files, nor address space that is only reserved. Elsewhere all of that does.
 #[cfg(unix)]
 fn limit_memory(bytes: u64) {
     use nix::sys::resource::{Resource, setrlimit};
-    let _ = setrlimit(Resource::RLIMIT_AS, bytes, bytes);
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const KIND: Resource = Resource::RLIMIT_DATA;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const KIND: Resource = Resource::RLIMIT_AS;
+    let _ = setrlimit(KIND, bytes, bytes);
 }
 
 #[cfg(not(unix))]

@@ -2,13 +2,14 @@
 //!
 //! The binary is started again as a worker; tensors go through a socket. Invariant: a [`Worker`]
 //! that is dropped leaves no process behind, and a dead worker gives [`EngineError::Died`], with the
-//! reason as far as the system tells it.
+//! reason as far as the system tells it; what a limit ended gives [`EngineError::Limit`].
 
 mod channel;
 mod child;
 mod process;
 mod protocol;
 
+use std::fmt::Write as _;
 use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +19,7 @@ pub use child::serve;
 pub use process::Stopper;
 
 use super::library::NativeBackend;
+use super::limit::{Limit, MemoryLimit, tells_shortage};
 use super::{Answer, EngineError, LoadRequest, Placement, Session, Tensor};
 use crate::model;
 use channel::Channel;
@@ -55,8 +57,8 @@ pub struct Launcher {
     pub program: PathBuf,
     /// Longest time a load or a run may take.
     pub timeout: Option<Duration>,
-    /// Most bytes of address space a worker may take.
-    pub memory_limit: Option<u64>,
+    /// Most memory a worker may take.
+    pub memory_limit: Option<MemoryLimit>,
 }
 
 /// A session in a worker process.
@@ -68,7 +70,7 @@ pub struct Worker {
     timeout: Option<Duration>,
     /// The time limit that the channel has now.
     applied: Option<Duration>,
-    memory_limit: Option<u64>,
+    memory_limit: Option<Limit>,
     load_time: Duration,
     /// What the worker keeps as inputs, where that is known.
     kept: Option<Vec<Tensor>>,
@@ -126,7 +128,7 @@ impl Launcher {
             engine: engine.to_owned(),
             timeout: self.timeout,
             applied: None,
-            memory_limit: self.memory_limit,
+            memory_limit: self.memory_limit.and_then(MemoryLimit::now),
             load_time: Duration::ZERO,
             kept: None,
         })
@@ -144,7 +146,7 @@ impl Worker {
         let load = Request::Load {
             engine: self.engine.clone(),
             request: request.clone(),
-            memory_limit: self.memory_limit,
+            memory_limit: self.memory_limit.and_then(Limit::bytes),
         };
         match self.ask(&load, &[], "loading the model")?.0 {
             Reply::Loaded(nanoseconds) => {
@@ -194,7 +196,12 @@ impl Worker {
             runs,
             nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         };
-        match self.ask(&request, &[], "running")?.0 {
+        // The limit is for one run: the last one begins before the time is over.
+        let limit = self.timeout.map(|one| {
+            let runs = u32::try_from(runs).unwrap_or(u32::MAX);
+            one.saturating_mul(runs).min(time.saturating_add(one))
+        });
+        match self.ask_within(limit, &request, &[], "running")?.0 {
             Reply::Repeated(times) => Ok(times.into_iter().map(Duration::from_nanos).collect()),
             other => Err(self.nonsense(&other)),
         }
@@ -214,8 +221,18 @@ impl Worker {
         tensors: &[Tensor],
         doing: &str,
     ) -> Result<(Reply, Vec<Tensor>), EngineError> {
-        match self.exchange(request, tensors) {
-            Ok((Reply::Failed(error), _)) => Err(error),
+        self.ask_within(self.timeout, request, tensors, doing)
+    }
+
+    fn ask_within(
+        &mut self,
+        limit: Option<Duration>,
+        request: &Request,
+        tensors: &[Tensor],
+        doing: &str,
+    ) -> Result<(Reply, Vec<Tensor>), EngineError> {
+        match self.exchange(limit, request, tensors) {
+            Ok((Reply::Failed(error), _)) => Err(self.by_limit(error, doing)),
             Ok(reply) => Ok(reply),
             Err(error) => Err(self.died(&error, doing)),
         }
@@ -223,12 +240,13 @@ impl Worker {
 
     fn exchange(
         &mut self,
+        limit: Option<Duration>,
         request: &Request,
         tensors: &[Tensor],
     ) -> io::Result<(Reply, Vec<Tensor>)> {
-        if self.applied != self.timeout {
-            self.channel.set_read_timeout(self.timeout)?;
-            self.applied = self.timeout;
+        if self.applied != limit {
+            channel::set_time_limit(&self.channel, limit)?;
+            self.applied = limit;
         }
         send(&mut BufWriter::new(&mut self.channel), request, tensors)?;
         let mut stream = BufReader::new(&mut self.channel);
@@ -240,20 +258,51 @@ impl Worker {
         Ok((reply, outputs))
     }
 
+    /// An error that says memory ran out is the limit's, if there is one.
+    fn by_limit(&mut self, error: EngineError, doing: &str) -> EngineError {
+        match self.memory_limit {
+            Some(limit) if tells_shortage(&error.to_string()) => {
+                // Nobody knows what a library makes of it when it runs again.
+                self.process.stop();
+                self.reached(limit, doing)
+            }
+            _ => error,
+        }
+    }
+
+    fn reached(&self, limit: Limit, doing: &str) -> EngineError {
+        EngineError::Limit {
+            engine: self.engine.clone(),
+            doing: doing.to_owned(),
+            limit,
+        }
+    }
+
     fn died(&mut self, error: &io::Error, doing: &str) -> EngineError {
         let late = matches!(
             error.kind(),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
         );
-        let reason = if late {
-            let limit = self.timeout.unwrap_or_default().as_secs_f64();
-            format!("it was stopped after the time limit of {limit} s")
-        } else if error.kind() == io::ErrorKind::UnexpectedEof || is_closed(error) {
+        if late {
+            self.process.stop();
+            return self.reached(Limit::Time(self.timeout.unwrap_or_default()), doing);
+        }
+        let mut reason = if error.kind() == io::ErrorKind::UnexpectedEof || is_closed(error) {
             self.process.last_words()
+        } else if error.kind() == io::ErrorKind::OutOfMemory {
+            "there is no memory for its outputs, and it was stopped".to_owned()
         } else {
             format!("it gave an answer that cannot be read ({error}), and was stopped")
         };
         self.process.stop();
+        match self.memory_limit {
+            Some(limit) if tells_shortage(&reason) => return self.reached(limit, doing),
+            // A library that does not look at what an allocator gives says nothing before it dies.
+            Some(limit) if limit.is_chosen() && reason.starts_with("signal") => {
+                let _ = write!(reason, "; it had {limit}");
+            }
+            _ => {}
+        }
         EngineError::Died {
             engine: self.engine.clone(),
             doing: doing.to_owned(),

@@ -24,7 +24,7 @@ pub(super) enum Request {
         engine: String,
         /// What to load.
         request: LoadRequest,
-        /// Most bytes of address space the process may take.
+        /// Most bytes of memory the process may take.
         memory_limit: Option<u64>,
     },
     /// Keep the tensors that come with this as the inputs of later runs.
@@ -87,6 +87,15 @@ impl TensorHead {
             shape: tensor.shape().to_vec(),
         });
         heads.collect()
+    }
+
+    /// How many bytes the tensors of these heads have.
+    pub(super) fn bytes(heads: &[Self]) -> io::Result<u64> {
+        let sizes = heads.iter().map(|head| {
+            let size = byte_size(head.dtype, &head.shape);
+            size.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        });
+        sizes.sum()
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::EndpointModel;
+use crate::runtime::limit::{Limit, MemoryLimit};
 use crate::runtime::target::Candidate;
 use crate::runtime::worker::{Launcher, Stopper, Worker};
 use crate::runtime::{EngineError, LoadOptions, LoadRequest, Provider, Session, Tensor, engine};
@@ -64,7 +65,9 @@ impl Source {
         let launcher = Launcher {
             program: self.program.clone(),
             timeout: Some(LOAD_TIMEOUT),
-            memory_limit: Some(settings.memory_limit).filter(|bytes| *bytes > 0),
+            memory_limit: Some(settings.memory_limit)
+                .filter(|bytes| *bytes > 0)
+                .map(MemoryLimit::Setting),
         };
         let mut worker = launcher.start(candidate.engine, &request.model)?;
         let stopper = worker.stopper();
@@ -116,6 +119,14 @@ impl Loaded {
 pub(super) fn call_error(error: &EngineError) -> CallError {
     match error {
         EngineError::Died { reason, .. } => CallError::Crashed(reason.clone()),
+        EngineError::Limit { doing, limit, .. } => {
+            let text = format!("it reached {} while it was {doing}", told(*limit));
+            match limit {
+                Limit::Time(_) => CallError::Crashed(text),
+                // Run again it would need as much.
+                Limit::Memory(..) => CallError::Failed(text),
+            }
+        }
         EngineError::Unavailable { .. } => CallError::NoInstances(error.to_string()),
         EngineError::Input { .. } => CallError::Refused(Refusal {
             message: error.to_string(),
@@ -128,12 +139,30 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
     }
 }
 
+/// A limit as a service has it: those on time are the server's own.
+fn told(limit: Limit) -> String {
+    match limit {
+        Limit::Time(time) => format!("the server's time limit of {} s", time.as_secs_f64()),
+        Limit::Memory(..) => limit.to_string(),
+    }
+}
+
+/// Whether the session is gone with the error.
+pub(super) fn has_died(error: &EngineError) -> bool {
+    matches!(error, EngineError::Died { .. } | EngineError::Limit { .. })
+}
+
 /// How a session ended, without its last words: they may tell of the input.
 pub(super) fn for_log(error: &EngineError) -> &str {
     match error {
         EngineError::Died { reason, .. } => {
             reason.split("; its last words").next().unwrap_or_default()
         }
+        EngineError::Limit {
+            limit: Limit::Time(_),
+            ..
+        } => "it reached its time limit",
+        EngineError::Limit { .. } => "it reached its memory limit",
         EngineError::Unavailable { .. } => "it is not available",
         EngineError::Unsupported { .. } => "it cannot run the model",
         EngineError::Load { .. } => "it cannot load the model",

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
-use super::loaded::{call_error, for_log};
+use super::loaded::{call_error, for_log, has_died};
 use super::owner::{Held, Owner};
 use super::request::Waiting;
 use super::shared::State;
@@ -118,7 +118,7 @@ impl Owner {
     fn fail(&mut self, requests: Vec<Waiting>, error: EngineError) {
         let Some(held) = &self.held else { return };
         let (candidate, is_proven, is_new) = (held.candidate, held.proven, held.runs == 0);
-        let died = matches!(error, EngineError::Died { .. });
+        let died = has_died(&error);
         let reason = for_log(&error).to_owned();
         let count = requests.len();
         // In one step: a request is never out of sight between its run and the queue.
@@ -181,7 +181,7 @@ impl Owner {
         let mut died = false;
         let proved = batch::prove(like, limit, |inputs| {
             let outcome = held.session.run(inputs);
-            died |= matches!(outcome, Err(EngineError::Died { .. }));
+            died |= outcome.as_ref().is_err_and(has_died);
             outcome
         });
         held.session.set_timeout(None);

@@ -5,7 +5,11 @@ mod bench;
 mod commands;
 #[cfg(feature = "run")]
 mod compare;
+#[cfg(feature = "run")]
+mod engines;
 mod inspect;
+#[cfg(feature = "run")]
+mod limits;
 #[cfg(feature = "run")]
 mod programs;
 mod report;
@@ -15,6 +19,8 @@ mod run;
 mod serve;
 #[cfg(feature = "run")]
 mod sides;
+#[cfg(feature = "run")]
+mod sizes;
 #[cfg(feature = "run")]
 mod steps;
 mod validate;

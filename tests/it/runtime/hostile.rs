@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pkgtool::model::{self, Dim};
+use pkgtool::runtime::limit::MemoryLimit;
 use pkgtool::runtime::worker::Launcher;
 use pkgtool::runtime::{
     EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, TensorSpec,
@@ -73,7 +74,7 @@ fn survives(engine: &str, bytes: &[u8], library: Option<PathBuf>) {
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
         timeout: Some(TIMEOUT),
-        memory_limit: Some(8 << 30),
+        memory_limit: Some(MemoryLimit::Option(8 << 30)),
     };
     let outcome = launcher
         .load(engine, &request)

@@ -471,11 +471,11 @@ fn positions_outside_a_cache_are_refused_and_the_cache_stays() {
             Tensor::new(DType::Int64, vec![1], bytes).expect("it is small"),
         ]
     };
-    let (mut plain, _) = load("tract", &path, "forward").expect("it loads");
+    let (mut plain, _) = load("tract", &path, "forward", false).expect("it loads");
     let expected: Vec<_> = (0..3)
         .map(|position| plain.run(&at(position)).expect("it fits").outputs)
         .collect();
-    let (mut session, _) = load("tract", &path, "forward").expect("it loads");
+    let (mut session, _) = load("tract", &path, "forward", false).expect("it loads");
     for (position, expected) in (0..).zip(&expected) {
         for outside in [-1, 1000] {
             match session.run(&at(outside)) {
@@ -512,7 +512,7 @@ fn indices_outside_a_quantized_table_are_refused() {
         ),
     ] {
         let path = fixtures().join(program).with_extension("pte");
-        let (mut session, signature) = load("tract", &path, "forward").expect("it loads");
+        let (mut session, signature) = load("tract", &path, "forward", false).expect("it loads");
         let shape: Vec<u64> = signature.inputs[0]
             .dims
             .iter()

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pkgtool::model::{self, Dim};
+use pkgtool::runtime::limit::MemoryLimit;
 use pkgtool::runtime::worker::Launcher;
 use pkgtool::runtime::{
     EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, TensorSpec,
@@ -82,7 +83,7 @@ impl Outcomes {
         let launcher = Launcher {
             program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
             timeout: Some(Duration::from_mins(1)),
-            memory_limit: Some(8 << 30),
+            memory_limit: Some(MemoryLimit::Option(8 << 30)),
         };
         let request = LoadRequest {
             model: path,

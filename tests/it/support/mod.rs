@@ -6,6 +6,8 @@ pub(crate) mod engines;
 pub(crate) mod environment;
 #[cfg(feature = "serve")]
 pub(crate) mod gateway;
+#[cfg(feature = "run")]
+pub(crate) mod graph;
 #[cfg(feature = "serve")]
 pub(crate) mod http;
 #[cfg(feature = "run")]

@@ -14,8 +14,9 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
 use super::sides::{self, GivenInput, Side, SideArgs};
-use super::target_args::{TargetArgs, seconds};
-use crate::runtime::input::{self, Generator, InputError};
+use super::sizes::{Model, with_sizes};
+use super::target_args::{MAKING_INPUTS, TargetArgs, seconds};
+use crate::runtime::input::{self, Generator, InputArgs, InputError};
 use crate::runtime::machine::Machine;
 use crate::runtime::measure::{self, Amount, Plan};
 use crate::runtime::target::Started;
@@ -86,20 +87,15 @@ Examples:
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
-    let mut given = args.inputs.to_args();
+    let mut given = args.target.limited(args.inputs.to_args());
     given.default = Some(Generator::Random { seed: 0 });
-    let label = |_: usize, side: &Side| sides::what(&side.selection);
-    let (joint, given) = sides::joint(&sides, label, &given)?;
-    let fail = |error: InputError| Failure::Other(error.to_string());
-    let inputs = input::assemble(joint.signature(), &given).map_err(fail)?;
-    let launcher = args.target.launcher()?;
-    let (mut started, mut shapes) = (Vec::new(), Vec::new());
-    for (place, side) in sides.iter().enumerate() {
-        let inputs = joint.inputs_of(place, &inputs).map_err(fail)?;
-        shapes.push(GivenInput::list(&side.selection.signature.inputs, &inputs));
-        let wish = side.wish(&args.target);
-        started.push(super::started(&wish, &inputs, &launcher)?);
-    }
+    let first = &sides[0];
+    let model = Model {
+        target: &args.target,
+        engine: first.engine.as_deref(),
+        selection: &first.selection,
+    };
+    let (mut started, shapes) = with_sizes(&model, &given, |given| start(args, &sides, given))?;
     let series = measure(args, &sides, &mut started)?;
     let plan = args.plan();
     let mut reports = Vec::new();
@@ -121,6 +117,30 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
         report.to_text()
     })?;
     Ok(Exit::Clean)
+}
+
+/// Loads each side and runs it once, all on the same inputs; what each was given.
+fn start(
+    args: &Args,
+    sides: &[Side],
+    given: &InputArgs,
+) -> Result<(Vec<Started>, Vec<Vec<GivenInput>>), Failure> {
+    let label = |_: usize, side: &Side| sides::what(&side.selection);
+    let (joint, given) = sides::joint(sides, label, given)?;
+    let fail = |error: InputError| Failure::Other(error.to_string());
+    let inputs = args
+        .target
+        .within(MAKING_INPUTS, || input::assemble(joint.signature(), &given));
+    let inputs = inputs.map_err(fail)?;
+    let launcher = args.target.launcher()?;
+    let (mut started, mut shapes) = (Vec::new(), Vec::new());
+    for (place, side) in sides.iter().enumerate() {
+        let inputs = joint.inputs_of(place, &inputs).map_err(fail)?;
+        shapes.push(GivenInput::list(&side.selection.signature.inputs, &inputs));
+        let wish = side.wish(&args.target);
+        started.push(super::started(&wish, &inputs, &launcher)?);
+    }
+    Ok((started, shapes))
 }
 
 fn measure(

@@ -35,21 +35,33 @@ pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<
         return from_directory(signature, sources.given, directory);
     }
     let mut cases = Vec::new();
+    let mut held = 0;
     for sizes in size_choices(signature, sources.given)? {
         let mut args = sources.given.clone();
+        args.held = held;
         args.dims.extend(sizes.iter().cloned());
         for seed in sources.seeds.clone() {
             args.default = Some(Generator::Random { seed });
             let mut label = sizes.clone();
             label.push(format!("seed {seed}"));
+            let inputs = assemble(signature, &args)?;
+            // All sets are held at once.
+            held += size(&inputs);
+            args.held = held;
             cases.push(Case {
                 label: label.join(", "),
                 sizes_are_ours: !sizes.is_empty(),
-                inputs: assemble(signature, &args)?,
+                inputs,
             });
         }
     }
     Ok(cases)
+}
+
+/// Bytes of a set of inputs.
+fn size(inputs: &[Tensor]) -> u64 {
+    let sizes = inputs.iter().map(|tensor| tensor.bytes().len() as u64);
+    sizes.sum()
 }
 
 /// Choices of sizes for the open dimensions that nothing given decides, as `--dim` options.
@@ -89,8 +101,10 @@ fn from_directory(
     paths.retain(|path| !is_hidden(path));
     paths.sort();
     let mut cases = Vec::new();
+    let mut held = 0;
     for path in paths {
         let mut args = given.clone();
+        args.held = held;
         if path.is_dir() {
             let files = fs::read_dir(&path).map_err(|error| fail(error.to_string()))?;
             let mut files: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();
@@ -103,6 +117,8 @@ fn from_directory(
         } else {
             args.inputs.push(path.display().to_string());
         }
+        let inputs = assemble(signature, &args)?;
+        held += size(&inputs);
         cases.push(Case {
             label: path
                 .file_name()
@@ -110,7 +126,7 @@ fn from_directory(
                 .to_string_lossy()
                 .into_owned(),
             sizes_are_ours: false,
-            inputs: assemble(signature, &args)?,
+            inputs,
         });
     }
     if cases.is_empty() {

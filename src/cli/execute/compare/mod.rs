@@ -11,9 +11,10 @@ use super::super::output;
 use super::super::report_args::{self, FormatArg};
 use super::input_args::InputOptions;
 use super::sides::{self, GivenInput, Side, SideArgs};
-use super::target_args::TargetArgs;
+use super::sizes::{Model, with_sizes};
+use super::target_args::{MAKING_INPUTS, TargetArgs};
 use crate::runtime::agreement::{Comparison, Tolerances};
-use crate::runtime::input::{InputError, Joint, matched};
+use crate::runtime::input::{Generator, InputArgs, InputError, Joint, matched};
 use crate::runtime::precision::Precision;
 use crate::runtime::target::Started;
 use crate::runtime::{Answer, EngineError, Provider, Session, Tensor};
@@ -137,20 +138,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
             outputs[1].len()
         ))
     })?;
-    let label = |place: usize, _: &Side| ["A", "B"][place].to_owned();
-    let (joint, given) = sides::joint(&sides, label, &args.inputs.to_args())?;
-    let sources = Sources {
-        given: &given,
-        directory: args.inputs_dir.as_deref(),
-        seeds: args.first_seed..args.first_seed.saturating_add(args.seeds),
-    };
-    let cases = cases::cases(joint.signature(), &sources)?;
-    let pair = Pair {
-        sides: &sides,
-        joint: &joint,
-        outputs: places,
-    };
-    let report = pair.compare(args, &cases)?;
+    let report = compared(args, &sides, &places)?;
     let [_, b] = &sides;
     let found = findings::of(&report, b);
     let rules = findings::rules();
@@ -168,12 +156,53 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
+/// Compares on the sets of inputs that the arguments name, in sizes that A takes.
+fn compared(
+    args: &Args,
+    sides: &[Side; 2],
+    outputs: &[usize],
+) -> Result<ComparisonReport, Failure> {
+    let given = args.target.limited(args.inputs.to_args());
+    let on = |given: &InputArgs| {
+        let label = |place: usize, _: &Side| ["A", "B"][place].to_owned();
+        let (joint, given) = sides::joint(sides, label, given)?;
+        let sources = Sources {
+            given: &given,
+            directory: args.inputs_dir.as_deref(),
+            seeds: args.first_seed..args.first_seed.saturating_add(args.seeds),
+        };
+        let cases = args
+            .target
+            .within(MAKING_INPUTS, || cases::cases(joint.signature(), &sources))?;
+        let pair = Pair {
+            sides,
+            joint: &joint,
+            outputs,
+        };
+        pair.compare(args, &cases)
+    };
+    if args.inputs_dir.is_some() {
+        return on(&given);
+    }
+    let [a, _] = sides;
+    let model = Model {
+        target: &args.target,
+        engine: a.engine.as_deref(),
+        selection: &a.selection,
+    };
+    let trial = InputArgs {
+        default: Some(Generator::Random { seed: 0 }),
+        ..given
+    };
+    with_sizes(&model, &trial, on)
+}
+
 /// Two sides and what they have in common.
 struct Pair<'a> {
     sides: &'a [Side; 2],
     joint: &'a Joint,
     /// For each output of A its place among B's.
-    outputs: Vec<usize>,
+    outputs: &'a [usize],
 }
 
 /// What both sides gave for one set of inputs.
@@ -205,7 +234,7 @@ impl Pair<'_> {
                 let [one, other] = &mut started;
                 [one.worker.run(&inputs[0]), other.worker.run(&inputs[1])]
             };
-            let mut result = self.judge(case, answers, &tolerances, &mut pooled)?;
+            let mut result = self.judge(args, case, answers, &tolerances, &mut pooled)?;
             let shown = |side: usize| {
                 let specs = &self.sides[side].selection.signature.inputs;
                 GivenInput::list(specs, &inputs[side])
@@ -235,6 +264,7 @@ impl Pair<'_> {
 
     fn judge(
         &self,
+        args: &Args,
         case: &Case,
         answers: Answers,
         tolerances: &Tolerances,
@@ -243,11 +273,14 @@ impl Pair<'_> {
         let specs = &self.sides[0].selection.signature.outputs;
         match answers {
             [Ok(a), Ok(b)] => {
-                let mut outputs = Vec::new();
-                for (place, spec) in specs.iter().enumerate() {
-                    let pair = (&a.outputs[place], &b.outputs[self.outputs[place]]);
-                    outputs.push(judge(&spec.name, pair, tolerances, &mut pooled[place]));
-                }
+                let outputs = args.target.within("comparing the outputs", || {
+                    let mut outputs = Vec::new();
+                    for (place, spec) in specs.iter().enumerate() {
+                        let pair = (&a.outputs[place], &b.outputs[self.outputs[place]]);
+                        outputs.push(judge(&spec.name, pair, tolerances, &mut pooled[place]));
+                    }
+                    outputs
+                });
                 Ok(CaseResult::compared(&case.label, outputs))
             }
             // Sizes chosen here that neither can run say nothing of their agreement.

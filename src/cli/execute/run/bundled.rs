@@ -30,7 +30,10 @@ struct Outcome {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let path = args.path.display();
     let other = |error: &dyn std::fmt::Display| Failure::Other(format!("{path} {error}"));
-    let mut cases = bundled::cases(&args.path).map_err(|error| other(&error))?;
+    let cases = args
+        .target
+        .within("reading the test cases", || bundled::cases(&args.path));
+    let mut cases = cases.map_err(|error| other(&error))?;
     if let Some(method) = &args.target.method {
         cases.retain(|case| case.method == *method);
         if cases.is_empty() {

@@ -1,6 +1,8 @@
 //! Running components, or methods of one program, in turn: outputs of one feed inputs of the next.
 
 use super::{Args, Stage};
+use crate::cli::execute::sizes::{Model, with_sizes};
+use crate::cli::execute::target_args::{MAKING_INPUTS, named_engine};
 use crate::cli::exit::Failure;
 use crate::runtime::input::{self, Generator, Held, InputArgs};
 use crate::runtime::selection::Selection;
@@ -11,9 +13,17 @@ pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
     let precision = args.precision.as_deref();
     if args.chain.is_empty() {
         let selection = super::super::selected(&args.target, &args.path, precision)?;
-        let given = args.inputs.to_args();
-        let inputs = assemble(&selection.signature, &given, &[])?;
-        return Ok(vec![Stage::run(args, selection, inputs)?]);
+        let given = args.target.limited(args.inputs.to_args());
+        let model = Model {
+            target: &args.target,
+            engine: named_engine(&args.engine),
+            selection: &selection,
+        };
+        let stage = with_sizes(&model, &given, |given| {
+            let inputs = assemble(args, &selection.signature, given, &[])?;
+            Stage::run(args, selection.clone(), inputs)
+        })?;
+        return Ok(vec![stage]);
     }
     // All are selected before any runs: a slip in the last name costs no time.
     let mut selections = Vec::new();
@@ -21,22 +31,26 @@ pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
         let link = args.target.select_link(&args.path, precision, name);
         selections.push(link.map_err(|error| super::super::not_selected(&error))?);
     }
-    let mut given = Given::new(&args.inputs.to_args(), &selections)?;
+    let given = args.target.limited(args.inputs.to_args());
+    let mut given = Given::new(&given, &selections)?;
     let mut stages: Vec<Stage> = Vec::new();
     for (place, selection) in selections.into_iter().enumerate() {
         let arguments = given.for_stage(place, &selection.signature);
-        let inputs = gather(&selection.signature, &arguments, &stages)?;
+        let inputs = gather(args, &selection.signature, &arguments, &stages)?;
         stages.push(Stage::run(args, selection, inputs)?);
     }
     Ok(stages)
 }
 
 fn assemble(
+    args: &Args,
     signature: &Signature,
     given: &InputArgs,
     held: &[Option<Held>],
 ) -> Result<Vec<Tensor>, Failure> {
-    let inputs = input::assemble_around(signature, given, held);
+    let inputs = args.target.within(MAKING_INPUTS, || {
+        input::assemble_around(signature, given, held)
+    });
     inputs.map_err(|error| Failure::Other(error.to_string()))
 }
 
@@ -98,6 +112,7 @@ fn looks_like_a_value(argument: &str) -> bool {
 /// The inputs of a link: what earlier outputs feed, then, in sizes that go with it, what the arguments
 /// give.
 fn gather(
+    args: &Args,
     signature: &Signature,
     arguments: &InputArgs,
     earlier: &[Stage],
@@ -112,7 +127,7 @@ fn gather(
             })
         })
         .collect();
-    assemble(signature, arguments, &held)
+    assemble(args, signature, arguments, &held)
 }
 
 /// Earlier outputs for each input: by name from any earlier component, the latest first; then, from

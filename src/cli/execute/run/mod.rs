@@ -130,11 +130,14 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
                 .map_err(|error| Failure::Other(error.to_string()))?;
         }
     }
-    output::print(&if args.json {
-        json::render(&stages)
-    } else {
-        text::render(&stages)
-    })?;
+    let text = args.target.within("telling the outputs", || {
+        if args.json {
+            json::render(&stages)
+        } else {
+            text::render(&stages)
+        }
+    });
+    output::print(&text)?;
     if args.check_finite {
         check_finite(&stages)?;
     }

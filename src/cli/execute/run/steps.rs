@@ -5,7 +5,7 @@
 
 use serde_json::Value as Json;
 
-use super::super::target_args::named_engine;
+use super::super::target_args::{MAKING_INPUTS, named_engine};
 use super::{Args, Shown, Stage, json, not_finite, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
@@ -32,9 +32,15 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         values: args.step_inputs.clone(),
         feeds: args.feeds.clone(),
     };
-    let steps = Steps::of(&signature, &args.inputs.to_args(), &wanted);
+    let given = args.target.limited(args.inputs.to_args());
+    let steps = args
+        .target
+        .within(MAKING_INPUTS, || Steps::of(&signature, &given, &wanted));
     let steps = steps.map_err(|error| fail(&error))?;
-    let first = steps.inputs(0, None).map_err(|error| fail(&error))?;
+    let first = args
+        .target
+        .within(MAKING_INPUTS, || steps.inputs(0, None))
+        .map_err(|error| fail(&error))?;
     let wish = args.target.wish(&selection, named_engine(&args.engine));
     let started = super::super::started(&wish, &first, &args.target.launcher()?)?;
     let mut stage = Stage {
@@ -52,7 +58,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             let model = stage.selection.model.display();
             Failure::Other(format!("{model}, step {}: {error}", step + 1))
         };
-        let inputs = steps.inputs(step, Some(&answer.outputs));
+        let inputs = args
+            .target
+            .within(MAKING_INPUTS, || steps.inputs(step, Some(&answer.outputs)));
         let inputs = inputs.map_err(|error| at(&error))?;
         let ran = stage.started.worker.run(&inputs);
         answer = ran.map_err(|error| at(&error))?;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use pkgtool::runtime::limit::Limit;
 use pkgtool::runtime::selection::{Choice, SelectionError, select};
 use pkgtool::runtime::worker::Launcher;
 use pkgtool::runtime::{DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor};
@@ -165,7 +166,7 @@ fn of_error(error: &EngineError) -> Told {
         EngineError::Unavailable { .. } => Outcome::Unavailable,
         EngineError::Unsupported { .. } => Outcome::Unsupported,
         EngineError::Load { reason, .. } | EngineError::Run { reason, .. }
-            if reason.contains("panicked") =>
+            if reason.contains("internal error") || reason.contains("panicked") =>
         {
             Outcome::Panic
         }
@@ -173,8 +174,11 @@ fn of_error(error: &EngineError) -> Told {
         | EngineError::Corrupt { .. }
         | EngineError::Run { .. }
         | EngineError::Input { .. } => Outcome::Failed,
-        EngineError::Died { reason, .. } if reason.contains("time limit") => Outcome::Hang,
-        EngineError::Died { .. } => Outcome::Crash,
+        EngineError::Limit {
+            limit: Limit::Time(_),
+            ..
+        } => Outcome::Hang,
+        EngineError::Died { .. } | EngineError::Limit { .. } => Outcome::Crash,
     };
     (outcome, error.to_string())
 }
@@ -299,10 +303,17 @@ mod tests {
         for (error, outcome) in [
             (died("signal: 11 (SIGSEGV)"), Outcome::Crash),
             (
-                died("it was stopped after the time limit of 60 s"),
+                EngineError::Limit {
+                    engine: engine(),
+                    doing: "running".to_owned(),
+                    limit: Limit::Time(Duration::from_mins(1)),
+                },
                 Outcome::Hang,
             ),
-            (run("it panicked: index out of bounds"), Outcome::Panic),
+            (
+                run("an internal error of the library (index out of bounds)"),
+                Outcome::Panic,
+            ),
             (run("no kernel"), Outcome::Failed),
             (unsupported, Outcome::Unsupported),
         ] {

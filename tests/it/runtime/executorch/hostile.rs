@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use pkgtool::model::{self, Dim};
+use pkgtool::runtime::limit::MemoryLimit;
 use pkgtool::runtime::{EngineError, Session, Tensor, TensorSpec};
 use tempfile::TempDir;
 
@@ -66,7 +67,7 @@ impl Outcomes {
         };
         let mut launcher = launcher();
         launcher.timeout = Some(Duration::from_secs(10));
-        launcher.memory_limit = Some(8 << 30);
+        launcher.memory_limit = Some(MemoryLimit::Option(8 << 30));
         let outcome = launcher
             .load("executorch", &request)
             .and_then(|mut worker| worker.run(&inputs));

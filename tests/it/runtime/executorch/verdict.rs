@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pkgtool::model;
 use pkgtool::runtime::EngineError;
+use pkgtool::runtime::limit::MemoryLimit;
 
 use super::{fixtures, is_there, launcher, request};
 
@@ -116,7 +117,7 @@ fn difference(path: &Path, counts: &mut [usize; 3]) -> Option<String> {
     }
     let mut launcher = launcher();
     launcher.timeout = Some(Duration::from_secs(20));
-    launcher.memory_limit = Some(8 << 30);
+    launcher.memory_limit = Some(MemoryLimit::Option(8 << 30));
     for method in &info.methods {
         let Err(error) = launcher.load("executorch", &request(path, &method.name)) else {
             continue;

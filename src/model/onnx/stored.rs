@@ -1,0 +1,97 @@
+//! Shapes of the tensors that a model stores, and the numbers of small ones: targets, axes, sizes, scales.
+//!
+//! Data of other tensors is skipped. Nothing is kept from one tensor to the next.
+
+use super::place::Place;
+use super::wire::{Field, Message, Reader};
+use super::{Error, schema};
+use crate::source::Pages;
+
+/// `TensorProto.DataType.FLOAT` and `INT64`.
+const FLOAT: i64 = 1;
+const INT64: i64 = 7;
+/// Most dimensions, and most numbers, that are read.
+const MAX_INTS: usize = 64;
+
+/// A stored tensor.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stored {
+    /// Its shape; a size below zero is 0.
+    pub dims: Vec<u64>,
+    /// Its values, if they are at most 64 integers of 64 bits inside the file.
+    pub ints: Option<Vec<i64>>,
+    /// Its values, if they are at most 64 numbers of float32 inside the file.
+    pub floats: Option<Vec<f32>>,
+}
+
+/// Shows every initializer of the model's main graph in `pages` to `visit`, with its name.
+pub fn each_stored(pages: &Pages<'_>, visit: &mut dyn FnMut(String, Stored)) -> Result<(), Error> {
+    let reader = Reader::new(pages);
+    let root = Place::root("ModelProto");
+    let mut message = Message::whole_file(&reader, &root, schema::MODEL);
+    while let Some(field) = message.next()? {
+        if field.name() != "graph" {
+            continue;
+        }
+        let mut graph = field.message(schema::GRAPH)?;
+        while let Some(field) = graph.next()? {
+            if field.name() == "initializer" {
+                let (name, stored) = read(&field)?;
+                visit(name, stored);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads a `TensorProto`: its name, and what is kept of it.
+pub(super) fn read(field: &Field<'_>) -> Result<(String, Stored), Error> {
+    let mut name = String::new();
+    let mut stored = Stored::default();
+    let mut kind = 0;
+    let mut ints: Vec<i64> = Vec::new();
+    let mut floats: Vec<u8> = Vec::new();
+    let mut message = field.message(schema::TENSOR)?;
+    while let Some(field) = message.next()? {
+        match field.name() {
+            "name" => {
+                let bytes = field.name_bytes()?.unwrap_or_default();
+                name = String::from_utf8_lossy(&bytes).into_owned();
+            }
+            "dims" => field.each_int(|dim| {
+                if stored.dims.len() < MAX_INTS {
+                    stored.dims.push(u64::try_from(dim).unwrap_or(0));
+                }
+            })?,
+            "data_type" => kind = field.int()?,
+            "int64_data" => field.each_int(|value| {
+                if ints.len() <= MAX_INTS {
+                    ints.push(value);
+                }
+            })?,
+            // Packed numbers are the same bytes as raw ones.
+            "float_data" if field.size() <= 4 * MAX_INTS as u64 => {
+                floats.extend(field.name_bytes()?.unwrap_or_default());
+            }
+            "raw_data" if field.size() <= 8 * MAX_INTS as u64 => {
+                let bytes = field.name_bytes()?.unwrap_or_default();
+                floats.extend(&bytes);
+                let values = bytes.chunks_exact(8).map(|chunk| {
+                    i64::from_le_bytes(chunk.try_into().expect("it is a chunk of eight"))
+                });
+                ints.extend(values);
+            }
+            _ => {}
+        }
+    }
+    let elements = stored.dims.iter().copied().fold(1, u64::saturating_mul);
+    if kind == INT64 && ints.len() as u64 == elements && ints.len() <= MAX_INTS {
+        stored.ints = Some(ints);
+    }
+    if kind == FLOAT && floats.len() as u64 == elements.saturating_mul(4) {
+        let (chunks, _) = floats.as_chunks::<4>();
+        let values = chunks.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        stored.floats = Some(values.take(MAX_INTS).collect());
+    }
+    Ok((name, stored))
+}

@@ -1,0 +1,61 @@
+//! Words by which inference libraries say that a model is beyond them, not wrong.
+//!
+//! Error codes tell that where a library has one for it; the rest is said in words, of which there are
+//! many. One list for all engines. Invariant: what blames the model or its inputs is not among them:
+//! another engine would only repeat it, or answer for a model that is broken.
+
+/// In lower case.
+const BEYOND: [&str; 15] = [
+    "not supported",
+    "unsupported",
+    "not implemented",
+    "not_implemented",
+    "unimplemented",
+    "not yet implemented",
+    "no implementation",
+    "could not find an implementation",
+    "does not support",
+    "doesn't support",
+    "do not support",
+    "only support",
+    "only implemented",
+    "support is limited",
+    "no kernel",
+];
+
+/// Whether a message says that the library has no code for something.
+pub(super) fn tells_beyond(message: &str) -> bool {
+    let message = message.to_lowercase();
+    BEYOND.iter().any(|words| message.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_a_library_is_told_from_what_is_wrong() {
+        for message in [
+            "IsScalarOr1ElementVector(W_Zero_Point) was false. Non per-tensor quantization is not \
+             supported now.",
+            "Batchwise recurrent operations (layout == 1) are not supported.",
+            "'Cubic' mode only supports: 2-D inputs ('Bicubic')",
+            "Only support GridSample Cubic mode in 4-D cases.",
+            "Unsupported pooling size.",
+            "bool data type is not supported with ScatterND opset 18 when reduction is 'max'.",
+            "Bicubic interpolation only supports 2D spatial dimensions",
+        ] {
+            assert!(tells_beyond(message), "{message}");
+        }
+        for message in [
+            "indices element out of data bounds, idx=5 must be within the inclusive range [-2,1]",
+            "Compute MatMul dimension mismatch",
+            "Type 'tensor(float)' of input parameter (x) of operator (ConvInteger) in node () is \
+             invalid.",
+            "This is an invalid model. Error: the graph is not acyclic.",
+            "The input tensor cannot be reshaped to the requested shape",
+        ] {
+            assert!(!tells_beyond(message), "{message}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Which engine runs what, and what is told of it: every backend with every engine, engines for other
+//! models, engines that refuse what another one runs.
+
+use crate::support::graph::{Attribute, FLOAT, Graph, INT32, Size, UINT8};
+use crate::support::run::{Ran, pkgtool};
+use crate::support::tree::Tree;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");
+const ONNX: &str = "hush-sentence/mlx/hush_sentence_mlx_fp32.onnx";
+const PROGRAM: &str = "murmur-vad/xnnpack/murmur_vad_xnnpack_fp32.pte";
+
+fn run(model: &str, arguments: &[&str]) -> Ran {
+    let all = ["run", model, "--input", "zeros", "--once"];
+    pkgtool(all.iter().chain(arguments)).within(EXAMPLES).run()
+}
+
+/// What ran is told as it was: no provider is said to have taken nothing that was never asked, a
+/// fallback has a reason, and an engine that was named needs none.
+#[test]
+fn every_backend_on_every_engine_is_told_as_it_was() {
+    for model in [ONNX, PROGRAM] {
+        for backend in ["xnnpack", "coreml", "vulkan", "qnn", "mlx"] {
+            for engine in ["auto", "ort", "executorch", "tract"] {
+                let ran = run(model, &["--backend", backend, "--engine", engine, "--json"]);
+                let place = format!("{model} on {backend} by {engine}: {}", ran.stderr);
+                assert!(!ran.stderr.contains("cpu took no node"), "{place}");
+                let is_program = model == PROGRAM;
+                if engine == if is_program { "ort" } else { "executorch" } {
+                    assert_eq!(ran.code, 2, "{place}");
+                    assert!(
+                        ran.stderr.contains("name an engine that runs it"),
+                        "{place}"
+                    );
+                    continue;
+                }
+                if ran.code != 0 {
+                    assert_ne!(engine, "auto", "{place}");
+                    assert!(ran.stderr.contains("is not available"), "{place}");
+                    continue;
+                }
+                let answer = ran.json();
+                let warned = ran.stderr.starts_with("warning: not run on ");
+                let falls_back = answer["fallback"] == true;
+                assert_eq!(warned, falls_back && engine == "auto", "{place}");
+                if engine == "tract" {
+                    assert!(falls_back, "{place}");
+                }
+                if warned {
+                    let told = format!(
+                        "not run on {backend}, but on {}",
+                        answer["engine"].as_str().expect("a name")
+                    );
+                    assert!(ran.stderr.contains(&told), "{place}");
+                    let (_, why) = ran.stderr.split_once("; ").expect("a reason");
+                    assert!(why.trim().len() > 10, "{place}");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(not(target_vendor = "apple"))]
+#[test]
+fn a_backend_that_nothing_here_runs_is_called_that() {
+    let ran = run(ONNX, &["--backend", "mlx"]).expect_code(0);
+    assert!(
+        ran.stderr.contains("not run on mlx, but on ")
+            && ran
+                .stderr
+                .contains("; nothing on this machine runs mlx itself"),
+        "{}",
+        ran.stderr
+    );
+    let ran = run(ONNX, &["--backend", "qnn", "--strict", "--engine", "tract"]).expect_code(2);
+    assert!(
+        ran.stderr
+            .contains("the tract engine does not run qnn itself"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn an_engine_for_other_models_says_so() {
+    let ran = run(PROGRAM, &["--engine", "ort"]).expect_code(2);
+    let expected = format!(
+        "error: {PROGRAM}: ONNX Runtime (`--engine ort`) runs ONNX models, and this is an ExecuTorch \
+         program: name an engine that runs it ("
+    );
+    assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`--engine tract`"), "{}", ran.stderr);
+    let ran = run(ONNX, &["--engine", "executorch"]).expect_code(2);
+    let expected = format!(
+        "error: {ONNX}: ExecuTorch (`--engine executorch`) runs its own programs, and this is an ONNX \
+         model: name an engine that runs it ("
+    );
+    assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
+}
+
+#[cfg(not(feature = "executorch"))]
+#[test]
+fn an_engine_that_is_not_in_this_build_says_so() {
+    let ran = run(PROGRAM, &["--engine", "executorch"]).expect_code(2);
+    assert!(
+        ran.stderr
+            .contains("this build has no `executorch` feature"),
+        "{}",
+        ran.stderr
+    );
+}
+
+/// A kernel of ONNX Runtime that refuses says so with the code of a failed run; tract runs the model.
+#[cfg(feature = "ort")]
+#[test]
+fn what_onnx_runtime_has_no_code_for_runs_elsewhere() {
+    if crate::support::engines::ort().is_none() {
+        return;
+    }
+    let of = Size::Of;
+    let by_channel = Graph::default()
+        .input("x", UINT8, &[of(1), of(1), of(4), of(4)])
+        .input("w", UINT8, &[of(2), of(1), of(2), of(2)])
+        .input("x_zero", UINT8, &[])
+        .input("w_zero", UINT8, &[of(2)])
+        .node("ConvInteger", &["x", "w", "x_zero", "w_zero"], "y", &[])
+        .output("y", INT32);
+    let four_sides = Graph::default()
+        .input("x", FLOAT, &[of(1), of(1), of(4), of(4), of(4), of(4)])
+        .node(
+            "MaxPool",
+            &["x"],
+            "y",
+            &[Attribute::Ints("kernel_shape", &[2, 2, 2, 2])],
+        )
+        .output("y", FLOAT);
+    let by_row = Graph::default()
+        .input("x", FLOAT, &[of(1), of(3), of(2)])
+        .input("w", FLOAT, &[of(1), of(8), of(2)])
+        .input("r", FLOAT, &[of(1), of(8), of(2)])
+        .node(
+            "LSTM",
+            &["x", "w", "r"],
+            "y",
+            &[
+                Attribute::Int("hidden_size", 2),
+                Attribute::Int("layout", 1),
+            ],
+        )
+        .output("y", FLOAT);
+    for (graph, operator) in [
+        (by_channel, "ConvInteger"),
+        (four_sides, "MaxPool"),
+        (by_row, "LSTM"),
+    ] {
+        let tree = Tree::new().file("m.onnx", graph.bytes());
+        let on = |engine: &str| {
+            let all = [
+                "run", "m.onnx", "--input", "zeros", "--json", "--engine", engine,
+            ];
+            pkgtool(all).within(tree.root()).run()
+        };
+        let refused = on("ort").expect_code(2);
+        assert!(
+            refused.stderr.contains("the ort engine cannot run"),
+            "{operator}: {}",
+            refused.stderr
+        );
+        let ran = on("auto");
+        if ran.code == 0 {
+            assert_eq!(ran.json()["engine"], "tract", "{operator}");
+        } else {
+            // Both were asked, each with its own reason.
+            assert!(
+                ran.stderr.contains("ort (cpu): ") && ran.stderr.contains("tract (cpu): "),
+                "{}",
+                ran.stderr
+            );
+            assert_eq!(operator, "LSTM", "{}", ran.stderr);
+        }
+    }
+}
+
+/// What ONNX Runtime blames the inputs for is no reason to let another engine answer.
+#[cfg(feature = "ort")]
+#[test]
+fn what_is_wrong_with_the_inputs_is_not_tried_elsewhere() {
+    if crate::support::engines::ort().is_none() {
+        return;
+    }
+    let graph = Graph::default()
+        .input("x", FLOAT, &[Size::Of(2)])
+        .integers("places", &[5])
+        .input("unused", FLOAT, &[Size::Of(1)])
+        .node("Gather", &["x", "places"], "y", &[])
+        .output("y", FLOAT);
+    let tree = Tree::new().file("m.onnx", graph.bytes());
+    let ran = pkgtool(["run", "m.onnx", "--input", "zeros"])
+        .within(tree.root())
+        .run();
+    let ran = ran.expect_code(2);
+    assert!(
+        ran.stderr.contains("the ort engine failed at `Gather`"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stderr.contains("tract"), "{}", ran.stderr);
+}

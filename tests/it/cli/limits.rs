@@ -1,0 +1,203 @@
+//! `--timeout` and `--max-memory`: they hold for every step, are named when they bite, and what is
+//! within them runs.
+
+use std::time::{Duration, Instant};
+
+use crate::support::graph::{FLOAT, Graph, Size};
+use crate::support::run::{Ran, pkgtool};
+use crate::support::tree::Tree;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");
+
+/// A few hundred bytes that ask for inputs of so many MiB each.
+fn greedy(inputs: usize, mebibytes: u64) -> Vec<u8> {
+    let names: Vec<String> = (0..inputs).map(|place| format!("x{place}")).collect();
+    let mut graph = Graph::default();
+    for name in &names {
+        graph = graph.input(name, FLOAT, &[Size::Of(mebibytes), Size::Of(1 << 18)]);
+    }
+    graph
+        .node("Relu", &["x0"], "y", &[])
+        .output("y", FLOAT)
+        .bytes()
+}
+
+fn run(model: &[u8], command: &str, arguments: &[&str]) -> Ran {
+    let tree = Tree::new().file("m.onnx", model);
+    let first = [command, "--engine", "tract", "m.onnx"];
+    pkgtool(first.iter().chain(arguments))
+        .within(tree.root())
+        .run()
+}
+
+/// The file is small and what it asks for is not: nothing is made before that is known.
+#[test]
+fn inputs_beyond_the_limit_are_not_even_begun() {
+    let model = greedy(3, 2 << 10);
+    assert!(model.len() < 300);
+    for command in ["run", "bench", "compare"] {
+        let arguments: &[&str] = match command {
+            "run" => &["--max-memory", "1GiB", "--input", "random"],
+            "bench" => &["--max-memory", "1GiB"],
+            // With itself.
+            _ => &["m.onnx", "--max-memory", "1GiB"],
+        };
+        let start = Instant::now();
+        let ran = run(&model, command, arguments).expect_code(2);
+        assert!(start.elapsed() < Duration::from_secs(20), "{command}");
+        let expected = "error: the inputs need 6 GiB, more than the memory limit of 1 GiB \
+                        (--max-memory); give it more memory, or smaller inputs (`--dim`)";
+        assert_eq!(ran.stderr.trim_end(), expected, "{command}");
+    }
+}
+
+#[test]
+fn sets_of_inputs_count_together() {
+    let model = greedy(1, 16);
+    let arguments = ["m.onnx", "--seeds", "100", "--max-memory", "100MiB"];
+    let ran = run(&model, "compare", &arguments).expect_code(2);
+    assert!(
+        ran.stderr.contains(
+            "the inputs need 112 MiB, more than the memory limit of 100 MiB (--max-memory)"
+        ),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn making_inputs_ends_at_the_time_limit() {
+    let model = greedy(1, 2 << 10);
+    for command in ["run", "bench", "compare"] {
+        let arguments: &[&str] = match command {
+            "run" => &["--input", "random", "--timeout", "0.2"],
+            "bench" => &["--timeout", "0.2"],
+            _ => &["m.onnx", "--timeout", "0.2"],
+        };
+        let start = Instant::now();
+        let ran = run(&model, command, arguments).expect_code(2);
+        assert!(start.elapsed() < Duration::from_secs(20), "{command}");
+        assert_eq!(
+            ran.stderr.trim_end(),
+            "error: making the inputs reached the time limit of 0.2 s (--timeout); give it more \
+             time, or smaller inputs (`--dim`)",
+            "{command}"
+        );
+    }
+}
+
+/// The limit is for one run, not for a slice of many.
+#[test]
+fn a_bench_may_take_longer_than_its_runs() {
+    let model = greedy(1, 1);
+    let arguments = [
+        "--timeout",
+        "2",
+        "--seconds",
+        "5",
+        "--rounds",
+        "1",
+        "--warm-up",
+        "0",
+        "--json",
+    ];
+    let ran = run(&model, "bench", &arguments).expect_code(0);
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn a_size_without_a_unit_is_asked_for_one() {
+    let ran = run(&greedy(1, 1), "run", &["--max-memory", "10"]).expect_code(2);
+    assert!(
+        ran.stderr
+            .contains("'10' for '--max-memory <SIZE>': it has no unit; write `10MiB` or `10GiB`"),
+        "{}",
+        ran.stderr
+    );
+}
+
+/// Wherever the limit bites (in an allocation of Rust's or of a library's, in a thread's stack, in what
+/// opens a library, in the inputs) it is named, and nothing else is blamed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_memory_limit_that_bites_is_named() {
+    let engines = [
+        ("tract", "spotter/s/qnn/spotter_s_qnn_fp32.onnx"),
+        ("tract", "murmur-vad/xnnpack/murmur_vad_xnnpack_fp32.pte"),
+        ("ort", "spotter/s/qnn/spotter_s_qnn_fp32.onnx"),
+        (
+            "executorch",
+            "murmur-vad/xnnpack/murmur_vad_xnnpack_fp32.pte",
+        ),
+    ];
+    for (engine, model) in engines {
+        let on = |limit: &str| {
+            let arguments = ["run", "--engine", engine, model, "--input", "zeros"];
+            let limit = ["--once", "--max-memory", limit];
+            pkgtool(arguments.iter().chain(&limit))
+                .within(EXAMPLES)
+                .run()
+        };
+        let within = on("1GiB");
+        if within.code != 0 {
+            // It is not on this machine, or not in this build.
+            assert!(
+                within.stderr.contains("is not available"),
+                "{}",
+                within.stderr
+            );
+            continue;
+        }
+        let mut bitten = 0;
+        for (limit, shown) in [
+            ("1MiB", "1 MiB"),
+            ("2MiB", "2 MiB"),
+            ("3MiB", "3 MiB"),
+            ("5MiB", "5 MiB"),
+            ("8MiB", "8 MiB"),
+        ] {
+            let ran = on(limit);
+            if ran.code == 0 {
+                continue;
+            }
+            bitten += 1;
+            let named =
+                format!("engine reached the memory limit of {shown} (--max-memory) while it was");
+            assert!(
+                ran.stderr.contains(&named),
+                "{engine}, {limit}: {}",
+                ran.stderr
+            );
+            assert!(!ran.stderr.contains("status"), "{}", ran.stderr);
+        }
+        assert!(bitten > 0, "{engine} takes less than 1 MiB");
+    }
+}
+
+/// Inputs fit the limit alone, and not with what the engine makes of them; or not even twice.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_within_inputs_that_fit_is_limited_too() {
+    for (mebibytes, limit, shown) in [(64, "70MiB", "70 MiB"), (64, "150MiB", "150 MiB")] {
+        let arguments = ["--input", "zeros", "--once", "--max-memory", limit];
+        let ran = run(&greedy(1, mebibytes), "run", &arguments);
+        if ran.code == 0 {
+            assert_eq!(limit, "150MiB", "the inputs alone fill it");
+            continue;
+        }
+        let named = format!("the tract engine reached the memory limit of {shown} (--max-memory)");
+        assert!(ran.stderr.contains(&named), "{}", ran.stderr);
+    }
+}
+
+/// Without an option there is a limit all the same, and its name says what it is.
+#[test]
+fn the_default_limit_is_named_as_such() {
+    // More than any machine of today has free.
+    let model = greedy(64, 15 << 10);
+    let ran = run(&model, "run", &["--input", "zeros"]).expect_code(2);
+    let told = ran.stderr.contains("three quarters of what was free, the default")
+        // What is free is more than the most that is ever taken.
+        || ran.stderr.contains("can be used; give smaller sizes");
+    assert!(told, "{}", ran.stderr);
+}

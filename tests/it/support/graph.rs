@@ -1,0 +1,122 @@
+//! ONNX models of several nodes, with weights, attributes and open dimensions, written here.
+
+use crate::model::onnx::build::{int, model, part};
+
+/// A size of an input: fixed, or open under a name.
+#[derive(Clone, Copy)]
+pub(crate) enum Size {
+    /// This size.
+    Of(u64),
+    /// A symbol.
+    Open(&'static str),
+}
+
+/// An attribute.
+pub(crate) enum Attribute {
+    /// An integer.
+    Int(&'static str, u64),
+    /// Integers.
+    Ints(&'static str, &'static [u64]),
+}
+
+/// Number of an element type in ONNX.
+pub(crate) const FLOAT: u64 = 1;
+/// `uint8`.
+pub(crate) const UINT8: u64 = 2;
+/// `int32`.
+pub(crate) const INT32: u64 = 6;
+/// `int64`.
+pub(crate) const INT64: u64 = 7;
+
+/// A graph being written.
+#[derive(Default)]
+pub(crate) struct Graph {
+    parts: Vec<Vec<u8>>,
+}
+
+impl Graph {
+    /// Adds an input.
+    pub(crate) fn input(mut self, name: &str, element: u64, sizes: &[Size]) -> Self {
+        let dims = sizes.iter().map(|size| match size {
+            Size::Of(size) => part(1, &[&int(1, *size)]),
+            Size::Open(name) => part(1, &[&part(2, &[name.as_bytes()])]),
+        });
+        let dims: Vec<Vec<u8>> = dims.collect();
+        let shape = part(2, &[&dims.concat()]);
+        self.parts.push(value(11, name, element, &shape));
+        self
+    }
+
+    /// Adds an output of any shape.
+    pub(crate) fn output(mut self, name: &str, element: u64) -> Self {
+        self.parts.push(value(12, name, element, &[]));
+        self
+    }
+
+    /// Stores ones as float32.
+    pub(crate) fn ones(mut self, name: &str, dims: &[u64]) -> Self {
+        let count = usize::try_from(dims.iter().product::<u64>()).expect("it is small");
+        let data = 1_f32.to_le_bytes().repeat(count);
+        self.parts.push(stored(name, FLOAT, dims, &data));
+        self
+    }
+
+    /// Stores integers in a row.
+    pub(crate) fn integers(mut self, name: &str, values: &[i64]) -> Self {
+        let data: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let dims = [values.len() as u64];
+        self.parts.push(stored(name, INT64, &dims, &data));
+        self
+    }
+
+    /// Adds a node of one output, which is its name too.
+    pub(crate) fn node(
+        mut self,
+        operator: &str,
+        inputs: &[&str],
+        output: &str,
+        attributes: &[Attribute],
+    ) -> Self {
+        let mut parts: Vec<Vec<u8>> = inputs
+            .iter()
+            .map(|name| part(1, &[name.as_bytes()]))
+            .collect();
+        parts.push(part(2, &[output.as_bytes()]));
+        parts.push(part(3, &[output.as_bytes()]));
+        parts.push(part(4, &[operator.as_bytes()]));
+        parts.extend(attributes.iter().map(attribute));
+        self.parts.push(part(1, &[&parts.concat()]));
+        self
+    }
+
+    /// The file.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        model(&[&self.parts.concat()])
+    }
+}
+
+fn value(field: u64, name: &str, element: u64, shape: &[u8]) -> Vec<u8> {
+    let tensor = [int(1, element), shape.to_vec()].concat();
+    let kind = part(2, &[&part(1, &[&tensor])]);
+    part(field, &[&part(1, &[name.as_bytes()]), &kind])
+}
+
+fn stored(name: &str, element: u64, dims: &[u64], data: &[u8]) -> Vec<u8> {
+    let dims: Vec<u8> = dims.iter().flat_map(|dim| int(1, *dim)).collect();
+    let name = part(8, &[name.as_bytes()]);
+    part(5, &[&dims, &int(2, element), &name, &part(9, &[data])])
+}
+
+fn attribute(attribute: &Attribute) -> Vec<u8> {
+    let (name, value) = match attribute {
+        Attribute::Int(name, value) => (name, [int(3, *value), int(20, 2)].concat()),
+        Attribute::Ints(name, values) => {
+            let values: Vec<u8> = values.iter().flat_map(|value| int(8, *value)).collect();
+            (name, [values, int(20, 7)].concat())
+        }
+    };
+    part(5, &[&part(1, &[name.as_bytes()]), &value])
+}
