@@ -348,7 +348,33 @@ impl Call<'_, '_> {
     /// Gives an output, cast to the dtype it has.
     fn give(&mut self, at: usize, wire: Wire) -> TractResult<()> {
         let value = self.arg(at)?;
+        self.check_room(value, wire)?;
         self.frame.set_tensor(value, wire)
+    }
+
+    /// Refuses what does not fit the room that the program has for an output, as the runtime does.
+    fn check_room(&self, value: usize, wire: Wire) -> TractResult<()> {
+        // ExecuTorch's own operators give caches back under names without room.
+        let Some(tensor) = self.frame.method.values[value].tensor() else {
+            return Ok(());
+        };
+        if !self.name.starts_with("aten::") {
+            return Ok(());
+        }
+        let shape = self.shape(wire)?;
+        let mut known = shape.iter().map(|size| size.to_usize().ok());
+        let needs = known.try_fold(1_usize, |all, size| Some(all.saturating_mul(size?)));
+        let Some(needs) = needs else {
+            return Ok(());
+        };
+        let sizes = tensor.sizes.iter();
+        let room = sizes.fold(1_u64, |all, size| all.saturating_mul(*size));
+        let needs = u64::try_from(needs)?;
+        ensure!(
+            needs <= room,
+            "an output of {needs} elements, and the program has room for {room}"
+        );
+        Ok(())
     }
 
     /// Gives outputs of a list.
