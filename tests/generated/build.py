@@ -343,7 +343,12 @@ def load_known():
 
 
 def fault(known, build, model):
-    """Who is known to be wrong in this case: `reference`, `ort` or nobody."""
+    """Who of those that tell what is expected is known to be wrong: `reference`, `ort` or nobody."""
+    return next((wrong for wrong in faults(known, build, model) if wrong != "tract"), None)
+
+
+def faults(known, build, model):
+    """All that are known to be wrong in this case, by the order of known.json."""
     operators = {node.op_type for node in all_nodes(model)}
     for entry in known:
         named = entry.get("operators")
@@ -351,8 +356,7 @@ def fault(known, build, model):
             continue
         if entry.get("label") and not any(part in build.label for part in entry["label"]):
             continue
-        return entry["wrong"]
-    return None
+        yield entry["wrong"]
 
 
 def write(build, directory, known):
@@ -381,6 +385,8 @@ def write(build, directory, known):
     inputs = [[values[name] for name, *_ in build.inputs] for values in sets]
     described = describe(build, model, inputs, first, directory, "output")
     described["told"] = told
+    # What an engine answers otherwise is no find, if known.json says so.
+    described["known_of"] = sorted(faults(known, build, model))
     (directory / "case.json").write_text(json.dumps(described))
     if other is not None:
         described = describe(build, model, inputs, other, directory, "other")

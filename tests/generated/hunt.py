@@ -136,6 +136,8 @@ class Counts:
                     "refused": count["unsupported"],
                     "failed": count["failed"],
                     "different": count["wrong"],
+                    # Different as known.json says.
+                    "known": count["known"],
                     "crashed": count["crash"],
                     "hung": count["hang"],
                     "panicked": count["panic"],

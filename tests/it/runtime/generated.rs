@@ -65,6 +65,9 @@ fn generated_cases_are_answered_rightly() {
             start.elapsed().as_secs()
         ));
         for (case, (outcome, reason)) in cases.iter().zip(&told) {
+            if *outcome == Outcome::Wrong && case.is_known_of(engine) {
+                continue;
+            }
             let is_problem = outcome.needs_a_cause() || *outcome == Outcome::Panic;
             if is_problem {
                 let what = format!("{engine}: {} ({})", case.name, case.label());
@@ -91,7 +94,9 @@ fn hunt(directory: &Path) {
             let entry = outcomes
                 .entry(&case.name)
                 .or_insert_with(|| json!({"label": case.label()}));
-            entry[engine] = json!([outcome.name(), reason]);
+            let is_known = *outcome == Outcome::Wrong && case.is_known_of(engine);
+            let name = if is_known { "known" } else { outcome.name() };
+            entry[engine] = json!([name, reason]);
         }
     }
     let text = serde_json::to_string(&outcomes).expect("it is JSON");

@@ -7,6 +7,7 @@
 mod einsum;
 mod expand;
 mod extreme;
+mod mask;
 mod mended;
 mod modulo;
 mod pointwise;
@@ -16,6 +17,8 @@ mod quantize;
 mod reduce;
 mod slice;
 
+pub(super) use mask::ADDITIVE_MASK;
+
 use tract_onnx::Onnx;
 use tract_onnx::tract_core::internal::{TractResult, TypedModel};
 
@@ -24,6 +27,7 @@ pub(super) fn register(library: &mut Onnx) {
     let operators = &mut library.op_register;
     operators.insert("Einsum", einsum::einsum);
     operators.insert("GlobalLpPool", pool::global_lp_pool);
+    operators.insert(ADDITIVE_MASK, mask::additive);
     operators.insert("Mod", modulo::modulo);
     operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
     operators.insert("ReduceMax", reduce::max);

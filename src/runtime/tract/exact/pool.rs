@@ -5,14 +5,25 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::MaxPool;
+use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Resize};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::runtime::tract::program::kernel::Kernel;
 use crate::runtime::tract::watch::WRONG;
 
-/// Refuses places of largest whole numbers.
+/// Refuses places of largest whole numbers, and resizes to one place by PyTorch's rule, which is
+/// another there.
 pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
     for node in model.nodes() {
+        if let Some(resize) = node.op_as::<Resize>()
+            && matches!(resize.coord_transformer, CoordTransformer::PytorchHalfPixel)
+        {
+            let from = &model.outlet_fact(node.inputs[0])?.shape;
+            let mut axes = from.iter().zip(&*node.outputs[0].fact.shape);
+            if axes.any(|(from, to)| to.is_one() && !from.is_one()) {
+                bail!("a resize to one place by `pytorch_half_pixel` {WRONG}");
+            }
+        }
         let has_places = node
             .op_as::<MaxPool>()
             .is_some_and(|op| op.with_index_outputs.is_some());

@@ -7,6 +7,7 @@ mod slice;
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
+use super::exact::ADDITIVE_MASK;
 use super::graph::{
     Floats, Integers, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, opset,
 };
@@ -77,9 +78,23 @@ fn spell_out(graph: &mut GraphProto, opset: i64) {
                     .node
                     .extend(flat_log_softmax(input, output, axis, opset));
             }
+            _ if is_default && node.op_type == "Attention" => attend(graph, node),
             _ => graph.node.push(node),
         }
     }
+}
+
+/// An attention whose mask is what is added, whatever it was.
+fn attend(graph: &mut GraphProto, mut node: NodeProto) {
+    let mask = node.input.get(3).filter(|name| !name.is_empty()).cloned();
+    if let (Some(mask), Some(output)) = (mask, node.output.first()) {
+        let added = format!("{output}.attention.mask");
+        graph
+            .node
+            .push(step(ADDITIVE_MASK, &[&mask, &node.input[0]], &added));
+        node.input[3] = added;
+    }
+    graph.node.push(node);
 }
 
 /// `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow where `log(1 + exp(x))` does.

@@ -43,6 +43,12 @@ impl Case {
         is_there.then(|| Self::read(self.directory.clone(), file))
     }
 
+    /// Whether this engine is known to answer a generated case wrongly.
+    pub(in crate::runtime) fn is_known_of(&self, engine: &str) -> bool {
+        let engines = self.description["known_of"].as_array();
+        engines.is_some_and(|engines| engines.iter().any(|known| known == engine))
+    }
+
     /// What a generated case is about.
     pub(in crate::runtime) fn label(&self) -> &str {
         self.description["label"].as_str().unwrap_or_default()
