@@ -21,6 +21,18 @@ mod graph;
 mod guard;
 mod known_wrong;
 mod names;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+#[expect(
+    clippy::similar_names,
+    clippy::unnecessary_wraps,
+    reason = "sides have a size; the library calls every reader of a node alike"
+)]
 mod operators;
 mod plan;
 #[cfg_attr(

@@ -151,7 +151,7 @@ impl Body {
     }
 
     /// Runs it. Sizes come out as plain integers.
-    pub(super) fn run(&self, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+    pub(super) fn run(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let stages = if plans.needs_values {
             &[true][..]
@@ -160,7 +160,7 @@ impl Body {
         };
         let mut first: Option<Failure> = None;
         for with_values in stages {
-            match self.attempt(&mut plans, &inputs, *with_values) {
+            match self.attempt(&mut plans, inputs, *with_values) {
                 Ok(outputs) => {
                     plans.needs_values |= *with_values;
                     let plain = outputs.into_iter().map(plain);

@@ -112,17 +112,16 @@ impl InferenceOp for If {
         TVec<InferenceFact>,
     )> {
         let condition = inputs[0].value.concretize();
-        let found = match condition {
-            Some(condition) => self.branches[place(&condition)?].facts(&inputs),
-            None => {
-                let [yes, no] = &mut self.branches;
-                match (yes.facts(&inputs), no.facts(&inputs)) {
-                    (Some(yes), Some(no)) => {
-                        let pairs = yes.iter().zip(&no);
-                        Some(pairs.map(|(yes, no)| common(yes, no)).collect())
-                    }
-                    _ => None,
+        let found = if let Some(condition) = condition {
+            self.branches[place(&condition)?].facts(&inputs)
+        } else {
+            let [yes, no] = &mut self.branches;
+            match (yes.facts(&inputs), no.facts(&inputs)) {
+                (Some(yes), Some(no)) => {
+                    let pairs = yes.iter().zip(&no);
+                    Some(pairs.map(|(yes, no)| common(yes, no)).collect())
                 }
+                _ => None,
             }
         };
         let own = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
@@ -285,7 +284,7 @@ impl EvalOp for Chosen {
 
     fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let branch = &self.branches[place(&inputs[0])?];
-        branch.body.run(branch.own(&inputs))
+        branch.body.run(&branch.own(&inputs))
     }
 }
 

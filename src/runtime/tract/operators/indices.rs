@@ -65,6 +65,22 @@ pub(super) fn checked(index: i64, size: usize) -> TractResult<usize> {
     found.with_context(|| format!("the index {index} is outside of a dimension of {size}"))
 }
 
+/// Slices of a tensor, one after the other.
+fn copy<T: Datum + Copy>(
+    data: &Tensor,
+    shape: &[usize],
+    starts: impl Iterator<Item = usize>,
+    slice: usize,
+) -> TractResult<Tensor> {
+    let data = data.try_as_plain_ram()?;
+    let data = data.as_slice::<T>()?;
+    let mut values: Vec<T> = Vec::with_capacity(shape.iter().product());
+    for start in starts {
+        values.extend_from_slice(&data[start..start + slice]);
+    }
+    Tensor::from_shape(shape, &values)
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Gather {
     rules: Rules,
@@ -128,20 +144,6 @@ impl EvalOp for Gather {
             let batch = tuple.checked_div(each).unwrap_or(0);
             (batch * named + places[tuple]) * slice
         };
-        fn copy<T: Datum + Copy>(
-            data: &Tensor,
-            shape: &[usize],
-            starts: impl Iterator<Item = usize>,
-            slice: usize,
-        ) -> TractResult<Tensor> {
-            let data = data.try_as_plain_ram()?;
-            let data = data.as_slice::<T>()?;
-            let mut values: Vec<T> = Vec::with_capacity(shape.iter().product());
-            for start in starts {
-                values.extend_from_slice(&data[start..start + slice]);
-            }
-            Tensor::from_shape(shape, &values)
-        }
         let starts = (0..places.len()).map(from);
         let output = dispatch_copy!(copy(data.datum_type())(&data, &shape, starts, slice))?;
         Ok(tvec!(output.into_tvalue()))

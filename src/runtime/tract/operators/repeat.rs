@@ -87,9 +87,9 @@ impl Loop {
             places.iter().map(|at| inputs[*at].clone()).collect()
         };
         let mut carried = of(&self.carried);
-        carried
-            .iter_mut()
-            .for_each(|fact| *fact = fact.clone().without_value());
+        for fact in &mut carried {
+            *fact = fact.clone().without_value();
+        }
         let captured = of(&self.captured);
         // Each round forgets a size at least, or is the last.
         let sizes = carried.iter().map(|fact| fact.shape.dims().count());
@@ -275,7 +275,7 @@ impl EvalOp for Turning {
             let mut given: TVec<TValue> = tvec!(tensor0(turn).into(), tensor0(true).into());
             given.append(&mut carried);
             given.extend(of.captured.iter().map(|at| inputs[*at].clone()));
-            let mut made = of.body.run(given)?.into_iter();
+            let mut made = of.body.run(&given)?.into_iter();
             let condition = made.next().context("a loop's graph gives a condition")?;
             goes_on = condition.cast_to_scalar::<bool>()?;
             carried.extend(made.by_ref().take(of.carried.len()));

@@ -120,9 +120,9 @@ impl Number for f64 {
     fn maps() -> TractResult<[Map<Self>; 2]> {
         fn each(function: fn(f64) -> f64) -> Map<f64> {
             Box::new(move |values| {
-                values
-                    .iter_mut()
-                    .for_each(|value| *value = function(*value));
+                for value in values {
+                    *value = function(*value);
+                }
                 Ok(())
             })
         }
@@ -153,9 +153,9 @@ impl<T: Number> Functions<T> {
         let one = T::one();
         let zero = T::zero();
         let each = |values: &mut [T], function: &dyn Fn(T) -> T| {
-            values
-                .iter_mut()
-                .for_each(|value| *value = function(*value));
+            for value in values {
+                *value = function(*value);
+            }
             Ok(())
         };
         let [sigmoid, tanh] = &self.maps;
