@@ -60,11 +60,6 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it aligns corners wrongly unless the sizes or whole scales are given",
     },
     KnownWrong {
-        operators: &["Resize"],
-        applies: |node, _| integer(node, "antialias", 0) != 0,
-        cause: "it smooths otherwise than the standard when it makes smaller",
-    },
-    KnownWrong {
         operators: &["QLinearMatMul", "QLinearConv"],
         applies: |node, stored| {
             let scale = |at: usize| node.input.get(at).and_then(|name| stored.floats(name));
@@ -80,14 +75,6 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
             is_spread && text(node, "auto_pad").starts_with(b"SAME")
         },
         cause: "it pads spread windows as if they were not spread",
-    },
-    KnownWrong {
-        operators: &["MaxPool"],
-        applies: |node, _| {
-            integer(node, "storage_order", 0) != 0
-                && node.output.get(1).is_some_and(|name| !name.is_empty())
-        },
-        cause: "it counts places row by row only",
     },
     KnownWrong {
         operators: &["ConstantOfShape", "Expand", "Tile", "Reshape"],

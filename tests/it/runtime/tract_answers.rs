@@ -593,15 +593,6 @@ fn what_is_not_mended_is_refused() {
         let error = load(&graph).err().expect("it is refused").to_string();
         assert!(error.contains("wrong"), "{error}");
     };
-    let cubic = [
-        ("mode", Attribute::Text("cubic")),
-        ("antialias", Attribute::Int(1)),
-    ];
-    refused(
-        node("Resize", &["x", "", "s"], "y", &cubic),
-        &[1, 1, 4, 4],
-        FLOAT,
-    );
     let spread = [
         ("auto_pad", Attribute::Text("SAME_UPPER")),
         ("kernel_shape", Attribute::Ints(&[2])),

@@ -6,6 +6,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::runtime::tract::program::kernel::Kernel;
+use crate::runtime::tract::watch::WRONG;
 
 /// The operator that `repair` puts before an attention's mask.
 pub(in crate::runtime::tract) const ADDITIVE_MASK: &str = "pkgtool.AdditiveMask";
@@ -66,8 +67,14 @@ impl Expansion for AdditiveMask {
             tvec!(dtype.fact(mask.shape)),
             move |inputs| {
                 let flags = inputs[0].try_as_plain_ram()?;
-                let flags = flags.as_slice::<bool>()?.iter();
+                let flags = flags.as_slice::<bool>()?;
+                let row = inputs[0].shape().last().copied().unwrap_or(1).max(1);
+                // The standard gives zeros there, the library no numbers.
+                if flags.chunks(row).any(|row| !row.contains(&true)) {
+                    bail!("attention of a row that is masked throughout {WRONG}");
+                }
                 let values: Vec<f32> = flags
+                    .iter()
                     .map(|flag| if *flag { 0.0 } else { f32::NEG_INFINITY })
                     .collect();
                 let values = Tensor::from_shape(inputs[0].shape(), &values)?;

@@ -84,9 +84,11 @@ fn spell_out(graph: &mut GraphProto, opset: i64) {
     }
 }
 
-/// An attention whose mask is what is added, whatever it was.
+/// An attention whose mask is what is added, whatever it was. A causal one adds its own mask, which
+/// one of booleans cannot be added to: the library says so.
 fn attend(graph: &mut GraphProto, mut node: NodeProto) {
     let mask = node.input.get(3).filter(|name| !name.is_empty()).cloned();
+    let mask = mask.filter(|_| integer(&node, "is_causal", 0) == 0);
     if let (Some(mask), Some(output)) = (mask, node.output.first()) {
         let added = format!("{output}.attention.mask");
         graph
