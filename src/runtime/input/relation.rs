@@ -98,3 +98,82 @@ impl Relation {
         Some((*dim, u64::try_from(size).ok()?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::dims::Dims;
+    use crate::model::Dim;
+    use crate::runtime::{DType, Signature, TensorSpec};
+
+    fn sizes(dims: &Dims, input: usize) -> Vec<u64> {
+        let axes = dims.axes(input).expect("the rank is known");
+        axes.iter().map(|axis| dims.or_default(*axis)).collect()
+    }
+
+    fn decoder() -> Signature {
+        let symbol = |name: &str| Dim::Dynamic {
+            allowed: None,
+            bound: None,
+            name: Some(name.to_owned()),
+        };
+        let input = |name: &str, dims: Vec<Dim>| TensorSpec {
+            name: name.to_owned(),
+            dtype: DType::Float32,
+            dims: Some(dims),
+            fixed: None,
+        };
+        Signature {
+            method: "forward".to_owned(),
+            inputs: vec![
+                input("ids", vec![symbol("sequence_length")]),
+                input(
+                    "mask",
+                    vec![symbol("past_sequence_length + sequence_length")],
+                ),
+                input("past", vec![symbol("past_sequence_length"), Dim::Fixed(4)]),
+            ],
+            outputs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sums_bind_dimensions() {
+        let signature = decoder();
+        let all = |dims: &Dims| [0, 1, 2].map(|input| sizes(dims, input)[0]);
+        assert_eq!(all(&Dims::of(&signature)), [1, 2, 1]);
+        let open: Vec<String> = Dims::of(&signature)
+            .open()
+            .into_iter()
+            .map(|dim| dim.label)
+            .collect();
+        assert_eq!(open, ["sequence_length", "past_sequence_length"]);
+        for (given, expected) in [
+            (&[(0, 5)][..], [5, 6, 1]),
+            (&[(1, 5)], [1, 5, 4]),
+            (&[(1, 5), (0, 2)], [2, 5, 3]),
+            (&[(2, 7), (0, 2)], [2, 9, 7]),
+            // No size fits: each keeps what it was given.
+            (&[(1, 2), (0, 3)], [3, 2, 1]),
+        ] {
+            let mut dims = Dims::of(&signature);
+            for (input, size) in given {
+                let shape = if *input == 2 {
+                    vec![*size, 4]
+                } else {
+                    vec![*size]
+                };
+                dims.fit(*input, DType::Float32, &shape, "x.npy")
+                    .expect("it fits");
+            }
+            assert_eq!(all(&dims), expected, "{given:?}");
+        }
+        let mut dims = Dims::of(&signature);
+        dims.set("sequence_length=3").expect("it is open");
+        dims.empty(2, 0).expect("it is open");
+        assert_eq!(all(&dims), [3, 3, 0]);
+        // What was given counts, whatever seemed to follow.
+        dims.fit(1, DType::Float32, &[4], "mask.npy")
+            .expect("it was only derived");
+        assert_eq!(all(&dims), [3, 4, 0]);
+    }
+}

@@ -434,6 +434,7 @@ fn a_sum_of_exponents_does_not_overflow() {
 }
 
 #[test]
+#[expect(clippy::cast_possible_truncation, reason = "what is tested is float32")]
 fn half_way_between_two_steps_is_rounded_to_the_even_one() {
     let graph = [
         value(11, "x", FLOAT, Some(&[4])),

@@ -135,7 +135,7 @@ impl Expansion for Einsum {
         }
         let shapes: Vec<_> = inputs.iter().map(|input| &input.shape).collect();
         solver.given_all(shapes, move |solver, shapes: Vec<TVec<TDim>>| {
-            let ranks: Vec<usize> = shapes.iter().map(|shape| shape.len()).collect();
+            let ranks: Vec<usize> = shapes.iter().map(TVec::len).collect();
             let sums = self.resolved(&ranks)?;
             solver.equals(&outputs[0].shape, result(&sums, &shapes)?)
         })
@@ -151,7 +151,7 @@ impl Expansion for Einsum {
             .iter()
             .map(|input| Ok(model.outlet_fact(*input)?.shape.to_tvec()));
         let shapes = shapes.collect::<TractResult<Vec<_>>>()?;
-        let ranks: Vec<usize> = shapes.iter().map(|shape| shape.len()).collect();
+        let ranks: Vec<usize> = shapes.iter().map(TVec::len).collect();
         let sums = self.resolved(&ranks)?;
         let dtype = model.outlet_fact(inputs[0])?.datum_type;
         let has_kernels = dtype.is_float() || dtype == DatumType::I32;

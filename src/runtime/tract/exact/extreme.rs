@@ -27,11 +27,10 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
             return None;
         }
         of_chain
+    } else if is_extreme(two(operator)?)? {
+        |inner, context, inputs| of_two(inner, context, inputs, true)
     } else {
-        match is_extreme(two(operator)?)? {
-            true => |inner, context, inputs| of_two(inner, context, inputs, true),
-            false => |inner, context, inputs| of_two(inner, context, inputs, false),
-        }
+        |inner, context, inputs| of_two(inner, context, inputs, false)
     };
     Some(mended(operator, mend))
 }

@@ -12,6 +12,10 @@ use crate::runtime::tract::watch::WRONG;
 pub(in crate::runtime::tract) const ADDITIVE_MASK: &str = "pkgtool.AdditiveMask";
 
 /// Builds [`ADDITIVE_MASK`], of a mask and the queries, whose dtype is the result's.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it is registered among builders that may fail"
+)]
 pub(super) fn additive(
     _: &ParsingContext<'_>,
     _: &NodeProto,

@@ -40,7 +40,7 @@ pub(super) fn register(library: &mut Onnx) {
 pub(super) fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     slice::prepare(&mut model)?;
     expand::prepare(&mut model)?;
-    product::prepare(&mut model)?;
+    product::prepare(&mut model);
     pool::prepare(&model)?;
     Ok(model)
 }

@@ -168,7 +168,7 @@ fn gelu_by_tanh(values: &mut [f32]) -> TractResult<()> {
 pub(super) fn shrink(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let bias = node.get_attr_opt("bias")?.unwrap_or(0.0);
     let lambda = node.get_attr_opt("lambd")?.unwrap_or(0.5);
-    built("Shrink", [bias, lambda], |value, [bias, lambda]| {
+    Ok(built("Shrink", [bias, lambda], |value, [bias, lambda]| {
         if value < -lambda {
             value + bias
         } else if value > lambda {
@@ -176,30 +176,34 @@ pub(super) fn shrink(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
         } else {
             0.0
         }
-    })
+    }))
 }
 
 /// Builds `Celu`, which the library does not multiply by `alpha` and which loses NaN there.
 pub(super) fn celu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let alpha = node.get_attr_opt("alpha")?.unwrap_or(1.0);
-    built("Celu", [alpha, 0.0], |value, [alpha, _]| {
+    Ok(built("Celu", [alpha, 0.0], |value, [alpha, _]| {
         if value > 0.0 || value.is_nan() {
             value
         } else {
             alpha * (value / alpha).exp_m1()
         }
-    })
+    }))
 }
 
 type Function = fn(f64, [f64; 2]) -> f64;
 
-fn built(name: &'static str, parameters: [f32; 2], function: Function) -> Built {
+fn built(
+    name: &'static str,
+    parameters: [f32; 2],
+    function: Function,
+) -> (Box<dyn InferenceOp>, Vec<String>) {
     let mapped = Mapped {
         name,
         parameters: parameters.map(f64::from),
         function,
     };
-    Ok((expand(mapped), vec![]))
+    (expand(mapped), vec![])
 }
 
 /// A function of each element, in double precision.

@@ -10,7 +10,7 @@ use crate::runtime::tract::program::kernel::Kernel;
 
 /// Replaces products of integers wider or narrower than 32 bits, which make the library panic, and
 /// divisions whose last bit decides on a whole number: the library multiplies by a reciprocal.
-pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
+pub(super) fn prepare(model: &mut TypedModel) {
     let mut replaced = Vec::new();
     for node in model.nodes() {
         if let Some(product) = node.op_as::<EinSum>()
@@ -43,7 +43,6 @@ pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     for (node, kernel) in replaced {
         model.nodes[node].op = Box::new(kernel);
     }
-    Ok(())
 }
 
 /// Whether a node turns fractions into whole numbers.
@@ -168,9 +167,9 @@ impl Sums {
             })
             .collect();
         let (outer, inner) = sizes.split_at(self.output.len());
-        let plain = inputs.iter().map(|input| input.try_as_plain_ram());
+        let plain = inputs.iter().map(|input| (**input).try_as_plain_ram());
         let plain = plain.collect::<TractResult<Vec<_>>>()?;
-        let slices = plain.iter().map(|plain| plain.as_slice::<T>());
+        let slices = plain.iter().map(PlainView::as_slice::<T>);
         let slices = slices.collect::<TractResult<Vec<_>>>()?;
         let mut result = Tensor::zero_dt(T::datum_type(), outer)?;
         {

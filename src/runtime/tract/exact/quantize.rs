@@ -25,9 +25,9 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     Some(mended(operator, mend))
 }
 
-fn mini<T: 'static>(inner: &dyn TypedOp) -> TractResult<&T>
+fn mini<T>(inner: &dyn TypedOp) -> TractResult<&T>
 where
-    T: tract_onnx::tract_core::ops::element_wise::ElementWiseMiniOp,
+    T: tract_onnx::tract_core::ops::element_wise::ElementWiseMiniOp + 'static,
 {
     let element_wise = inner.as_op().downcast_ref::<ElementWiseOp>();
     let mini = element_wise.and_then(|op| op.0.downcast_ref::<T>());

@@ -183,12 +183,12 @@ impl Reduction {
     fn wire_extreme(
         &self,
         reducer: Reducer,
-        reduced: &[bool],
+        along: &[bool],
         prefix: &str,
         model: &mut TypedModel,
         input: OutletId,
     ) -> TractResult<TVec<OutletId>> {
-        let axes: TVec<usize> = (0..reduced.len()).filter(|axis| reduced[*axis]).collect();
+        let axes: TVec<usize> = (0..along.len()).filter(|axis| along[*axis]).collect();
         let shape = model.outlet_fact(input)?.shape.clone();
         let is_empty = axes.iter().any(|axis| shape[*axis] == 0.to_dim());
         let reduce: Box<dyn TypedOp> = Box::new(Reduce::new(axes.clone(), reducer));

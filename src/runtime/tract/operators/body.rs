@@ -199,9 +199,12 @@ impl Body {
                 Runner::new(&current_tract_executor(), optimise, build)
             };
             let runner = planned(true)
-                .or_else(|unplanned| match unplanned.optimising {
-                    true => planned(false),
-                    false => Err(unplanned),
+                .or_else(|unplanned| {
+                    if unplanned.optimising {
+                        planned(false)
+                    } else {
+                        Err(unplanned)
+                    }
                 })
                 .map_err(|unplanned| unplanned.failure)?;
             if plans.known.len() >= MAX_PLANS {
