@@ -48,7 +48,7 @@ fn summary_line(report: &Report) -> String {
         warnings,
         notes,
     } = report.summary();
-    let others = report.files.len().saturating_sub(packages);
+    let others = report.lists;
     let checked = match (packages, others) {
         (_, 0) => count(packages, "package"),
         (0, _) => count(others, "precision list"),

@@ -29,7 +29,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             Anchor::Text(error.span),
             format!("not readable as JSON: {}", error.message),
         );
-        findings.push(finding.help(error.help));
+        findings.push(finding.help(error.help.clone()));
     }
 }
 

@@ -32,7 +32,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         match &variant.methods {
             Methods::Absent => {
                 if let Some(file) = context.files_of(index).find(readable) {
-                    let anchor = Anchor::Start(variant.path.clone());
+                    let anchor = Anchor::Value(variant.path.clone());
                     let reference = &file.file.reference;
                     let finding = RULE.meta.finding(anchor, "the variant declares no `methods`");
                     findings.push(finding.help(format!("`pkgtool inspect` shows those of `{reference}`")));

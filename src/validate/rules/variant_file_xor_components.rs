@@ -36,7 +36,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let finding = RULE.meta.finding(anchor, "the variant has both `file` and `components`");
             findings.push(finding.help("keep one; a multi-component variant has `\"file\": null`"));
         } else if !variant.has_file && !node.is_some_and(mentions_components) {
-            let anchor = Anchor::Start(variant.path.clone());
+            let anchor = Anchor::Value(variant.path.clone());
             let finding = RULE.meta.finding(anchor, "the variant has neither `file` nor `components`");
             findings.push(finding.help("name the model file in `file`, or its parts in `components`"));
         }

@@ -76,7 +76,7 @@ pub(super) fn of(report: &ComparisonReport, b: &Side) -> Report {
         .as_ref()
         .and_then(|loaded| loaded.document.as_ref().ok());
     let source = Arc::new(SourceText::new(shown, text.unwrap_or_default()));
-    let anchor = variant.map_or(Anchor::File, |variant| Anchor::Start(variant.path.clone()));
+    let anchor = variant.map_or(Anchor::File, |variant| Anchor::Value(variant.path.clone()));
     let mut found = Report {
         files: vec![source.path.clone()],
         packages: usize::from(variant.is_some()),
