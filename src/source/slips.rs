@@ -228,7 +228,7 @@ impl Scan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::Document;
+    use crate::source::Document;
 
     #[track_caller]
     fn check(text: &str, message: &str, at: &str) {

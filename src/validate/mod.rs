@@ -8,6 +8,7 @@ mod context;
 mod files;
 mod limit;
 mod listing;
+mod nearby;
 mod placed;
 mod references;
 
@@ -322,8 +323,12 @@ fn collect(checked: Vec<Checked>, discovery: &Discovery, roots: &Roots) -> Outco
             rules::bare_directory(bare),
         );
     }
-    placed.sort_by(|a, b| a.source.path.cmp(&b.source.path));
-    outcome.report.diagnostics.extend(placed::compare(&placed));
+    let compared = placed::compare(placed);
+    let diagnostics = &mut outcome.report.diagnostics;
+    diagnostics.retain(|one| {
+        !(rules::is_about_place(one.rule) && compared.duplicates.contains(&one.source.path))
+    });
+    diagnostics.extend(compared.diagnostics);
     outcome.skipped.extend(discovery.skipped.iter().cloned());
     outcome.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     outcome.report.sort();

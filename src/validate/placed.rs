@@ -3,7 +3,7 @@
 //! Invariant: configs are compared only where their places say that they belong together, so two
 //! packages that merely lie in one tree are never held against each other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,26 +62,39 @@ impl Placed {
         })
     }
 
+    /// The backend that its directory is named after.
+    fn directory_backend(&self) -> Option<Backend> {
+        Backend::from_name(name_of(&self.directory)?)
+    }
+
+    fn is_at_home(&self) -> bool {
+        self.backend.is_some() && self.directory_backend() == self.backend
+    }
+
+    /// Whether its directories name another backend or size.
+    fn contradicts_its_place(&self) -> bool {
+        let other_backend = self.directory_backend().is_some() && !self.is_at_home();
+        let above = self.directory.parent().and_then(name_of);
+        let size = self.size.as_deref();
+        other_backend
+            || above.is_some_and(|above| size.is_some_and(|size| rules::is_other_size(above, size)))
+    }
+
     /// The directories in which another config of this model, size and backend is one too many.
     fn reach(&self) -> Vec<&Path> {
         let parent = self.directory.parent().unwrap_or(&self.directory);
-        let name =
-            |path: &'_ Path| -> Option<String> { Some(path.file_name()?.to_str()?.to_owned()) };
-        let in_backend =
-            name(&self.directory).is_some_and(|name| Backend::from_name(&name).is_some());
-        let mut reach = vec![parent];
-        if !in_backend {
-            reach.push(&self.directory);
+        if self.directory_backend().is_none() {
+            return vec![parent, &self.directory];
         }
         // Sizes of one model stand beside each other, each in a directory of its own.
-        let is_size = name(parent).is_some_and(|name| rules::is_size_token(&name));
-        if let (true, true, Some(above)) =
-            (in_backend, is_size && self.size.is_some(), parent.parent())
-        {
-            reach.push(above);
-        }
-        reach
+        let is_size = name_of(parent).is_some_and(rules::is_size_token) && self.size.is_some();
+        let above = parent.parent().filter(|_| is_size);
+        std::iter::once(parent).chain(above).collect()
     }
+}
+
+fn name_of(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
 }
 
 /// Fields that have the same value for every backend: key, meaning, text.
@@ -105,45 +118,63 @@ fn fields(config: &Config) -> Vec<(&'static str, String, String)> {
     fields
 }
 
-/// The findings about configs that do not go together; `placed` are in the order of their paths.
-pub(super) fn compare(placed: &[Placed]) -> Vec<Diagnostic> {
-    let mut diagnostics = Vec::new();
-    let mut first: HashMap<(&Path, &str, Option<&str>, Option<Backend>), &Placed> = HashMap::new();
+/// Findings about configs that do not go together.
+#[derive(Default)]
+pub(super) struct Comparison {
+    pub(super) diagnostics: Vec<Diagnostic>,
+    /// Paths of configs that are there twice: where they stand is no fault of its own.
+    pub(super) duplicates: HashSet<String>,
+}
+
+/// Holds configs against each other.
+pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
+    // What stands where it should comes first: of two the other one is too many.
+    let order = |one: &Placed| (!one.is_at_home(), one.source.path.clone());
+    placed.sort_by_cached_key(order);
+    let mut comparison = Comparison::default();
+    find_duplicates(&placed, &mut comparison);
+    let mut beside: BTreeMap<(&Path, &str, Option<&str>), Vec<&Placed>> = BTreeMap::new();
+    for one in &placed {
+        if let Some(parent) = one.directory.parent() {
+            let key = (parent, one.model.as_str(), one.size.as_deref());
+            let siblings = beside.entry(key).or_default();
+            if siblings.iter().all(|other| other.backend != one.backend) {
+                siblings.push(one);
+            }
+        }
+    }
+    for siblings in beside.values().filter(|siblings| siblings.len() > 1) {
+        for key in ["license", "family", "capabilities"] {
+            let found = disagreements(siblings, key);
+            comparison.diagnostics.extend(found);
+        }
+    }
+    comparison
+}
+
+fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
+    let mut first: HashMap<(&Path, &str, Option<&str>, Backend), &Placed> = HashMap::new();
     for one in placed {
         let Some(backend) = one.backend else { continue };
         let mut earlier = None;
         for place in one.reach() {
-            let key = (
-                place,
-                one.model.as_str(),
-                one.size.as_deref(),
-                Some(backend),
-            );
+            let key = (place, one.model.as_str(), one.size.as_deref(), backend);
             let known = *first.entry(key).or_insert(one);
             if !std::ptr::eq(known, one) {
                 earlier = earlier.or(Some(known));
             }
         }
-        if let Some(earlier) = earlier {
+        // A config whose place says another backend or size has that wrong: it is told so already.
+        if let Some(earlier) = earlier.filter(|_| !one.contradicts_its_place()) {
             let anchor = Anchor::At(JsonPath::root().key("model"), one.model_span);
             let finding =
                 rules::config_duplicate(anchor, &one.model, backend, &earlier.source.path);
-            diagnostics.push(finding.locate(&one.source, None));
+            comparison
+                .diagnostics
+                .push(finding.locate(&one.source, None));
+            comparison.duplicates.insert(one.source.path.clone());
         }
     }
-    let mut beside: BTreeMap<(&Path, &str, Option<&str>), Vec<&Placed>> = BTreeMap::new();
-    for one in placed {
-        if let Some(parent) = one.directory.parent() {
-            let key = (parent, one.model.as_str(), one.size.as_deref());
-            beside.entry(key).or_default().push(one);
-        }
-    }
-    for siblings in beside.values().filter(|siblings| siblings.len() > 1) {
-        for key in ["license", "family", "capabilities"] {
-            diagnostics.extend(disagreements(siblings, key));
-        }
-    }
-    diagnostics
 }
 
 /// Findings on the configs that say otherwise than most, or than the first where there is no most.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::files::{FileCache, FileFacts};
+use super::files::{FileCache, FileFacts, FileState};
 use crate::model::ModelInfo;
 use crate::package::reference::{self, ReferenceError};
 use crate::package::{Config, FileRef, model_file};
@@ -25,6 +25,13 @@ impl Referenced {
     pub(super) fn model_info(&self) -> Option<&ModelInfo> {
         let facts = self.facts.as_ref().ok()?;
         self.is_model.then(|| facts.model.as_ref()?.info())?
+    }
+
+    /// Whether it leads to a directory where a file should be.
+    pub(super) fn is_wrong_directory(&self) -> bool {
+        let is_bundle = self.is_model && model_file::is_bundle(&self.file.reference);
+        let facts = self.facts.as_ref();
+        !is_bundle && facts.is_ok_and(|facts| matches!(facts.state, FileState::Directory(_)))
     }
 }
 

@@ -29,7 +29,7 @@ fn check(_: &Context<'_>, _: &mut Vec<Finding>) {}
 
 /// The note about a config of `owner`.
 pub(in crate::validate) fn config_foreign(owner: &str) -> Finding {
-    let message = format!("this config.json is no package config; it looks like {owner}'s");
+    let message = format!("this config.json is no package config; it looks like one of {owner}");
     let finding = RULE.meta.finding(Anchor::File, message);
     finding.help("nothing to do if that is meant; a package config has `backend` and `variants`")
 }

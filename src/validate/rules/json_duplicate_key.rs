@@ -20,6 +20,9 @@ rule! {
     ///
     /// # Fix
     /// Remove all but one.
+    ///
+    /// # What it does not see
+    /// Keys that differ in case or in a letter; those are unknown keys (`schema`).
     PKG003 "json-duplicate-key" Error "An object has the same key twice." => check
 }
 

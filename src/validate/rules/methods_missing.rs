@@ -23,6 +23,9 @@ rule! {
     ///
     /// # Fix
     /// Add `methods` with what `pkgtool inspect FILE` shows.
+    ///
+    /// # What it does not see
+    /// Models that cannot be read, and everything with `--no-model`.
     PKG013 "methods-missing" Note "A variant does not declare its method signatures." => check
 }
 

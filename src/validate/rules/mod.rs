@@ -105,4 +105,9 @@ pub(super) use config_missing::bare_directory;
 pub(super) use file_unreadable::unreadable_directory;
 pub(super) use findings_limit::findings_limit;
 pub(super) use json_syntax::describe_fault;
-pub(super) use size_directory::is_size_token;
+pub(super) use size_directory::{is_other_size, is_size_token};
+
+/// Whether a rule speaks of the directory in which a config stands.
+pub(super) fn is_about_place(rule: &RuleMeta) -> bool {
+    rule.code == backend_directory::RULE.meta.code
+}

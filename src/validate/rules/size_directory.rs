@@ -41,7 +41,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     };
     let token = as_token(directory);
-    if is_placeholder(size) || context.is_violated(&path) || !is_size_token(directory) || token == size {
+    if is_placeholder(size) || context.is_violated(&path) || !is_other_size(directory, size) {
         return;
     }
     let message = format!("the size is `{size}`, but the directory is `{directory}`");
@@ -49,6 +49,11 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(finding.help(format!(
         "write \"size\": \"{token}\", or move the package to `{size}/`"
     )));
+}
+
+/// Whether a directory's name says a size, and another one.
+pub(in crate::validate) fn is_other_size(directory: &str, size: &str) -> bool {
+    is_size_token(directory) && as_token(directory) != size
 }
 
 /// Whether a directory's name says a size: a number with `k`, `m` or `b`, or a usual word.

@@ -21,6 +21,9 @@ rule! {
     /// # Fix
     /// Keep `file` for a model in one file; set it to `null` or leave it out and list the parts
     /// under `components` for a pipeline.
+    ///
+    /// # What it does not see
+    /// Whether a pipeline has all the components that it needs.
     PKG007 "variant-file-xor-components" Error "A variant has both a file and components, or neither." => check
 }
 

@@ -169,9 +169,11 @@ proptest! {
             source: Arc::clone(&source),
             pointer: String::new(),
             span: Span::new(start, start + length),
+            subject: None,
         };
         let report = Report {
             files: vec![source.path.clone()],
+            lists: 0,
             packages: 1,
             diagnostics: vec![diagnostic],
         };
