@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use walkdir::DirEntry;
 
+use super::discover::strip_current_dir;
 use super::{Backend, config, model_file};
 
 /// A backend's directory that has no `config.json`, but something that asks for one.
@@ -85,7 +86,7 @@ impl Homes {
         homes
             .filter(|(_, home)| !home.has_config)
             .map(|(directory, home)| Bare {
-                directory,
+                directory: strip_current_dir(&directory),
                 misnamed: home.misnamed,
                 models: home.models,
             })

@@ -228,6 +228,6 @@ fn is_left_out(entry: &DirEntry, passed_over: &mut Vec<Skipped>) -> bool {
     true
 }
 
-fn strip_current_dir(path: &Path) -> PathBuf {
+pub(super) fn strip_current_dir(path: &Path) -> PathBuf {
     path.strip_prefix(".").unwrap_or(path).to_owned()
 }

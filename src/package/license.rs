@@ -106,10 +106,10 @@ pub enum License {
 
 /// Judges a licence text.
 pub fn judge(license: &str) -> License {
-    if is_known(license) {
+    let trimmed = license.trim();
+    if trimmed == license && is_known(license) {
         return License::Known;
     }
-    let trimmed = license.trim();
     let bounded = trimmed.len() <= MAX_LENGTH;
     if bounded && is_known(trimmed) {
         return License::Meant(vec![canonical(trimmed)]);
@@ -200,7 +200,9 @@ fn plain(text: &str) -> String {
     let kept = words
         .split_whitespace()
         .filter(|word| !left_out.contains(word));
-    kept.collect::<Vec<_>>().join(" ")
+    let plain = kept.collect::<Vec<_>>().join(" ");
+    // `GPLv3` is one word.
+    plain.replace("gplv ", "gpl ")
 }
 
 #[cfg(test)]

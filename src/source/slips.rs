@@ -126,7 +126,7 @@ fn bracket(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
     let is = |beginnings: &[&str]| beginnings.iter().any(|it| error.message.starts_with(it));
     let at_end = is(&["Unterminated object", "Unterminated array"]);
     // Any other error is its own cause, whatever stands behind it.
-    if !at_end && !is(&["Expected", "Unexpected token"]) {
+    if !at_end && !is(&["Expected", "Unexpected"]) {
         return None;
     }
     let scan = Scan::run(text, error.span.start);
