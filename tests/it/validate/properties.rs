@@ -53,7 +53,9 @@ fn rendered(report: &Report, format: Format) -> String {
         width: 80,
         summary: true,
         deny_warnings: false,
+        grouped: true,
         rules: &rules,
+        paths: &std::collections::BTreeMap::new(),
     };
     let mut out = Vec::new();
     let result = format.render(report, &style, &mut out);

@@ -130,7 +130,8 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let report = compare(args, &a, &b, &cases)?;
     let found = findings::of(&report, &b);
     let rules = findings::rules();
-    let style = findings::style(output::width(), &rules);
+    let paths = report_args::machine_paths(&found, None);
+    let style = findings::style(output::width(), &rules, &paths);
     report_args::write(&args.reports, &found, &style)?;
     output::print(&if args.json {
         report.to_json()
