@@ -11,7 +11,7 @@ use super::{Signature, SignatureError};
 use crate::model::{self, ModelInfo, OpenError};
 use crate::package::{
     Backend, Config, Discovery, FileRef, LoadFault, Loaded, MethodSignature, Methods, Roots,
-    Variant, config, discover, reference, roots,
+    Variant, config, reference, roots,
 };
 use crate::source::json::JsonPath;
 
