@@ -3,7 +3,8 @@
 //! Invariant: only names are looked at. A directory without models and without a misspelt config is
 //! nobody's package.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use walkdir::DirEntry;
@@ -29,7 +30,7 @@ const MAX_MODELS: usize = 3;
 pub(super) struct Homes {
     /// Whether the walk begins in one; its path may be `.`.
     begins_in_one: bool,
-    seen: BTreeMap<PathBuf, Home>,
+    seen: HashMap<OsString, Home>,
 }
 
 #[derive(Default)]
@@ -37,6 +38,24 @@ struct Home {
     has_config: bool,
     misnamed: Option<String>,
     models: Vec<String>,
+}
+
+impl Home {
+    fn take(&mut self, name: &str, is_config: bool, is_model: bool, entry: &DirEntry) {
+        if is_config {
+            self.has_config = true;
+        } else if is_model {
+            if self.models.len() < MAX_MODELS {
+                self.models.push(name.to_owned());
+            }
+        } else if self.misnamed.is_none() && !entry.file_type().is_dir() {
+            self.misnamed = Some(name.to_owned());
+        }
+    }
+
+    fn lacks_config(&self) -> bool {
+        !self.has_config && (self.misnamed.is_some() || !self.models.is_empty())
+    }
 }
 
 impl Homes {
@@ -47,13 +66,20 @@ impl Homes {
         let name = name(directory).or_else(|| name(&real.ok()?));
         Self {
             begins_in_one: is_backend(name.as_deref().and_then(|name| name.to_str())),
-            seen: BTreeMap::new(),
+            seen: HashMap::new(),
         }
     }
 
-    /// Takes an entry down; says whether it stands in a backend's directory.
+    /// Takes an entry down; says whether it stands in a backend's directory, as far as that matters
+    /// for a file of its name. A walk of thousands of files asks for each, so names come first.
     pub(super) fn look(&mut self, entry: &DirEntry) -> bool {
-        if entry.depth() == 0 {
+        let Some(name) = entry.file_name().to_str() else {
+            return false;
+        };
+        let is_config = name == config::FILE_NAME;
+        let is_model = !is_config && model_file::has_extension(name);
+        let is_misnamed = !is_config && !is_model && is_misnamed(name);
+        if entry.depth() == 0 || !(is_config || is_model || is_misnamed) {
             return false;
         }
         let Some(parent) = entry.path().parent() else {
@@ -63,33 +89,32 @@ impl Homes {
             1 => self.begins_in_one,
             _ => is_backend(parent.file_name().and_then(|name| name.to_str())),
         };
-        if let (true, Some(name)) = (in_backend, entry.file_name().to_str()) {
-            let is_model = model_file::has_extension(name);
-            let misnamed = is_misnamed(name) && !entry.file_type().is_dir();
-            if is_model || misnamed || name == config::FILE_NAME {
-                let home = self.seen.entry(parent.to_owned()).or_default();
-                home.has_config |= name == config::FILE_NAME;
-                if misnamed && home.misnamed.is_none() {
-                    home.misnamed = Some(name.to_owned());
-                }
-                if is_model && home.models.len() < MAX_MODELS {
-                    home.models.push(name.to_owned());
-                }
+        if in_backend {
+            if !self.seen.contains_key(parent.as_os_str()) {
+                self.seen.insert(parent.into(), Home::default());
+            }
+            if let Some(home) = self.seen.get_mut(parent.as_os_str()) {
+                home.take(name, is_config, is_model, entry);
             }
         }
         in_backend
     }
 
     /// Those that lack a config.
-    pub(super) fn bare(self) -> impl Iterator<Item = Bare> {
-        let homes = self.seen.into_iter();
-        homes
-            .filter(|(_, home)| !home.has_config)
+    pub(super) fn bare(self) -> Vec<Bare> {
+        let homes = self
+            .seen
+            .into_iter()
+            .filter(|(_, home)| home.lacks_config());
+        let mut bare: Vec<Bare> = homes
             .map(|(directory, home)| Bare {
-                directory: strip_current_dir(&directory),
+                directory: strip_current_dir(Path::new(&directory)),
                 misnamed: home.misnamed,
                 models: home.models,
             })
+            .collect();
+        bare.sort_by(|a, b| a.directory.cmp(&b.directory));
+        bare
     }
 }
 

@@ -127,6 +127,10 @@ pub fn judge(license: &str) -> License {
 const MAX_LENGTH: usize = 100;
 
 fn is_known(license: &str) -> bool {
+    // Nearly all are written as SPDX writes them.
+    if spdx::license_id(license).is_some() {
+        return true;
+    }
     let is_slug = SLUGS.iter().any(|slug| license.eq_ignore_ascii_case(slug));
     is_slug || identifier(license).is_some() || is_expression(license)
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use super::Backend;
 use super::reference::normalize;
 
 /// The working directory, and the repositories found so far.
@@ -104,6 +105,11 @@ fn nearest(known: &Nearest, directory: &Path, is_it: impl Fn(&Path) -> bool) -> 
 
 /// Whether a directory is the root of a download from a hub, which has no `.git`.
 fn is_download(directory: &Path) -> bool {
+    // A backend's directory is in a repository, never its root.
+    let name = directory.file_name().and_then(|name| name.to_str());
+    if name.and_then(Backend::from_name).is_some() {
+        return false;
+    }
     let has = |name: &str| directory.join(name).symlink_metadata().is_ok();
     let parent = directory.parent().and_then(Path::file_name);
     has(".gitattributes")

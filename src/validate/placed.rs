@@ -3,7 +3,8 @@
 //! Invariant: configs are compared only where their places say that they belong together, so two
 //! packages that merely lie in one tree are never held against each other.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -128,15 +129,18 @@ pub(super) struct Comparison {
 
 /// Holds configs against each other.
 pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
+    if placed.len() < 2 {
+        return Comparison::default();
+    }
     // What stands where it should comes first: of two the other one is too many.
     let order = |one: &Placed| (!one.is_at_home(), one.source.path.clone());
     placed.sort_by_cached_key(order);
     let mut comparison = Comparison::default();
     find_duplicates(&placed, &mut comparison);
-    let mut beside: BTreeMap<(&Path, &str, Option<&str>), Vec<&Placed>> = BTreeMap::new();
+    let mut beside: HashMap<(&OsStr, &str, Option<&str>), Vec<&Placed>> = HashMap::new();
     for one in &placed {
         if let Some(parent) = one.directory.parent() {
-            let key = (parent, one.model.as_str(), one.size.as_deref());
+            let key = (parent.as_os_str(), one.model.as_str(), one.size.as_deref());
             let siblings = beside.entry(key).or_default();
             if siblings.iter().all(|other| other.backend != one.backend) {
                 siblings.push(one);
@@ -153,12 +157,17 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
 }
 
 fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
-    let mut first: HashMap<(&Path, &str, Option<&str>, Backend), &Placed> = HashMap::new();
+    let mut first: HashMap<(&OsStr, &str, Option<&str>, Backend), &Placed> = HashMap::new();
     for one in placed {
         let Some(backend) = one.backend else { continue };
         let mut earlier = None;
         for place in one.reach() {
-            let key = (place, one.model.as_str(), one.size.as_deref(), backend);
+            let key = (
+                place.as_os_str(),
+                one.model.as_str(),
+                one.size.as_deref(),
+                backend,
+            );
             let known = *first.entry(key).or_insert(one);
             if !std::ptr::eq(known, one) {
                 earlier = earlier.or(Some(known));

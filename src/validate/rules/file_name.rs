@@ -56,6 +56,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let variant = file.variant.and_then(|index| config.variants.get(index));
         judged.extend(variant.and_then(|variant| judge(context, config, variant, file)));
     }
+    if judged.is_empty() {
+        return;
+    }
     let no_model = judged.iter().all(|one| one.fault == NameFault::NoModel);
     if judged.len() > 1 && judged.len() == all && no_model {
         findings.push(other_model(&judged));

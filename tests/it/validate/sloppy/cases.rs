@@ -688,4 +688,78 @@ pub(super) const CASES: &[Case] = &[
             "PKG013 mlx/config.json /variants/0",
         ],
     ),
+    // Where one finding is the consequence of another, or nothing is wrong.
+    case(
+        "a component in another precision",
+        "kokoro",
+        |r| {
+            r.remove("xnnpack/kokoro_duration_predictor_xnnpack_int8.pte");
+            r.set(
+                C,
+                "/variants/1/components/duration_predictor",
+                json!("kokoro_duration_predictor_xnnpack_fp32.pte"),
+            );
+        },
+        &[
+            "PKG021 xnnpack/config.json /variants/1/components/duration_predictor ~ nothing is wrong if this component is the same in both",
+        ],
+    ),
+    case(
+        "two files without a name",
+        "lraspp",
+        |r| {
+            r.rename("xnnpack/lraspp_xnnpack_fp32_256.pte", "xnnpack/a.pte");
+            r.model("xnnpack/b.pte", "xnnpack");
+            r.edit(C, |config| {
+                config["variants"][0]["file"] = json!("a.pte");
+                let mut second: Value = config["variants"][0].clone();
+                second["file"] = json!("b.pte");
+                second["size_bytes"] = json!(2578);
+                config["variants"]
+                    .as_array_mut()
+                    .expect("variants")
+                    .push(second);
+            });
+        },
+        &[
+            "PKG009 xnnpack/config.json /variants/1/precision",
+            "PKG025 xnnpack/config.json /variants/0/file ~ add a token that tells the files apart",
+            "PKG025 xnnpack/config.json /variants/1/file ~ add a token that tells the files apart",
+        ],
+    ),
+    case(
+        "a directory too many",
+        "vad",
+        |r| r.rename_all("xnnpack", "xnnpack/models"),
+        &[
+            "PKG024 xnnpack/models/config.json /backend ~ move the package's files up into `xnnpack/`",
+        ],
+    ),
+    case(
+        "a model beside the backends",
+        "vad",
+        |r| {
+            r.rename("xnnpack/fsmn_vad_xnnpack_fp32.pte", "shared/vad.pte");
+            r.set(C, "/variants/0/file", json!("../shared/vad.pte"));
+        },
+        &[],
+    ),
+    case(
+        "a precision in capitals",
+        "vad",
+        |r| r.set(C, "/variants/0/precision", json!("FP32")),
+        &["PKG004 xnnpack/config.json /variants/0/precision ~ write \"fp32\""],
+    ),
+    case(
+        "one capability, not a list",
+        "vad",
+        |r| r.set(C, "/capabilities", json!("voice-activity-detection")),
+        &["PKG004 xnnpack/config.json /capabilities ~ write [\"voice-activity-detection\"]"],
+    ),
+    case(
+        "a missing model that has a sibling",
+        "efficientnet",
+        |r| r.remove(EFF),
+        &["PKG015 xnnpack/config.json /variants/0/file ~ looked for"],
+    ),
 ];
