@@ -188,7 +188,6 @@ impl Scan {
                 indentation += 1;
             } else if byte == b'\n' {
                 (line_start, indentation) = (true, 0);
-                continue;
             } else if in_string {
                 line_start = false;
                 (in_string, escaped) = (byte != b'"' || escaped, byte == b'\\' && !escaped);

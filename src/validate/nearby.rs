@@ -19,21 +19,21 @@ const MAX_ENTRIES: usize = 100;
 pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> Option<String> {
     let reference = &missing.file.reference;
     let name = path.file_name()?.to_str()?;
-    let named = named(context);
+    let taken = taken(context);
     if let Some(same) = elsewhere(context, path, name) {
         return Some(format!(
             "did you mean `{same}`? Paths are relative to the config's directory"
         ));
     }
     let directory = path.parent()?;
-    let names = names_in(directory, &named);
+    let free = names_in(directory, &taken);
     let prefix = reference.strip_suffix(name).unwrap_or_default();
-    if let Some(same) = names.iter().find(|other| other.eq_ignore_ascii_case(name)) {
+    if let Some(same) = free.iter().find(|other| other.eq_ignore_ascii_case(name)) {
         return Some(format!(
             "did you mean `{prefix}{same}`? Names are case-sensitive"
         ));
     }
-    let alike = names
+    let alike = free
         .iter()
         .filter(|other| !is_other_file(context, name, other));
     let near = suggest::nearest(name, alike.map(String::as_str))?;
@@ -41,7 +41,7 @@ pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> 
 }
 
 /// The files that the config names already: none of them was meant again.
-fn named(context: &Context<'_>) -> HashSet<PathBuf> {
+fn taken(context: &Context<'_>) -> HashSet<PathBuf> {
     let facts = context
         .files
         .iter()
@@ -65,7 +65,7 @@ fn elsewhere(context: &Context<'_>, path: &Path, name: &str) -> Option<String> {
     None
 }
 
-fn names_in(directory: &Path, named: &HashSet<PathBuf>) -> Vec<String> {
+fn names_in(directory: &Path, taken: &HashSet<PathBuf>) -> Vec<String> {
     let directory = if directory.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -76,7 +76,7 @@ fn names_in(directory: &Path, named: &HashSet<PathBuf>) -> Vec<String> {
         .flatten()
         .flatten()
         .take(MAX_ENTRIES);
-    let free = entries.filter(|entry| !named.contains(&normalize(&entry.path())));
+    let free = entries.filter(|entry| !taken.contains(&normalize(&entry.path())));
     let mut names: Vec<String> = free
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
@@ -84,15 +84,18 @@ fn names_in(directory: &Path, named: &HashSet<PathBuf>) -> Vec<String> {
     names
 }
 
-/// Whether two names differ in a token that tells files apart, so that one is no slip of the other.
+/// Whether two names say different precisions or backends, so that one is no slip of the other.
 fn is_other_file(context: &Context<'_>, one: &str, other: &str) -> bool {
     let tokens = context.precisions.list.tokens();
     let backends = Backend::ALL.iter().map(|backend| backend.name());
-    let mut known = tokens.chain(backends);
-    known.any(|token| {
-        naming::has_token(stem(one), token) != naming::has_token(stem(other), token)
-            && naming::has_token(stem(other), token)
-    }) && one.len().abs_diff(other.len()) == 0
+    let known: Vec<&str> = tokens.chain(backends).collect();
+    let has_own = |one: &str, other: &str| {
+        let mut known = known.iter();
+        known.any(|token| {
+            naming::has_token(stem(one), token) && !naming::has_token(stem(other), token)
+        })
+    };
+    has_own(one, other) && has_own(other, one)
 }
 
 fn stem(name: &str) -> &str {

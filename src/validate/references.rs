@@ -78,7 +78,7 @@ fn is_data_component(file: &FileRef) -> bool {
         return false;
     }
     let extension = Path::new(&file.reference).extension();
-    let lower = extension.map(|extension| extension.to_ascii_lowercase());
+    let lower = extension.map(std::ffi::OsStr::to_ascii_lowercase);
     let is_data = lower
         .as_deref()
         .and_then(|extension| extension.to_str())

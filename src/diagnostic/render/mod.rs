@@ -30,6 +30,10 @@ pub enum Format {
 
 /// What renderers need beside the report.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of one format"
+)]
 pub struct Style<'a> {
     /// Whether to write terminal colours (human only).
     pub color: bool,

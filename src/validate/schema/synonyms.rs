@@ -97,7 +97,7 @@ pub(super) fn meant<'o>(word: &str, options: &[&'o str]) -> Vec<&'o str> {
 }
 
 fn plain_letters(text: &str) -> String {
-    let letters = text.chars().filter(|c| c.is_ascii_alphanumeric());
+    let letters = text.chars().filter(char::is_ascii_alphanumeric);
     letters.map(|c| c.to_ascii_lowercase()).collect()
 }
 

@@ -127,7 +127,7 @@ pub(super) const CASES: &[Case] = &[
                 C,
                 "\"license\": \"MIT\",",
                 "\"license\": \"MIT\", \"license\": \"MIT\",",
-            )
+            );
         },
         &["PKG003 xnnpack/config.json /license"],
     ),
@@ -192,7 +192,7 @@ pub(super) const CASES: &[Case] = &[
                 C,
                 "/variants/0/file",
                 json!("https://example.com/fsmn_vad.pte"),
-            )
+            );
         },
         &["PKG016 xnnpack/config.json /variants/0/file ~ is a URL"],
     ),
@@ -204,7 +204,7 @@ pub(super) const CASES: &[Case] = &[
                 "1b/xnnpack/config.json",
                 "/tokenizer",
                 json!("../../../tokenizer.json"),
-            )
+            );
         },
         &["PKG016 1b/xnnpack/config.json /tokenizer ~ leaves the package root"],
     ),
@@ -318,7 +318,7 @@ pub(super) const CASES: &[Case] = &[
                 "0_6b/xnnpack/config.json",
                 "/variants/0/precision",
                 json!("8w4da"),
-            )
+            );
         },
         &["PKG008 0_6b/xnnpack/config.json /variants/0/precision ~ did you mean `8da4w`?"],
     ),
@@ -373,7 +373,7 @@ pub(super) const CASES: &[Case] = &[
                 "candy/xnnpack/config.json",
                 "/model",
                 json!("style_transfer_udnie"),
-            )
+            );
         },
         &["PKG025 candy/xnnpack/config.json /model ~ style_transfer_candy_xnnpack_int8.pte"],
     ),
@@ -399,7 +399,7 @@ pub(super) const CASES: &[Case] = &[
                 C,
                 "/variants/0/methods/forward/inputs/0/dtype",
                 json!("torch.float32"),
-            )
+            );
         },
         &[
             "PKG004 xnnpack/config.json /variants/0/methods/forward/inputs/0/dtype ~ did you mean `float32`?",
@@ -474,7 +474,7 @@ pub(super) const CASES: &[Case] = &[
                 C,
                 "\"size_bytes\": 2577",
                 "\"size_bytes\": 99999999999999999999",
-            )
+            );
         },
         &["PKG019 xnnpack/config.json /variants/0/size_bytes ~ is 99999999999999999999,"],
     ),
@@ -550,7 +550,7 @@ pub(super) const CASES: &[Case] = &[
                 "coreml/config.json",
                 "/capabilities",
                 json!(["classification", "vision"]),
-            )
+            );
         },
         &["PKG047 xnnpack/config.json /capabilities ~ coreml/config.json"],
     ),
@@ -561,7 +561,7 @@ pub(super) const CASES: &[Case] = &[
             r.edit(C, |config| {
                 let methods = config["variants"][0]["methods"].take();
                 config["variants"][0]["methods"] = json!({ "fsmn_vad": methods });
-            })
+            });
         },
         &["PKG011 xnnpack/config.json /variants/0/methods/fsmn_vad"],
     ),
@@ -594,7 +594,7 @@ pub(super) const CASES: &[Case] = &[
                 for key in ["$schema", "family", "license"] {
                     config.remove(key);
                 }
-            })
+            });
         },
         &[
             "PKG004 xnnpack/config.json  ~ add \"$schema\": \"https://pkgtool.dev/schemas/config.schema.json\", and `family` and `license`",
@@ -608,7 +608,7 @@ pub(super) const CASES: &[Case] = &[
                 C,
                 "/variants/0/file",
                 json!("whisper_tiny_en_encoder_xnnpack_fp32.pte"),
-            )
+            );
         },
         &["PKG007 xnnpack/config.json /variants/0/components"],
     ),
@@ -637,7 +637,7 @@ pub(super) const CASES: &[Case] = &[
                     .as_object_mut()
                     .expect("an object")
                     .remove("tokenizer");
-            })
+            });
         },
         &["PKG023 xnnpack/config.json /capabilities/0"],
     ),
@@ -652,7 +652,7 @@ pub(super) const CASES: &[Case] = &[
                     .as_object_mut()
                     .expect("an object")
                     .remove("synthesizer");
-            })
+            });
         },
         &["PKG012 xnnpack/config.json /variants/0/methods/vocoder"],
     ),
@@ -665,7 +665,7 @@ pub(super) const CASES: &[Case] = &[
                     .as_object_mut()
                     .expect("an object")
                     .remove("methods");
-            })
+            });
         },
         &["PKG013 xnnpack/config.json /variants/0"],
     ),

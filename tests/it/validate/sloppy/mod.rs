@@ -9,7 +9,6 @@ use std::fmt::Write;
 
 use crate::support::run::Found;
 use cases::{CASES, Case};
-use repository::Repository;
 
 /// A finding as the table says it: `CODE path pointer`, then `~` and a text that message or help has.
 fn agrees(expected: &str, found: &Found) -> bool {
@@ -62,9 +61,9 @@ fn sloppy_packages_get_what_a_careful_reader_would_say() {
 
 #[test]
 fn packages_as_they_are_published_are_clean() {
-    assert!(packages::NAMES.len() >= 12);
-    for name in packages::NAMES {
-        let repository: Repository = packages::named(name);
+    assert!(packages::PACKAGES.len() >= 12);
+    for (name, _) in packages::PACKAGES {
+        let repository = packages::named(name);
         let found = repository.validate();
         assert!(found.is_empty(), "{name}: {found:#?}");
     }

@@ -5,21 +5,25 @@ use serde_json::{Value, json};
 
 use super::repository::{Repository, model_of};
 
-pub(super) const NAMES: [&str; 14] = [
-    "efficientnet",
-    "ssdlite",
-    "style",
-    "lraspp",
-    "whisper",
-    "llama",
-    "qwen",
-    "minilm",
-    "clip",
-    "kokoro",
-    "diffusion",
-    "vad",
-    "craft",
-    "lfm",
+/// Fills a repository.
+type Make = fn(&mut Repository);
+
+/// Each package by its name.
+pub(super) const PACKAGES: [(&str, Make); 14] = [
+    ("efficientnet", efficientnet),
+    ("ssdlite", ssdlite),
+    ("style", style),
+    ("lraspp", lraspp),
+    ("whisper", whisper),
+    ("llama", llama),
+    ("qwen", qwen),
+    ("minilm", minilm),
+    ("clip", clip),
+    ("kokoro", kokoro),
+    ("diffusion", diffusion),
+    ("vad", vad),
+    ("craft", craft),
+    ("lfm", lfm),
 ];
 
 /// The parts of a config that differ.
@@ -137,169 +141,183 @@ fn made<'a>(
 
 /// The repository of this name.
 pub(super) fn named(name: &str) -> Repository {
+    let mut known = PACKAGES.iter();
+    let package = known.find(|(known, _)| *known == name);
+    let (_, make) = package.unwrap_or_else(|| panic!("no package is called {name}"));
     let mut repository = Repository::default();
-    let r = &mut repository;
-    match name {
-        "efficientnet" => {
-            made(
-                "xnnpack",
-                "efficientnet_v2_s",
-                "classification",
-                &["fp32", "int8"],
-            )
-            .files(r);
-            made("coreml", "efficientnet_v2_s", "classification", &["fp16"]).files(r);
-        }
-        "ssdlite" => {
-            let model = "ssdlite320_mobilenet_v3_large";
-            made("xnnpack", model, "object-detection", &["fp32"]).files(r);
-        }
-        "style" => {
-            for style in ["candy", "mosaic"] {
-                let (directory, model) = (
-                    format!("{style}/xnnpack"),
-                    format!("style_transfer_{style}"),
-                );
-                made(&directory, &model, "style-transfer", &["fp32", "int8"]).files(r);
-            }
-        }
-        "lraspp" => {
-            made("xnnpack", "lraspp", "semantic-segmentation", &["fp32"]).files(r);
-            r.rename(
-                "xnnpack/lraspp_xnnpack_fp32.pte",
-                "xnnpack/lraspp_xnnpack_fp32_256.pte",
-            );
-            r.set(
-                "xnnpack/config.json",
-                "/variants/0/file",
-                json!("lraspp_xnnpack_fp32_256.pte"),
-            );
-        }
-        "whisper" => {
-            let made = made("xnnpack", "whisper_tiny_en", "speech-to-text", &["fp32"]);
-            made.components(r, &["encoder", "decoder"]);
-            r.set(
-                "xnnpack/config.json",
-                "/tokenizer",
-                json!("../tokenizer.json"),
-            );
-            r.file("tokenizer.json", TOKENIZER);
-            r.file("config.json", "{ \"architectures\": [\"Whisper\"] }");
-        }
-        "llama" => {
-            for size in ["1b", "3b"] {
-                let directory = format!("{size}/xnnpack");
-                let llama = Made {
-                    size: Some(size),
-                    license: "llama-3.2-community",
-                    ..made(
-                        &directory,
-                        "llama_3_2",
-                        "text-generation",
-                        &["bf16", "spinquant", "qat_lora"],
-                    )
-                };
-                llama.files(r);
-                let config = format!("{directory}/config.json");
-                r.set(&config, "/tokenizer", json!("../../tokenizer.json"));
-                r.set(
-                    &config,
-                    "/tokenizer_config",
-                    json!("../../tokenizer_config.json"),
-                );
-            }
-            r.file("tokenizer.json", TOKENIZER);
-            r.file("tokenizer_config.json", TOKENIZER_CONFIG);
-        }
-        "qwen" => {
-            let qwen = Made {
-                size: Some("0_6b"),
-                license: "Apache-2.0",
-                ..made("0_6b/xnnpack", "qwen_3", "text-generation", &["8da4w"])
-            };
-            qwen.files(r);
-            r.set(
-                "0_6b/xnnpack/config.json",
-                "/tokenizer",
-                json!("../../tokenizer.json"),
-            );
-            r.file("tokenizer.json", TOKENIZER);
-        }
-        "minilm" => {
-            made(
-                "xnnpack",
-                "all_minilm_l6_v2",
-                "text-embedding",
-                &["fp32", "8da8w"],
-            )
-            .files(r);
-            r.set(
-                "xnnpack/config.json",
-                "/tokenizer",
-                json!("../tokenizer.json"),
-            );
-            r.file("tokenizer.json", TOKENIZER);
-        }
-        "clip" => {
-            made(
-                "xnnpack",
-                "clip_vit_base_patch32_image",
-                "image-embedding",
-                &["fp32"],
-            )
-            .files(r);
-        }
-        "kokoro" => {
-            let made = made("xnnpack", "kokoro", "text-to-speech", &["fp32", "int8"]);
-            made.components(r, &["duration_predictor", "synthesizer"]);
-            for variant in [0, 1] {
-                let at = |key: &str| format!("/variants/{variant}/components/{key}");
-                r.set(
-                    "xnnpack/config.json",
-                    &at("voice"),
-                    json!("../voices/af_heart.bin"),
-                );
-                r.set(
-                    "xnnpack/config.json",
-                    &at("lexicon"),
-                    json!("../phonemizer/lexicon.json"),
-                );
-            }
-            r.file("voices/af_heart.bin", [7; 300]);
-            r.file("phonemizer/lexicon.json", "{}");
-        }
-        "diffusion" => {
-            let made = Made {
-                license: "creativeml-openrail-m",
-                ..made("xnnpack", "bk_sdm_tiny", "image-generation", &["fp32"])
-            };
-            made.components(r, &["text_encoder", "unet", "vae"]);
-            for (key, file) in [
-                ("scheduler", "scheduler/scheduler_config.json"),
-                ("tokenizer", "tokenizer/tokenizer.json"),
-            ] {
-                let pointer = format!("/variants/0/components/{key}");
-                r.set("xnnpack/config.json", &pointer, json!(format!("../{file}")));
-                r.file(file, TOKENIZER);
-            }
-        }
-        "vad" => {
-            made("xnnpack", "fsmn_vad", "voice-activity-detection", &["fp32"]).files(r);
-        }
-        "craft" => {
-            let made = made("xnnpack", "craft", "text-detection", &["fp32"]);
-            made.files(r);
-        }
-        "lfm" => {
-            let lfm = Made {
-                license: "lfm-1.0",
-                ..made("mlx", "lfm_2", "text-generation", &["4w"])
-            };
-            lfm.files(r);
-            r.set("mlx/config.json", "/tokenizer", json!("../tokenizer.json"));
-            r.file("tokenizer.json", TOKENIZER);
-        }
-        _ => panic!("no package is called {name}"),
-    }
+    make(&mut repository);
     repository
+}
+
+fn efficientnet(r: &mut Repository) {
+    made(
+        "xnnpack",
+        "efficientnet_v2_s",
+        "classification",
+        &["fp32", "int8"],
+    )
+    .files(r);
+    made("coreml", "efficientnet_v2_s", "classification", &["fp16"]).files(r);
+}
+
+fn ssdlite(r: &mut Repository) {
+    let model = "ssdlite320_mobilenet_v3_large";
+    made("xnnpack", model, "object-detection", &["fp32"]).files(r);
+}
+
+fn style(r: &mut Repository) {
+    for style in ["candy", "mosaic"] {
+        let (directory, model) = (
+            format!("{style}/xnnpack"),
+            format!("style_transfer_{style}"),
+        );
+        made(&directory, &model, "style-transfer", &["fp32", "int8"]).files(r);
+    }
+}
+
+fn lraspp(r: &mut Repository) {
+    made("xnnpack", "lraspp", "semantic-segmentation", &["fp32"]).files(r);
+    r.rename(
+        "xnnpack/lraspp_xnnpack_fp32.pte",
+        "xnnpack/lraspp_xnnpack_fp32_256.pte",
+    );
+    r.set(
+        "xnnpack/config.json",
+        "/variants/0/file",
+        json!("lraspp_xnnpack_fp32_256.pte"),
+    );
+}
+
+fn whisper(r: &mut Repository) {
+    let made = made("xnnpack", "whisper_tiny_en", "speech-to-text", &["fp32"]);
+    made.components(r, &["encoder", "decoder"]);
+    r.set(
+        "xnnpack/config.json",
+        "/tokenizer",
+        json!("../tokenizer.json"),
+    );
+    r.file("tokenizer.json", TOKENIZER);
+    r.file("config.json", "{ \"architectures\": [\"Whisper\"] }");
+}
+
+fn llama(r: &mut Repository) {
+    for size in ["1b", "3b"] {
+        let directory = format!("{size}/xnnpack");
+        let llama = Made {
+            size: Some(size),
+            license: "llama-3.2-community",
+            ..made(
+                &directory,
+                "llama_3_2",
+                "text-generation",
+                &["bf16", "spinquant", "qat_lora"],
+            )
+        };
+        llama.files(r);
+        let config = format!("{directory}/config.json");
+        r.set(&config, "/tokenizer", json!("../../tokenizer.json"));
+        r.set(
+            &config,
+            "/tokenizer_config",
+            json!("../../tokenizer_config.json"),
+        );
+    }
+    r.file("tokenizer.json", TOKENIZER);
+    r.file("tokenizer_config.json", TOKENIZER_CONFIG);
+}
+
+fn qwen(r: &mut Repository) {
+    let qwen = Made {
+        size: Some("0_6b"),
+        license: "Apache-2.0",
+        ..made("0_6b/xnnpack", "qwen_3", "text-generation", &["8da4w"])
+    };
+    qwen.files(r);
+    r.set(
+        "0_6b/xnnpack/config.json",
+        "/tokenizer",
+        json!("../../tokenizer.json"),
+    );
+    r.file("tokenizer.json", TOKENIZER);
+}
+
+fn minilm(r: &mut Repository) {
+    made(
+        "xnnpack",
+        "all_minilm_l6_v2",
+        "text-embedding",
+        &["fp32", "8da8w"],
+    )
+    .files(r);
+    r.set(
+        "xnnpack/config.json",
+        "/tokenizer",
+        json!("../tokenizer.json"),
+    );
+    r.file("tokenizer.json", TOKENIZER);
+}
+
+fn clip(r: &mut Repository) {
+    made(
+        "xnnpack",
+        "clip_vit_base_patch32_image",
+        "image-embedding",
+        &["fp32"],
+    )
+    .files(r);
+}
+
+fn kokoro(r: &mut Repository) {
+    let made = made("xnnpack", "kokoro", "text-to-speech", &["fp32", "int8"]);
+    made.components(r, &["duration_predictor", "synthesizer"]);
+    for variant in [0, 1] {
+        let at = |key: &str| format!("/variants/{variant}/components/{key}");
+        r.set(
+            "xnnpack/config.json",
+            &at("voice"),
+            json!("../voices/af_heart.bin"),
+        );
+        r.set(
+            "xnnpack/config.json",
+            &at("lexicon"),
+            json!("../phonemizer/lexicon.json"),
+        );
+    }
+    r.file("voices/af_heart.bin", [7; 300]);
+    r.file("phonemizer/lexicon.json", "{}");
+}
+
+fn diffusion(r: &mut Repository) {
+    let made = Made {
+        license: "creativeml-openrail-m",
+        ..made("xnnpack", "bk_sdm_tiny", "image-generation", &["fp32"])
+    };
+    made.components(r, &["text_encoder", "unet", "vae"]);
+    for (key, file) in [
+        ("scheduler", "scheduler/scheduler_config.json"),
+        ("tokenizer", "tokenizer/tokenizer.json"),
+    ] {
+        let pointer = format!("/variants/0/components/{key}");
+        r.set("xnnpack/config.json", &pointer, json!(format!("../{file}")));
+        r.file(file, TOKENIZER);
+    }
+}
+
+fn vad(r: &mut Repository) {
+    made("xnnpack", "fsmn_vad", "voice-activity-detection", &["fp32"]).files(r);
+}
+
+fn craft(r: &mut Repository) {
+    let made = made("xnnpack", "craft", "text-detection", &["fp32"]);
+    made.files(r);
+}
+
+fn lfm(r: &mut Repository) {
+    let lfm = Made {
+        license: "lfm-1.0",
+        ..made("mlx", "lfm_2", "text-generation", &["4w"])
+    };
+    lfm.files(r);
+    r.set("mlx/config.json", "/tokenizer", json!("../tokenizer.json"));
+    r.file("tokenizer.json", TOKENIZER);
 }

@@ -106,9 +106,10 @@ impl Repository {
 
     /// Sets a value at a JSON Pointer.
     pub(super) fn set(&mut self, path: &str, pointer: &str, new: Value) {
-        self.edit(path, |value| match value.pointer_mut(pointer) {
-            Some(known) => *known = new,
-            None => {
+        self.edit(path, |value| {
+            if let Some(known) = value.pointer_mut(pointer) {
+                *known = new;
+            } else {
                 let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
                 value.pointer_mut(parent).expect("a parent")[key] = new;
             }
