@@ -131,29 +131,28 @@ impl Discovery {
     }
 
     fn take(&mut self, entry: &DirEntry, directory: &Path, homes: &mut Homes) {
-        let path = strip_current_dir(entry.path());
         let in_backend = homes.look(entry);
         let Some(kind) = walked_kind(entry.path(), in_backend) else {
             if entry.path_is_symlink() && entry.path().is_dir() {
-                self.skip(path, "a link to a directory; walks do not follow those");
+                self.skip(entry, "a link to a directory; walks do not follow those");
             }
             return;
         };
         // A directory in a config's place is no other thing: its check says so.
         if entry.file_type().is_dir() && kind != FoundKind::Config {
-            self.skip(path, "a directory of a config's name");
+            self.skip(entry, "a directory of a config's name");
             return;
         }
         self.found.push(Found {
-            path,
+            path: strip_current_dir(entry.path()),
             kind,
             walked_from: Some(directory.to_owned()),
         });
     }
 
-    fn skip(&mut self, path: PathBuf, reason: &str) {
+    fn skip(&mut self, entry: &DirEntry, reason: &str) {
         self.skipped.push(Skipped {
-            path,
+            path: strip_current_dir(entry.path()),
             reason: reason.to_owned(),
         });
     }

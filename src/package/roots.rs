@@ -3,6 +3,7 @@
 //! Asks the system for the working directory once a run, and looks at each directory once.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,7 +19,8 @@ pub struct Roots {
 }
 
 /// The nearest ancestor of a kind, for each directory that was asked for.
-type Nearest = Mutex<HashMap<PathBuf, Option<PathBuf>>>;
+/// Keys are hashed as text: a path would be taken apart each time.
+type Nearest = Mutex<HashMap<OsString, Option<PathBuf>>>;
 
 impl Roots {
     /// Nothing found yet; relative paths begin at the working directory.
@@ -53,13 +55,15 @@ impl Roots {
     }
 
     /// Directories in which the precision list of a config in the absolute `directory` is looked
-    /// for, the nearest first: those from its own up to the package root, then the one the caller
+    /// for, the nearest first: those from its own up to the package `root`, then the one the caller
     /// named.
-    pub fn list_places(&self, directory: &Path, walked_from: Option<&Path>) -> Vec<PathBuf> {
-        let root = self.package_root(directory);
-        let own = directory
-            .ancestors()
-            .take(depth_below(directory, &root) + 1);
+    pub fn list_places(
+        &self,
+        directory: &Path,
+        root: &Path,
+        walked_from: Option<&Path>,
+    ) -> Vec<PathBuf> {
+        let own = directory.ancestors().take(depth_below(directory, root) + 1);
         let given = walked_from.map(|given| self.absolute(given));
         own.map(Path::to_owned).chain(given).collect()
     }
@@ -77,6 +81,10 @@ impl Roots {
     }
 
     fn repository(&self, directory: &Path) -> Option<PathBuf> {
+        let directory = match directory.parent() {
+            Some(above) if is_backend(directory) => above,
+            _ => directory,
+        };
         let checkout = self.checkout(directory);
         checkout.or_else(|| nearest(&self.downloads, directory, is_download))
     }
@@ -89,11 +97,11 @@ fn nearest(known: &Nearest, directory: &Path, is_it: impl Fn(&Path) -> bool) -> 
     let mut passed = Vec::new();
     let mut found = None;
     for ancestor in directory.ancestors() {
-        if let Some(answer) = known().get(ancestor) {
+        if let Some(answer) = known().get(ancestor.as_os_str()) {
             found.clone_from(answer);
             break;
         }
-        passed.push(ancestor.to_owned());
+        passed.push(ancestor.as_os_str().to_owned());
         if is_it(ancestor) {
             found = Some(ancestor.to_owned());
             break;
@@ -103,13 +111,14 @@ fn nearest(known: &Nearest, directory: &Path, is_it: impl Fn(&Path) -> bool) -> 
     found
 }
 
+/// Whether a directory is a backend's: it is in a repository, never its root.
+fn is_backend(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.and_then(Backend::from_name).is_some()
+}
+
 /// Whether a directory is the root of a download from a hub, which has no `.git`.
 fn is_download(directory: &Path) -> bool {
-    // A backend's directory is in a repository, never its root.
-    let name = directory.file_name().and_then(|name| name.to_str());
-    if name.and_then(Backend::from_name).is_some() {
-        return false;
-    }
     let has = |name: &str| directory.join(name).symlink_metadata().is_ok();
     let parent = directory.parent().and_then(Path::file_name);
     has(".gitattributes")

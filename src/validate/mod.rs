@@ -18,6 +18,7 @@ mod signature;
 mod tokenizer;
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -162,7 +163,7 @@ enum Checked {
 /// What a checked file turned out to be.
 enum CheckedKind {
     /// A config; placed among the others if it says of what.
-    Config(Option<Placed>),
+    Config(Option<Box<Placed>>),
     PrecisionList,
     /// Another library's.
     Foreign,
@@ -173,7 +174,7 @@ struct Run {
     files: FileCache,
     given: Option<Arc<Precisions>>,
     embedded: Arc<Precisions>,
-    lists: Mutex<HashMap<PathBuf, Option<Arc<Precisions>>>>,
+    lists: Mutex<HashMap<OsString, Option<Arc<Precisions>>>>,
     roots: Roots,
 }
 
@@ -214,7 +215,7 @@ impl Run {
         let directory = found.path.parent().unwrap_or(Path::new("")).to_owned();
         let absolute = self.roots.absolute(&directory);
         let root = self.roots.package_root(&absolute);
-        let precisions = self.precisions_for(found, &absolute);
+        let precisions = self.precisions_for(found, &absolute, &root);
         let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(loaded);
         let context = Context::build(&context::Inputs {
             loaded,
@@ -237,7 +238,7 @@ impl Run {
             kind: if is_list {
                 CheckedKind::PrecisionList
             } else {
-                CheckedKind::Config(Placed::new(&context, &source))
+                CheckedKind::Config(Placed::new(&context, &source).map(Box::new))
             },
             diagnostics: worst.locate(&source),
         }
@@ -259,25 +260,27 @@ impl Run {
     /// The precision list that rules the config: the one given, else the nearest from the config's
     /// directory up to the package root, else the one at the root of what is validated, else the
     /// embedded one.
-    fn precisions_for(&self, found: &Found, absolute: &Path) -> Arc<Precisions> {
+    fn precisions_for(&self, found: &Found, absolute: &Path, root: &Path) -> Arc<Precisions> {
         if let Some(given) = &self.given {
             return Arc::clone(given);
         }
         let places = self
             .roots
-            .list_places(absolute, found.walked_from.as_deref());
+            .list_places(absolute, root, found.walked_from.as_deref());
         let list = places.iter().find_map(|directory| self.list_in(directory));
         list.unwrap_or_else(|| Arc::clone(&self.embedded))
     }
 
     fn list_in(&self, directory: &Path) -> Option<Arc<Precisions>> {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let list = lists.entry(directory.to_owned()).or_insert_with(|| {
-            let path = directory.join(crate::package::precision::FILE_NAME);
-            let exists = path.symlink_metadata().is_ok();
-            exists.then(|| Arc::new(Precisions::read(&Loaded::read(&path))))
-        });
-        list.clone()
+        if let Some(known) = lists.get(directory.as_os_str()) {
+            return known.clone();
+        }
+        let path = directory.join(crate::package::precision::FILE_NAME);
+        let exists = path.symlink_metadata().is_ok();
+        let list = exists.then(|| Arc::new(Precisions::read(&Loaded::read(&path))));
+        lists.insert(directory.into(), list.clone());
+        list
     }
 }
 

@@ -129,7 +129,8 @@ fn home_of(found: &Found) -> Option<PathBuf> {
 /// The files that may hold the precision list of a config, the first that exists counts.
 pub(super) fn precision_lists(found: &Found, roots: &Roots) -> Vec<PathBuf> {
     let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
-    let places = roots.list_places(&directory, found.walked_from.as_deref());
+    let root = roots.package_root(&directory);
+    let places = roots.list_places(&directory, &root, found.walked_from.as_deref());
     places
         .into_iter()
         .map(|place| place.join(precision::FILE_NAME))

@@ -1,7 +1,7 @@
 //! `file-shared`: one model file in two variants.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::ffi::OsStr;
 
 use crate::diagnostic::{Anchor, Finding, Severity};
 use crate::package::FileRef;
@@ -30,13 +30,13 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let mut first: HashMap<&Path, &Referenced> = HashMap::new();
+    let mut first: HashMap<&OsStr, &Referenced> = HashMap::new();
     let mut same_parts = HashMap::new();
     for file in context.files.iter().filter(|file| file.is_model) {
         let (Ok(facts), Some(variant)) = (&file.facts, file.variant) else {
             continue;
         };
-        let earlier = *first.entry(&facts.path).or_insert(file);
+        let earlier = *first.entry(facts.path.as_os_str()).or_insert(file);
         let Some(other) = earlier.variant.filter(|_| earlier.file.path != file.file.path) else {
             continue;
         };

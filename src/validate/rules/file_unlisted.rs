@@ -1,6 +1,7 @@
 //! `file-unlisted`: a model file that no variant names.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
@@ -45,9 +46,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
-    let listed: HashSet<&Path> = facts.map(|facts| facts.path.as_path()).collect();
+    let listed: HashSet<&OsStr> = facts.map(|facts| facts.path.as_os_str()).collect();
     let mut unlisted: Vec<String> = model_files(context.directory)
-        .filter(|name| !listed.contains(normalize(&context.directory.join(name)).as_path()))
+        .filter(|name| !listed.contains(normalize(&context.directory.join(name)).as_os_str()))
         .collect();
     unlisted.sort();
     unlisted.truncate(MAX_LISTED);
