@@ -303,7 +303,7 @@ fn collect(checked: Vec<Checked>, discovery: &Discovery, roots: &Roots) -> Outco
                 match kind {
                     CheckedKind::Config(place) => {
                         outcome.report.packages += 1;
-                        placed.extend(place);
+                        placed.extend(place.map(|boxed| *boxed));
                     }
                     CheckedKind::PrecisionList => outcome.report.lists += 1,
                     CheckedKind::Foreign => {}

@@ -128,12 +128,12 @@ pub(super) struct Comparison {
 }
 
 /// Holds configs against each other.
-pub(super) fn compare(mut placed: Vec<Box<Placed>>) -> Comparison {
+pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
     if placed.len() < 2 {
         return Comparison::default();
     }
     // What stands where it should comes first: of two the other one is too many.
-    let order = |one: &Box<Placed>| (!one.is_at_home(), one.source.path.clone());
+    let order = |one: &Placed| (!one.is_at_home(), one.source.path.clone());
     placed.sort_by_cached_key(order);
     let mut comparison = Comparison::default();
     find_duplicates(&placed, &mut comparison);
@@ -156,9 +156,9 @@ pub(super) fn compare(mut placed: Vec<Box<Placed>>) -> Comparison {
     comparison
 }
 
-fn find_duplicates(placed: &[Box<Placed>], comparison: &mut Comparison) {
+fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
     let mut first: HashMap<(&OsStr, &str, Option<&str>, Backend), &Placed> = HashMap::new();
-    for one in placed.iter().map(Box::as_ref) {
+    for one in placed {
         let Some(backend) = one.backend else { continue };
         let mut earlier = None;
         for place in one.reach() {
