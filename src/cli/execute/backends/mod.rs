@@ -154,7 +154,7 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
     if ort.libraries.is_empty() {
         writeln!(
             text,
-            "  ort    ONNX Runtime is not found; `pip install onnxruntime` puts it where it is looked for,\n         or name its library with --ort-lib or ORT_DYLIB_PATH"
+            "  ort    ONNX Runtime is not found; `pip install onnxruntime` puts it where it is looked for, or name its library with --ort-lib or ORT_DYLIB_PATH"
         )?;
     }
     for library in &ort.libraries {
