@@ -16,6 +16,7 @@ mod execute;
 mod exit;
 mod explain;
 mod inspect;
+mod json_option;
 mod man;
 mod output;
 #[cfg(feature = "serve")]
@@ -34,7 +35,7 @@ mod validate;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use exit::Exit;
 
@@ -74,7 +75,10 @@ enum Command {
 /// Parses the process's arguments, runs the command and gives the exit code. A panic is a bug of
 /// this tool and is reported as one.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(json_option::understood(
+        std::env::args_os(),
+        &Cli::command(),
+    ));
     let outcome = std::panic::catch_unwind(|| run(cli.command));
     outcome.unwrap_or(Exit::Bug).into()
 }

@@ -1,14 +1,17 @@
 //! Reports of findings: their formats on the command line, and writing them to files.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
 use super::exit::Failure;
+use super::output;
 use crate::diagnostic::Report;
 use crate::diagnostic::render::{Format, Style};
+use crate::package::Roots;
 
 /// A format of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,6 +28,46 @@ pub(super) enum FormatArg {
     Junit,
 }
 
+/// The file name that means standard output.
+const STDOUT: &str = "-";
+
+/// Whether a report takes standard output, so that nothing else may be written there. Only one may.
+pub(super) fn take_stdout(targets: &[(FormatArg, PathBuf)]) -> Result<bool, Failure> {
+    let count = targets
+        .iter()
+        .filter(|(_, path)| path.as_os_str() == STDOUT)
+        .count();
+    if count > 1 {
+        let reason = "only one report can go to standard output (`-`)";
+        return Err(Failure::Other(reason.to_owned()));
+    }
+    Ok(count == 1)
+}
+
+/// The paths of a report as machines want them: relative to `root` if one is given, else to the
+/// checkout that a file lies in.
+pub(super) fn machine_paths(report: &Report, root: Option<&Path>) -> BTreeMap<String, String> {
+    let roots = Roots::new();
+    let root = root.map(|root| roots.absolute(root));
+    let sources = report
+        .diagnostics
+        .iter()
+        .map(|one| one.source.path.as_str());
+    let mut paths = BTreeMap::new();
+    for shown in report.files.iter().map(String::as_str).chain(sources) {
+        if paths.contains_key(shown) {
+            continue;
+        }
+        let absolute = roots.absolute(Path::new(shown));
+        let checkout = || roots.checkout(absolute.parent()?);
+        let base = root.clone().or_else(checkout);
+        let below = base.and_then(|base| Some(absolute.strip_prefix(base).ok()?.to_owned()));
+        let below = below.and_then(|below| Some(below.to_str()?.replace('\\', "/")));
+        paths.insert(shown.to_owned(), below.unwrap_or_else(|| shown.to_owned()));
+    }
+    paths
+}
+
 /// Writes a report to each file, in its format.
 pub(super) fn write(
     targets: &[(FormatArg, PathBuf)],
@@ -32,6 +75,12 @@ pub(super) fn write(
     style: &Style<'_>,
 ) -> Result<(), Failure> {
     for (format, path) in targets {
+        if path.as_os_str() == STDOUT {
+            let mut out = output::stdout();
+            format.format().render(report, style, &mut out)?;
+            out.flush()?;
+            continue;
+        }
         let write = || {
             let mut file = BufWriter::new(File::create(path)?);
             format.format().render(report, style, &mut file)?;

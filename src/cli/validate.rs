@@ -1,5 +1,6 @@
 //! `pkgtool validate`.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -36,7 +37,8 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t = FormatArg::Human)]
     format: FormatArg,
 
-    /// Write a report to a file as well; may be given several times
+    /// Write a report to a file as well; may be given several times. With `-` as FILE it goes to
+    /// standard output, and nothing else does
     #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
     reports: Vec<(FormatArg, PathBuf)>,
 
@@ -44,6 +46,16 @@ pub(super) struct Args {
     /// validated or the built-in list
     #[arg(long, value_name = "FILE")]
     precisions: Option<PathBuf>,
+
+    /// The directory that paths in SARIF, GitHub and JUnit reports are relative to. Without it the
+    /// root of the checkout that a file lies in
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+
+    /// Show every finding, however many there are. Otherwise more than 40 are put together by their
+    /// causes
+    #[arg(long)]
+    ungrouped: bool,
 
     /// Don't open model files: check names, sizes and everything else. Git LFS pointers then stand
     /// for their models
@@ -87,6 +99,7 @@ enum ColorArg {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    report_args::take_stdout(&args.reports)?;
     let bar = OnceLock::new();
     let started = Instant::now();
     let shows_progress = !args.quiet && std::io::stderr().is_terminal();
@@ -121,17 +134,27 @@ impl Args {
         }
     }
 
-    fn style<'a>(&self, color: bool, rules: &'a [&'static RuleMeta]) -> Style<'a> {
+    fn style<'a>(
+        &self,
+        color: bool,
+        rules: &'a [&'static RuleMeta],
+        paths: &'a BTreeMap<String, String>,
+    ) -> Style<'a> {
         Style {
             color,
             width: output::width(),
             summary: !self.quiet,
             deny_warnings: self.deny_warnings,
+            grouped: !self.ungrouped,
             rules,
+            paths,
         }
     }
 
     fn print(&self, report: &Report) -> Result<(), Failure> {
+        if report_args::take_stdout(&self.reports)? {
+            return Ok(());
+        }
         let color = match self.color {
             ColorArg::Auto => output::stdout_has_color(),
             ColorArg::Always => true,
@@ -141,7 +164,8 @@ impl Args {
         let mut out = output::stdout();
         let format = self.format.format();
         if !(report.files.is_empty() && format == Format::Human) {
-            format.render(report, &self.style(color, &rules), &mut out)?;
+            let paths = self.machine_paths(report);
+            format.render(report, &self.style(color, &rules, &paths), &mut out)?;
         }
         out.flush()?;
         Ok(())
@@ -149,7 +173,22 @@ impl Args {
 
     fn write_reports(&self, report: &Report) -> Result<(), Failure> {
         let rules = validate::rule_metas();
-        report_args::write(&self.reports, report, &self.style(false, &rules))
+        let paths = self.machine_paths(report);
+        let written = report_args::write(&self.reports, report, &self.style(false, &rules, &paths));
+        match written {
+            // Whoever reads standard output has gone; what was found is still what was found.
+            Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
+    }
+
+    fn machine_paths(&self, report: &Report) -> BTreeMap<String, String> {
+        // People and the tool's own JSON see paths as they were named.
+        let own = |format: FormatArg| matches!(format, FormatArg::Human | FormatArg::Json);
+        if own(self.format) && self.reports.iter().all(|(format, _)| own(*format)) {
+            return BTreeMap::new();
+        }
+        report_args::machine_paths(report, self.root.as_deref())
     }
 
     fn tell_skipped(&self, outcome: &Outcome) {

@@ -1,6 +1,8 @@
 //! Findings, diagnostics and the report of one run.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -10,6 +12,8 @@ use crate::source::{Document, JsonPath, LineIndex, Position, Span};
 
 /// Longest message or help, in characters. Signatures of large models are long.
 const MAX_TEXT: usize = 2000;
+/// Most other places of one fault that are named.
+const MAX_PLACES: usize = 3;
 
 /// The place a finding is about, as a rule knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,12 +24,10 @@ pub enum Anchor {
     Value(JsonPath),
     /// The key of a member.
     Key(JsonPath),
-    /// The beginning of a value: for what an object or array lacks.
-    Start(JsonPath),
     /// A piece of text, in a file that did not parse.
     Text(Span),
-    /// The key of one of several members with the same path.
-    RepeatedKey(JsonPath, Span),
+    /// A place whose bytes are known: a path may stand for several members, or its document be gone.
+    At(JsonPath, Span),
 }
 
 /// Something a rule found.
@@ -41,6 +43,8 @@ pub struct Finding {
     pub message: String,
     /// What to do.
     pub help: Option<String>,
+    /// The file that is at fault, where it is not the one that the finding stands in.
+    pub subject: Option<PathBuf>,
 }
 
 /// A finding in a file, with its byte span.
@@ -60,6 +64,8 @@ pub struct Diagnostic {
     pub pointer: String,
     /// Bytes of the file.
     pub span: Span,
+    /// The file that is at fault, where it is not the one that the finding stands in.
+    pub subject: Option<PathBuf>,
 }
 
 /// A checked file: its path and text.
@@ -79,6 +85,8 @@ pub struct Report {
     pub files: Vec<String>,
     /// How many of them are package configs.
     pub packages: usize,
+    /// How many of them are precision lists.
+    pub lists: usize,
     /// Diagnostics in stable order: by path, place, code, message.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -105,6 +113,7 @@ impl RuleMeta {
             anchor,
             message: cut(message.into()),
             help: None,
+            subject: None,
         }
     }
 }
@@ -114,6 +123,13 @@ impl Finding {
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(cut(help.into()));
+        self
+    }
+
+    /// Says that this file is at fault. Several findings of one rule about one file are one.
+    #[must_use]
+    pub fn about(mut self, subject: &Path) -> Self {
+        self.subject = Some(subject.to_owned());
         self
     }
 
@@ -127,13 +143,9 @@ impl Finding {
     /// The bytes of the file that it is about.
     pub fn span(&self, document: Option<&Document>) -> Span {
         match (&self.anchor, document) {
-            (Anchor::Text(span) | Anchor::RepeatedKey(_, span), _) => *span,
+            (Anchor::Text(span) | Anchor::At(_, span), _) => *span,
             (Anchor::Value(path), Some(document)) => document.value_span(path),
             (Anchor::Key(path), Some(document)) => document.key_span(path),
-            (Anchor::Start(path), Some(document)) => {
-                let start = document.value_span(path).start;
-                Span::new(start, start + 1)
-            }
             (Anchor::File, Some(document)) => document.root.span,
             (_, None) => Span::new(0, 0),
         }
@@ -143,8 +155,7 @@ impl Finding {
     pub fn locate(self, source: &Arc<SourceText>, document: Option<&Document>) -> Diagnostic {
         let span = self.span(document);
         let pointer = match (&self.anchor, document) {
-            (Anchor::RepeatedKey(path, _), _)
-            | (Anchor::Value(path) | Anchor::Key(path) | Anchor::Start(path), Some(_)) => {
+            (Anchor::At(path, _), _) | (Anchor::Value(path) | Anchor::Key(path), Some(_)) => {
                 path.to_pointer()
             }
             _ => String::new(),
@@ -157,6 +168,7 @@ impl Finding {
             source: Arc::clone(source),
             pointer,
             span,
+            subject: self.subject,
         }
     }
 }
@@ -214,10 +226,40 @@ impl Diagnostic {
 }
 
 impl Report {
-    /// Puts files and diagnostics into their stable order.
+    /// Puts files and diagnostics into their stable order, and makes what one rule says of one file
+    /// one diagnostic, at the first place that names the file.
     pub fn sort(&mut self) {
         self.files.sort();
         self.diagnostics.sort_by(Diagnostic::order);
+        self.merge_subjects();
+    }
+
+    fn merge_subjects(&mut self) {
+        let mut first: HashMap<(&'static str, PathBuf), usize> = HashMap::new();
+        let mut others: HashMap<usize, Vec<String>> = HashMap::new();
+        let mut kept: Vec<Diagnostic> = Vec::with_capacity(self.diagnostics.len());
+        for diagnostic in std::mem::take(&mut self.diagnostics) {
+            if let Some(subject) = &diagnostic.subject {
+                let key = (diagnostic.rule.code, subject.clone());
+                let place = *first.entry(key).or_insert(kept.len());
+                if place < kept.len() {
+                    let place = others.entry(place).or_default();
+                    place.push(format!("{}#{}", diagnostic.source.path, diagnostic.pointer));
+                    continue;
+                }
+            }
+            kept.push(diagnostic);
+        }
+        for (at, places) in others {
+            let shown = places.iter().take(MAX_PLACES).cloned().collect::<Vec<_>>();
+            let more = match places.len().saturating_sub(MAX_PLACES) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let message = &mut kept[at].message;
+            *message = format!("{message} (also named at {}{more})", shown.join(", "));
+        }
+        self.diagnostics = kept;
     }
 
     /// Counts.

@@ -36,8 +36,8 @@ pub struct RuleMeta {
     pub severity: Severity,
     /// One line: what a finding of this rule means.
     pub summary: &'static str,
-    /// Markdown under the headings *What it checks*, *Why*, *Example*, *Fix*. Lines may begin with
-    /// the space that a doc comment leaves.
+    /// Markdown under the headings *What it checks*, *Why*, *Example*, *Fix*, *What it does
+    /// not see*. Lines may begin with the space that a doc comment leaves.
     pub explanation: &'static str,
 }
 

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
+use super::bare::{Bare, Homes};
 use super::config::SCHEMA_ID;
-use super::{Backend, Loaded, config, precision};
+use super::{Loaded, config, foreign, precision};
 use crate::source::json::Node;
 
 /// What a walk found.
@@ -21,6 +22,10 @@ pub struct Discovery {
     pub found: Vec<Found>,
     /// Directories that could not be listed, and why.
     pub unreadable: Vec<(PathBuf, String)>,
+    /// What was passed over, and why.
+    pub skipped: Vec<Skipped>,
+    /// Backends' directories without a config.
+    pub bare: Vec<Bare>,
 }
 
 /// A file to check.
@@ -63,6 +68,16 @@ impl Found {
             walked_from: None,
         }
     }
+
+    /// Whether it is a package config. What a walk met in a backend's directory may belong to another
+    /// library; what the caller named is one.
+    pub fn is_config(&self, loaded: &Loaded) -> bool {
+        match self.kind {
+            FoundKind::Config => self.walked_from.is_none() || foreign::owner(loaded).is_none(),
+            FoundKind::MaybeConfig => is_package_config(loaded),
+            FoundKind::PrecisionList => false,
+        }
+    }
 }
 
 impl Discovery {
@@ -93,26 +108,15 @@ impl Discovery {
     }
 
     fn walk_directory(&mut self, directory: &Path) {
+        let mut passed_over = Vec::new();
+        let mut homes = Homes::new(directory);
         let walk = WalkDir::new(directory)
             .sort_by_file_name()
             .into_iter()
-            .filter_entry(|entry| entry.depth() == 0 || !is_left_out(entry));
+            .filter_entry(|entry| entry.depth() == 0 || !is_left_out(entry, &mut passed_over));
         for entry in walk {
             match entry {
-                Ok(entry) => {
-                    let Some(kind) = walked_kind(entry.path()) else {
-                        continue;
-                    };
-                    // A directory in a config's place is no other thing: its check says so.
-                    if entry.file_type().is_dir() && kind != FoundKind::Config {
-                        continue;
-                    }
-                    self.found.push(Found {
-                        path: strip_current_dir(entry.path()),
-                        kind,
-                        walked_from: Some(directory.to_owned()),
-                    });
-                }
+                Ok(entry) => self.take(&entry, directory, &mut homes),
                 Err(error) => {
                     let path = error.path().unwrap_or(directory).to_owned();
                     let reason = error
@@ -122,6 +126,35 @@ impl Discovery {
                 }
             }
         }
+        self.skipped.extend(passed_over);
+        self.bare.extend(homes.bare());
+    }
+
+    fn take(&mut self, entry: &DirEntry, directory: &Path, homes: &mut Homes) {
+        let in_backend = homes.look(entry);
+        let Some(kind) = walked_kind(entry.path(), in_backend) else {
+            if entry.path_is_symlink() && entry.path().is_dir() {
+                self.skip(entry, "a link to a directory; walks do not follow those");
+            }
+            return;
+        };
+        // A directory in a config's place is no other thing: its check says so.
+        if entry.file_type().is_dir() && kind != FoundKind::Config {
+            self.skip(entry, "a directory of a config's name");
+            return;
+        }
+        self.found.push(Found {
+            path: strip_current_dir(entry.path()),
+            kind,
+            walked_from: Some(directory.to_owned()),
+        });
+    }
+
+    fn skip(&mut self, entry: &DirEntry, reason: &str) {
+        self.skipped.push(Skipped {
+            path: strip_current_dir(entry.path()),
+            reason: reason.to_owned(),
+        });
     }
 
     /// Drops what an earlier path already gave. A file named by itself wins over the same file met
@@ -161,7 +194,7 @@ fn named_kind(path: &Path) -> FoundKind {
     }
 }
 
-fn walked_kind(path: &Path) -> Option<FoundKind> {
+fn walked_kind(path: &Path, in_backend: bool) -> Option<FoundKind> {
     let name = path.file_name()?;
     if name == precision::FILE_NAME {
         return Some(FoundKind::PrecisionList);
@@ -169,10 +202,6 @@ fn walked_kind(path: &Path) -> Option<FoundKind> {
     if name != config::FILE_NAME {
         return None;
     }
-    let directory = path.parent().and_then(Path::file_name);
-    let in_backend = directory
-        .and_then(OsStr::to_str)
-        .is_some_and(|name| Backend::from_name(name).is_some());
     Some(if in_backend {
         FoundKind::Config
     } else {
@@ -180,11 +209,24 @@ fn walked_kind(path: &Path) -> Option<FoundKind> {
     })
 }
 
-fn is_left_out(entry: &DirEntry) -> bool {
+fn is_left_out(entry: &DirEntry, passed_over: &mut Vec<Skipped>) -> bool {
     let name = entry.file_name().as_encoded_bytes();
-    entry.file_type().is_dir() && (name.starts_with(b".") || name == b"node_modules")
+    let reason = match name {
+        _ if !entry.file_type().is_dir() => return false,
+        b"node_modules" => "packages of npm are not walked unless named",
+        [b'.', ..] => "a hidden directory is not walked unless named",
+        _ => return false,
+    };
+    // Every checkout has one: to name it would tell nobody anything.
+    if name != b".git" {
+        passed_over.push(Skipped {
+            path: strip_current_dir(entry.path()),
+            reason: reason.to_owned(),
+        });
+    }
+    true
 }
 
-fn strip_current_dir(path: &Path) -> PathBuf {
+pub(super) fn strip_current_dir(path: &Path) -> PathBuf {
     path.strip_prefix(".").unwrap_or(path).to_owned()
 }

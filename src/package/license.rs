@@ -1,4 +1,5 @@
-//! Which licence strings are known: SPDX identifiers and expressions, and model cards' slugs.
+//! Which licence strings are known: SPDX identifiers and expressions, and model cards' slugs; and what
+//! a text that only looks like one of them was meant for.
 
 /// Slugs of model hubs and well-known model licences that SPDX does not list, in lower case.
 const SLUGS: &[&str] = &[
@@ -8,7 +9,6 @@ const SLUGS: &[&str] = &[
     "bigscience-bloom-rail-1.0",
     "bigscience-openrail-m",
     "c-uda",
-    "cc",
     "creativeml-openrail-m",
     "deepfloyd-if-license",
     "deepseek",
@@ -17,14 +17,12 @@ const SLUGS: &[&str] = &[
     "fair-noncommercial-research-license",
     "flux-1-dev-non-commercial-license",
     "gemma",
-    "gpl",
     "grok2-community",
     "h-research",
     "health-ai-developer-foundations",
     "hippocratic-3.0",
     "intel-research",
     "lfm-1.0",
-    "lgpl",
     "lgpl-lr",
     "llama2",
     "llama-2-community",
@@ -55,24 +53,165 @@ const SLUGS: &[&str] = &[
     "yi-license",
 ];
 
-/// Whether `license` is an SPDX identifier or expression in any case, or a known slug.
-pub fn is_known(license: &str) -> bool {
-    let is_slug = SLUGS.iter().any(|slug| license.eq_ignore_ascii_case(slug));
-    is_slug || is_spdx(license)
+/// Families of licences, of which a text without a version names none; in lower case.
+const FAMILIES: &[(&str, &[&str])] = &[
+    ("agpl", &["AGPL-3.0-only", "AGPL-3.0-or-later"]),
+    ("apache", &["Apache-2.0"]),
+    ("bsd", &["BSD-2-Clause", "BSD-3-Clause"]),
+    ("cc", &["CC-BY-4.0", "CC-BY-SA-4.0", "CC-BY-NC-4.0"]),
+    ("cc by", &["CC-BY-4.0"]),
+    ("cc by nc", &["CC-BY-NC-4.0"]),
+    ("cc by sa", &["CC-BY-SA-4.0"]),
+    (
+        "creative commons",
+        &["CC-BY-4.0", "CC-BY-SA-4.0", "CC-BY-NC-4.0"],
+    ),
+    (
+        "gpl",
+        &[
+            "GPL-2.0-only",
+            "GPL-2.0-or-later",
+            "GPL-3.0-only",
+            "GPL-3.0-or-later",
+        ],
+    ),
+    (
+        "lgpl",
+        &[
+            "LGPL-2.1-only",
+            "LGPL-2.1-or-later",
+            "LGPL-3.0-only",
+            "LGPL-3.0-or-later",
+        ],
+    ),
+    ("gpl 2", &["GPL-2.0-only", "GPL-2.0-or-later"]),
+    ("gpl 3", &["GPL-3.0-only", "GPL-3.0-or-later"]),
+    ("lgpl 3", &["LGPL-3.0-only", "LGPL-3.0-or-later"]),
+    ("agpl 3", &["AGPL-3.0-only", "AGPL-3.0-or-later"]),
+    ("mpl", &["MPL-2.0"]),
+    ("cc0", &["CC0-1.0"]),
+    ("public domain", &["CC0-1.0", "Unlicense"]),
+];
+
+/// What a licence text is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum License {
+    /// An SPDX identifier or expression in any case, or a known slug.
+    Known,
+    /// It only looks like one; these are what it may stand for, at least one.
+    Meant(Vec<String>),
+    /// Neither.
+    Unknown,
 }
 
-fn is_spdx(license: &str) -> bool {
-    // Identifiers match in any case (SPDX specification, annex on licence expressions).
-    let same = |known: &str| known.eq_ignore_ascii_case(license);
-    spdx::identifiers::LICENSES
-        .iter()
-        .any(|known| same(known.name))
-        || spdx::Expression::parse_mode(license, spdx::ParseMode::LAX).is_ok()
+/// Judges a licence text.
+pub fn judge(license: &str) -> License {
+    let trimmed = license.trim();
+    if trimmed == license && is_known(license) {
+        return License::Known;
+    }
+    let bounded = trimmed.len() <= MAX_LENGTH;
+    if bounded && is_known(trimmed) {
+        return License::Meant(vec![canonical(trimmed)]);
+    }
+    if !bounded {
+        return License::Unknown;
+    }
+    match meant(trimmed) {
+        Some(meant) => License::Meant(meant),
+        None => License::Unknown,
+    }
+}
+
+/// Longest text that is compared with names of licences, in bytes.
+const MAX_LENGTH: usize = 100;
+
+fn is_known(license: &str) -> bool {
+    // Nearly all are written as SPDX writes them.
+    if spdx::license_id(license).is_some() {
+        return true;
+    }
+    let is_slug = SLUGS.iter().any(|slug| license.eq_ignore_ascii_case(slug));
+    is_slug || identifier(license).is_some() || is_expression(license)
+}
+
+/// The SPDX identifier that is this text in any case (SPDX specification, annex on expressions).
+fn identifier(text: &str) -> Option<&'static str> {
+    let mut known = spdx::identifiers::LICENSES.iter().map(|known| known.name);
+    known.find(|known| known.eq_ignore_ascii_case(text))
+}
+
+/// Whether the text is an SPDX expression once its identifiers have their own case.
+fn is_expression(license: &str) -> bool {
+    let mode = spdx::ParseMode {
+        allow_deprecated: true,
+        ..spdx::ParseMode::STRICT
+    };
+    license.len() <= MAX_EXPRESSION
+        && spdx::Expression::parse_mode(&canonical(license), mode).is_ok()
+}
+
+/// Longest text that is read as an expression, in bytes.
+const MAX_EXPRESSION: usize = 1000;
+
+/// The text with each identifier in SPDX's own case.
+fn canonical(license: &str) -> String {
+    let words = license.split_inclusive([' ', '(', ')']).map(|part| {
+        let word = part.trim_end_matches([' ', '(', ')']);
+        let plain = word.strip_suffix('+').unwrap_or(word);
+        match identifier(plain) {
+            Some(known) => format!("{known}{}", &part[plain.len()..]),
+            None => part.to_owned(),
+        }
+    });
+    words.collect()
+}
+
+/// What a text that is no identifier may stand for.
+fn meant(text: &str) -> Option<Vec<String>> {
+    let plain = plain(text);
+    let same = |name: &&str| self::plain(name) == plain;
+    let one = |name: &str| vec![name.to_owned()];
+    let slug = || SLUGS.iter().copied().find(|slug| same(slug));
+    let spdx = || {
+        let mut licenses = spdx::identifiers::LICENSES.iter();
+        let known = licenses.find(|known| same(&known.name) || same(&known.full_name));
+        known.map(|known| known.name)
+    };
+    if let Some((_, names)) = FAMILIES.iter().find(|(family, _)| *family == plain) {
+        return Some(names.iter().map(|name| (*name).to_owned()).collect());
+    }
+    spdx().or_else(slug).map(one)
+}
+
+/// The words that tell licences apart: lower case, without "the", "license" and "version", and
+/// without the zero of a version.
+fn plain(text: &str) -> String {
+    let mut words = String::new();
+    let mut before = ' ';
+    for c in text.to_lowercase().chars() {
+        let is_break = c.is_ascii_digit() && before.is_ascii_alphabetic()
+            || c.is_ascii_alphabetic() && before.is_ascii_digit();
+        if is_break {
+            words.push(' ');
+        }
+        words.push(if c.is_alphanumeric() { c } else { ' ' });
+        before = c;
+    }
+    let left_out = [
+        "the", "license", "licence", "version", "v", "gnu", "software", "0", "only",
+    ];
+    let kept = words
+        .split_whitespace()
+        .filter(|word| !left_out.contains(word));
+    let plain = kept.collect::<Vec<_>>().join(" ");
+    // `GPLv3` is one word.
+    plain.replace("gplv ", "gpl ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_known;
+    use super::{License, judge};
 
     #[test]
     fn knows_identifiers_expressions_and_slugs() {
@@ -81,15 +220,46 @@ mod tests {
             "apache-2.0",
             "bsd-3-clause",
             "MIT OR Apache-2.0",
+            "mit or (apache-2.0 and bsd-3-clause)",
+            "Apache-2.0 WITH LLVM-exception",
             "LicenseRef-acme",
+            "GPL-3.0",
             "llama-3.2-community",
             "lfm-1.0",
             "creativeml-openrail-m",
         ] {
-            assert!(is_known(known), "{known}");
+            assert_eq!(judge(known), License::Known, "{known}");
         }
-        for unknown in ["", "see README", "proprietary", "Apache License", "BSD 9"] {
-            assert!(!is_known(unknown), "{unknown}");
+        for unknown in ["", "see README", "proprietary", "BSD 9", "MIT/Apache"] {
+            assert_eq!(judge(unknown), License::Unknown, "{unknown}");
         }
+    }
+
+    #[test]
+    fn what_looks_like_one_gets_the_right_one() {
+        for (text, meant) in [
+            ("Apache 2.0", &["Apache-2.0"][..]),
+            ("Apache License 2.0", &["Apache-2.0"]),
+            ("Apache License, Version 2.0", &["Apache-2.0"]),
+            ("apache2", &["Apache-2.0"]),
+            ("Apache", &["Apache-2.0"]),
+            (" Apache-2.0 ", &["Apache-2.0"]),
+            ("mit ", &["MIT"]),
+            ("MIT License", &["MIT"]),
+            ("The MIT License", &["MIT"]),
+            ("BSD", &["BSD-2-Clause", "BSD-3-Clause"]),
+            ("BSD 3-Clause", &["BSD-3-Clause"]),
+            ("GPLv3", &["GPL-3.0-only", "GPL-3.0-or-later"]),
+            ("CC BY-NC 4.0", &["CC-BY-NC-4.0"]),
+            ("Llama 3.2 Community", &["llama-3.2-community"]),
+            ("Llama 3.2 Community License", &["llama-3.2-community"]),
+        ] {
+            let meant = meant.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(judge(text), License::Meant(meant), "{text}");
+        }
+        let License::Meant(gpl) = judge("GPL") else {
+            panic!("GPL names no licence");
+        };
+        assert!(gpl.len() > 1);
     }
 }

@@ -66,7 +66,7 @@ impl Loaded {
             Err(LoadFault::Syntax(SyntaxError {
                 message: "The file begins with a byte order mark".to_owned(),
                 span: Span::new(0, '\u{feff}'.len_utf8()),
-                help: "save it as UTF-8 without a byte order mark",
+                help: "save it as UTF-8 without a byte order mark".into(),
             }))
         } else {
             Document::parse(&text).map_err(LoadFault::Syntax)
@@ -86,7 +86,7 @@ impl Loaded {
             document: Err(LoadFault::Syntax(SyntaxError {
                 message,
                 span: Span::new(at, at),
-                help: "save it as UTF-8",
+                help: "save it as UTF-8".into(),
             })),
         }
     }
@@ -94,7 +94,13 @@ impl Loaded {
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, LoadFault> {
     let unreadable = |error: io::Error| LoadFault::Unreadable(error.to_string());
-    let metadata = fs::metadata(path).map_err(unreadable)?;
+    let metadata = fs::metadata(path).map_err(|error| match fs::read_link(path) {
+        Ok(target) if error.kind() == io::ErrorKind::NotFound => LoadFault::Unreadable(format!(
+            "it is a symbolic link to {}, where nothing is",
+            target.display()
+        )),
+        _ => unreadable(error),
+    })?;
     if !metadata.is_file() {
         return Err(LoadFault::Unreadable("not a regular file".to_owned()));
     }

@@ -3,18 +3,22 @@
 //! Knows the format's vocabulary; knows no rule and opens no model file.
 
 pub mod backend;
+mod bare;
 pub mod config;
 pub mod discover;
 pub mod dtype;
+pub mod foreign;
 pub mod leftover;
 pub mod license;
 pub mod load;
+pub mod model_file;
 pub mod naming;
 pub mod precision;
 pub mod reference;
 pub mod roots;
 
 pub use backend::Backend;
+pub use bare::Bare;
 pub use config::{Config, FileRef, MethodGroup, MethodSignature, Methods, TensorSpec, Variant};
 pub use discover::{Discovery, Found, FoundKind, Skipped};
 pub use dtype::DType;

@@ -116,7 +116,7 @@ fn strip_token<'s>(stem: &'s str, token: &str) -> Option<&'s str> {
 }
 
 /// Whether `token` stands in `text` between `_` or the ends.
-fn has_token(text: &str, token: &str) -> bool {
+pub fn has_token(text: &str, token: &str) -> bool {
     !token.is_empty()
         && text.match_indices(token).any(|(at, _)| {
             let before = at == 0 || text.as_bytes()[at - 1] == b'_';

@@ -1,26 +1,34 @@
 //! Where files stand: absolute paths, package roots, and paths as reports show them.
 //!
-//! Asks the system for the working directory once a run, and looks for each `.git` once.
+//! Asks the system for the working directory once a run, and looks at each directory once.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use super::Backend;
 use super::reference::normalize;
 
 /// The working directory, and the repositories found so far.
 #[derive(Debug, Default)]
 pub struct Roots {
     here: PathBuf,
-    repositories: Mutex<HashMap<PathBuf, Option<PathBuf>>>,
+    checkouts: Nearest,
+    downloads: Nearest,
 }
+
+/// The nearest ancestor of a kind, for each directory that was asked for.
+/// Keys are hashed as text: a path would be taken apart each time.
+type Nearest = Mutex<HashMap<OsString, Option<PathBuf>>>;
 
 impl Roots {
     /// Nothing found yet; relative paths begin at the working directory.
     pub fn new() -> Self {
         Self {
             here: std::env::current_dir().unwrap_or_default(),
-            repositories: Mutex::default(),
+            checkouts: Mutex::default(),
+            downloads: Mutex::default(),
         }
     }
 
@@ -30,16 +38,34 @@ impl Roots {
     }
 
     /// The directory that references of a config in the absolute `directory` may not leave: the
-    /// nearest ancestor with a `.git`, else the directory the caller named, else two levels above
-    /// the config's directory.
-    pub fn package_root(&self, directory: &Path, walked_from: Option<&Path>) -> PathBuf {
-        if let Some(root) = self.repository(directory) {
-            return root;
-        }
-        match walked_from {
-            Some(given) => self.absolute(given),
+    /// nearest ancestor that is a repository's root, else two levels above the config's directory.
+    /// How the caller named the config makes no difference.
+    pub fn package_root(&self, directory: &Path) -> PathBuf {
+        match self.repository(directory) {
+            Some(root) => root,
             None => directory.ancestors().nth(2).unwrap_or(directory).to_owned(),
         }
+    }
+
+    /// The nearest ancestor of the absolute `directory` with a `.git`.
+    pub fn checkout(&self, directory: &Path) -> Option<PathBuf> {
+        nearest(&self.checkouts, directory, |ancestor| {
+            ancestor.join(".git").symlink_metadata().is_ok()
+        })
+    }
+
+    /// Directories in which the precision list of a config in the absolute `directory` is looked
+    /// for, the nearest first: those from its own up to the package `root`, then the one the caller
+    /// named.
+    pub fn list_places(
+        &self,
+        directory: &Path,
+        root: &Path,
+        walked_from: Option<&Path>,
+    ) -> Vec<PathBuf> {
+        let own = directory.ancestors().take(depth_below(directory, root) + 1);
+        let given = walked_from.map(|given| self.absolute(given));
+        own.map(Path::to_owned).chain(given).collect()
     }
 
     /// The path as reports show it: relative to the working directory where it lies below it, with
@@ -55,25 +81,49 @@ impl Roots {
     }
 
     fn repository(&self, directory: &Path) -> Option<PathBuf> {
-        // The lock is not held while the disk is asked: at worst two threads ask the same.
-        let repositories = &self.repositories;
-        let known = || repositories.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut passed = Vec::new();
-        let mut found = None;
-        for ancestor in directory.ancestors() {
-            if let Some(answer) = known().get(ancestor) {
-                found.clone_from(answer);
-                break;
-            }
-            passed.push(ancestor.to_owned());
-            if ancestor.join(".git").symlink_metadata().is_ok() {
-                found = Some(ancestor.to_owned());
-                break;
-            }
-        }
-        known().extend(passed.into_iter().map(|ancestor| (ancestor, found.clone())));
-        found
+        let directory = match directory.parent() {
+            Some(above) if is_backend(directory) => above,
+            _ => directory,
+        };
+        let checkout = self.checkout(directory);
+        checkout.or_else(|| nearest(&self.downloads, directory, is_download))
     }
+}
+
+/// The nearest ancestor that is of the kind, itself included.
+fn nearest(known: &Nearest, directory: &Path, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    // The lock is not held while the disk is asked: at worst two threads ask the same.
+    let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut passed = Vec::new();
+    let mut found = None;
+    for ancestor in directory.ancestors() {
+        if let Some(answer) = known().get(ancestor.as_os_str()) {
+            found.clone_from(answer);
+            break;
+        }
+        passed.push(ancestor.as_os_str().to_owned());
+        if is_it(ancestor) {
+            found = Some(ancestor.to_owned());
+            break;
+        }
+    }
+    known().extend(passed.into_iter().map(|ancestor| (ancestor, found.clone())));
+    found
+}
+
+/// Whether a directory is a backend's: it is in a repository, never its root.
+fn is_backend(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.and_then(Backend::from_name).is_some()
+}
+
+/// Whether a directory is the root of a download from a hub, which has no `.git`.
+fn is_download(directory: &Path) -> bool {
+    let has = |name: &str| directory.join(name).symlink_metadata().is_ok();
+    let parent = directory.parent().and_then(Path::file_name);
+    has(".gitattributes")
+        || has(".cache/huggingface/download")
+        || parent.is_some_and(|name| name == "snapshots")
 }
 
 /// How many directories `directory` lies below `root`; 0 if it does not.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use super::{Signature, SignatureError};
 use crate::model::{self, ModelInfo, OpenError};
 use crate::package::{
-    Backend, Config, Discovery, FileRef, FoundKind, LoadFault, Loaded, MethodSignature, Methods,
-    Roots, Variant, config, discover, reference, roots,
+    Backend, Config, Discovery, FileRef, LoadFault, Loaded, MethodSignature, Methods, Roots,
+    Variant, config, reference, roots,
 };
 use crate::source::json::JsonPath;
 
@@ -97,11 +97,9 @@ pub struct ModelFile {
 }
 
 impl ModelFile {
-    /// Reads the header of `file`, which `variant` of the config at `path` names. `walked_from` is the
-    /// directory that the config was found below, if it was.
+    /// Reads the header of `file`, which `variant` of the config at `path` names.
     pub fn of_variant(
         path: &Path,
-        walked_from: Option<&Path>,
         config: &Config,
         variant: &Variant,
         file: &FileRef,
@@ -109,7 +107,7 @@ impl ModelFile {
         let directory = path.parent().unwrap_or(Path::new(""));
         let roots = Roots::new();
         let absolute = roots.absolute(directory);
-        let depth = roots::depth_below(&absolute, &roots.package_root(&absolute, walked_from));
+        let depth = roots::depth_below(&absolute, &roots.package_root(&absolute));
         let model = match reference::resolve(directory, depth, &file.reference) {
             Ok(model) => model,
             Err(error) => return refused(path, &format!("`{}` {error}", file.reference)),
@@ -243,8 +241,8 @@ pub fn default_method(names: &[String]) -> Option<&str> {
 
 /// Selects one method below `path`.
 pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
-    if let Some((found, walked_from, config)) = config_at(path, choice.backend)? {
-        return in_config(&found, walked_from, &config, choice);
+    if let Some((found, config)) = config_at(path, choice.backend)? {
+        return in_config(&found, &config, choice);
     }
     for (what, chosen) in [
         ("precision", &choice.precision),
@@ -266,7 +264,7 @@ pub fn select_link(path: &Path, choice: &Choice, name: &str) -> Selected<Selecti
     let mut choice = choice.clone();
     let config = config_at(path, choice.backend)?;
     let divided = match &config {
-        Some((found, _, config)) => {
+        Some((found, config)) => {
             let files = &variant_of(found, config, &choice)?.files;
             files.iter().any(|file| file.component.is_some())
         }
@@ -280,16 +278,13 @@ pub fn select_link(path: &Path, choice: &Choice, name: &str) -> Selected<Selecti
     select(path, &choice)
 }
 
-/// A config, and the directory that it was found below, if it was.
-type Found<'p> = (PathBuf, Option<&'p Path>, Config);
-
-/// The config that a path means; none if it is a model file.
-fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<Found<'_>>> {
+/// The config that a path means, and where it is; none if it is a model file.
+fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<(PathBuf, Config)>> {
     let kind = fs::metadata(path)
         .map_err(|error| SelectionError::Refused(format!("{}: {error}", path.display())))?;
     if kind.is_dir() {
         let (found, config) = config_below(path, backend)?;
-        return Ok(Some((found, Some(path), config)));
+        return Ok(Some((found, config)));
     }
     if path.extension().is_none_or(|extension| extension != "json") {
         return Ok(None);
@@ -300,7 +295,7 @@ fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<Found<'_>
     {
         return refused(path, &format!("is a package for {has}, not for {asked}"));
     }
-    Ok(Some((path.to_owned(), None, config)))
+    Ok(Some((path.to_owned(), config)))
 }
 
 /// The one config below a directory, for the backend if one is chosen. Of packages that differ only
@@ -309,12 +304,7 @@ fn config_below(directory: &Path, backend: Option<Backend>) -> Selected<(PathBuf
     let mut configs = Vec::new();
     for found in Discovery::walk(&[directory.to_owned()]).found {
         let loaded = Loaded::read(&found.path);
-        let is_config = match found.kind {
-            FoundKind::Config => true,
-            FoundKind::MaybeConfig => discover::is_package_config(&loaded),
-            FoundKind::PrecisionList => false,
-        };
-        if is_config {
+        if found.is_config(&loaded) {
             let config = config_of(&found.path, &loaded)?;
             if backend.is_none() || config.backend == backend {
                 configs.push((found.path, config));
@@ -368,16 +358,10 @@ fn config_of(path: &Path, loaded: &Loaded) -> Selected<Config> {
     refused(path, &reason)
 }
 
-fn in_config(
-    path: &Path,
-    walked_from: Option<&Path>,
-    config: &Config,
-    choice: &Choice,
-) -> Selected<Selection> {
+fn in_config(path: &Path, config: &Config, choice: &Choice) -> Selected<Selection> {
     let variant = variant_of(path, config, choice)?;
     let file = file_of(path, variant, choice)?;
-    ModelFile::of_variant(path, walked_from, config, variant, file)?
-        .select(choice.method.as_deref())
+    ModelFile::of_variant(path, config, variant, file)?.select(choice.method.as_deref())
 }
 
 fn package_name(config: &Config, directory: &Path) -> String {

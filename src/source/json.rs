@@ -6,6 +6,7 @@
 //! and keys are bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all its members in the tree; look-ups find the last one, as
 //! `serde_json` does.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jsonc_parser::ast;
@@ -13,7 +14,7 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseErrorKind;
 use serde_json::error::Category;
 
-use super::{LineIndex, Members, Span};
+use super::{LineIndex, Members, Span, slips};
 
 /// Deepest nesting of arrays and objects that is read.
 pub const MAX_DEPTH: usize = 127;
@@ -38,7 +39,7 @@ pub struct SyntaxError {
     /// Where.
     pub span: Span,
     /// What to do.
-    pub help: &'static str,
+    pub help: Cow<'static, str>,
 }
 
 /// A parsed JSON text.
@@ -103,7 +104,8 @@ pub struct JsonPath(Vec<Step>);
 impl Document {
     /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
-        let tree = parse_tree(text)?;
+        let better = |error: SyntaxError| slips::name(text, &error).unwrap_or(error);
+        let tree = parse_tree(text).map_err(better)?;
         measure(&tree, &mut 0)?;
         let value = serde_json::from_str(text).map_err(|error| serde_error(text, &error))?;
         Ok(Self {
@@ -340,12 +342,12 @@ fn parse_tree(text: &str) -> Result<ast::Value<'_>, SyntaxError> {
                     kind => kind.to_string(),
                 },
                 span: Span::new(error.range().start, error.range().end),
-                help: advice(error.kind()),
+                help: advice(error.kind()).into(),
             })?;
     parsed.value.ok_or_else(|| SyntaxError {
         message: "Expected a JSON value, found only white space".to_owned(),
         span: Span::new(0, text.len()),
-        help: RULES_OF_JSON,
+        help: RULES_OF_JSON.into(),
     })
 }
 
@@ -357,7 +359,7 @@ fn measure(value: &ast::Value<'_>, values: &mut usize) -> Result<(), SyntaxError
         return Err(SyntaxError {
             message: format!("Too many values: more than {MAX_VALUES}"),
             span: Span::new(range.start, range.end),
-            help: "a config has some hundreds; is this the right file?",
+            help: "a config has some hundreds; is this the right file?".into(),
         });
     }
     match value {
@@ -369,7 +371,7 @@ fn measure(value: &ast::Value<'_>, values: &mut usize) -> Result<(), SyntaxError
                 return Err(SyntaxError {
                     message: format!("Too long a key: {length} bytes, the limit is {MAX_KEY}"),
                     span: Span::new(range.start, range.end),
-                    help: "shorten it",
+                    help: "shorten it".into(),
                 });
             }
             measure(&property.value, values)
@@ -419,17 +421,17 @@ fn serde_error(text: &str, error: &serde_json::Error) -> SyntaxError {
         return SyntaxError {
             message: too_deep(),
             span: Span::new(at, (at + 1).min(text.len())),
-            help: FEWER_LEVELS,
+            help: FEWER_LEVELS.into(),
         };
     }
     SyntaxError {
-        help: match message.as_str() {
+        help: Cow::Borrowed(match message.as_str() {
             "Number out of range" => "write a number that fits 64 bits",
             control if control.starts_with("Control character") => {
                 r"escape it: \t, \n, or \u with 4 hex digits"
             }
             _ => RULES_OF_JSON,
-        },
+        }),
         message,
         span: Span::new(at, (at + 1).min(text.len())),
     }

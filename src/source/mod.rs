@@ -11,6 +11,7 @@ pub mod members;
 pub mod pages;
 pub mod path_set;
 pub mod read_at;
+mod slips;
 pub mod span;
 pub mod suggest;
 pub mod text;

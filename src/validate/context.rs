@@ -9,6 +9,7 @@ use super::schema::{self, Violation};
 use super::signature::{self, Mismatch};
 use crate::model::ModelInfo;
 use crate::package::{Config, LoadFault, Loaded, PrecisionList, Variant};
+use crate::source::json::Kind;
 use crate::source::{Document, JsonPath, PathSet};
 
 /// A precision list and whether it may be believed to be complete.
@@ -38,6 +39,8 @@ pub(crate) struct Context<'a> {
     pub(super) directory: &'a Path,
     /// The same from the file system's root.
     pub(super) absolute: &'a Path,
+    /// How many directories it lies below the package root.
+    pub(super) depth: usize,
     /// Its text and document.
     pub(super) loaded: &'a Loaded,
     /// Whether it is a precision list; otherwise it is a config.
@@ -91,6 +94,7 @@ impl<'a> Context<'a> {
         let mut context = Self {
             directory: inputs.directory,
             absolute: inputs.absolute,
+            depth: inputs.depth,
             loaded,
             is_list,
             violations: Vec::new(),
@@ -154,6 +158,14 @@ impl<'a> Context<'a> {
     /// Whether the schema stage reports something at `path` or below.
     pub(super) fn is_violated(&self, path: &JsonPath) -> bool {
         self.violated.reaches_into(path)
+    }
+
+    /// The number at `path` as it is written: a number's value is the nearest that fits.
+    pub(super) fn written(&self, path: &JsonPath) -> Option<&'a str> {
+        match &self.document()?.node(path)?.kind {
+            Kind::Number(written) => Some(written),
+            _ => None,
+        }
     }
 
     fn set_violations(&mut self, violations: Vec<Violation>) {

@@ -4,22 +4,21 @@
 //! pointer; of a JSON file its text as a stream, never held whole.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use walkdir::WalkDir;
 
+use super::tokenizer::{self, RootKeys};
 use crate::model::{self, ModelError, ModelInfo};
 use crate::source::{FileSource, lfs};
 
 /// Most entries of a model directory (`.mlpackage`) that are counted.
 const MAX_DIRECTORY_ENTRIES: usize = 100_000;
-/// Longest JSON file that is checked, in bytes; the largest tokenizers have some tens of MB.
-const MAX_JSON: u64 = 512 * 1024 * 1024;
+/// Bytes that are compared at once.
+const CHUNK: usize = 64 * 1024;
 
 /// The facts about one referenced file.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ pub(super) struct FileFacts {
     pub(super) state: FileState,
     /// What it says as a model; `None` unless it is one that was opened.
     pub(super) model: Option<ModelFacts>,
-    json: OnceLock<Result<(), String>>,
+    json: OnceLock<Result<RootKeys, String>>,
 }
 
 /// What stands at a path.
@@ -38,6 +37,8 @@ pub(super) struct FileFacts {
 pub(super) enum FileState {
     /// Nothing.
     Missing,
+    /// A symbolic link to this path, where nothing is.
+    Dangling(PathBuf),
     /// Something that can't be looked at, or is neither file nor directory: the reason.
     Unreadable(String),
     /// A directory, with the size of all files in it; some model formats are directories.
@@ -111,16 +112,42 @@ impl FileFacts {
         }
     }
 
-    /// Whether the file is JSON; read once, as a stream.
-    pub(super) fn json(&self) -> &Result<(), String> {
+    /// The keys at the root of a JSON file, or why it is none; read once, as a stream.
+    pub(super) fn json(&self) -> &Result<RootKeys, String> {
         self.json
-            .get_or_init(|| check_json(&self.path).map_err(|error| error.to_string()))
+            .get_or_init(|| tokenizer::read(&self.path).map_err(|error| error.to_string()))
+    }
+
+    /// Whether nothing is at the path.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self.state, FileState::Missing | FileState::Dangling(_))
+    }
+
+    /// Whether there is a file to look into.
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self.state, FileState::File(_) | FileState::LfsPointer(_))
+    }
+
+    /// Whether only a stand-in of the file is there.
+    pub(super) fn is_pointer(&self) -> bool {
+        matches!(self.state, FileState::LfsPointer(_))
+    }
+
+    /// Whether two files have the same content. Bytes are read only where the sizes are equal.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (&self.state, &other.state) {
+            (FileState::File(a), FileState::File(b)) => {
+                a == b && same_bytes(&self.path, &other.path).unwrap_or(false)
+            }
+            (FileState::LfsPointer(a), FileState::LfsPointer(b)) => a == b,
+            _ => false,
+        }
     }
 
     /// Size in bytes; a pointer's is that of the file it stands for.
     pub(super) fn size(&self) -> Option<u64> {
         match &self.state {
-            FileState::Missing | FileState::Unreadable(_) => None,
+            FileState::Missing | FileState::Dangling(_) | FileState::Unreadable(_) => None,
             FileState::Empty => Some(0),
             FileState::LfsPointer(pointer) => Some(pointer.size),
             FileState::Directory(size) | FileState::File(size) => Some(*size),
@@ -132,7 +159,9 @@ impl FileState {
     fn look(path: &Path) -> Self {
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) if is_missing(&error) => return Self::Missing,
+            Err(error) if is_missing(&error) => {
+                return fs::read_link(path).map_or(Self::Missing, Self::Dangling);
+            }
             Err(error) => return Self::Unreadable(error.to_string()),
         };
         if metadata.is_dir() {
@@ -201,66 +230,30 @@ fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn check_json(path: &Path) -> io::Result<()> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
-    if size > MAX_JSON {
-        return Err(io::Error::other(format!(
-            "{size} bytes are too many for a tokenizer file (limit {MAX_JSON})"
-        )));
-    }
-    serde_json::from_reader::<_, AnyJson>(BufReader::new(file.take(MAX_JSON)))?;
-    Ok(())
-}
-
-/// Any JSON value, read whole and forgotten. `IgnoredAny` would skip strings unread, and with them
-/// bytes that are not UTF-8.
-struct AnyJson;
-
-impl<'de> Deserialize<'de> for AnyJson {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
+fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
+    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+    loop {
+        let count = read_chunk(&mut one, &mut left)?;
+        if count != read_chunk(&mut other, &mut right)? || left[..count] != right[..count] {
+            return Ok(false);
+        }
+        if count < CHUNK {
+            return Ok(true);
+        }
     }
 }
 
-impl<'de> Visitor<'de> for AnyJson {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
+/// Fills the buffer as far as the file goes.
+fn read_chunk(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
-
-    fn visit_unit<E>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
-        while seq.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        while map.next_entry::<Self, Self>()?.is_some() {}
-        Ok(self)
-    }
+    Ok(filled)
 }

@@ -8,25 +8,31 @@ mod context;
 mod files;
 mod limit;
 mod listing;
+mod nearby;
+mod placed;
 mod references;
 
 mod rules;
 mod schema;
 mod signature;
+mod tokenizer;
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use crate::diagnostic::{Diagnostic, Report, RuleMeta, SourceText};
+use crate::diagnostic::{Diagnostic, Finding, Report, RuleMeta, SourceText};
 use crate::package::{
-    Discovery, Found, FoundKind, Loaded, PrecisionList, Roots, Skipped, discover, roots,
+    Discovery, Found, FoundKind, Loaded, PrecisionList, Roots, Skipped, discover, foreign,
+    model_file, roots,
 };
 use context::{Context, Precisions};
 use files::FileCache;
 use limit::Worst;
+use placed::Placed;
 
 pub use rules::{RULES, Rule};
 pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA};
@@ -64,6 +70,14 @@ pub enum Error {
         /// What the system said.
         error: std::io::Error,
     },
+    /// A named file is a model.
+    #[error("{path}: a model file, not a config; {advice}", path = path.display())]
+    Model {
+        /// The path.
+        path: PathBuf,
+        /// What to check instead.
+        advice: String,
+    },
     /// The list given for all packages cannot be used.
     #[error("{path}: not a usable precision list: {reason}; check it with `pkgtool validate {path}`", path = path.display())]
     Precisions {
@@ -88,6 +102,12 @@ pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Er
             path: path.clone(),
             error,
         })?;
+        if path.to_str().is_some_and(model_file::has_extension) {
+            return Err(Error::Model {
+                path: path.clone(),
+                advice: advice_for_model(path),
+            });
+        }
     }
     let mut discovery = Discovery::walk(&options.paths);
     if let Some(list) = &options.precisions {
@@ -134,10 +154,19 @@ pub fn validate_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<
 enum Checked {
     File {
         path: String,
-        is_package: bool,
+        kind: CheckedKind,
         diagnostics: Vec<Diagnostic>,
     },
     Skipped(Skipped),
+}
+
+/// What a checked file turned out to be.
+enum CheckedKind {
+    /// A config; placed among the others if it says of what.
+    Config(Option<Box<Placed>>),
+    PrecisionList,
+    /// Another library's.
+    Foreign,
 }
 
 /// What is shared by all files of one run.
@@ -145,7 +174,7 @@ struct Run {
     files: FileCache,
     given: Option<Arc<Precisions>>,
     embedded: Arc<Precisions>,
-    lists: Mutex<HashMap<PathBuf, Option<Arc<Precisions>>>>,
+    lists: Mutex<HashMap<OsString, Option<Arc<Precisions>>>>,
     roots: Roots,
 }
 
@@ -177,11 +206,16 @@ impl Run {
                     .to_owned(),
             });
         }
+        if found.kind == FoundKind::Config
+            && found.walked_from.is_some()
+            && let Some(owner) = foreign::owner(loaded)
+        {
+            return self.foreign(found, owner);
+        }
         let directory = found.path.parent().unwrap_or(Path::new("")).to_owned();
         let absolute = self.roots.absolute(&directory);
-        let walked_from = found.walked_from.as_deref();
-        let root = self.roots.package_root(&absolute, walked_from);
-        let precisions = self.precisions_for(found, &root);
+        let root = self.roots.package_root(&absolute);
+        let precisions = self.precisions_for(found, &absolute, &root);
         let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(loaded);
         let context = Context::build(&context::Inputs {
             loaded,
@@ -192,10 +226,7 @@ impl Run {
             precisions: &precisions,
             files: &self.files,
         });
-        let source = Arc::new(SourceText::new(
-            self.roots.shown(&found.path),
-            loaded.text.clone(),
-        ));
+        let source = Arc::new(self.source(&found.path, loaded.text.clone()));
         let mut worst = Worst::new(loaded.document.as_ref().ok());
         for rule in RULES {
             let mut findings = Vec::new();
@@ -204,34 +235,52 @@ impl Run {
         }
         Checked::File {
             path: source.path.clone(),
-            is_package: !is_list,
+            kind: if is_list {
+                CheckedKind::PrecisionList
+            } else {
+                CheckedKind::Config(Placed::new(&context, &source).map(Box::new))
+            },
             diagnostics: worst.locate(&source),
         }
     }
 
-    /// The precision list that rules the config: the one given, else the one at the root of what
-    /// is validated, else the one at the package root, else the embedded one.
-    fn precisions_for(&self, found: &Found, root: &Path) -> Arc<Precisions> {
+    fn foreign(&self, found: &Found, owner: &str) -> Checked {
+        let source = Arc::new(self.source(&found.path, String::new()));
+        Checked::File {
+            path: source.path.clone(),
+            kind: CheckedKind::Foreign,
+            diagnostics: vec![rules::config_foreign(owner).locate(&source, None)],
+        }
+    }
+
+    fn source(&self, path: &Path, text: String) -> SourceText {
+        SourceText::new(self.roots.shown(path), text)
+    }
+
+    /// The precision list that rules the config: the one given, else the nearest from the config's
+    /// directory up to the package root, else the one at the root of what is validated, else the
+    /// embedded one.
+    fn precisions_for(&self, found: &Found, absolute: &Path, root: &Path) -> Arc<Precisions> {
         if let Some(given) = &self.given {
             return Arc::clone(given);
         }
-        let roots = found.walked_from.as_deref().into_iter().chain([root]);
-        for directory in roots {
-            if let Some(list) = self.list_in(directory) {
-                return list;
-            }
-        }
-        Arc::clone(&self.embedded)
+        let places = self
+            .roots
+            .list_places(absolute, root, found.walked_from.as_deref());
+        let list = places.iter().find_map(|directory| self.list_in(directory));
+        list.unwrap_or_else(|| Arc::clone(&self.embedded))
     }
 
     fn list_in(&self, directory: &Path) -> Option<Arc<Precisions>> {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let list = lists.entry(directory.to_owned()).or_insert_with(|| {
-            let path = directory.join(crate::package::precision::FILE_NAME);
-            let exists = path.symlink_metadata().is_ok();
-            exists.then(|| Arc::new(Precisions::read(&Loaded::read(&path))))
-        });
-        list.clone()
+        if let Some(known) = lists.get(directory.as_os_str()) {
+            return known.clone();
+        }
+        let path = directory.join(crate::package::precision::FILE_NAME);
+        let exists = path.symlink_metadata().is_ok();
+        let list = exists.then(|| Arc::new(Precisions::read(&Loaded::read(&path))));
+        lists.insert(directory.into(), list.clone());
+        list
     }
 }
 
@@ -242,29 +291,73 @@ pub fn rule_metas() -> Vec<&'static RuleMeta> {
 
 fn collect(checked: Vec<Checked>, discovery: &Discovery, roots: &Roots) -> Outcome {
     let mut outcome = Outcome::default();
+    let mut placed = Vec::new();
     for one in checked {
         match one {
             Checked::Skipped(skipped) => outcome.skipped.push(skipped),
             Checked::File {
                 path,
-                is_package,
+                kind,
                 diagnostics,
             } => {
-                outcome.report.packages += usize::from(is_package);
+                match kind {
+                    CheckedKind::Config(place) => {
+                        outcome.report.packages += 1;
+                        placed.extend(place.map(|boxed| *boxed));
+                    }
+                    CheckedKind::PrecisionList => outcome.report.lists += 1,
+                    CheckedKind::Foreign => {}
+                }
                 outcome.report.files.push(path);
                 outcome.report.diagnostics.extend(diagnostics);
             }
         }
     }
     for (path, reason) in &discovery.unreadable {
-        let source = Arc::new(SourceText::new(roots.shown(path), String::new()));
         let finding = rules::unreadable_directory(reason);
-        outcome.report.files.push(source.path.clone());
-        let diagnostic = finding.locate(&source, None);
-        outcome.report.diagnostics.push(diagnostic);
+        add_at(&mut outcome.report, roots, path, finding);
     }
+    for bare in &discovery.bare {
+        let path = bare.directory.join(crate::package::config::FILE_NAME);
+        add_at(
+            &mut outcome.report,
+            roots,
+            &path,
+            rules::bare_directory(bare),
+        );
+    }
+    let compared = placed::compare(placed);
+    let diagnostics = &mut outcome.report.diagnostics;
+    diagnostics.retain(|one| {
+        !(rules::is_about_place(one.rule) && compared.duplicates.contains(&one.source.path))
+    });
+    diagnostics.extend(compared.diagnostics);
+    outcome.skipped.extend(discovery.skipped.iter().cloned());
+    outcome.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     outcome.report.sort();
     outcome
+}
+
+/// Adds a finding about a path that has no text.
+fn add_at(report: &mut Report, roots: &Roots, path: &Path, finding: Finding) {
+    let source = Arc::new(SourceText::new(roots.shown(path), String::new()));
+    report.files.push(source.path.clone());
+    report.diagnostics.push(finding.locate(&source, None));
+}
+
+/// Which config a model's signatures and sizes are checked with.
+fn advice_for_model(model: &Path) -> String {
+    let config = model.with_file_name(crate::package::config::FILE_NAME);
+    if config.is_file() {
+        format!(
+            "check the config beside it: `pkgtool validate {}`",
+            config.display()
+        )
+    } else {
+        "no config.json is beside it; name the package's directory or config, or see what the file \
+         says of itself with `pkgtool inspect`"
+            .to_owned()
+    }
 }
 
 fn given_precisions(path: &Path) -> Result<Precisions, Error> {

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::files::{FileCache, FileFacts};
+use super::files::{FileCache, FileFacts, FileState};
 use crate::model::ModelInfo;
 use crate::package::reference::{self, ReferenceError};
-use crate::package::{Config, FileRef};
+use crate::package::{Config, FileRef, model_file};
 
 /// A reference and what became of it.
 pub(super) struct Referenced {
@@ -26,6 +26,13 @@ impl Referenced {
         let facts = self.facts.as_ref().ok()?;
         self.is_model.then(|| facts.model.as_ref()?.info())?
     }
+
+    /// Whether it leads to a directory where a file should be.
+    pub(super) fn is_wrong_directory(&self) -> bool {
+        let is_bundle = self.is_model && model_file::is_bundle(&self.file.reference);
+        let facts = self.facts.as_ref();
+        !is_bundle && facts.is_ok_and(|facts| matches!(facts.state, FileState::Directory(_)))
+    }
 }
 
 /// Those of `files`, which are in the config's order, that belong to the variant with this index.
@@ -35,9 +42,10 @@ pub(super) fn files_of(files: &[Referenced], variant: usize) -> &[Referenced] {
     &files[start..end]
 }
 
-/// Extensions of components that are data, not models.
-const DATA_EXTENSIONS: [&str; 10] = [
-    "json", "jsonl", "txt", "model", "vocab", "merges", "yaml", "yml", "toml", "md",
+/// Extensions of components that are data, not models: settings, vocabularies, voices, tables.
+const DATA_EXTENSIONS: [&str; 20] = [
+    "json", "jsonl", "txt", "model", "vocab", "merges", "yaml", "yml", "toml", "md", "bin", "npy",
+    "npz", "csv", "tsv", "wav", "spm", "tiktoken", "dict", "zip",
 ];
 
 /// Looks at all files that a config in `directory`, so many levels below the package root, names.
@@ -66,12 +74,20 @@ pub(super) fn follow(
 }
 
 fn is_data_component(file: &FileRef) -> bool {
+    if file.component.is_none() || model_file::has_extension(&file.reference) {
+        return false;
+    }
     let extension = Path::new(&file.reference).extension();
-    file.component.is_some()
-        && extension
-            .and_then(|extension| extension.to_str())
-            .is_some_and(|extension| {
-                let lower = extension.to_ascii_lowercase();
-                DATA_EXTENSIONS.contains(&lower.as_str())
-            })
+    let lower = extension.map(std::ffi::OsStr::to_ascii_lowercase);
+    let is_data = lower
+        .as_deref()
+        .and_then(|extension| extension.to_str())
+        .is_some_and(|extension| DATA_EXTENSIONS.contains(&extension));
+    // What several backends share was made for none of them: no model, unless its name says so.
+    is_data || leaves_directory(&file.reference)
+}
+
+/// Whether a reference leads out of the config's own directory.
+pub(super) fn leaves_directory(reference: &str) -> bool {
+    reference::normalize(Path::new(reference)).starts_with("..")
 }

@@ -4,23 +4,28 @@
 
 use std::io::{self, Write};
 
+use super::Style;
 use crate::diagnostic::{Diagnostic, Report, Severity};
 
-pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for diagnostic in &report.diagnostics {
-        write_command(diagnostic, out)?;
+        write_command(diagnostic, style, out)?;
     }
     Ok(())
 }
 
-fn write_command(diagnostic: &Diagnostic, out: &mut dyn Write) -> io::Result<()> {
+fn write_command(
+    diagnostic: &Diagnostic,
+    style: &Style<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let level = match diagnostic.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
         Severity::Note => "notice",
     };
     let (start, end) = (diagnostic.start(), diagnostic.end());
-    let path = property(&diagnostic.source.path);
+    let path = property(style.path(&diagnostic.source.path));
     let title = property(&format!(
         "{} {}",
         diagnostic.rule.code, diagnostic.rule.name

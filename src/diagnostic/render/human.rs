@@ -8,6 +8,7 @@ use miette::{
 };
 
 use super::Style;
+use super::grouped;
 use super::snippet::Snippet;
 use crate::diagnostic::{Diagnostic, Report, Severity, Summary};
 use crate::source::text::defuse_line;
@@ -26,16 +27,33 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
         .with_links(false)
         .with_break_words(false)
         .without_primary_span_start();
-    for diagnostic in &report.diagnostics {
+    let mut show = |diagnostic: &Diagnostic, more: Option<String>| {
         let mut text = String::new();
         handler
             .render_report(&mut text, &Shown::new(diagnostic))
             .map_err(io::Error::other)?;
         writeln!(out, "{}", text.trim_end())?;
-        writeln!(out)?;
+        if let Some(more) = more {
+            writeln!(out, "{more}")?;
+        }
+        writeln!(out)
+    };
+    let groups = (style.grouped && report.diagnostics.len() > grouped::FEW)
+        .then(|| grouped::groups(&report.diagnostics));
+    match &groups {
+        Some(groups) => groups
+            .iter()
+            .try_for_each(|group| show(group.first(), group.others()))?,
+        None => report
+            .diagnostics
+            .iter()
+            .try_for_each(|one| show(one, None))?,
     }
     if style.summary {
         writeln!(out, "{}", summary_line(report))?;
+        if let Some(groups) = &groups {
+            write!(out, "{}", grouped::what_to_do_first(groups))?;
+        }
     }
     Ok(())
 }
@@ -48,8 +66,9 @@ fn summary_line(report: &Report) -> String {
         warnings,
         notes,
     } = report.summary();
-    let others = report.files.len().saturating_sub(packages);
+    let others = report.lists;
     let checked = match (packages, others) {
+        (0, 0) => count(report.files.len(), "file"),
         (_, 0) => count(packages, "package"),
         (0, _) => count(others, "precision list"),
         _ => format!(

@@ -2,13 +2,15 @@
 //!
 //! What does not fail the run stands in the output of the suite's passing case.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
+use super::Style;
 use crate::diagnostic::{Diagnostic, Report, Severity};
 
-pub(super) fn render(report: &Report, deny_warnings: bool, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut junit = quick_junit::Report::new("pkgtool validate");
     let mut rest = report.diagnostics.as_slice();
     for file in &report.files {
@@ -16,21 +18,31 @@ pub(super) fn render(report: &Report, deny_warnings: bool, out: &mut dyn Write) 
         let count = rest.partition_point(|d| d.source.path.as_str() <= file.as_str());
         let (own, later) = rest.split_at(count);
         rest = later;
-        junit.add_test_suite(suite(file, own, deny_warnings));
+        junit.add_test_suite(suite(style.path(file), own, style));
     }
     let xml = junit.to_string().map_err(io::Error::other)?;
     out.write_all(xml.as_bytes())
 }
 
-fn suite(file: &str, diagnostics: &[Diagnostic], deny_warnings: bool) -> TestSuite {
+fn suite(file: &str, diagnostics: &[Diagnostic], style: &Style<'_>) -> TestSuite {
     let fails = |d: &&Diagnostic| match d.severity {
         Severity::Error => true,
-        Severity::Warning => deny_warnings,
+        Severity::Warning => style.deny_warnings,
         Severity::Note => false,
     };
     let mut suite = TestSuite::new(file);
+    let mut names: HashMap<String, usize> = HashMap::new();
     for diagnostic in diagnostics.iter().filter(fails) {
-        suite.add_test_case(failure(file, diagnostic));
+        // Dashboards take two cases of one name for one case that ran twice.
+        let name = case_name(diagnostic);
+        let count = names.entry(name.clone()).or_default();
+        *count += 1;
+        let name = if *count > 1 {
+            format!("{name} ({count})")
+        } else {
+            name
+        };
+        suite.add_test_case(failure(file, name, diagnostic));
     }
     let others: Vec<String> = diagnostics
         .iter()
@@ -40,6 +52,7 @@ fn suite(file: &str, diagnostics: &[Diagnostic], deny_warnings: bool) -> TestSui
     if !others.is_empty() || suite.test_cases.is_empty() {
         let mut passed = TestCase::new("validate", TestCaseStatus::success());
         passed.set_classname(file);
+        passed.extra.insert("file".into(), file.into());
         if !others.is_empty() {
             passed.set_system_out(others.join("\n"));
         }
@@ -48,20 +61,26 @@ fn suite(file: &str, diagnostics: &[Diagnostic], deny_warnings: bool) -> TestSui
     suite
 }
 
-fn failure(file: &str, diagnostic: &Diagnostic) -> TestCase {
+fn failure(file: &str, name: String, diagnostic: &Diagnostic) -> TestCase {
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
     status.set_type(diagnostic.rule.name);
     status.set_message(&diagnostic.message);
     status.set_description(text(diagnostic));
+    let mut case = TestCase::new(name, status);
+    case.set_classname(file);
+    let line = diagnostic.start().line.to_string();
+    case.extra.insert("file".into(), file.into());
+    case.extra.insert("line".into(), line.into());
+    case
+}
+
+fn case_name(diagnostic: &Diagnostic) -> String {
     let name = format!("{} {}", diagnostic.rule.code, diagnostic.rule.name);
-    let place = if diagnostic.pointer.is_empty() {
+    if diagnostic.pointer.is_empty() {
         name
     } else {
         format!("{name} at {}", diagnostic.pointer)
-    };
-    let mut case = TestCase::new(place, status);
-    case.set_classname(file);
-    case
+    }
 }
 
 fn text(diagnostic: &Diagnostic) -> String {

@@ -1,12 +1,14 @@
 //! Renderings of a report: one file a format, one list of them.
 
 mod github;
+mod grouped;
 mod human;
 mod json;
 mod junit;
 mod sarif;
 mod snippet;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::{Report, RuleMeta};
@@ -28,6 +30,10 @@ pub enum Format {
 
 /// What renderers need beside the report.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of one format"
+)]
 pub struct Style<'a> {
     /// Whether to write terminal colours (human only).
     pub color: bool,
@@ -37,8 +43,23 @@ pub struct Style<'a> {
     pub summary: bool,
     /// Whether warnings count as failures (JUnit only).
     pub deny_warnings: bool,
+    /// Whether many findings are put together by their causes (human only).
+    pub grouped: bool,
     /// All rules of the tool (SARIF only).
     pub rules: &'a [&'static RuleMeta],
+    /// Paths as machines want them, relative to the repository, by those of the report; one that is
+    /// not here is as the report has it (SARIF, GitHub and JUnit).
+    pub paths: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Style<'a> {
+    /// The path for a machine.
+    fn path<'p>(&self, path: &'p str) -> &'p str
+    where
+        'a: 'p,
+    {
+        self.paths.get(path).map_or(path, String::as_str)
+    }
 }
 
 impl Format {
@@ -72,9 +93,9 @@ impl Format {
         match self {
             Self::Human => human::render(report, style, out),
             Self::Json => json::render(report, out),
-            Self::Sarif => sarif::render(report, style.rules, out),
-            Self::Github => github::render(report, out),
-            Self::Junit => junit::render(report, style.deny_warnings, out),
+            Self::Sarif => sarif::render(report, style, out),
+            Self::Github => github::render(report, style, out),
+            Self::Junit => junit::render(report, style, out),
         }
     }
 }

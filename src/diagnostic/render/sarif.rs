@@ -3,25 +3,34 @@
 //! Columns are 1-based and count Unicode scalar values, which the run declares. Paths are relative
 //! URI references with `/`, percent-encoded; an absolute path becomes a `file:` URI.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use super::Style;
 use crate::diagnostic::{Diagnostic, Report, RuleMeta, Severity};
 
+/// Where the rules are explained; each has an anchor of its code.
+const RULES: &str = "https://pkgtool.dev/rules";
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-pub(super) fn render(
-    report: &Report,
-    rules: &[&'static RuleMeta],
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let rules = style.rules;
     let driver = json!({
         "name": "pkgtool",
         "semanticVersion": env!("CARGO_PKG_VERSION"),
         "rules": rules.iter().map(|rule| descriptor(rule)).collect::<Vec<_>>(),
     });
-    let results = report.diagnostics.iter().map(|d| result(d, rules));
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let results = report.diagnostics.iter().map(|diagnostic| {
+        let mut result = result(diagnostic, style);
+        let print = fingerprint(diagnostic, style);
+        let count = seen.entry(print.clone()).or_default();
+        *count += 1;
+        result["partialFingerprints"] = json!({ "pkgtool/v1": format!("{print}:{count}") });
+        result
+    });
     let sarif = json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -41,12 +50,14 @@ fn descriptor(rule: &RuleMeta) -> Value {
         "id": rule.code,
         "name": rule.name,
         "shortDescription": { "text": rule.summary },
+        "fullDescription": { "text": first_section(&explanation) },
+        "helpUri": format!("{RULES}#{}", rule.code.to_ascii_lowercase()),
         "help": { "text": explanation, "markdown": explanation },
         "defaultConfiguration": { "level": level(rule.severity) },
     })
 }
 
-fn result(diagnostic: &Diagnostic, rules: &[&'static RuleMeta]) -> Value {
+fn result(diagnostic: &Diagnostic, style: &Style<'_>) -> Value {
     let (start, end) = (diagnostic.start(), diagnostic.end());
     let text = match &diagnostic.help {
         Some(help) => format!("{}\nhelp: {help}", diagnostic.message),
@@ -58,7 +69,7 @@ fn result(diagnostic: &Diagnostic, rules: &[&'static RuleMeta]) -> Value {
         "message": { "text": text },
         "locations": [{
             "physicalLocation": {
-                "artifactLocation": { "uri": uri(&diagnostic.source.path) },
+                "artifactLocation": { "uri": uri(style.path(&diagnostic.source.path)) },
                 "region": {
                     "startLine": start.line,
                     "startColumn": start.column,
@@ -69,13 +80,38 @@ fn result(diagnostic: &Diagnostic, rules: &[&'static RuleMeta]) -> Value {
             "logicalLocations": [{ "fullyQualifiedName": diagnostic.pointer }],
         }],
     });
-    if let Some(index) = rules
+    if let Some(index) = style
+        .rules
         .iter()
         .position(|rule| rule.code == diagnostic.rule.code)
     {
         result["ruleIndex"] = json!(index);
     }
     result
+}
+
+/// The text under an explanation's first heading, as one paragraph.
+fn first_section(explanation: &str) -> String {
+    let lines = explanation.lines().skip(1);
+    let section = lines.take_while(|line| !line.starts_with("# "));
+    section
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .join(" ")
+        .trim()
+        .to_owned()
+}
+
+/// What stays the same while the finding does: not its line, and not the numbers in its message.
+fn fingerprint(diagnostic: &Diagnostic, style: &Style<'_>) -> String {
+    let path = style.path(&diagnostic.source.path);
+    let parts = [diagnostic.rule.code, path, &diagnostic.pointer];
+    // FNV-1a: the value must be the same in every build.
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in parts.iter().flat_map(|part| part.bytes().chain([0])) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{hash:016x}")
 }
 
 fn level(severity: Severity) -> &'static str {

@@ -38,7 +38,6 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
         let lists = precision_lists(found, &roots);
         let parsed = PackageConfig {
             path: found.path.clone(),
-            walked_from: found.walked_from.clone(),
             precisions: Arc::new(precisions(lists)),
             config,
         };
@@ -93,7 +92,7 @@ pub(super) fn number(
 fn validate(package: &Package) -> Result<(), String> {
     let found = Discovery {
         found: package.configs.clone(),
-        unreadable: Vec::new(),
+        ..Discovery::default()
     };
     let options = Options {
         paths: Vec::new(),

@@ -13,7 +13,7 @@ use walkdir::WalkDir;
 use super::{PackageDirectory, Unserved};
 use crate::database::Timestamp;
 use crate::package::{
-    Config, Discovery, Found, FoundKind, Loaded, Roots, discover, precision, reference, roots,
+    Config, Discovery, Found, FoundKind, Loaded, Roots, precision, reference, roots,
 };
 
 /// Which package it is: the place of its directory among those of the catalog, and its own.
@@ -119,20 +119,20 @@ impl Survey {
 fn home_of(found: &Found) -> Option<PathBuf> {
     let directory = found.path.parent()?;
     match found.kind {
-        FoundKind::Config => Some(directory.parent().unwrap_or(directory).to_owned()),
-        FoundKind::MaybeConfig => {
-            discover::is_package_config(&Loaded::read(&found.path)).then(|| directory.to_owned())
-        }
         FoundKind::PrecisionList => None,
+        _ if !found.is_config(&Loaded::read(&found.path)) => None,
+        FoundKind::Config => Some(directory.parent().unwrap_or(directory).to_owned()),
+        FoundKind::MaybeConfig => Some(directory.to_owned()),
     }
 }
 
 /// The files that may hold the precision list of a config, the first that exists counts.
 pub(super) fn precision_lists(found: &Found, roots: &Roots) -> Vec<PathBuf> {
     let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
-    let root = roots.package_root(&directory, found.walked_from.as_deref());
-    let places = found.walked_from.clone().into_iter().chain([root]);
+    let root = roots.package_root(&directory);
+    let places = roots.list_places(&directory, &root, found.walked_from.as_deref());
     places
+        .into_iter()
         .map(|place| place.join(precision::FILE_NAME))
         .collect()
 }
@@ -188,7 +188,7 @@ fn references(found: &Found, directory: &Path, roots: &Roots) -> Vec<PathBuf> {
         return Vec::new();
     };
     let absolute = roots.absolute(directory);
-    let root = roots.package_root(&absolute, found.walked_from.as_deref());
+    let root = roots.package_root(&absolute);
     let depth = roots::depth_below(&absolute, &root);
     let config = Config::from_document(&document);
     let files = config.files();

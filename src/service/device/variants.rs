@@ -19,8 +19,6 @@ use crate::runtime::{Signature, target};
 pub struct PackageConfig {
     /// Its path.
     pub path: PathBuf,
-    /// The directory below which it was found.
-    pub walked_from: Option<PathBuf>,
     /// What it says.
     pub config: Config,
     /// The precision list that rules it.
@@ -96,14 +94,8 @@ impl Variants {
         let number = self.sizes.len();
         let mut size = 0;
         for file in &candidate.variant.files {
-            let walked_from = package.walked_from.as_deref();
-            let opened = ModelFile::of_variant(
-                &package.path,
-                walked_from,
-                &package.config,
-                candidate.variant,
-                file,
-            );
+            let opened =
+                ModelFile::of_variant(&package.path, &package.config, candidate.variant, file);
             let model = match opened {
                 Ok(model) => model,
                 // A scheduler's settings, a tokenizer: a component, but no model.

@@ -22,6 +22,10 @@ rule! {
     ///
     /// # Fix
     /// Export the model with the backend's partitioner, or correct `backend`.
+    ///
+    /// # What it does not see
+    /// How much of a method is delegated, and whether the delegate works. ONNX and other formats are
+    /// lowered on the device.
     PKG038 "backend-delegate" Warning "A program is not delegated to the config's backend." => check
 }
 
@@ -33,6 +37,12 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let Some((severity, found)) = judge(info, backend) else {
             continue;
         };
+        // A field that the directory and the program contradict is `backend-directory`'s.
+        let directory = context.absolute.file_name().and_then(|name| name.to_str());
+        let other = directory.and_then(Backend::from_name);
+        if other.is_some_and(|other| is_for(info, other, backend)) {
+            continue;
+        }
         let wanted = backend.delegate_id();
         let anchor = Anchor::Value(file.file.path.clone());
         let message = format!(
@@ -42,6 +52,12 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let finding = RULE.meta.finding(anchor, message).severity(severity);
         findings.push(finding.help(format!("export it with the partitioner of {backend}")));
     }
+}
+
+/// Whether a program was made for `other` instead of `backend`.
+pub(super) fn is_for(info: &ModelInfo, other: Backend, backend: Backend) -> bool {
+    let mut delegates = info.methods.iter().flat_map(|method| &method.delegates);
+    judge(info, backend).is_some() && delegates.any(|delegate| delegate.id == other.delegate_id())
 }
 
 fn judge(info: &ModelInfo, backend: Backend) -> Option<(Severity, String)> {

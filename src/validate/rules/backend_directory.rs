@@ -18,6 +18,9 @@ rule! {
     ///
     /// # Fix
     /// Correct the field, or rename the directory.
+    ///
+    /// # What it does not see
+    /// Which of the two is right; the model's delegates may tell (`backend-delegate`).
     PKG024 "backend-directory" Warning "The directory is not named after the backend." => check
 }
 
@@ -31,8 +34,15 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if directory == backend.name() {
         return;
     }
+    let above = context.absolute.parent();
+    let is_below = above.and_then(|above| above.file_name()).is_some_and(|name| name == backend.name());
+    let is_taken = above.is_some_and(|above| above.join(backend.name()).symlink_metadata().is_ok());
     let help = match Backend::from_name(directory) {
         Some(other) => format!("write \"backend\": \"{other}\", or move the package to `{backend}/`"),
+        None if is_below => format!("move the package's files up into `{backend}/`"),
+        None if is_taken => {
+            format!("`{backend}/` is there already: move the package into another directory, or delete it")
+        }
         None => format!("rename the directory to `{backend}`"),
     };
     let anchor = Anchor::Value(JsonPath::root().key("backend"));

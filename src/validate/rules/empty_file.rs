@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Write the config again, or delete the file if the backend is not published.
+    ///
+    /// # What it does not see
+    /// Files that are no config and no precision list.
     PKG001 "empty-file" Error "The file is empty." => check
 }
 

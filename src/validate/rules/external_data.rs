@@ -23,6 +23,9 @@ rule! {
     ///
     /// # Fix
     /// Put the data file beside the model, or export the model with its weights inside.
+    ///
+    /// # What it does not see
+    /// What is in the data. The `.ptd` of a program is found by its name alone.
     PKG040 "external-data" Error "Data that a model keeps in another file is not there." => check
 }
 

@@ -16,6 +16,9 @@ rule! {
     ///
     /// # Fix
     /// Export or fetch the file again.
+    ///
+    /// # What it does not see
+    /// Files that are nearly empty.
     PKG017 "file-empty" Error "A file that the config names is empty." => check
 }
 
@@ -27,7 +30,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let anchor = Anchor::Value(file.file.path.clone());
             let message = format!("`{}` is empty (0 bytes)", file.file.reference);
             let finding = RULE.meta.finding(anchor, message);
-            findings.push(finding.help("export or fetch the file again"));
+            findings.push(finding.help("export or fetch the file again").about(&facts.path));
         }
     }
 }

@@ -24,6 +24,9 @@ rule! {
     /// # Fix
     /// Run `git lfs install` once, then `git lfs pull` in the clone. In GitHub Actions, give
     /// `actions/checkout` the input `lfs: true`.
+    ///
+    /// # What it does not see
+    /// Whether the object that a pointer names exists, and pointers of other systems (DVC, Xet).
     PKG018 "file-lfs-pointer" Error "A file is a Git LFS pointer, not the file itself." => check
 }
 
@@ -50,6 +53,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             "`{}` is a Git LFS pointer to {} bytes, not the file itself",
             file.file.reference, pointer.size
         );
-        findings.push(RULE.meta.finding(anchor, message).help(HELP));
+        let finding = RULE.meta.finding(anchor, message);
+        findings.push(finding.help(HELP).about(&facts.path));
     }
 }

@@ -4,6 +4,10 @@ use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
 use crate::validate::files::FileState;
 use crate::package::leftover::is_placeholder;
+use crate::validate::nearby;
+
+/// Missing files of one config for which directories are searched.
+const MAX_SUGGESTIONS: usize = 50;
 
 rule! {
     /// # What it checks
@@ -21,23 +25,36 @@ rule! {
     ///
     /// # Fix
     /// Correct the path, or add the file.
+    ///
+    /// # What it does not see
+    /// References in the files that a config names (a tokenizer's own references). Where names are not
+    /// case-sensitive, a wrong case is found only on another machine.
     PKG015 "file-missing" Error "A file that the config names does not exist." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let mut suggestions = 0;
     for file in &context.files {
         let reference = &file.file.reference;
         let Ok(facts) = &file.facts else { continue };
-        if !matches!(facts.state, FileState::Missing) || is_placeholder(reference) {
-            continue;
-        }
+        let what = match &facts.state {
+            FileState::Missing if !is_placeholder(reference) => "does not exist".to_owned(),
+            FileState::Dangling(target) => format!(
+                "is a symbolic link to `{}`, where nothing is",
+                target.display()
+            ),
+            _ => continue,
+        };
         let anchor = Anchor::Value(file.file.path.clone());
-        let message = format!("`{reference}` does not exist");
         let path = facts.path.display();
-        findings.push(
-            RULE.meta
-                .finding(anchor, message)
-                .help(format!("looked for {path}; paths are relative to the config's directory")),
-        );
+        suggestions += 1;
+        let near = (suggestions <= MAX_SUGGESTIONS).then(|| nearby::find(context, file, &facts.path));
+        let help = match (&facts.state, near.flatten()) {
+            (FileState::Dangling(_), _) => "commit the file itself, or correct the link".to_owned(),
+            (_, Some(near)) => near,
+            _ => format!("looked for {path}; paths are relative to the config's directory"),
+        };
+        let finding = RULE.meta.finding(anchor, format!("`{reference}` {what}"));
+        findings.push(finding.help(help).about(&facts.path));
     }
 }

@@ -1,13 +1,16 @@
 //! `file-name`: model files whose names depart from the convention.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use super::backend_delegate;
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::naming::{Expected, NameFault};
 use crate::package::{Config, Variant};
 use crate::source::JsonPath;
 use crate::validate::context::Context;
-use crate::validate::references::Referenced;
+use crate::validate::listing::listed;
+use crate::validate::references::{Referenced, leaves_directory};
 use crate::validate::files::FileState;
 use crate::package::leftover::is_placeholder;
 
@@ -27,59 +30,135 @@ rule! {
     ///
     /// # Fix
     /// Rename the file, or correct the config.
+    ///
+    /// # What it does not see
+    /// Files outside the config's directory, which several backends may share; whether a free token
+    /// means anything; the size. A name that another finding explains is not judged again.
     PKG025 "file-name" Warning "A model file's name departs from the convention." => check
+}
+
+/// A name at fault.
+struct Judged<'a> {
+    file: &'a Referenced,
+    name: &'a str,
+    fault: NameFault,
+    expected: Expected<'a>,
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(config) = &context.config else { return };
-    for file in context.files.iter().filter(|file| file.is_model) {
+    let models = context.files.iter().filter(|file| file.is_model);
+    let mut judged = Vec::new();
+    let mut all = 0;
+    // What lies outside belongs to several backends or packages, and can be named after none.
+    for file in models.filter(|file| !leaves_directory(&file.file.reference)) {
+        all += 1;
         let variant = file.variant.and_then(|index| config.variants.get(index));
-        if let Some(finding) = variant.and_then(|variant| judge(context, config, variant, file)) {
-            findings.push(finding);
-        }
+        judged.extend(variant.and_then(|variant| judge(context, config, variant, file)));
+    }
+    if judged.is_empty() {
+        return;
+    }
+    let no_model = judged.iter().all(|one| one.fault == NameFault::NoModel);
+    if judged.len() > 1 && judged.len() == all && no_model {
+        findings.push(other_model(&judged));
+        return;
+    }
+    let mut proposals: HashMap<String, usize> = HashMap::new();
+    for one in &judged {
+        *proposals.entry(one.proposal()).or_default() += 1;
+    }
+    let taken: HashSet<&str> = config.files().map(|file| file.reference.as_str()).collect();
+    for one in &judged {
+        let proposal = one.proposal();
+        let is_free = proposals.get(&proposal) == Some(&1) && !taken.contains(proposal.as_str());
+        findings.push(one.finding(is_free.then_some(proposal)));
     }
 }
 
-fn judge(
-    context: &Context<'_>,
-    config: &Config,
-    variant: &Variant,
-    file: &Referenced,
-) -> Option<Finding> {
+/// All files begin with something else: then it is one fault, and maybe not theirs.
+fn other_model(judged: &[Judged<'_>]) -> Finding {
+    let model = judged[0].expected.model.unwrap_or_default();
+    let names = listed(judged.iter().map(|one| format!("`{}`", one.name)));
+    let message = format!("no model file begins with the model token `{model}`: {names}");
+    let anchor = Anchor::Value(JsonPath::root().key("model"));
+    let finding = RULE.meta.finding(anchor, message);
+    finding.help(format!("correct `model` if the files are right; otherwise rename them to `{model}_…`"))
+}
+
+fn judge<'a>(
+    context: &'a Context<'_>,
+    config: &'a Config,
+    variant: &'a Variant,
+    file: &'a Referenced,
+) -> Option<Judged<'a>> {
     let facts = file.facts.as_ref().ok()?;
     let precision = variant.precision.as_deref()?;
     let list = &context.precisions.list;
-    // A missing file has its own finding, and so has an unknown precision.
-    if matches!(facts.state, FileState::Missing) || !list.contains(precision) {
+    // What is not there has its own finding, and so has an unknown precision.
+    let is_there = facts.is_file() || matches!(facts.state, FileState::Directory(_));
+    if !is_there || file.is_wrong_directory() || !list.contains(precision) {
         return None;
     }
+    let backend = config.backend?;
     let expected = Expected {
         model: token(context, "model", config.model.as_deref()),
-        size: config.size.as_deref(),
+        size: token(context, "size", config.size.as_deref()),
         component: file.file.component.as_deref(),
-        backend: config.backend?,
+        backend,
         precision,
     };
-    let path = Path::new(&file.file.reference);
-    let name = path.file_name()?.to_str()?;
+    let name = Path::new(&file.file.reference).file_name()?.to_str()?;
     let fault = expected.check(name, list.tokens()).err()?;
-    // A line that was copied and not changed is `file-shared`'s.
-    if matches!(fault, NameFault::OtherPrecision(_)) && context.models_at(&facts.path).count() > 1 {
-        return None;
-    }
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("pte");
-    let help = match &fault {
+    let told = match &fault {
+        // A line that was copied and not changed is `file-shared`'s, or `variant-duplicate`'s.
+        NameFault::OtherPrecision(_) => {
+            context.models_at(&facts.path).count() > 1 || has_twin(config, variant)
+        }
+        // A field that the directory contradicts too is `backend-directory`'s, a program that was
+        // made for the other backend `backend-delegate`'s.
         NameFault::OtherBackend(other) => {
-            format!("if the file is for {other}, it belongs to another config; otherwise rename it")
+            let directory = context.absolute.file_name();
+            let in_other = directory.is_some_and(|name| name == other.name());
+            let info = file.model_info();
+            let delegated = info.is_some_and(|info| backend_delegate::is_for(info, *other, backend));
+            in_other || delegated
         }
-        NameFault::OtherPrecision(other) => {
-            format!("if the file is {other}, correct `precision`; otherwise rename it")
-        }
-        _ => format!("by the convention it is `{}`", expected.name(extension)),
+        _ => false,
     };
-    let anchor = Anchor::Value(file.file.path.clone());
-    let message = describe(name, &fault, &expected);
-    Some(RULE.meta.finding(anchor, message).help(help))
+    (!told).then_some(Judged { file, name, fault, expected })
+}
+
+/// Whether another variant has the same precision.
+fn has_twin(config: &Config, variant: &Variant) -> bool {
+    let same = config.variants.iter().filter(|other| other.precision == variant.precision);
+    same.count() > 1
+}
+
+impl Judged<'_> {
+    /// The name by the convention.
+    fn proposal(&self) -> String {
+        let extension = Path::new(self.name).extension().and_then(|it| it.to_str());
+        self.expected.name(extension.unwrap_or("pte"))
+    }
+
+    fn finding(&self, proposal: Option<String>) -> Finding {
+        let help = match (&self.fault, proposal) {
+            (NameFault::OtherBackend(other), _) => {
+                format!("if the file is for {other}, it belongs to another config; otherwise rename it")
+            }
+            (NameFault::OtherPrecision(other), _) => {
+                format!("if the file is {other}, correct `precision`; otherwise rename it")
+            }
+            (_, Some(name)) => format!("by the convention it is `{name}`"),
+            (_, None) => "by the convention it is `<model>[_<size>][_<component>]_<backend>_<precision>`; \
+                          where that is taken, add a token that tells the files apart"
+                .to_owned(),
+        };
+        let anchor = Anchor::Value(self.file.file.path.clone());
+        let message = describe(self.name, &self.fault, &self.expected);
+        RULE.meta.finding(anchor, message).help(help)
+    }
 }
 
 /// A token of the config, unless it is itself at fault: then no name can follow it.

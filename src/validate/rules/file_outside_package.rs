@@ -7,8 +7,10 @@ use crate::validate::context::Context;
 rule! {
     /// # What it checks
     /// Every reference is a relative path with `/` that stays inside the package root: the nearest
-    /// directory above with a `.git`, else the directory given on the command line, else two
-    /// levels above the config's directory. No absolute path, backslash or URL.
+    /// directory above with a `.git`, else the root of a download from a hub (`.gitattributes`,
+    /// `.cache/huggingface`, a directory in `snapshots`), else two levels above the config's
+    /// directory. How the config was named on the command line makes no difference. No absolute
+    /// path, backslash or URL.
     ///
     /// # Why
     /// A package is downloaded as a tree of files. What lies outside of it is not there on the
@@ -21,6 +23,10 @@ rule! {
     ///
     /// # Fix
     /// Move the file into the repository and name it relative to the config.
+    ///
+    /// # What it does not see
+    /// Where symbolic links lead: references are judged by their text. Without a repository's root, two
+    /// levels above the config may be more than the package.
     PKG016 "file-outside-package" Error "A reference does not stay inside the package." => check
 }
 

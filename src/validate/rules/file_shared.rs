@@ -1,46 +1,83 @@
 //! `file-shared`: one model file in two variants.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Finding, Severity};
+use crate::package::FileRef;
 use crate::validate::context::Context;
+use crate::validate::references::Referenced;
 
 rule! {
     /// # What it checks
-    /// No model file is named twice: by two variants, or as two components of one.
+    /// No model file is named twice: by two variants, or as two components of one. A component that
+    /// variants of one precision share while their other components differ (a text encoder of two
+    /// resolutions) is meant; if the precisions differ it is a note.
     ///
     /// # Why
     /// Variants differ in precision; a file has one. Usually a line was copied and the name not
-    /// changed. Components that are data (`tokenizer.json`) may be shared.
+    /// changed. Components that are data (`tokenizer.json`, a voice) may be shared.
     ///
     /// # Example
     /// Variants `fp32` and `int8` that both name `tiny_xnnpack_fp32.pte`.
     ///
     /// # Fix
-    /// Name each variant's own file. If a component really is the same for several precisions,
-    /// nothing is wrong.
+    /// Name each variant's own file.
+    ///
+    /// # What it does not see
+    /// Two names of one file, through a link or as a copy (`variant-identical` compares bytes).
     PKG021 "file-shared" Warning "Two variants name the same model file." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let mut first = HashMap::new();
-    let position = |variant: usize| context.variants()[variant].position;
+    let mut first: HashMap<&OsStr, &Referenced> = HashMap::new();
+    let mut same_parts = HashMap::new();
     for file in context.files.iter().filter(|file| file.is_model) {
-        let Some((facts, variant)) = file.facts.as_ref().ok().zip(file.variant) else {
+        let (Ok(facts), Some(variant)) = (&file.facts, file.variant) else {
             continue;
         };
-        let earlier = *first.entry(facts.path.clone()).or_insert((variant, &file.file.path));
-        if earlier.1 != &file.file.path {
-            let anchor = Anchor::Value(file.file.path.clone());
-            let reference = &file.file.reference;
-            let (message, help) = if earlier.0 == variant {
-                let message = format!("another component of this variant is `{reference}` already");
-                (message, "name each component's own file")
-            } else {
-                let message = format!("variant {} names `{reference}` already", position(earlier.0));
-                (message, "name this variant's own file")
-            };
-            findings.push(RULE.meta.finding(anchor, message).help(help));
-        }
+        let earlier = *first.entry(facts.path.as_os_str()).or_insert(file);
+        let Some(other) = earlier.variant.filter(|_| earlier.file.path != file.file.path) else {
+            continue;
+        };
+        let reference = &file.file.reference;
+        let position = context.variants()[other].position;
+        let (severity, message, help) = if other == variant {
+            let message = format!("another component of this variant is `{reference}` already");
+            (Severity::Warning, message, "name each component's own file")
+        } else if !is_same_component(earlier, file)
+            || *same_parts
+                .entry((other, variant))
+                .or_insert_with(|| has_same_parts(context, other, variant))
+        {
+            let message = format!("variant {position} names `{reference}` already");
+            (Severity::Warning, message, "name this variant's own file")
+        } else if precision(context, other) == precision(context, variant) {
+            continue;
+        } else {
+            let message = format!("variant {position}, of another precision, has `{reference}` too");
+            let help = "nothing is wrong if this component is the same in both; otherwise name this variant's own file";
+            (Severity::Note, message, help)
+        };
+        let anchor = Anchor::Value(file.file.path.clone());
+        findings.push(RULE.meta.finding(anchor, message).help(help).severity(severity));
     }
+}
+
+fn precision<'a>(context: &'a Context<'_>, variant: usize) -> Option<&'a str> {
+    context.variants()[variant].precision.as_deref()
+}
+
+fn is_same_component(one: &Referenced, other: &Referenced) -> bool {
+    one.file.component.is_some() && one.file.component == other.file.component
+}
+
+/// Whether nothing tells two variants apart: all their components are the same files.
+fn has_same_parts(context: &Context<'_>, one: usize, other: usize) -> bool {
+    let [one, other] = [one, other].map(|variant| &context.variants()[variant].files);
+    let parts = |files: &[FileRef]| {
+        let files = files.iter();
+        files.map(|file| (file.component.clone(), file.reference.clone())).collect::<HashSet<_>>()
+    };
+    one.len() == other.len() && parts(one) == parts(other)
 }

@@ -1,17 +1,16 @@
 //! `file-unlisted`: a model file that no variant names.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
 use crate::diagnostic::{Anchor, Finding};
+use crate::package::model_file;
 use crate::package::reference::normalize;
 use crate::validate::context::Context;
 use crate::validate::references::Referenced;
-use crate::validate::files::{FileFacts, FileState};
 
-/// Extensions of model files, files of weights beside them left out.
-const MODEL_EXTENSIONS: [&str; 7] = ["pte", "bpte", "onnx", "mlmodel", "mlpackage", "mlmodelc", "tflite"];
 /// Most unlisted files named in one config's findings.
 const MAX_LISTED: usize = 20;
 
@@ -30,6 +29,9 @@ rule! {
     ///
     /// # Fix
     /// Add a variant for it, or delete the file.
+    ///
+    /// # What it does not see
+    /// Files in other directories, weights beside models, and extensions that are not known here.
     PKG020 "file-unlisted" Warning "A model file in the directory is named by no variant." => check
 }
 
@@ -44,9 +46,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
-    let listed: HashSet<&Path> = facts.map(|facts| facts.path.as_path()).collect();
+    let listed: HashSet<&OsStr> = facts.map(|facts| facts.path.as_os_str()).collect();
     let mut unlisted: Vec<String> = model_files(context.directory)
-        .filter(|name| !listed.contains(normalize(&context.directory.join(name)).as_path()))
+        .filter(|name| !listed.contains(normalize(&context.directory.join(name)).as_os_str()))
         .collect();
     unlisted.sort();
     unlisted.truncate(MAX_LISTED);
@@ -61,9 +63,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// Whether a reference leads to a file, or to none of the variants'. One that does not may be meant
 /// for the file that looks unlisted.
 fn is_followed(file: &Referenced) -> bool {
-    let missing = |facts: &FileFacts| matches!(facts.state, FileState::Missing);
     match &file.facts {
-        Ok(facts) => !(file.is_model && missing(facts)),
+        Ok(facts) => !(file.is_model && (facts.is_missing() || file.is_wrong_directory())),
         Err(_) => false,
     }
 }
@@ -76,10 +77,5 @@ fn model_files(directory: &Path) -> impl Iterator<Item = String> {
     };
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| {
-        Path::new(name)
-            .extension()
-            .and_then(|extension| extension.to_str())
-            .is_some_and(|extension| MODEL_EXTENSIONS.contains(&extension))
-    })
+    names.filter(|name| model_file::has_extension(name))
 }

@@ -9,7 +9,8 @@ use crate::validate::files::{FileState, ModelFacts};
 rule! {
     /// # What it checks
     /// Configs, the files they name and the directories that are walked can be read, are regular
-    /// files (no pipes, no devices), and a config has at most 4 MiB.
+    /// files (no pipes, no devices, no directory in a file's place), and a config has at most 4 MiB.
+    /// Models that are directories (`.mlpackage`, `.mlmodelc`) may be directories.
     ///
     /// # Why
     /// What can't be read is not checked, and silence would look like approval.
@@ -19,6 +20,9 @@ rule! {
     ///
     /// # Fix
     /// Correct the permissions or the link.
+    ///
+    /// # What it does not see
+    /// Files that another user may not read.
     PKG039 "file-unreadable" Error "A file cannot be read." => check
 }
 
@@ -37,15 +41,18 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     for file in &context.files {
         let Ok(facts) = &file.facts else { continue };
-        let reason = match (&facts.state, &facts.model) {
-            (FileState::Unreadable(reason), _) => reason.clone(),
-            (_, Some(ModelFacts::Broken(ModelError::Io(error)))) => error.to_string(),
-            (FileState::Directory(_), _) if !file.is_model => "it is a directory".to_owned(),
+        let (reason, help) = match (&facts.state, &facts.model) {
+            (FileState::Unreadable(reason), _) => (reason.clone(), HELP),
+            (_, Some(ModelFacts::Broken(ModelError::Io(error)))) => (error.to_string(), HELP),
+            _ if file.is_wrong_directory() => {
+                ("it is a directory".to_owned(), "name the file in it, or put the file in its place")
+            }
             _ => continue,
         };
         let anchor = Anchor::Value(file.file.path.clone());
         let message = format!("`{}` cannot be read: {reason}", file.file.reference);
-        findings.push(RULE.meta.finding(anchor, message).help(HELP));
+        let finding = RULE.meta.finding(anchor, message);
+        findings.push(finding.help(help).about(&facts.path));
     }
 }
 

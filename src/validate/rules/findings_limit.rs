@@ -16,6 +16,9 @@ rule! {
     ///
     /// # Fix
     /// Correct what is reported, and validate again.
+    ///
+    /// # What it does not see
+    /// What was left out.
     PKG041 "findings-limit" Note "A file has more findings than are reported." => check
 }
 

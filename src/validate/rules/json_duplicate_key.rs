@@ -20,6 +20,9 @@ rule! {
     ///
     /// # Fix
     /// Remove all but one.
+    ///
+    /// # What it does not see
+    /// Keys that differ in case or in a letter; those are unknown keys (`schema`).
     PKG003 "json-duplicate-key" Error "An object has the same key twice." => check
 }
 
@@ -40,7 +43,7 @@ fn visit(node: &Node, trail: Trail<'_>, findings: &mut Vec<Finding>) {
             for (member, is_repeated) in members.with_repetition() {
                 let trail = trail.key(&member.key);
                 if is_repeated {
-                    let anchor = Anchor::RepeatedKey(trail.to_path(), member.key_span);
+                    let anchor = Anchor::At(trail.to_path(), member.key_span);
                     let message = format!("the key `{}` is already in this object", member.key);
                     let finding = RULE.meta.finding(anchor, message);
                     findings.push(finding.help("remove all but one; parsers differ in which counts"));

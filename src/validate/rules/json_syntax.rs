@@ -20,6 +20,9 @@ rule! {
     ///
     /// # Fix
     /// Correct the text at the place shown. Only the first fault of a file can be shown.
+    ///
+    /// # What it does not see
+    /// Anything behind the first fault: what was not parsed is not checked.
     PKG002 "json-syntax" Error "The file is not JSON." => check
 }
 
@@ -29,7 +32,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             Anchor::Text(error.span),
             format!("not readable as JSON: {}", error.message),
         );
-        findings.push(finding.help(error.help));
+        findings.push(finding.help(error.help.clone()));
     }
 }
 

@@ -20,6 +20,9 @@ rule! {
     ///
     /// # Fix
     /// Delete the field.
+    ///
+    /// # What it does not see
+    /// Fields of other revisions; they are unknown keys (`schema`).
     PKG005 "legacy-field" Error "A variant has a field that the format dropped." => check
 }
 

@@ -1,7 +1,7 @@
 //! `license-unknown`: a licence nobody knows by this name.
 
 use crate::diagnostic::{Anchor, Finding};
-use crate::package::license;
+use crate::package::license::{self, License};
 use crate::source::JsonPath;
 use crate::validate::context::Context;
 use crate::package::leftover::is_placeholder;
@@ -9,7 +9,8 @@ use crate::package::leftover::is_placeholder;
 rule! {
     /// # What it checks
     /// `license` is an SPDX identifier or expression (in any case) or a known model-card slug such
-    /// as `llama-3.2-community`.
+    /// as `llama-3.2-community`. For a text that only looks like one (`Apache 2.0`, `GPL`, a space too
+    /// many) the finding says the right one.
     ///
     /// # Why
     /// Tools that sort packages by licence, and lawyers, look for these names.
@@ -21,6 +22,9 @@ rule! {
     ///
     /// # Fix
     /// Use the SPDX identifier (`Apache-2.0`), or `LicenseRef-` and a name for one of your own.
+    ///
+    /// # What it does not see
+    /// Whether the licence is the model's.
     PKG026 "license-unknown" Note "The licence is neither an SPDX identifier nor a known slug." => check
 }
 
@@ -28,11 +32,25 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(license) = context.config.as_ref().and_then(|c| c.license.as_deref()) else {
         return;
     };
-    if license.is_empty() || is_placeholder(license) || license::is_known(license) {
+    if license.is_empty() || is_placeholder(license) {
         return;
     }
+    let (what, help) = match license::judge(license) {
+        License::Known => return,
+        License::Meant(meant) => {
+            let words: Vec<String> = meant.iter().map(|name| format!("\"{name}\"")).collect();
+            let help = match &words[..] {
+                [one] => format!("write \"license\": {one}"),
+                several => format!("say which: {}", several.join(", ")),
+            };
+            ("only looks like an SPDX identifier or a known licence slug", help)
+        }
+        License::Unknown => (
+            "is neither an SPDX identifier nor a known licence slug",
+            "SPDX: https://spdx.org/licenses; `LicenseRef-NAME` for one of your own".to_owned(),
+        ),
+    };
     let anchor = Anchor::Value(JsonPath::root().key("license"));
-    let message = format!("`{license}` is neither an SPDX identifier nor a known licence slug");
-    let finding = RULE.meta.finding(anchor, message);
-    findings.push(finding.help("SPDX: https://spdx.org/licenses; `LicenseRef-NAME` for one of your own"));
+    let finding = RULE.meta.finding(anchor, format!("`{license}` {what}"));
+    findings.push(finding.help(help));
 }

@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Use the model's own names; the help line lists them.
+    ///
+    /// # What it does not see
+    /// Models that cannot be read. An ONNX file does not name its graph, so any one name fits.
     PKG029 "method-not-in-model" Error "A declared method is not in the model." => check
 }
 

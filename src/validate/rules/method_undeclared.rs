@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Declare it, with the signature that the help line gives.
+    ///
+    /// # What it does not see
+    /// Variants without `methods`; `methods-missing` speaks of them.
     PKG030 "method-undeclared" Warning "A method of the model is not declared." => check
 }
 

@@ -23,6 +23,9 @@ rule! {
     ///
     /// # Fix
     /// Add `methods` with what `pkgtool inspect FILE` shows.
+    ///
+    /// # What it does not see
+    /// Models that cannot be read, and everything with `--no-model`.
     PKG013 "methods-missing" Note "A variant does not declare its method signatures." => check
 }
 
@@ -32,7 +35,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         match &variant.methods {
             Methods::Absent => {
                 if let Some(file) = context.files_of(index).find(readable) {
-                    let anchor = Anchor::Start(variant.path.clone());
+                    let anchor = Anchor::Value(variant.path.clone());
                     let reference = &file.file.reference;
                     let finding = RULE.meta.finding(anchor, "the variant declares no `methods`");
                     findings.push(finding.help(format!("`pkgtool inspect` shows those of `{reference}`")));

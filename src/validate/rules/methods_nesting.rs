@@ -22,6 +22,9 @@ rule! {
     /// # Fix
     /// With `components`, put each component's signatures under its name; with `file`, take the
     /// level of component names out.
+    ///
+    /// # What it does not see
+    /// Variants with both `file` and `components`, or neither: there it is not known what was meant.
     PKG011 "methods-nesting" Error "Method signatures are nested the wrong way for the variant." => check
 }
 

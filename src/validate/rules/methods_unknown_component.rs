@@ -22,6 +22,10 @@ rule! {
     ///
     /// # Fix
     /// Use the component's name.
+    ///
+    /// # What it does not see
+    /// A component that is named rightly and has another component's signatures; comparing with the model
+    /// (`tensor-count` and the rules after it) shows that.
     PKG012 "methods-unknown-component" Error "Methods are declared for a component that does not exist." => check
 }
 

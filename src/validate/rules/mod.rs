@@ -88,8 +88,26 @@ rules! {
     file_unreadable,
     external_data,
     findings_limit,
+    config_foreign,
+    config_missing,
+    config_name,
+    size_directory,
+    variant_identical,
+    backends_disagree,
+    tokenizer_exchanged,
+    config_duplicate,
 }
 
+pub(super) use backends_disagree::backends_disagree;
+pub(super) use config_duplicate::config_duplicate;
+pub(super) use config_foreign::config_foreign;
+pub(super) use config_missing::bare_directory;
 pub(super) use file_unreadable::unreadable_directory;
 pub(super) use findings_limit::findings_limit;
 pub(super) use json_syntax::describe_fault;
+pub(super) use size_directory::{is_other_size, is_size_token};
+
+/// Whether a rule speaks of the directory in which a config stands.
+pub(super) fn is_about_place(rule: &RuleMeta) -> bool {
+    rule.code == backend_directory::RULE.meta.code
+}

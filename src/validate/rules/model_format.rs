@@ -17,12 +17,16 @@ rule! {
     ///
     /// # Fix
     /// Nothing, if the format is meant.
+    ///
+    /// # What it does not see
+    /// Whether the file is sound.
     PKG028 "model-format" Note "A model file's format is not one that is read here." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for file in &context.files {
         if let Ok(facts) = &file.facts
+            && !file.is_wrong_directory()
             && matches!(facts.model, Some(ModelFacts::UnknownFormat))
         {
             let anchor = Anchor::Value(file.file.path.clone());
@@ -32,7 +36,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             );
             let known: Vec<&str> = FORMATS.iter().map(|format| format.name()).collect();
             let finding = RULE.meta.finding(anchor, message);
-            findings.push(finding.help(format!("formats that are read: {}", known.join(", "))));
+            let help = format!("formats that are read: {}", known.join(", "));
+            findings.push(finding.help(help).about(&facts.path));
         }
     }
 }

@@ -18,6 +18,10 @@ rule! {
     ///
     /// # Fix
     /// Export or fetch the file again.
+    ///
+    /// # What it does not see
+    /// Weights. A model whose header is sound may still have broken weights, or be cut off behind it where
+    /// its format does not say how long it is.
     PKG027 "model-unreadable" Error "A model file is broken." => check
 }
 
@@ -34,6 +38,6 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let anchor = Anchor::Value(file.file.path.clone());
         let message = format!("`{}` is broken: {error}", file.file.reference);
         let finding = RULE.meta.finding(anchor, message);
-        findings.push(finding.help("export or fetch the file again"));
+        findings.push(finding.help("export or fetch the file again").about(&facts.path));
     }
 }

@@ -21,6 +21,9 @@ rule! {
     ///
     /// # Fix
     /// Fill in the value, or leave an optional field out.
+    ///
+    /// # What it does not see
+    /// Placeholders of other generators (`FIXME`, `xxx`, `your-name`).
     PKG010 "placeholder" Error "A value is a generator's placeholder." => check
 }
 

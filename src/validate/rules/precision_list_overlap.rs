@@ -21,6 +21,9 @@ rule! {
     ///
     /// # Fix
     /// Remove the token from the side where it does not belong.
+    ///
+    /// # What it does not see
+    /// Whether a token stands on the right side: nothing but the list decides that.
     PKG006 "precision-list-overlap" Error "A precision token is both quantized and not." => check
 }
 

@@ -1,16 +1,19 @@
 //! `precision-unknown`: a precision token that the list does not have.
 
+use std::path::Path;
+
 use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
 use crate::package::leftover::is_placeholder;
+use crate::package::{naming, precision};
 use crate::source::suggest;
 
 rule! {
     /// # What it checks
     /// Every variant's precision is a token of the precision list: the one given with
-    /// `--precisions`, else a `precisions.json` at the root of what is validated, else the list
-    /// inside this tool.
+    /// `--precisions`, else the nearest `precisions.json` from the config's directory up to the
+    /// package root, else one at the root of what is validated, else the list inside this tool.
     ///
     /// # Why
     /// Whether a variant is quantized is decided by that list alone. A token that is not in it is
@@ -23,6 +26,9 @@ rule! {
     ///
     /// # Fix
     /// Correct the token, or add it to your precision list.
+    ///
+    /// # What it does not see
+    /// Whether the weights really are of this precision. Nothing is said while the list itself is broken.
     PKG008 "precision-unknown" Error "A precision token is not in the precision list." => check
 }
 
@@ -39,7 +45,14 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         if list.contains(token) || is_placeholder(token) || context.is_violated(&path) {
             continue;
         }
+        // A slip is made once: a name that has the token too means it.
+        let stems = variant.files.iter().filter_map(|file| Path::new(&file.reference).file_stem());
+        let agreed = stems.filter_map(|stem| stem.to_str()).any(|stem| naming::has_token(stem, token));
         let help = match suggest::nearest(token, list.tokens()) {
+            _ if agreed => format!(
+                "the file's name has it too: if it is right, add it to a `{}` in the package",
+                precision::FILE_NAME
+            ),
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("the list has: {}", listed(list.tokens())),
         };

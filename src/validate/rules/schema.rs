@@ -11,7 +11,8 @@ rule! {
     ///
     /// # Why
     /// Readers of packages rely on it. Each fault is reported once and where the author made it:
-    /// a mistyped key is one finding, not an unknown key and a missing one.
+    /// a mistyped key is one finding, not an unknown key and a missing one, and all that one object
+    /// lacks is one finding.
     ///
     /// # Example
     /// ```json
@@ -20,6 +21,10 @@ rule! {
     ///
     /// # Fix
     /// Do what the help line says.
+    ///
+    /// # What it does not see
+    /// What a schema cannot say: whether files exist, whether signatures are the model's. A key that is
+    /// missing because another was mistyped is told once, as the mistyped one.
     PKG004 "schema" Error "The file violates its JSON Schema." => check
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
+use crate::validate::files::{FileState, ModelFacts};
 
 rule! {
     /// # What it checks
@@ -20,6 +21,9 @@ rule! {
     ///
     /// # Fix
     /// Write the size the finding gives.
+    ///
+    /// # What it does not see
+    /// Variants of which a file is missing, empty or broken: their size is nobody's to write down.
     PKG019 "size-mismatch" Error "`size_bytes` is not the size of the variant's files." => check
 }
 
@@ -35,10 +39,17 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         let what = if count == 1 { "the file has" } else { "the components have together" };
-        let anchor = Anchor::Value(variant.path.key("size_bytes"));
-        let message = format!("`size_bytes` is {declared}, but {what} {size} bytes");
-        let finding = RULE.meta.finding(anchor, message);
-        findings.push(finding.help(format!("write \"size_bytes\": {size}")));
+        let path = variant.path.key("size_bytes");
+        let written = context.written(&path).unwrap_or_default();
+        let message = format!("`size_bytes` is {written}, but {what} {size} bytes");
+        let finding = RULE.meta.finding(Anchor::Value(path), message);
+        // A model that was read whole is known to be whole; of anything else a part may be missing.
+        let whole = context.files_of(index).all(|file| file.model_info().is_some());
+        findings.push(finding.help(if whole || declared < size {
+            format!("write \"size_bytes\": {size}")
+        } else {
+            format!("if nothing is missing at the end, write \"size_bytes\": {size}; otherwise fetch it again")
+        }));
     }
 }
 
@@ -49,6 +60,11 @@ fn total(context: &Context<'_>, variant: usize) -> Option<(u64, u64, usize)> {
     let mut external: u64 = 0;
     for file in context.files_of(variant) {
         let facts = file.facts.as_ref().ok()?;
+        // The size of what is broken, empty or no model is nobody's to write down.
+        let broken = matches!(facts.model, Some(ModelFacts::Broken(_)));
+        if broken || matches!(facts.state, FileState::Empty) || file.is_wrong_directory() {
+            return None;
+        }
         if sizes.insert(&facts.path, facts.size()?).is_none() {
             external = external.saturating_add(super::external_data::present_bytes(file));
         }

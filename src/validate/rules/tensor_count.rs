@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Declare all tensors, in order; the help line lists them.
+    ///
+    /// # What it does not see
+    /// The order of tensors of one shape and dtype.
     PKG031 "tensor-count" Error "A method has another number of tensors than declared." => check
 }
 

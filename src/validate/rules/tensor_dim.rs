@@ -1,4 +1,4 @@
-//! `tensor-dim`: a dimension below -1.
+//! `tensor-dim`: a dimension below -1, or too large for any machine.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::{MethodSignature, Methods, TensorSpec};
@@ -6,7 +6,7 @@ use crate::validate::context::Context;
 
 rule! {
     /// # What it checks
-    /// Every dimension of a declared shape is a size (0 or more) or -1 for a dynamic one.
+    /// Every dimension of a declared shape is a size (0 or more, less than 2⁶³) or -1 for a dynamic one.
     ///
     /// # Why
     /// A JSON Schema integer may be anything; a tensor's dimension may not.
@@ -18,15 +18,20 @@ rule! {
     ///
     /// # Fix
     /// Write the size, or -1 if the dimension is dynamic.
+    ///
+    /// # What it does not see
+    /// Whether the size is the model's; `tensor-shape` compares it.
     PKG014 "tensor-dim" Error "A dimension is below -1." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for tensor in tensors(context) {
         let Some(shape) = &tensor.shape else { continue };
-        for (i, size) in shape.iter().enumerate().filter(|(_, size)| **size < -1) {
+        for (i, size) in shape.iter().enumerate().filter(|(_, size)| !(-1..i64::MAX).contains(*size)) {
             let anchor = Anchor::Value(tensor.path.key("shape").index(i));
-            let finding = RULE.meta.finding(anchor, format!("{size} is no dimension"));
+            let path = tensor.path.key("shape").index(i);
+            let written = context.written(&path).map_or_else(|| size.to_string(), str::to_owned);
+            let finding = RULE.meta.finding(anchor, format!("{written} is no dimension"));
             findings.push(finding.help("a size of 0 or more, or -1 for a dynamic dimension"));
         }
     }

@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Write the model's dtype.
+    ///
+    /// # What it does not see
+    /// What the numbers mean: pixels from 0 to 1 and from 0 to 255 are both float32.
     PKG032 "tensor-dtype" Error "A tensor has another dtype than declared." => check
 }
 

@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Write -1 for the dynamic dimensions, sizes for the fixed ones.
+    ///
+    /// # What it does not see
+    /// Bounds: a config cannot say how large a dynamic dimension may get.
     PKG035 "tensor-dynamic" Error "A dimension is dynamic in the model or in the config, but not in both." => check
 }
 

@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Tell callers in the model's documentation. If the value is always the same, export the model with it fixed.
+    ///
+    /// # What it does not see
+    /// What such a value means, or what a caller has to give.
     PKG037 "tensor-inexpressible" Note "A method has a value that a config cannot describe." => check
 }
 

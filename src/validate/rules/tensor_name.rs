@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Keep the name if it is curated on purpose; otherwise leave `name` out.
+    ///
+    /// # What it does not see
+    /// Names of ExecuTorch programs, which keep none.
     PKG036 "tensor-name" Note "A tensor has another name in the model." => check
 }
 

@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Write the model's shape, batch dimension included.
+    ///
+    /// # What it does not see
+    /// Tensors behind a wrong count (`tensor-count`).
     PKG033 "tensor-rank" Error "A tensor has another rank than declared." => check
 }
 

@@ -17,6 +17,9 @@ rule! {
     ///
     /// # Fix
     /// Write the model's shape.
+    ///
+    /// # What it does not see
+    /// Dimensions of which the file says only that they may be dynamic, and tensors of a wrong rank.
     PKG034 "tensor-shape" Error "A tensor has another shape than declared." => check
 }
 

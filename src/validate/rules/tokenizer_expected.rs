@@ -25,6 +25,9 @@ rule! {
     /// # Fix
     /// Add the tokenizer and name it. If the model works on characters or has its tokenizer
     /// inside, nothing is wrong.
+    ///
+    /// # What it does not see
+    /// Models whose capabilities do not say that they work on text.
     PKG023 "tokenizer-expected" Note "A text capability comes without a tokenizer." => check
 }
 

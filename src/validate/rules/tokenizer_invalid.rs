@@ -22,6 +22,9 @@ rule! {
     ///
     /// # Fix
     /// Fetch or export the tokenizer again.
+    ///
+    /// # What it does not see
+    /// Whether a tokenizer works, and is the model's.
     PKG022 "tokenizer-invalid" Error "A tokenizer file is not JSON." => check
 }
 
@@ -35,7 +38,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let anchor = Anchor::Value(file.file.path.clone());
             let message = format!("`{}` is not JSON: {error}", file.file.reference);
             let finding = RULE.meta.finding(anchor, message);
-            findings.push(finding.help("fetch or export the tokenizer again"));
+            findings.push(finding.help("fetch or export the tokenizer again").about(&facts.path));
         }
     }
 }

@@ -1,8 +1,10 @@
 //! `variant-duplicate`: two variants of one precision.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use crate::diagnostic::{Anchor, Finding};
+use crate::package::{Variant, naming};
 use crate::validate::context::Context;
 
 rule! {
@@ -18,6 +20,9 @@ rule! {
     ///
     /// # Fix
     /// Correct the precision of one, or publish it as a model or size of its own.
+    ///
+    /// # What it does not see
+    /// Variants of two tokens that mean the same (`w4` and `4w` of a list of one's own).
     PKG009 "variant-duplicate" Warning "Two variants have the same precision." => check
 }
 
@@ -32,7 +37,22 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let anchor = Anchor::Value(variant.path.key("precision"));
             let message = format!("variant {earlier} has the precision `{precision}` already");
             let finding = RULE.meta.finding(anchor, message);
-            findings.push(finding.help("callers choose a variant by its precision"));
+            let help = "callers choose a variant by its precision";
+            findings.push(finding.help(match said_by_name(context, variant, precision) {
+                Some(token) => format!("{help}; the file's name says `{token}`"),
+                None => help.to_owned(),
+            }));
         }
     }
+}
+
+/// The one other precision that the names of a variant's files say.
+fn said_by_name<'a>(context: &'a Context<'_>, variant: &Variant, precision: &str) -> Option<&'a str> {
+    let stems = variant.files.iter().filter_map(|file| Path::new(&file.reference).file_stem()?.to_str());
+    let says = |token: &str| stems.clone().any(|stem| naming::has_token(stem, token));
+    if says(precision) {
+        return None;
+    }
+    let tokens = context.precisions.list.tokens().filter(|token| says(token));
+    tokens.max_by_key(|token| token.len())
 }

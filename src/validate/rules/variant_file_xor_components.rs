@@ -21,6 +21,9 @@ rule! {
     /// # Fix
     /// Keep `file` for a model in one file; set it to `null` or leave it out and list the parts
     /// under `components` for a pipeline.
+    ///
+    /// # What it does not see
+    /// Whether a pipeline has all the components that it needs.
     PKG007 "variant-file-xor-components" Error "A variant has both a file and components, or neither." => check
 }
 
@@ -36,7 +39,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let finding = RULE.meta.finding(anchor, "the variant has both `file` and `components`");
             findings.push(finding.help("keep one; a multi-component variant has `\"file\": null`"));
         } else if !variant.has_file && !node.is_some_and(mentions_components) {
-            let anchor = Anchor::Start(variant.path.clone());
+            let anchor = Anchor::Value(variant.path.clone());
             let finding = RULE.meta.finding(anchor, "the variant has neither `file` nor `components`");
             findings.push(finding.help("name the model file in `file`, or its parts in `components`"));
         }

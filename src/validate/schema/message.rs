@@ -4,47 +4,84 @@ use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
 
+use super::synonyms;
+use crate::package::config::SCHEMA_ID;
 use crate::source::JsonPath;
-use crate::source::json::Step;
+use crate::source::json::{Kind, Node, Step};
 use crate::source::suggest;
 
 /// Longest value quoted in a message, in characters.
 const MAX_QUOTE: usize = 60;
 
 /// Message and help for a value that is not as it should be.
-pub(super) fn describe(error: &ValidationError<'_>) -> (String, Option<String>) {
-    let found = error.instance();
+pub(super) fn describe(
+    error: &ValidationError<'_>,
+    node: Option<&Node>,
+) -> (String, Option<String>) {
+    let found = Found {
+        value: error.instance(),
+        node,
+    };
     match error.kind() {
         ValidationErrorKind::Type { kind } => {
             let expected = expected_type(kind);
             (
-                format!("expected {expected}, found {}", kind_of(found)),
-                None,
+                format!("expected {expected}, found {}", found.kind()),
+                type_help(kind, found.value),
             )
         }
-        ValidationErrorKind::Enum { options } => not_one_of(found, options),
+        ValidationErrorKind::Enum { options } => not_one_of(&found, options),
         ValidationErrorKind::Pattern { .. } => (
-            format!("{} is not a token", quote(found)),
-            Some("a token has only `a`–`z`, `0`–`9` and `_`, and at least one of them".to_owned()),
+            format!("{} is not a token", found.quote()),
+            Some(token_help(found.value.as_str().unwrap_or_default())),
         ),
         ValidationErrorKind::Format { format } if format == "uri" => (
-            format!("{} is not a URI", quote(found)),
-            Some("a URI begins with a scheme, such as `https:`".to_owned()),
+            format!("{} is not a URI", found.quote()),
+            Some(format!(
+                "a URI begins with a scheme; the format's is \"{SCHEMA_ID}\""
+            )),
         ),
         ValidationErrorKind::MinLength { .. } => ("must not be empty".to_owned(), None),
         ValidationErrorKind::MinItems { limit } => at_least(*limit, "item"),
         ValidationErrorKind::MinProperties { limit } => at_least(*limit, "entry"),
         ValidationErrorKind::Minimum { limit } => (
-            format!("must be at least {limit}, found {}", quote(found)),
-            None,
+            format!("must be at least {limit}, found {}", found.quote()),
+            Some("write the size in bytes, or leave the field out".to_owned()),
         ),
         _ => (cut(&error.to_string()), None),
     }
 }
 
 /// What an object lacks.
-pub(super) fn missing_key(object: &JsonPath, key: &str) -> String {
-    format!("{} lacks `{key}`", noun(object))
+pub(super) fn missing_keys(object: &JsonPath, keys: &[String]) -> String {
+    format!("{} lacks {}", noun(object), enumerated(keys, "and"))
+}
+
+/// What to write for the keys that an object lacks.
+pub(super) fn missing_keys_help(keys: &[String]) -> String {
+    let (schema, others): (Vec<&String>, Vec<&String>) =
+        keys.iter().partition(|key| *key == "$schema");
+    let mut parts: Vec<String> = Vec::new();
+    if !schema.is_empty() {
+        parts.push(format!("\"$schema\": \"{SCHEMA_ID}\""));
+    }
+    if !others.is_empty() {
+        parts.push(enumerated(&others, "and"));
+    }
+    format!("add {}", parts.join(", and "))
+}
+
+/// `a`, `b` and `c`.
+fn enumerated<W: AsRef<str>>(words: &[W], last: &str) -> String {
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| format!("`{}`", word.as_ref()))
+        .collect();
+    match &quoted[..] {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., end] => format!("{} {last} {end}", rest.join(", ")),
+    }
 }
 
 /// Which keys there are, or which one was meant.
@@ -71,16 +108,59 @@ fn noun(object: &JsonPath) -> String {
     }
 }
 
-fn not_one_of(found: &Value, options: &Value) -> (String, Option<String>) {
+fn not_one_of(found: &Found<'_>, options: &Value) -> (String, Option<String>) {
     let options = options.as_array().into_iter().flatten();
     let options: Vec<&str> = options.filter_map(Value::as_str).collect();
-    let word = found.as_str().unwrap_or_default();
+    let word = found.value.as_str().unwrap_or_default();
     let all = format!("one of {}", list(&options));
-    let help = match suggest::nearest(word, options.iter().copied()) {
-        Some(meant) => format!("did you mean `{meant}`? It must be {all}"),
-        None => format!("it must be {all}"),
+    let help = match synonyms::meant(word, &options)[..] {
+        [] => format!("it must be {all}"),
+        [meant] => format!("did you mean `{meant}`? It must be {all}"),
+        ref several => format!(
+            "did you mean {}? It must be {all}",
+            enumerated(several, "or")
+        ),
     };
-    (format!("{} is not allowed here", quote(found)), Some(help))
+    (format!("{} is not allowed here", found.quote()), Some(help))
+}
+
+/// The token that a text was meant for, if any is left of it.
+fn token_help(text: &str) -> String {
+    let what = "a token has only `a`–`z`, `0`–`9` and `_`, and at least one of them";
+    let mut token = String::new();
+    for c in text.trim().chars().take(MAX_QUOTE + 1) {
+        match c.to_ascii_lowercase() {
+            c if c.is_ascii_lowercase() || c.is_ascii_digit() => token.push(c),
+            '_' | '-' | '.' | ' ' | '/' | ':' if !token.ends_with('_') => token.push('_'),
+            '_' | '-' | '.' | ' ' | '/' | ':' => {}
+            // What a letter of another script was meant for, nobody can tell.
+            _ => return what.to_owned(),
+        }
+    }
+    let token = token.trim_matches('_');
+    if token.is_empty() || token.len() > MAX_QUOTE {
+        what.to_owned()
+    } else {
+        format!("write \"{token}\"; {what}")
+    }
+}
+
+/// What to write where only the type is wrong.
+fn type_help(kind: &TypeKind, found: &Value) -> Option<String> {
+    let TypeKind::Single(wanted) = kind else {
+        return None;
+    };
+    match (wanted.to_string().as_str(), found) {
+        ("array", Value::String(_)) => Some(format!("write [{}]", cut(&found.to_string()))),
+        ("integer", Value::String(text)) if text.trim().parse::<i64>().is_ok() => {
+            Some(format!("write {}, without quotes", text.trim()))
+        }
+        ("string", Value::Number(_)) => Some("write it in double quotes".to_owned()),
+        (_, Value::Null) => {
+            Some("write a value, or leave the field out if it is optional".to_owned())
+        }
+        _ => None,
+    }
 }
 
 fn at_least(limit: u64, noun: &str) -> (String, Option<String>) {
@@ -97,13 +177,29 @@ fn expected_type(kind: &TypeKind) -> String {
     }
 }
 
-fn kind_of(value: &Value) -> String {
-    match value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(_) | Value::Number(_) => format!("{value}"),
-        Value::String(_) => format!("the string {}", quote(value)),
-        Value::Array(_) => "an array".to_owned(),
-        Value::Object(_) => "an object".to_owned(),
+/// A value at fault, and its place in the text.
+struct Found<'a> {
+    value: &'a Value,
+    node: Option<&'a Node>,
+}
+
+impl Found<'_> {
+    /// The value, short. Numbers are as they were written: a value holds the nearest it can.
+    fn quote(&self) -> String {
+        match self.node.map(|node| &node.kind) {
+            Some(Kind::Number(written)) => cut(written),
+            _ => cut(&self.value.to_string()),
+        }
+    }
+
+    fn kind(&self) -> String {
+        match self.value {
+            Value::Null => "null".to_owned(),
+            Value::Bool(_) | Value::Number(_) => self.quote(),
+            Value::String(_) => format!("the string {}", self.quote()),
+            Value::Array(_) => "an array".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+        }
     }
 }
 
@@ -118,10 +214,6 @@ fn article(noun: &str) -> String {
 fn list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     quoted.join(", ")
-}
-
-fn quote(value: &Value) -> String {
-    cut(&value.to_string())
 }
 
 fn cut(text: &str) -> String {

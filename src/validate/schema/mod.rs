@@ -7,6 +7,7 @@
 
 mod generated;
 mod message;
+mod synonyms;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -65,8 +66,8 @@ enum Raw {
         key: String,
         allowed: Option<&'static Map<String, Value>>,
     },
-    /// An object lacks a key.
-    MissingKey { object: JsonPath, key: String },
+    /// An object lacks keys.
+    MissingKeys { object: JsonPath, keys: Vec<String> },
 }
 
 /// Faults of a config, in the validator's order.
@@ -108,16 +109,16 @@ fn belongs_to_a_rule(raw: &Raw, document: &Document) -> bool {
             let text = document.node(path).and_then(|node| node.as_str());
             text.is_some_and(is_placeholder)
         }
-        Raw::MissingKey { .. } => false,
+        Raw::MissingKeys { .. } => false,
     }
 }
 
 fn read(error: &ValidationError<'_>, document: &Document, schema: &'static Value) -> Vec<Raw> {
     let path = to_path(error.instance_path(), document);
     match error.kind() {
-        ValidationErrorKind::Required { property } => vec![Raw::MissingKey {
+        ValidationErrorKind::Required { property } => vec![Raw::MissingKeys {
             object: path,
-            key: property.as_str().unwrap_or_default().to_owned(),
+            keys: vec![property.as_str().unwrap_or_default().to_owned()],
         }],
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             let allowed = allowed_keys(error.schema_path().as_str(), schema);
@@ -133,7 +134,7 @@ fn read(error: &ValidationError<'_>, document: &Document, schema: &'static Value
         }
         ValidationErrorKind::UniqueItems => repeated(&path, document),
         _ => {
-            let (message, help) = message::describe(error);
+            let (message, help) = message::describe(error, document.node(&path));
             vec![Raw::Value {
                 path,
                 message,
@@ -171,20 +172,37 @@ fn merge(raw: Vec<Raw>) -> Vec<Violation> {
         }
     }
     let mut seen = HashSet::new();
-    let raw = raw.into_iter().filter(|one| match one {
-        Raw::MissingKey { object, key } => !typos.contains(&(object.clone(), key.clone())),
-        Raw::UnknownKey { .. } => true,
-        Raw::Value { path, .. } => seen.insert(path.clone()),
-    });
-    raw.map(Raw::into_violation).collect()
+    // What one object lacks is one fault, where the first of its keys was missed.
+    let mut lacking: HashMap<JsonPath, usize> = HashMap::new();
+    let mut merged: Vec<Raw> = Vec::new();
+    for one in raw {
+        match one {
+            Raw::MissingKeys { object, keys } => {
+                let is_typo = |key: &String| typos.contains(&(object.clone(), key.clone()));
+                let keys: Vec<String> = keys.into_iter().filter(|key| !is_typo(key)).collect();
+                if keys.is_empty() {
+                    continue;
+                }
+                let at = *lacking.entry(object.clone()).or_insert(merged.len());
+                match merged.get_mut(at) {
+                    Some(Raw::MissingKeys { keys: known, .. }) => known.extend(keys),
+                    _ => merged.push(Raw::MissingKeys { object, keys }),
+                }
+            }
+            Raw::Value { ref path, .. } if !seen.insert(path.clone()) => {}
+            other => merged.push(other),
+        }
+    }
+    merged.into_iter().map(Raw::into_violation).collect()
 }
 
 /// The missing keys of each object that lacks any.
 fn missing_keys(raw: &[Raw]) -> HashMap<&JsonPath, Vec<&str>> {
     let mut missing: HashMap<&JsonPath, Vec<&str>> = HashMap::new();
     for one in raw {
-        if let Raw::MissingKey { object, key } = one {
-            missing.entry(object).or_default().push(key);
+        if let Raw::MissingKeys { object, keys } = one {
+            let known = missing.entry(object).or_default();
+            known.extend(keys.iter().map(String::as_str));
         }
     }
     missing
@@ -195,7 +213,7 @@ impl Raw {
         match self {
             Self::Value { path, .. } => path.clone(),
             Self::UnknownKey { object, key, .. } => object.key(key),
-            Self::MissingKey { object, .. } => object.clone(),
+            Self::MissingKeys { object, .. } => object.clone(),
         }
     }
 
@@ -203,7 +221,7 @@ impl Raw {
         let path = self.path();
         match self {
             Self::Value { message, help, .. } => Violation {
-                anchor: Anchor::Start(path.clone()),
+                anchor: Anchor::Value(path.clone()),
                 path,
                 message,
                 help,
@@ -214,11 +232,11 @@ impl Raw {
                 message: format!("unknown key `{key}`"),
                 help: Some(message::unknown_key_help(&key, &names(allowed))),
             },
-            Self::MissingKey { object, key } => Violation {
+            Self::MissingKeys { object, keys } => Violation {
                 anchor: Anchor::Value(path.clone()),
                 path,
-                message: message::missing_key(&object, &key),
-                help: Some(format!("add `{key}`")),
+                message: message::missing_keys(&object, &keys),
+                help: Some(message::missing_keys_help(&keys)),
             },
         }
     }

@@ -204,8 +204,9 @@ impl Place<'_> {
             );
             return Some(self.mismatch(Kind::Rank, path, &message, write));
         }
-        // A size below -1 has its own rule.
-        if info.dynamism == Dynamism::Unbounded || shape.iter().any(|size| *size < -1) {
+        // A size below -1, or one that does not fit, has its own rule.
+        let is_size = |size: &i64| (-1..i64::MAX).contains(size);
+        if info.dynamism == Dynamism::Unbounded || !shape.iter().all(is_size) {
             return None;
         }
         let wrong: Vec<(usize, Kind)> = shape

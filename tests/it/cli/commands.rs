@@ -72,6 +72,12 @@ fn completions_and_manual_pages_are_printed() {
         let script = pkgtool(["completions", shell]).run().expect_code(0).stdout;
         assert!(script.contains("deny-warnings"), "{shell}");
     }
+    // What nobody calls is not offered, rules are.
+    for shell in ["bash", "zsh"] {
+        let script = pkgtool(["completions", shell]).run().expect_code(0).stdout;
+        assert!(!script.contains("worker"), "{shell}");
+        assert!(script.contains("PKG049"), "{shell}");
+    }
     pkgtool(["completions", "cmd"]).run().expect_code(2);
     let page = pkgtool(["man"]).run().expect_code(0).stdout;
     assert!(page.contains(".TH pkgtool 1"), "{page}");
@@ -128,4 +134,31 @@ fn a_reader_that_goes_away_is_no_error() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
     }
+}
+
+#[test]
+fn both_spellings_of_json_are_understood() {
+    let model = fixture("models/add_linear_xnnpack_fp32.pte");
+    let model = model.to_str().expect("UTF-8");
+    let rules = fixture("rules/PKG024/good");
+    let rules = rules.to_str().expect("UTF-8");
+    for (command, more) in [
+        ("inspect", &[model][..]),
+        ("rules", &[]),
+        ("validate", &[rules]),
+    ] {
+        let outputs = [&["--json"][..], &["--format", "json"], &["--format=json"]].map(|option| {
+            let arguments = std::iter::once(&command).chain(option).chain(more);
+            let ran = pkgtool(arguments).run().expect_code(0);
+            assert!(ran.json().is_object());
+            ran.stdout
+        });
+        assert_eq!(outputs[0], outputs[1], "{command}");
+        assert_eq!(outputs[0], outputs[2], "{command}");
+    }
+    pkgtool(["inspect", "--format", "yaml", model])
+        .run()
+        .expect_code(2);
+    // Behind `--` everything is a path.
+    pkgtool(["validate", "--", "--json"]).run().expect_code(2);
 }

@@ -44,7 +44,7 @@ fn what_differs_is_reported_on_the_variant_in_the_config() {
     let github = read("github");
     let line = github.lines().next().expect("an annotation");
     assert!(
-        line.starts_with("::error file=spotter/s/qnn/config.json,line="),
+        line.starts_with("::error file=packages-examples/spotter/s/qnn/config.json,line="),
         "{line}"
     );
     assert!(

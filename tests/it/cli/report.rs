@@ -133,7 +133,7 @@ fn sarif_follows_its_schema() {
     let rules = own["runs"][0]["tool"]["driver"]["rules"]
         .as_array()
         .expect("an array");
-    assert_eq!(rules.len(), 41);
+    assert_eq!(rules.len(), 49);
     for result in results
         .iter()
         .chain(own["runs"][0]["results"].as_array().expect("an array"))
@@ -207,4 +207,197 @@ fn junit_counts_failures() {
             "what passes stands in a case of its own: {xml}"
         );
     }
+}
+
+/// A checkout with two packages that have the same fault twice.
+fn checkout() -> Tree {
+    let mut config = config();
+    config["variants"][0]["methods"]["forward"]["inputs"][0]["dtype"] = json!("float");
+    config["extra"] = json!(1);
+    Tree::new()
+        .file("repo/.git/HEAD", "")
+        .package("repo/a/xnnpack", &config)
+        .package("repo/b/xnnpack", &config)
+}
+
+fn report_within(tree: &Tree, directory: &str, arguments: &[&str]) -> Ran {
+    let all = ["validate"].iter().chain(arguments);
+    pkgtool(all)
+        .within(tree.path(directory))
+        .run()
+        .expect_code(1)
+}
+
+#[test]
+fn machines_get_paths_of_the_repository_wherever_the_run_began() {
+    let tree = checkout();
+    let uris = |ran: &Ran| -> Vec<String> {
+        let report = ran.json();
+        let results = report["runs"][0]["results"].as_array().expect("an array");
+        let uri = |result: &Value| {
+            let place = &result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+            place.as_str().expect("a URI").to_owned()
+        };
+        results.iter().map(uri).collect()
+    };
+    let absolute = tree.path("repo/a");
+    let absolute = absolute.to_str().expect("UTF-8");
+    for (directory, path) in [
+        (".", "repo/a"),
+        ("repo", "a"),
+        ("repo/a/xnnpack", "."),
+        ("repo/b", absolute),
+    ] {
+        let ran = report_within(&tree, directory, &["--format", "sarif", path]);
+        assert_eq!(
+            uris(&ran),
+            ["a/xnnpack/config.json"; 2],
+            "{path} in {directory}"
+        );
+        let ran = report_within(&tree, directory, &["--format", "github", path]);
+        assert_eq!(
+            ran.stdout.matches("file=a/xnnpack/config.json,").count(),
+            2,
+            "{}",
+            ran.stdout
+        );
+    }
+    let ran = report_within(
+        &tree,
+        ".",
+        &["--format", "sarif", "--root", "repo/a", "repo/a"],
+    );
+    assert_eq!(uris(&ran), ["xnnpack/config.json"; 2]);
+}
+
+#[test]
+fn sarif_tells_findings_apart_and_explains_rules() {
+    let tree = checkout();
+    let prints = |directory: &str| -> Vec<String> {
+        let report = report_within(&tree, directory, &["--format", "sarif"]).json();
+        let rules = report["runs"][0]["tool"]["driver"]["rules"]
+            .as_array()
+            .expect("rules");
+        for rule in rules {
+            let full = rule["fullDescription"]["text"].as_str().expect("a text");
+            assert!(!full.is_empty() && !full.contains('#'), "{full}");
+            let uri = rule["helpUri"].as_str().expect("a URI");
+            assert!(
+                uri.ends_with(&rule["id"].as_str().expect("a code").to_lowercase()),
+                "{uri}"
+            );
+        }
+        let results = report["runs"][0]["results"].as_array().expect("results");
+        let print = |result: &Value| result["partialFingerprints"]["pkgtool/v1"].to_string();
+        results.iter().map(print).collect()
+    };
+    let all = prints("repo");
+    let different: std::collections::BTreeSet<&String> = all.iter().collect();
+    assert_eq!((all.len(), different.len()), (4, 4));
+    assert_eq!(all, prints("."), "the same wherever the run began");
+    // A line more above does not make another finding.
+    let text = std::fs::read_to_string(tree.path("repo/a/xnnpack/config.json")).expect("a config");
+    let tree = tree.file("repo/a/xnnpack/config.json", format!("\n\n{text}"));
+    let moved = report_within(&tree, "repo", &["--format", "sarif"]).json();
+    assert_eq!(
+        moved["runs"][0]["results"][0]["partialFingerprints"]["pkgtool/v1"].to_string(),
+        all[0]
+    );
+}
+
+#[test]
+fn junit_cases_have_their_own_names_and_places() {
+    let mut pair = config();
+    pair["license"] = json!(["a"]);
+    let text =
+        format!("{pair:#}").replace("\"license\"", "\"license\": 1, \"license\": 2, \"license\"");
+    let tree = Tree::with_package().file("xnnpack/config.json", text);
+    let xml = report(&tree, "junit", &[]).stdout;
+    let mut names = Vec::new();
+    let mut reader = Reader::from_str(&xml);
+    loop {
+        match reader.read_event().expect("XML") {
+            Event::Start(tag) | Event::Empty(tag) if tag.name().as_ref() == b"testcase" => {
+                let value = |name: &str| {
+                    let found = tag.try_get_attribute(name).expect("attributes");
+                    String::from_utf8_lossy(&found.expect(name).value).into_owned()
+                };
+                assert_eq!(value("file"), "xnnpack/config.json", "{xml}");
+                assert!(
+                    value("line").parse::<usize>().is_ok_and(|line| line > 1),
+                    "{xml}"
+                );
+                names.push(value("name"));
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    let different: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!((names.len(), different.len()), (3, 3), "{names:?}");
+}
+
+#[test]
+fn a_report_can_take_standard_output() {
+    let tree = tree();
+    let direct = report(&tree, "json", &[]).stdout;
+    let ran = report_within(
+        &tree,
+        ".",
+        &["--report", "json=-", "--report", "sarif=r.sarif"],
+    );
+    assert_eq!(ran.stdout, direct, "nothing else is written there");
+    assert!(tree.path("r.sarif").is_file());
+    assert!(!tree.path("-").exists());
+    let two = ["validate", "--report", "json=-", "--report", "sarif=-"];
+    let ran = pkgtool(two).within(tree.root()).run().expect_code(2);
+    assert!(ran.stderr.contains("only one"), "{}", ran.stderr);
+}
+
+#[test]
+fn nine_hundred_broken_configs_can_be_read() {
+    let mut tree = Tree::new();
+    for i in 0..900 {
+        let path = format!("p{i}/xnnpack/config.json");
+        tree = match i % 3 {
+            0 => tree.file(
+                &path,
+                "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 23\n",
+            ),
+            1 => tree.file(
+                &path,
+                format!("{{\"backend\": \"xnnpack\", \"variants\": [], \"x{i}\": 1}}"),
+            ),
+            _ => tree.file(&path, "{\"backend\": \"xnnpack\",}"),
+        };
+    }
+    let arguments = ["validate", "--color", "never"];
+    let ran = pkgtool(arguments).within(tree.root()).run().expect_code(1);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert!(lines.len() < 100, "{} lines", lines.len());
+    let more = lines
+        .iter()
+        .filter(|line| line.contains("299 more like this"))
+        .count();
+    assert_eq!(more, 5, "{}", ran.stdout);
+    let first = lines
+        .iter()
+        .position(|line| *line == "What to do first:")
+        .expect("the last lines");
+    assert!(
+        lines[first - 1].starts_with("900 packages checked: "),
+        "{}",
+        lines[first - 1]
+    );
+    assert!(
+        lines[first + 1..]
+            .iter()
+            .any(|line| line.contains("PKG018") && line.contains("git lfs pull"))
+    );
+    assert!(lines.len() - first < 6, "{:#?}", &lines[first..]);
+    let all = pkgtool(["validate", "--color", "never", "--ungrouped"])
+        .within(tree.root())
+        .run();
+    assert_eq!(all.stdout.matches("[PKG018]").count(), 300);
+    assert!(!all.stdout.contains("more like this"));
 }

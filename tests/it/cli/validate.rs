@@ -276,13 +276,161 @@ fn the_package_root_is_a_border() {
     let tree = Tree::new()
         .file("tokenizer.json", "{}")
         .package("repo/s/xnnpack", &config);
-    // The directory given, the grandparent of a config named by itself, and the repository.
-    assert_eq!(validate(tree.root(), ".").codes(), Vec::<String>::new());
-    assert_eq!(validate(tree.root(), "repo").codes(), ["PKG016"]);
-    assert_eq!(
-        validate(tree.root(), "repo/s/xnnpack/config.json").codes(),
-        ["PKG016"]
-    );
+    // However it is named.
+    for path in [
+        ".",
+        "repo",
+        "repo/s",
+        "repo/s/xnnpack",
+        "repo/s/xnnpack/config.json",
+    ] {
+        assert_eq!(validate(tree.root(), path).codes(), ["PKG016"], "{path}");
+    }
+    let within = validate(&tree.path("repo/s/xnnpack"), ".");
+    assert_eq!(within.codes(), ["PKG016"]);
     let tree = tree.file("repo/.git/HEAD", "");
     assert_eq!(validate(tree.root(), ".").codes(), ["PKG016"]);
+}
+
+#[test]
+fn a_shared_file_is_inside_however_the_package_is_named() {
+    let mut config = config();
+    config["tokenizer"] = json!("../tokenizer.json");
+    let deep = |tree: Tree, mark: &str, content: &str| {
+        let mut config = config.clone();
+        config["tokenizer"] = json!("../../../tokenizer.json");
+        let tree = tree
+            .file("hub/tokenizer.json", "{}")
+            .package("hub/a/b/xnnpack", &config);
+        tree.file(mark, content)
+    };
+    let tree = Tree::new()
+        .file("repo/tokenizer.json", "{}")
+        .package("repo/xnnpack", &config);
+    for path in ["repo", "repo/xnnpack", "repo/xnnpack/config.json"] {
+        assert_eq!(
+            validate(tree.root(), path).codes(),
+            Vec::<String>::new(),
+            "{path}"
+        );
+    }
+    for (directory, path) in [
+        ("repo/xnnpack", "."),
+        ("repo/xnnpack", "config.json"),
+        ("repo", "."),
+    ] {
+        let ran = validate(&tree.path(directory), path);
+        assert_eq!(ran.codes(), Vec::<String>::new(), "{path} in {directory}");
+    }
+    // A download from a hub has no `.git`, but its root has other marks.
+    for (mark, content) in [
+        ("hub/.gitattributes", ""),
+        ("hub/.cache/huggingface/download/x", ""),
+    ] {
+        let tree = deep(Tree::new(), mark, content);
+        for path in ["hub", "hub/a/b/xnnpack", "hub/a/b/xnnpack/config.json"] {
+            assert_eq!(
+                validate(tree.root(), path).codes(),
+                Vec::<String>::new(),
+                "{mark}: {path}"
+            );
+        }
+    }
+    let snapshot = Tree::new()
+        .file("models--x/snapshots/abc/tokenizer.json", "{}")
+        .package("models--x/snapshots/abc/xnnpack", &config);
+    let ran = validate(&snapshot.path("models--x/snapshots/abc/xnnpack"), ".");
+    assert_eq!(ran.codes(), Vec::<String>::new());
+}
+
+#[test]
+fn a_package_brings_its_own_precision_list() {
+    let list = json!({ "quantized": ["q5"], "non_quantized": ["fp32"] });
+    let model = fs::read(fixture("models/add_linear_xnnpack_fp32.pte")).expect("a fixture");
+    let tree = Tree::new()
+        .json("all/one/1b/xnnpack/config.json", &q5())
+        .file("all/one/1b/xnnpack/tiny_xnnpack_q5.pte", model)
+        .json("all/one/precisions.json", &list);
+    for path in [
+        "all",
+        "all/one",
+        "all/one/1b",
+        "all/one/1b/xnnpack",
+        "all/one/1b/xnnpack/config.json",
+    ] {
+        assert_eq!(
+            validate(tree.root(), path).codes(),
+            Vec::<String>::new(),
+            "{path}"
+        );
+    }
+    // The nearest counts: a collection's list does not replace a package's own.
+    let other = json!({ "quantized": ["int8"], "non_quantized": ["f32"] });
+    let tree = tree.json("all/precisions.json", &other);
+    assert_eq!(validate(tree.root(), "all").codes(), Vec::<String>::new());
+}
+
+#[test]
+fn a_model_that_is_named_leads_to_its_config() {
+    let tree = Tree::with_package().file("elsewhere/m.onnx", "x");
+    let ran = run(&tree, &[&format!("xnnpack/{MODEL}")]).expect_code(2);
+    assert!(
+        ran.stderr.contains("pkgtool validate xnnpack/config.json"),
+        "{}",
+        ran.stderr
+    );
+    let ran = run(&tree, &["elsewhere/m.onnx"]).expect_code(2);
+    assert!(ran.stderr.contains("pkgtool inspect"), "{}", ran.stderr);
+}
+
+#[test]
+fn everything_that_was_passed_over_is_told() {
+    let tree = Tree::with_package()
+        .file("config.json", STUB)
+        .file(".hidden/xnnpack/config.json", "{}")
+        .file("node_modules/a/config.json", "{}")
+        .file("docs/config.json/x", "")
+        .file(".git/HEAD", "");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("xnnpack", tree.path("linked")).expect("a link");
+    let ran = run(&tree, &["-v"]).expect_code(0);
+    let told: Vec<&str> = ran
+        .stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("note: "))
+        .collect();
+    let names: Vec<&str> = told
+        .iter()
+        .filter_map(|line| line.split(" skipped: ").next())
+        .collect();
+    let mut expected = vec![".hidden", "config.json", "docs/config.json", "node_modules"];
+    if cfg!(unix) {
+        expected.insert(3, "linked");
+    }
+    assert_eq!(names, expected, "{}", ran.stderr);
+    assert_eq!(run(&tree, &[]).expect_code(0).stderr, "");
+}
+
+#[test]
+fn another_librarys_config_is_one_note() {
+    let foreign =
+        r#"{ "model_type": "llama", "vocab_size": 32000, "quantization": { "bits": 4 } }"#;
+    let tree = Tree::with_package().file("mlx/config.json", foreign);
+    let ran = validate(tree.root(), ".").expect_code(0);
+    assert_eq!(ran.codes(), ["PKG042"]);
+    assert_eq!(ran.json()["summary"]["packages"], 1);
+    run(&tree, &["mlx"]).expect_code(0);
+    // Named by itself it is checked, and a package's config stays one, however broken.
+    run(&tree, &["mlx/config.json"]).expect_code(1);
+    for own in [
+        r#"{ "model": "tiny" }"#,
+        r#"{ "varints": [] }"#,
+        "{}",
+        r#"{ "backend": "mlx" }"#,
+    ] {
+        let tree = Tree::new().file("mlx/config.json", own);
+        let codes = validate(tree.root(), ".").codes();
+        let strict = codes.iter().all(|code| code == "PKG004");
+        assert!(strict && !codes.is_empty(), "{own}: {codes:?}");
+    }
 }

@@ -11,6 +11,7 @@ use pkgtool::runtime::{
 use tempfile::TempDir;
 
 use crate::model::onnx::build::{int, model as onnx, part};
+use crate::support::environment::Piece;
 
 const FLOAT: u64 = 1;
 
@@ -159,12 +160,9 @@ fn written(bytes: &[u8]) -> Model {
 }
 
 fn engines() -> Vec<&'static dyn Engine> {
-    let mut engines = vec![engine("tract").expect("it is always there")];
-    #[cfg(feature = "ort")]
-    if crate::support::environment::Piece::Ort.path().is_some() {
-        engines.extend(engine("ort"));
-    }
-    engines
+    let tract = engine("tract").expect("it is always there");
+    let ort = engine("ort").filter(|_| Piece::Ort.path().is_some());
+    [Some(tract), ort].into_iter().flatten().collect()
 }
 
 fn load(engine: &dyn Engine, path: &Path) -> Box<dyn Session> {

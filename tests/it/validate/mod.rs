@@ -6,5 +6,6 @@ mod properties;
 mod rules;
 mod schema;
 mod schema_cases;
+mod sloppy;
 #[cfg(unix)]
 mod special;

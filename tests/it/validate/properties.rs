@@ -53,7 +53,9 @@ fn rendered(report: &Report, format: Format) -> String {
         width: 80,
         summary: true,
         deny_warnings: false,
+        grouped: true,
         rules: &rules,
+        paths: &std::collections::BTreeMap::new(),
     };
     let mut out = Vec::new();
     let result = format.render(report, &style, &mut out);
@@ -169,9 +171,11 @@ proptest! {
             source: Arc::clone(&source),
             pointer: String::new(),
             span: Span::new(start, start + length),
+            subject: None,
         };
         let report = Report {
             files: vec![source.path.clone()],
+            lists: 0,
             packages: 1,
             diagnostics: vec![diagnostic],
         };

@@ -84,6 +84,29 @@ fn links_that_lead_nowhere_are_findings() {
 }
 
 #[test]
+fn a_dangling_link_says_so() {
+    let tree = Tree::with_package();
+    fs::remove_file(tree.path("xnnpack/config.json")).expect("the config");
+    symlink("../nothing.json", tree.path("xnnpack/config.json")).expect("a link");
+    let found = validate(tree.root(), ".").expect_code(1).findings();
+    let said = "it is a symbolic link to ../nothing.json, where nothing is";
+    assert!(found[0].message.contains(said), "{found:?}");
+    let tree = Tree::with_package();
+    let model = tree.path(&format!("xnnpack/{MODEL}"));
+    fs::remove_file(&model).expect("the model");
+    symlink("../blobs/4d7a", &model).expect("a link");
+    let found = validate(tree.root(), ".").expect_code(1).findings();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].code, "PKG015");
+    assert!(
+        found[0]
+            .message
+            .contains("is a symbolic link to `../blobs/4d7a`"),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn loops_of_directories_are_not_walked() {
     let tree = Tree::with_package();
     symlink("..", tree.path("xnnpack/up")).expect("a link");

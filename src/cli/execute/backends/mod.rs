@@ -2,8 +2,10 @@
 //!
 //! That a library is there does not mean that it works, so each backend runs a model of two nodes.
 
+mod columns;
 mod executorch;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -139,7 +141,7 @@ fn to_text(found: &Found, outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = write(&mut text, found, outcomes);
-    text
+    columns::fit(&text)
 }
 
 fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Result {
@@ -153,7 +155,7 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
     if ort.libraries.is_empty() {
         writeln!(
             text,
-            "  ort    ONNX Runtime is not found; `pip install onnxruntime` puts it where it is looked for,\n         or name its library with --ort-lib or ORT_DYLIB_PATH"
+            "  ort    ONNX Runtime is not found; `pip install onnxruntime` puts it where it is looked for, or name its library with --ort-lib or ORT_DYLIB_PATH"
         )?;
     }
     for library in &ort.libraries {
@@ -164,6 +166,7 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
     }
     executorch.write(text)?;
     writeln!(text, "\nbackends of ONNX models")?;
+    let mut told: HashMap<String, &str> = HashMap::new();
     for outcome in outcomes {
         let name = outcome.backend.map_or("(none)", Backend::name);
         let on = match outcome.runs_on {
@@ -180,7 +183,11 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
         }
         for (candidate, error) in &outcome.failed {
             let reason = shortened(&error.to_string(), ort);
-            writeln!(text, "           not {candidate}: {reason}")?;
+            match told.get(&reason) {
+                Some(first) => writeln!(text, "           not {candidate}: as for {first}")?,
+                None => writeln!(text, "           not {candidate}: {reason}")?,
+            }
+            told.entry(reason).or_insert(name);
         }
     }
     writeln!(text, "\nbackends of ExecuTorch programs")?;

@@ -1,5 +1,6 @@
 //! What a comparison found, as findings on the config's line, for CI's report formats.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::sides::Side;
@@ -55,13 +56,19 @@ pub(super) fn rules() -> Vec<&'static RuleMeta> {
 }
 
 /// How report files look.
-pub(super) fn style<'a>(width: usize, rules: &'a [&'static RuleMeta]) -> Style<'a> {
+pub(super) fn style<'a>(
+    width: usize,
+    rules: &'a [&'static RuleMeta],
+    paths: &'a BTreeMap<String, String>,
+) -> Style<'a> {
     Style {
         color: false,
         width,
         summary: true,
         deny_warnings: false,
+        grouped: false,
         rules,
+        paths,
     }
 }
 
@@ -76,7 +83,7 @@ pub(super) fn of(report: &ComparisonReport, b: &Side) -> Report {
         .as_ref()
         .and_then(|loaded| loaded.document.as_ref().ok());
     let source = Arc::new(SourceText::new(shown, text.unwrap_or_default()));
-    let anchor = variant.map_or(Anchor::File, |variant| Anchor::Start(variant.path.clone()));
+    let anchor = variant.map_or(Anchor::File, |variant| Anchor::Value(variant.path.clone()));
     let mut found = Report {
         files: vec![source.path.clone()],
         packages: usize::from(variant.is_some()),

@@ -142,13 +142,17 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let [_, b] = &sides;
     let found = findings::of(&report, b);
     let rules = findings::rules();
-    let style = findings::style(output::width(), &rules);
+    let paths = report_args::machine_paths(&found, None);
+    let style = findings::style(output::width(), &rules, &paths);
     report_args::write(&args.reports, &found, &style)?;
-    output::print(&if args.json {
-        report.to_json()
-    } else {
-        report.to_text()
-    })?;
+    // A report that goes to standard output goes there alone.
+    if !report_args::take_stdout(&args.reports)? {
+        output::print(&if args.json {
+            report.to_json()
+        } else {
+            report.to_text()
+        })?;
+    }
     Ok(if report.agrees {
         Exit::Clean
     } else {

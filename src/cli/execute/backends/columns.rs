@@ -1,0 +1,85 @@
+//! Lines that fit a terminal of 80 columns, as far as their words do.
+//!
+//! Invariant: no word is broken, so that paths and commands can be copied; a line goes on under the
+//! second column of its beginning.
+
+/// Columns of a narrow terminal.
+const WIDTH: usize = 80;
+/// The farthest column under which a line goes on.
+const MAX_HANG: usize = 14;
+
+/// The text with its long lines broken between words.
+pub(super) fn fit(text: &str) -> String {
+    let mut fitted = String::new();
+    for line in text.lines() {
+        fit_line(line, &mut fitted);
+    }
+    fitted
+}
+
+fn fit_line(line: &str, fitted: &mut String) {
+    if line.chars().count() <= WIDTH {
+        fitted.push_str(line);
+        fitted.push('\n');
+        return;
+    }
+    let hang = hang_of(line);
+    let indentation = line.len() - line.trim_start_matches(' ').len();
+    let mut current = " ".repeat(indentation);
+    let mut is_empty = true;
+    // Spaces that align columns stay with the word before them.
+    for word in line[indentation..].split_inclusive(' ') {
+        let width = word.trim_end().chars().count();
+        if !is_empty && width > 0 && current.chars().count() + width > WIDTH {
+            fitted.push_str(current.trim_end());
+            fitted.push('\n');
+            current = " ".repeat(hang);
+        }
+        current.push_str(word);
+        is_empty = false;
+    }
+    fitted.push_str(current.trim_end());
+    fitted.push('\n');
+}
+
+/// The column of the second word group, where a gap of two spaces or more separates them.
+fn hang_of(line: &str) -> usize {
+    let indentation = line.len() - line.trim_start_matches(' ').len();
+    let rest = &line[indentation..];
+    let second = rest.find("  ").map(|gap| {
+        let after = &rest[gap..];
+        indentation + gap + (after.len() - after.trim_start_matches(' ').len())
+    });
+    second
+        .filter(|column| *column <= MAX_HANG)
+        .unwrap_or(indentation + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fit;
+
+    #[test]
+    fn lines_fit_and_words_stay_whole() {
+        let words = "word ".repeat(40);
+        let path = "/a/long/path".repeat(10);
+        let text = format!("short\n  tract  {words}\n         {path} (found)\n");
+        let fitted = fit(&text);
+        assert!(fitted.contains(&path), "{fitted}");
+        for line in fitted.lines().filter(|line| !line.contains(&path)) {
+            assert!(line.chars().count() <= 80, "{line}");
+            assert!(
+                line == "short"
+                    || line.starts_with("  tract  word")
+                    || line.starts_with("         "),
+                "{line}"
+            );
+        }
+        let same = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(same(&fitted), same(&text), "nothing is lost");
+    }
+}

@@ -1,0 +1,56 @@
+//! `--json` and `--format json`: some commands have the one, some the other; both are understood
+//! wherever one of them is.
+//!
+//! Invariant: an argument is only exchanged where the command does not know it and knows the other.
+
+use std::ffi::OsString;
+
+use clap::Command;
+
+/// The arguments with the spelling that the command has.
+pub(super) fn understood(
+    arguments: impl IntoIterator<Item = OsString>,
+    root: &Command,
+) -> Vec<OsString> {
+    let mut arguments = arguments.into_iter().peekable();
+    let mut understood: Vec<OsString> = arguments.next().into_iter().collect();
+    let mut command = root;
+    while let Some(argument) = arguments.next() {
+        let Some(text) = argument.to_str() else {
+            understood.push(argument);
+            continue;
+        };
+        match text {
+            "--" => {
+                understood.push(argument);
+                break;
+            }
+            "--json" if !has(command, "json") && has(command, "format") => {
+                understood.push("--format=json".into());
+            }
+            "--format=json" if is_flag_only(command) => understood.push("--json".into()),
+            "--format"
+                if is_flag_only(command) && arguments.peek().is_some_and(|next| next == "json") =>
+            {
+                arguments.next();
+                understood.push("--json".into());
+            }
+            word => {
+                command = command.find_subcommand(word).unwrap_or(command);
+                understood.push(argument);
+            }
+        }
+    }
+    understood.extend(arguments);
+    understood
+}
+
+fn is_flag_only(command: &Command) -> bool {
+    has(command, "json") && !has(command, "format")
+}
+
+fn has(command: &Command, option: &str) -> bool {
+    command
+        .get_arguments()
+        .any(|argument| argument.get_long() == Some(option))
+}

@@ -1,0 +1,137 @@
+//! Backends' directories that a walk met, and what they lack: a `config.json`.
+//!
+//! Invariant: only names are looked at. A directory without models and without a misspelt config is
+//! nobody's package.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use walkdir::DirEntry;
+
+use super::discover::strip_current_dir;
+use super::{Backend, config, model_file};
+
+/// A backend's directory that has no `config.json`, but something that asks for one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bare {
+    /// The directory.
+    pub directory: PathBuf,
+    /// A file of a name that was meant for the config's.
+    pub misnamed: Option<String>,
+    /// Names of model files.
+    pub models: Vec<String>,
+}
+
+/// Most model files that are named.
+const MAX_MODELS: usize = 3;
+
+/// The backends' directories of one walk.
+pub(super) struct Homes {
+    /// Whether the walk begins in one; its path may be `.`.
+    begins_in_one: bool,
+    seen: HashMap<OsString, Home>,
+}
+
+#[derive(Default)]
+struct Home {
+    has_config: bool,
+    misnamed: Option<String>,
+    models: Vec<String>,
+}
+
+impl Home {
+    fn take(&mut self, name: &str, is_config: bool, is_model: bool, entry: &DirEntry) {
+        if is_config {
+            self.has_config = true;
+        } else if is_model {
+            if self.models.len() < MAX_MODELS {
+                self.models.push(name.to_owned());
+            }
+        } else if self.misnamed.is_none() && !entry.file_type().is_dir() {
+            self.misnamed = Some(name.to_owned());
+        }
+    }
+
+    fn lacks_config(&self) -> bool {
+        !self.has_config && (self.misnamed.is_some() || !self.models.is_empty())
+    }
+}
+
+impl Homes {
+    pub(super) fn new(directory: &Path) -> Self {
+        let real = directory.canonicalize();
+        let name = |path: &Path| path.file_name().map(std::ffi::OsStr::to_owned);
+        // A link is known by its own name, `.` and `..` by what they mean.
+        let name = name(directory).or_else(|| name(&real.ok()?));
+        Self {
+            begins_in_one: is_backend(name.as_deref().and_then(|name| name.to_str())),
+            seen: HashMap::new(),
+        }
+    }
+
+    /// Takes an entry down; says whether it stands in a backend's directory, as far as that matters
+    /// for a file of its name. A walk of thousands of files asks for each, so names come first.
+    pub(super) fn look(&mut self, entry: &DirEntry) -> bool {
+        let Some(name) = entry.file_name().to_str() else {
+            return false;
+        };
+        let is_config = name == config::FILE_NAME;
+        let is_model = !is_config && model_file::has_extension(name);
+        let is_misnamed = !is_config && !is_model && is_misnamed(name);
+        if entry.depth() == 0 || !(is_config || is_model || is_misnamed) {
+            return false;
+        }
+        let Some(parent) = entry.path().parent() else {
+            return false;
+        };
+        let in_backend = match entry.depth() {
+            1 => self.begins_in_one,
+            _ => is_backend(parent.file_name().and_then(|name| name.to_str())),
+        };
+        if in_backend {
+            if !self.seen.contains_key(parent.as_os_str()) {
+                self.seen.insert(parent.into(), Home::default());
+            }
+            if let Some(home) = self.seen.get_mut(parent.as_os_str()) {
+                home.take(name, is_config, is_model, entry);
+            }
+        }
+        in_backend
+    }
+
+    /// Those that lack a config.
+    pub(super) fn bare(self) -> Vec<Bare> {
+        let homes = self
+            .seen
+            .into_iter()
+            .filter(|(_, home)| home.lacks_config());
+        let mut bare: Vec<Bare> = homes
+            .map(|(directory, home)| Bare {
+                directory: strip_current_dir(Path::new(&directory)),
+                misnamed: home.misnamed,
+                models: home.models,
+            })
+            .collect();
+        bare.sort_by(|a, b| a.directory.cmp(&b.directory));
+        bare
+    }
+}
+
+fn is_backend(name: Option<&str>) -> bool {
+    name.is_some_and(|name| Backend::from_name(name).is_some())
+}
+
+/// Names that are written where `config.json` is meant. Other libraries have a `config.yaml`.
+fn is_misnamed(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    name != config::FILE_NAME
+        && [
+            config::FILE_NAME,
+            "config.jsonc",
+            "config.json5",
+            "config.json.txt",
+            "configs.json",
+        ]
+        .contains(&lower.as_str())
+}

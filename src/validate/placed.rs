@@ -1,0 +1,213 @@
+//! Configs beside each other: what one says of a model, held against what the others say.
+//!
+//! Invariant: configs are compared only where their places say that they belong together, so two
+//! packages that merely lie in one tree are never held against each other.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::context::Context;
+use super::rules;
+use crate::diagnostic::{Anchor, Diagnostic, SourceText};
+use crate::package::{Backend, Config};
+use crate::source::{JsonPath, Span};
+
+/// A config with its place and what it says of the model as a whole.
+pub(super) struct Placed {
+    pub(super) source: Arc<SourceText>,
+    /// Its directory, from the file system's root.
+    directory: PathBuf,
+    model: String,
+    size: Option<String>,
+    backend: Option<Backend>,
+    said: Vec<Said>,
+    model_span: Span,
+}
+
+/// A field that is the model's, not the backend's.
+struct Said {
+    key: &'static str,
+    /// The value in a form that is equal where the meaning is.
+    meaning: String,
+    shown: String,
+    span: Span,
+}
+
+impl Placed {
+    /// `None` for a config that does not name its model.
+    pub(super) fn new(context: &Context<'_>, source: &Arc<SourceText>) -> Option<Self> {
+        let config = context.config.as_ref()?;
+        let document = context.document()?;
+        let span = |key: &str| document.value_span(&JsonPath::root().key(key));
+        let said = fields(config)
+            .into_iter()
+            .filter_map(|(key, meaning, shown)| {
+                let is_sound = !context.is_violated(&JsonPath::root().key(key));
+                is_sound.then(|| Said {
+                    key,
+                    meaning,
+                    shown,
+                    span: span(key),
+                })
+            });
+        Some(Self {
+            source: Arc::clone(source),
+            directory: context.absolute.to_owned(),
+            model: config.model.clone()?,
+            size: config.size.clone(),
+            backend: config.backend,
+            said: said.collect(),
+            model_span: span("model"),
+        })
+    }
+
+    /// The backend that its directory is named after.
+    fn directory_backend(&self) -> Option<Backend> {
+        Backend::from_name(name_of(&self.directory)?)
+    }
+
+    fn is_at_home(&self) -> bool {
+        self.backend.is_some() && self.directory_backend() == self.backend
+    }
+
+    /// Whether its directories name another backend or size.
+    fn contradicts_its_place(&self) -> bool {
+        let other_backend = self.directory_backend().is_some() && !self.is_at_home();
+        let above = self.directory.parent().and_then(name_of);
+        let size = self.size.as_deref();
+        other_backend
+            || above.is_some_and(|above| size.is_some_and(|size| rules::is_other_size(above, size)))
+    }
+
+    /// The directories in which another config of this model, size and backend is one too many.
+    fn reach(&self) -> Vec<&Path> {
+        let parent = self.directory.parent().unwrap_or(&self.directory);
+        if self.directory_backend().is_none() {
+            return vec![parent, &self.directory];
+        }
+        // Sizes of one model stand beside each other, each in a directory of its own.
+        let is_size = name_of(parent).is_some_and(rules::is_size_token) && self.size.is_some();
+        let above = parent.parent().filter(|_| is_size);
+        std::iter::once(parent).chain(above).collect()
+    }
+}
+
+fn name_of(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
+/// Fields that have the same value for every backend: key, meaning, text.
+fn fields(config: &Config) -> Vec<(&'static str, String, String)> {
+    let mut fields = Vec::new();
+    if let Some(license) = &config.license {
+        fields.push(("license", license.to_ascii_lowercase(), license.clone()));
+    }
+    if let Some(family) = &config.family {
+        fields.push(("family", family.clone(), family.clone()));
+    }
+    if !config.capabilities.is_empty() {
+        let mut sorted = config.capabilities.clone();
+        sorted.sort();
+        fields.push((
+            "capabilities",
+            sorted.join(" "),
+            config.capabilities.join(", "),
+        ));
+    }
+    fields
+}
+
+/// Findings about configs that do not go together.
+#[derive(Default)]
+pub(super) struct Comparison {
+    pub(super) diagnostics: Vec<Diagnostic>,
+    /// Paths of configs that are there twice: where they stand is no fault of its own.
+    pub(super) duplicates: HashSet<String>,
+}
+
+/// Holds configs against each other.
+pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
+    if placed.len() < 2 {
+        return Comparison::default();
+    }
+    // What stands where it should comes first: of two the other one is too many.
+    let order = |one: &Placed| (!one.is_at_home(), one.source.path.clone());
+    placed.sort_by_cached_key(order);
+    let mut comparison = Comparison::default();
+    find_duplicates(&placed, &mut comparison);
+    let mut beside: HashMap<(&OsStr, &str, Option<&str>), Vec<&Placed>> = HashMap::new();
+    for one in &placed {
+        if let Some(parent) = one.directory.parent() {
+            let key = (parent.as_os_str(), one.model.as_str(), one.size.as_deref());
+            let siblings = beside.entry(key).or_default();
+            if siblings.iter().all(|other| other.backend != one.backend) {
+                siblings.push(one);
+            }
+        }
+    }
+    for siblings in beside.values().filter(|siblings| siblings.len() > 1) {
+        for key in ["license", "family", "capabilities"] {
+            let found = disagreements(siblings, key);
+            comparison.diagnostics.extend(found);
+        }
+    }
+    comparison
+}
+
+fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
+    let mut first: HashMap<(&OsStr, &str, Option<&str>, Backend), &Placed> = HashMap::new();
+    for one in placed {
+        let Some(backend) = one.backend else { continue };
+        let mut earlier = None;
+        for place in one.reach() {
+            let key = (
+                place.as_os_str(),
+                one.model.as_str(),
+                one.size.as_deref(),
+                backend,
+            );
+            let known = *first.entry(key).or_insert(one);
+            if !std::ptr::eq(known, one) {
+                earlier = earlier.or(Some(known));
+            }
+        }
+        // A config whose place says another backend or size has that wrong: it is told so already.
+        if let Some(earlier) = earlier.filter(|_| !one.contradicts_its_place()) {
+            let anchor = Anchor::At(JsonPath::root().key("model"), one.model_span);
+            let finding =
+                rules::config_duplicate(anchor, &one.model, backend, &earlier.source.path);
+            comparison
+                .diagnostics
+                .push(finding.locate(&one.source, None));
+            comparison.duplicates.insert(one.source.path.clone());
+        }
+    }
+}
+
+/// Findings on the configs that say otherwise than most, or than the first where there is no most.
+fn disagreements(siblings: &[&Placed], key: &str) -> Vec<Diagnostic> {
+    let said: Vec<(&Placed, &Said)> = siblings
+        .iter()
+        .filter_map(|one| Some((*one, one.said.iter().find(|said| said.key == key)?)))
+        .collect();
+    let count = |meaning: &str| said.iter().filter(|(_, it)| it.meaning == meaning).count();
+    // Of equals the first: `max_by_key` would take the last.
+    let Some((usual_in, usual)) = said.iter().rev().max_by_key(|(_, it)| count(&it.meaning)) else {
+        return Vec::new();
+    };
+    let others = said.iter().filter(|(_, it)| it.meaning != usual.meaning);
+    others
+        .map(|(one, it)| {
+            let anchor = Anchor::At(JsonPath::root().key(key), it.span);
+            let finding = rules::backends_disagree(
+                anchor,
+                key,
+                (&it.shown, &usual.shown),
+                &usual_in.source.path,
+            );
+            finding.locate(&one.source, None)
+        })
+        .collect()
+}

@@ -1,0 +1,88 @@
+//! `tokenizer-exchanged`: the tokenizer's two files, each in the other's place.
+
+use std::path::Path;
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::source::JsonPath;
+use crate::validate::context::Context;
+use crate::validate::references::Referenced;
+
+rule! {
+    /// # What it checks
+    /// `tokenizer` does not name a tokenizer's configuration, and `tokenizer_config` does not name a
+    /// tokenizer. The keys at the root of the files decide (`model`, `pre_tokenizer`, … against
+    /// `tokenizer_class`, `chat_template`, …); where they do not tell, the files' names.
+    ///
+    /// # Why
+    /// Both are JSON, so nothing fails until the application builds its tokenizer.
+    ///
+    /// # Example
+    /// ```json
+    /// { "tokenizer": "../tokenizer_config.json", "tokenizer_config": "../tokenizer.json" }
+    /// ```
+    ///
+    /// # Fix
+    /// Exchange the two.
+    ///
+    /// # What it does not see
+    /// Files that are not JSON, and whether the tokenizer is the model's.
+    PKG048 "tokenizer-exchanged" Error "`tokenizer` and `tokenizer_config` name each other's file." => check
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tokenizer,
+    Config,
+    Unknown,
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let at = |key: &str| {
+        let path = JsonPath::root().key(key);
+        let mut files = context.files.iter().filter(|file| file.variant.is_none());
+        files.find(|file| file.file.path == path)
+    };
+    let (tokenizer, config) = (at("tokenizer"), at("tokenizer_config"));
+    let kinds = (tokenizer.map(kind), config.map(kind));
+    let (file, message, help) = match (tokenizer, config, kinds) {
+        (Some(file), Some(_), (Some(Kind::Config), Some(Kind::Tokenizer))) => (
+            file,
+            "`tokenizer` and `tokenizer_config` are exchanged".to_owned(),
+            "exchange the two",
+        ),
+        (Some(file), _, (Some(Kind::Config), _)) => (
+            file,
+            format!("`{}` is a tokenizer's configuration, not a tokenizer", file.file.reference),
+            "name the tokenizer here, and this file in `tokenizer_config`",
+        ),
+        (_, Some(file), (_, Some(Kind::Tokenizer))) => (
+            file,
+            format!("`{}` is a tokenizer, not its configuration", file.file.reference),
+            "name the configuration here, and this file in `tokenizer`",
+        ),
+        _ => return,
+    };
+    let anchor = Anchor::Value(file.file.path.clone());
+    findings.push(RULE.meta.finding(anchor, message).help(help));
+}
+
+fn kind(file: &Referenced) -> Kind {
+    let Ok(facts) = &file.facts else {
+        return Kind::Unknown;
+    };
+    if facts.is_file()
+        && let Ok(keys) = facts.json()
+    {
+        if keys.is_tokenizer() {
+            return Kind::Tokenizer;
+        }
+        if keys.is_config() {
+            return Kind::Config;
+        }
+    }
+    let name = Path::new(&file.file.reference).file_name();
+    match name.and_then(|name| name.to_str()) {
+        Some("tokenizer_config.json") => Kind::Config,
+        _ => Kind::Unknown,
+    }
+}

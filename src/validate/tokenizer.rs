@@ -1,0 +1,161 @@
+//! Tokenizer files: whether they are JSON, and which of the two kinds they are.
+//!
+//! Invariant: a file is read as a stream and checked whole; of its content only the presence of a
+//! few keys at its root is kept.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::io::{self, BufReader};
+use std::path::Path;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// Longest JSON file that is checked, in bytes; the largest tokenizers have some tens of MB.
+const MAX_JSON: u64 = 512 * 1024 * 1024;
+
+/// Keys that only a tokenizer has, as the `tokenizers` library writes it.
+const OF_TOKENIZER: [&str; 4] = ["model", "pre_tokenizer", "post_processor", "decoder"];
+/// Keys that only a tokenizer's configuration has, as `transformers` writes it.
+const OF_CONFIG: [&str; 5] = [
+    "tokenizer_class",
+    "model_max_length",
+    "added_tokens_decoder",
+    "chat_template",
+    "clean_up_tokenization_spaces",
+];
+
+/// What the keys at a file's root tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct RootKeys {
+    tokenizer: bool,
+    config: bool,
+}
+
+impl RootKeys {
+    /// Whether this is a tokenizer and no configuration of one.
+    pub(super) fn is_tokenizer(self) -> bool {
+        self.tokenizer && !self.config
+    }
+
+    /// Whether this is a configuration and no tokenizer.
+    pub(super) fn is_config(self) -> bool {
+        self.config && !self.tokenizer
+    }
+}
+
+/// Reads the root's keys; what they lead to is read and forgotten.
+struct Root<'a>(&'a mut RootKeys);
+
+impl<'de> Visitor<'de> for Root<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
+        AnyJson.visit_seq(seq).map(|_| ())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            self.0.tokenizer |= OF_TOKENIZER.contains(&key.as_str());
+            self.0.config |= OF_CONFIG.contains(&key.as_str());
+            map.next_value::<AnyJson>()?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys at the root of the JSON file at `path`.
+pub(super) fn read(path: &Path) -> io::Result<RootKeys> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    if size > MAX_JSON {
+        return Err(io::Error::other(format!(
+            "{size} bytes are too many for a tokenizer file (limit {MAX_JSON})"
+        )));
+    }
+    let mut keys = RootKeys::default();
+    let mut reader = serde_json::Deserializer::from_reader(BufReader::new(file.take(MAX_JSON)));
+    reader.deserialize_any(Root(&mut keys))?;
+    reader.end()?;
+    Ok(keys)
+}
+
+/// Any JSON value, read whole and forgotten. `IgnoredAny` would skip strings unread, and with them
+/// bytes that are not UTF-8.
+struct AnyJson;
+
+impl<'de> Deserialize<'de> for AnyJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for AnyJson {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}
