@@ -1,8 +1,10 @@
 //! Which engine runs what, and what is told of it: every backend with every engine, engines for other
 //! models, engines that refuse what another one runs.
 
+#[cfg(feature = "ort")]
 use crate::support::graph::{Attribute, FLOAT, Graph, INT32, Size, UINT8};
 use crate::support::run::{Ran, pkgtool};
+#[cfg(feature = "ort")]
 use crate::support::tree::Tree;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");

@@ -22,8 +22,10 @@ pub(crate) enum Attribute {
 /// Number of an element type in ONNX.
 pub(crate) const FLOAT: u64 = 1;
 /// `uint8`.
+#[cfg(feature = "ort")]
 pub(crate) const UINT8: u64 = 2;
 /// `int32`.
+#[cfg(feature = "ort")]
 pub(crate) const INT32: u64 = 6;
 /// `int64`.
 pub(crate) const INT64: u64 = 7;

@@ -70,6 +70,7 @@ impl Case {
     }
 
     /// The model file with its first dimension open, if that may be a batch.
+    #[cfg(all(feature = "serve", unix))]
     pub(super) fn batched_model(&self) -> Option<PathBuf> {
         let path = self.directory.join("batched.onnx");
         path.is_file().then_some(path)
