@@ -57,6 +57,9 @@ fn commit(
     profile: Option<&Profile>,
 ) -> ort::Result<Session> {
     let LoadOptions { threads, .. } = request.options;
+    // Of two pairs of quantisation in a row, of different steps, it makes one whose answers are steps of
+    // neither.
+    builder = builder.with_config_entry("session.disable_double_qdq_remover", "1")?;
     if let Some(threads) = threads {
         builder = builder.with_intra_threads(threads)?;
     }

@@ -15,6 +15,7 @@ use pkgtool::runtime::{
 use tempfile::TempDir;
 
 use crate::support::engines;
+use crate::support::graph::{FLOAT, Graph, Size};
 use crate::support::onnx;
 
 fn request(path: &Path) -> LoadRequest {
@@ -170,6 +171,38 @@ fn booleans_may_be_any_byte() {
     let given = Tensor::new(DType::Bool, vec![3], vec![0, 7, 1]).expect("it fits");
     let answer = load(&request(&path)).run(&[given]).expect("it runs");
     assert_eq!(answer.outputs[0].bytes(), [0, 1, 1]);
+}
+
+/// The library's optimiser makes one pair of two, whose answers are steps of neither.
+#[test]
+fn two_quantisations_in_a_row_are_two() {
+    let Some(_) = engines::ort() else { return };
+    let mut graph = Graph::default()
+        .input("x", FLOAT, &[Size::Of(4)])
+        .output("y", FLOAT);
+    for (name, step, zero) in [("coarse", 0.0625, 38), ("other", 0.05, 128)] {
+        graph = graph.number(name, step).byte(&format!("{name}.zero"), zero);
+    }
+    let pair = |graph: Graph, from: &str, by: &str, to: &str| {
+        let (zero, bytes) = (format!("{by}.zero"), format!("{to}.bytes"));
+        graph
+            .node("QuantizeLinear", &[from, by, &zero], &bytes, &[])
+            .node("DequantizeLinear", &[&bytes, by, &zero], to, &[])
+    };
+    let graph = pair(pair(graph, "x", "coarse", "middle"), "middle", "other", "y");
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("twice.onnx");
+    fs::write(&path, graph.bytes()).expect("a file");
+    let given = Tensor::from_f64(DType::Float32, vec![4], [-1.183, 0.29, 1.31, 0.09]);
+    let given = given.expect("it is small");
+    let mut session = load(&request(&path));
+    for _ in 0..3 {
+        let answer = session.run(std::slice::from_ref(&given)).expect("it runs");
+        let expected = [-1.2, 0.3, 1.3, 0.05];
+        for (found, expected) in answer.outputs[0].to_f64().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{found}, not {expected}");
+        }
+    }
 }
 
 #[test]

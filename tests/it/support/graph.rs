@@ -63,6 +63,21 @@ impl Graph {
         self
     }
 
+    /// Stores one number as float32, without dimensions.
+    #[cfg(feature = "ort")]
+    pub(crate) fn number(mut self, name: &str, value: f32) -> Self {
+        self.parts
+            .push(stored(name, FLOAT, &[], &value.to_le_bytes()));
+        self
+    }
+
+    /// Stores one byte, without dimensions.
+    #[cfg(feature = "ort")]
+    pub(crate) fn byte(mut self, name: &str, value: u8) -> Self {
+        self.parts.push(stored(name, UINT8, &[], &[value]));
+        self
+    }
+
     /// Stores integers in a row.
     pub(crate) fn integers(mut self, name: &str, values: &[i64]) -> Self {
         let data: Vec<u8> = values
