@@ -34,6 +34,10 @@ fn absent() -> EngineError {
     EngineError::Unavailable {
         what: "ExecuTorch".to_owned(),
         reason: "this build has no `executorch` feature".to_owned(),
-        help: "build with `--features executorch`".to_owned(),
+        help: if cfg!(any(target_os = "linux", target_os = "macos")) {
+            "build with `--features executorch`".to_owned()
+        } else {
+            "it is for Linux and macOS: choose another engine".to_owned()
+        },
     }
 }
