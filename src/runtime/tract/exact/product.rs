@@ -167,7 +167,7 @@ impl Sums {
             })
             .collect();
         let (outer, inner) = sizes.split_at(self.output.len());
-        let plain = inputs.iter().map(|input| (**input).try_as_plain_ram());
+        let plain = inputs.iter().map(Tensor::try_as_plain_ram);
         let plain = plain.collect::<TractResult<Vec<_>>>()?;
         let slices = plain.iter().map(PlainView::as_slice::<T>);
         let slices = slices.collect::<TractResult<Vec<_>>>()?;
