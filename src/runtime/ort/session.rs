@@ -57,6 +57,11 @@ fn commit(
     profile: Option<&Profile>,
 ) -> ort::Result<Session> {
     let LoadOptions { threads, .. } = request.options;
+    // It makes one of two quantisations in a row, whose answer is a step off.
+    builder = builder.with_config_entry(
+        "optimization.disable_specified_optimizers",
+        "DoubleQDQPairsRemover",
+    )?;
     if let Some(threads) = threads {
         builder = builder.with_intra_threads(threads)?;
     }
