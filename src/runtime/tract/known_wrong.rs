@@ -82,6 +82,21 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it reads sizes as 32-bit numbers",
     },
     KnownWrong {
+        operators: &["ConvTranspose"],
+        applies: |node, _| {
+            let mode = text(node, "auto_pad");
+            let is_automatic = mode == b"VALID" || mode.starts_with(b"SAME");
+            is_automatic && attribute(node, "output_shape").is_some()
+        },
+        cause: "it takes `auto_pad` where `output_shape` says what the padding is",
+    },
+    KnownWrong {
+        operators: &["ConvTranspose"],
+        applies: has_gaps,
+        cause: "the standard does not say where its output begins if `auto_pad` is SAME and the \
+                window is smaller than the stride",
+    },
+    KnownWrong {
         operators: &["GridSample"],
         applies: |node, _| {
             let is_cubic = matches!(text(node, "mode"), b"bicubic" | b"cubic");
@@ -112,6 +127,33 @@ fn has_large_sizes(node: &NodeProto, stored: &Stored<'_>) -> bool {
     let place = usize::from(node.op_type != "ConstantOfShape");
     let sizes = node.input.get(place).and_then(|name| stored.integers(name));
     sizes.is_some_and(|sizes| sizes.iter().any(|size| i32::try_from(*size).is_err()))
+}
+
+/// Whether `auto_pad` of a transposed convolution asks for padding below zero.
+fn has_gaps(node: &NodeProto, stored: &Stored<'_>) -> bool {
+    if !text(node, "auto_pad").starts_with(b"SAME") {
+        return false;
+    }
+    let ints = |name: &str| attribute(node, name).map(|found| found.ints.as_slice());
+    let weights = node.input.get(1).and_then(|name| stored.shape(name));
+    let weights = weights.and_then(|sizes| sizes.get(2..));
+    let strides = ints("strides").unwrap_or_default();
+    let of = |name: &str, axis: usize, usual: i64| {
+        let found = ints(name).and_then(|values| values.get(axis));
+        found.copied().unwrap_or(usual)
+    };
+    strides.iter().enumerate().any(|(axis, stride)| {
+        let kernel = ints("kernel_shape").or(weights);
+        let Some(kernel) = kernel.and_then(|sizes| sizes.get(axis)) else {
+            // The window is another tensor's: not known here, and refused by the library.
+            return false;
+        };
+        let window = kernel
+            .saturating_sub(1)
+            .saturating_mul(of("dilations", axis, 1));
+        let window = window.saturating_add(1);
+        window.saturating_add(of("output_padding", axis, 0)) < *stride
+    })
 }
 
 /// Whether a resize aligns corners and is given scales that are not known to be whole.

@@ -832,3 +832,194 @@ fn a_norm_over_all_places_sums() {
         ],
     );
 }
+
+#[test]
+fn functions_of_very_large_and_very_small_numbers_are_right() {
+    let cases: [(&str, &[f64], fn(f64) -> f64); 5] = [
+        ("HardSwish", &[3e38, 2.0, -3e38], |x| {
+            x * (x / 6.0 + 0.5).clamp(0.0, 1.0)
+        }),
+        ("Asinh", &[3.4e38, -3.4e38, 0.5], f64::asinh),
+        ("Acosh", &[3.4e38, 1.5, 2.0], f64::acosh),
+        ("Erf", &[4e-7, -1e-3, 0.0], |x| {
+            x * std::f64::consts::FRAC_2_SQRT_PI * (1.0 - x * x / 3.0)
+        }),
+        ("Mish", &[-14.729_721_069_335_938, -90.0, 2.0], |x| {
+            x * x.exp().ln_1p().tanh()
+        }),
+    ];
+    for (operator, x, function) in cases {
+        let graph = [
+            value(11, "x", FLOAT, Some(&[-1])),
+            value(12, "y", FLOAT, None),
+            node(operator, &["x"], "y", &[]),
+        ];
+        let run = |x: &[f64]| {
+            // What a number is in single precision, not what was written.
+            #[expect(clippy::cast_possible_truncation, reason = "wanted")]
+            let y = x.iter().map(|x| function(f64::from(*x as f32)));
+            let size = x.len() as u64;
+            (vec![float(&[size], x)], vec![size], y.collect())
+        };
+        let mut session = load(&graph).expect("it loads");
+        for x in [x, &x[1..], x] {
+            let (inputs, shape, expected): (_, Vec<u64>, Vec<f64>) = run(x);
+            let answer = session.run(&inputs).expect("it runs");
+            assert_eq!(answer.outputs[0].shape(), shape);
+            let found = answer.outputs[0].to_f64();
+            for (found, expected) in found.zip(expected) {
+                let off = (found - expected).abs();
+                assert!(
+                    off <= expected.abs() * 1e-4,
+                    "{operator}: {found}, not {expected}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_beyond_32_bits_are_cast_whole() {
+    for (element, dtype, number) in [
+        (FLOAT, DType::Float32, 8_589_934_592.0),
+        (INT64, DType::Int64, -1_099_511_627_776.0),
+    ] {
+        let graph = [
+            value(11, "x", element, Some(&[-1])),
+            value(12, "y", INT64, None),
+            node("Cast", &["x"], "y", &[("to", Attribute::Int(7))]),
+        ];
+        let run = |x: &[f64]| {
+            let size = x.len() as u64;
+            (vec![tensor(dtype, &[size], x)], vec![size], x.to_vec())
+        };
+        assert_answers(&graph, &[run(&[number, 1.0]), run(&[2.0, 3.0, number])]);
+    }
+}
+
+#[test]
+fn steps_of_a_slice_stay_behind_a_softmax() {
+    let graph = [
+        value(11, "x", FLOAT, Some(&[-1])),
+        value(12, "y", FLOAT, None),
+        numbers("start", &[0]),
+        numbers("end", &[i64::MAX]),
+        numbers("axis", &[0]),
+        numbers("step", &[2]),
+        node("Softmax", &["x"], "s", &[]),
+        node("Abs", &["s"], "a", &[]),
+        node("Slice", &["a", "start", "end", "axis", "step"], "y", &[]),
+    ];
+    let quarters = vec![0.25, 0.25];
+    let run = |x: &[f64], y: Vec<f64>| (vec![float(&[x.len() as u64], x)], vec![y.len() as u64], y);
+    assert_answers(
+        &graph,
+        &[
+            run(&[1.0; 4], quarters),
+            run(&[3.0; 5], vec![0.2; 3]),
+            run(&[0.0; 2], vec![0.5]),
+        ],
+    );
+}
+
+#[test]
+fn a_given_end_before_all_is_no_end_of_the_axis() {
+    let least = i64::MIN as f64;
+    for step in [None, Some(2)] {
+        let mut graph = vec![
+            value(11, "x", FLOAT, Some(&[-1])),
+            value(11, "end", INT64, Some(&[1])),
+            value(12, "y", FLOAT, None),
+            numbers("start", &[-2]),
+            numbers("axis", &[0]),
+        ];
+        let mut inputs = vec!["x", "start", "end", "axis"];
+        if let Some(step) = step {
+            graph.push(numbers("step", &[step]));
+            inputs.push("step");
+        }
+        graph.push(node("Slice", &inputs, "y", &[]));
+        let run = |end: f64, y: &[f64]| {
+            let x = float(&[3], &[1.0, 2.0, 3.0]);
+            let inputs = vec![x, tensor(DType::Int64, &[1], &[end])];
+            (inputs, vec![y.len() as u64], y.to_vec())
+        };
+        assert_answers(
+            &graph,
+            &[run(least, &[]), run(2.0, &[2.0]), run(-1.0, &[2.0])],
+        );
+    }
+}
+
+#[test]
+fn a_sum_of_nothing_is_zero() {
+    let graph = [
+        value(11, "x", FLOAT, Some(&[2, -1])),
+        value(12, "y", FLOAT, None),
+        numbers("axes", &[1]),
+        node("ReduceSum", &["x", "axes"], "y", &[]),
+    ];
+    let run = |x: &[f64], y: [f64; 2]| {
+        let size = x.len() as u64 / 2;
+        (vec![float(&[2, size], x)], vec![2, 1], y.to_vec())
+    };
+    assert_answers(
+        &graph,
+        &[
+            run(&[1.0, 2.0], [1.0, 2.0]),
+            run(&[1.0, 2.0, 3.0, 4.0], [3.0, 7.0]),
+        ],
+    );
+}
+
+#[test]
+fn a_quotient_has_no_reciprocal_in_between() {
+    let stored = [
+        value(11, "x", FLOAT, Some(&[-1])),
+        value(12, "y", FLOAT, None),
+        floats("d", &[1], &[2e38]),
+        node("Div", &["x", "d"], "y", &[]),
+    ];
+    let run = |x: f64, y: f64| (vec![float(&[1], &[x])], vec![1], vec![y]);
+    assert_answers(
+        &stored,
+        &[run(2f32.powi(120).into(), f64::from(2f32.powi(120) / 2e38))],
+    );
+    let given = [
+        value(11, "x", FLOAT, Some(&[1])),
+        value(11, "d", FLOAT, Some(&[1])),
+        value(12, "y", FLOAT, None),
+        node("Div", &["x", "d"], "y", &[]),
+    ];
+    let mut session = load(&given).expect("it loads");
+    for _ in 0..3 {
+        let both = |number: f64| [float(&[1], &[number]), float(&[1], &[number])];
+        let answer = session.run(&both(3.0)).expect("it runs");
+        assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [1.0]);
+        match session.run(&both(2e-39)) {
+            Ok(answer) => assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [1.0]),
+            Err(error) => assert!(error.to_string().contains("reciprocal"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn transposed_convolutions_that_nobody_defines_are_refused() {
+    let same = ("auto_pad", Attribute::Text("SAME_UPPER"));
+    for (attributes, cause) in [
+        (
+            [same, ("output_shape", Attribute::Ints(&[4]))],
+            "output_shape",
+        ),
+        ([same, ("strides", Attribute::Ints(&[3]))], "stride"),
+    ] {
+        let graph = [
+            value(11, "x", FLOAT, Some(&[1, 1, 2])),
+            value(12, "y", FLOAT, None),
+            floats("w", &[1, 1, 2], &[1.0, 10.0]),
+            node("ConvTranspose", &["x", "w"], "y", &attributes),
+        ];
+        let error = load(&graph).err().expect("it is refused").to_string();
+        assert!(error.contains(cause), "{error}");
+    }
+}

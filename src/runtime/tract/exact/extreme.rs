@@ -16,6 +16,7 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let mend: Mend = if let Some(reduce) = op.downcast_ref::<Reduce>() {
         match reduce.reducer {
             Reducer::Max | Reducer::Min => of_axes,
+            Reducer::Sum => of_nothing,
             _ => return None,
         }
     } else if let Some(chain) = op.downcast_ref::<OptBinChain>() {
@@ -117,6 +118,25 @@ fn of_chain(
         }
     }
     Ok(tvec!(result.cast_to_dt(dtype)?.into_owned().into_tvalue()))
+}
+
+/// The sum of nothing is zero; the library divides by how much it is.
+fn of_nothing(
+    inner: &dyn TypedOp,
+    context: &EvalContext,
+    inputs: TVec<TValue>,
+) -> TractResult<TVec<TValue>> {
+    if inputs[0].len() > 0 {
+        return inner.eval(context, inputs);
+    }
+    let reduce = inner.as_op().downcast_ref::<Reduce>();
+    let reduce = reduce.context("only reductions are mended here")?;
+    let mut shape: TVec<usize> = inputs[0].shape().into();
+    for axis in &reduce.axes {
+        shape[*axis] = 1;
+    }
+    let zeros = Tensor::zero_dt(inputs[0].datum_type(), &shape)?;
+    Ok(tvec!(zeros.into_tvalue()))
 }
 
 fn of_axes(

@@ -4,6 +4,7 @@
 //! ([`register`]), the graph before the library optimises it ([`prepare`]), the plan before it runs
 //! ([`settle`]). Invariant: what is not wrong for the values at hand costs no more than a look at them.
 
+mod cast;
 mod einsum;
 mod expand;
 mod extreme;
@@ -17,6 +18,7 @@ mod quantize;
 mod reduce;
 mod slice;
 
+pub(super) use cast::CAST_TO_INT64;
 pub(super) use mask::ADDITIVE_MASK;
 
 use tract_onnx::Onnx;
@@ -25,9 +27,11 @@ use tract_onnx::tract_core::internal::{TractResult, TypedModel};
 /// Puts builders of ours in place of the library's.
 pub(super) fn register(library: &mut Onnx) {
     let operators = &mut library.op_register;
+    operators.insert(CAST_TO_INT64, cast::to_dimensions);
     operators.insert("Einsum", einsum::einsum);
     operators.insert("GlobalLpPool", pool::global_lp_pool);
     operators.insert(ADDITIVE_MASK, mask::additive);
+    operators.insert("Mish", pointwise::mish);
     operators.insert("Mod", modulo::modulo);
     operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
     operators.insert("ReduceMax", reduce::max);
@@ -51,7 +55,8 @@ pub(super) fn settle(model: &mut TypedModel) {
         let op = node.op.clone();
         let replaced = pointwise::settled(op.as_ref())
             .or_else(|| extreme::settled(op.as_ref()))
-            .or_else(|| quantize::settled(op.as_ref()));
+            .or_else(|| quantize::settled(op.as_ref()))
+            .or_else(|| product::settled(&node.name, op.as_ref()));
         if let Some(replaced) = replaced {
             node.op = replaced;
         }

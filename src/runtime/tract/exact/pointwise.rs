@@ -19,6 +19,10 @@ type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 const CHUNK: usize = 1024;
 /// Below this the fast logistic function is off by more than a thousandth of its value.
 const LOW: f32 = -8.0;
+/// Below this the fast error function is off by more than a thousandth of its value.
+const TINY: f32 = 1.0 / 128.0;
+/// Beyond this a square, or a sixth more, may overflow.
+const LARGE: f32 = 1e9;
 /// From here on the error function is 1 in single precision.
 const SATURATED: f32 = 4.0;
 
@@ -29,6 +33,9 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
         "Sigmoid" => |inner, context, inputs| each_chunk(inner, context, inputs, sigmoid),
         "Silu" => |inner, context, inputs| each_chunk(inner, context, inputs, silu),
         "Erf" => |inner, context, inputs| each_chunk(inner, context, inputs, erf),
+        "HardSwish" => |inner, context, inputs| each_chunk(inner, context, inputs, hard_swish),
+        "Asinh" => |inner, context, inputs| each_chunk(inner, context, inputs, asinh),
+        "Acosh" => |inner, context, inputs| each_chunk(inner, context, inputs, acosh),
         "GeluExact" => |inner, context, inputs| each_chunk(inner, context, inputs, gelu),
         "GeluApproximate" => {
             |inner, context, inputs| each_chunk(inner, context, inputs, gelu_by_tanh)
@@ -124,7 +131,55 @@ fn tanh(values: &mut [f32]) -> TractResult<()> {
     )
 }
 
+fn hard_swish(values: &mut [f32]) -> TractResult<()> {
+    patched(
+        values,
+        Func::Hardswish,
+        |value| value.abs() <= LARGE,
+        |value| value * (value / 6.0 + 0.5).clamp(0.0, 1.0),
+    )
+}
+
+fn asinh(values: &mut [f32]) -> TractResult<()> {
+    in_double(values, f64::asinh);
+    Ok(())
+}
+
+fn acosh(values: &mut [f32]) -> TractResult<()> {
+    in_double(values, f64::acosh);
+    Ok(())
+}
+
+/// What overflows on the way in single precision does not in double.
+#[expect(clippy::cast_possible_truncation, reason = "it is of that precision")]
+fn in_double(values: &mut [f32], function: fn(f64) -> f64) {
+    for value in values {
+        *value = function(f64::from(*value)) as f32;
+    }
+}
+
 fn erf(values: &mut [f32]) -> TractResult<()> {
+    patched(
+        values,
+        Func::Erf,
+        |value| (TINY..=SATURATED).contains(&value.abs()),
+        |value| {
+            if value.abs() < TINY {
+                // The next term is less than a unit in the last place.
+                let square = value * value;
+                let series = 1.0 - square * (1.0 / 3.0 - square / 10.0);
+                value * std::f32::consts::FRAC_2_SQRT_PI * series
+            } else if value.is_nan() {
+                value
+            } else {
+                value.signum()
+            }
+        },
+    )
+}
+
+/// The error function to be added to one: small numbers need not be right by themselves.
+fn erf_beside_one(values: &mut [f32]) -> TractResult<()> {
     patched(
         values,
         Func::Erf,
@@ -145,7 +200,7 @@ fn gelu(values: &mut [f32]) -> TractResult<()> {
     for (to, from) in scaled.iter_mut().zip(&*values) {
         *to = from * std::f32::consts::FRAC_1_SQRT_2;
     }
-    erf(scaled)?;
+    erf_beside_one(scaled)?;
     for (value, erf) in values.iter_mut().zip(scaled) {
         *value = (*value * 0.5) * (*erf + 1.0);
     }
@@ -188,6 +243,16 @@ pub(super) fn celu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
         } else {
             alpha * (value / alpha).exp_m1()
         }
+    }))
+}
+
+/// Builds `Mish`, whose logarithm of one and a little loses the little. The hyperbolic tangent of the
+/// logarithm of `1 + e` is `e (e + 2) / (e (e + 2) + 2)`.
+pub(super) fn mish(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
+    Ok(built("Mish", [0.0; 2], |value, _| {
+        let exponent = value.min(40.0).exp();
+        let product = exponent * (exponent + 2.0);
+        value * (product / (product + 2.0))
     }))
 }
 

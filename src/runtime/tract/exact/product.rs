@@ -5,8 +5,11 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 
+use super::mended::mended;
 use crate::runtime::tract::program::kernel::Kernel;
+use crate::runtime::tract::watch::WRONG;
 
 /// Replaces products of integers wider or narrower than 32 bits, which make the library panic, and
 /// divisions whose last bit decides on a whole number: the library multiplies by a reciprocal.
@@ -32,16 +35,82 @@ pub(super) fn prepare(model: &mut TypedModel) {
             .is_some_and(|op| op.0.name() == "Div");
         if is_division
             && node.outputs[0].fact.datum_type.is_float()
-            && node.outputs[0]
+            && (node.outputs[0]
                 .successors
                 .iter()
                 .any(|next| makes_whole(model.node(next.node)))
+                || model
+                    .outlet_fact(node.inputs[1])
+                    .is_ok_and(|divisor| has_none(divisor.konst.as_deref())))
         {
             replaced.push((node.id, division(node.outputs[0].fact.without_value())));
         }
     }
     for (node, kernel) in replaced {
         model.nodes[node].op = Box::new(kernel);
+    }
+}
+
+/// What stands in the place of the reciprocal that the library makes of a divisor: of numbers that have
+/// none, the quotient would be wrong.
+pub(super) fn settled(name: &str, operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
+    let element_wise = operator.as_op().downcast_ref::<ElementWiseOp>()?;
+    let is_divisor = name.ends_with("-recip") && element_wise.0.name() == "Recip";
+    is_divisor.then(|| mended(operator, reciprocal))
+}
+
+fn reciprocal(
+    inner: &dyn TypedOp,
+    context: &EvalContext,
+    inputs: TVec<TValue>,
+) -> TractResult<TVec<TValue>> {
+    let outputs = inner.eval(context, inputs.clone())?;
+    let are_good = match inputs[0].datum_type() {
+        DatumType::F32 => all_pairs::<f32>(&inputs[0], &outputs[0], |from, to| {
+            from == 0.0 || from.is_infinite() || !(to.is_infinite() || to.abs() < f32::MIN_POSITIVE)
+        })?,
+        DatumType::F64 => all_pairs::<f64>(&inputs[0], &outputs[0], |from, to| {
+            from == 0.0 || from.is_infinite() || !(to.is_infinite() || to.abs() < f64::MIN_POSITIVE)
+        })?,
+        _ => true,
+    };
+    ensure!(
+        are_good,
+        "a division by a number without a reciprocal {WRONG}"
+    );
+    Ok(outputs)
+}
+
+fn all_pairs<T: Datum + Copy>(
+    from: &Tensor,
+    to: &Tensor,
+    is_good: impl Fn(T, T) -> bool,
+) -> TractResult<bool> {
+    let (from, to) = (from.try_as_plain_ram()?, to.try_as_plain_ram()?);
+    let mut pairs = from.as_slice::<T>()?.iter().zip(to.as_slice::<T>()?);
+    Ok(pairs.all(|(from, to)| is_good(*from, *to)))
+}
+
+/// Whether a stored divisor has numbers without a reciprocal.
+fn has_none(divisor: Option<&Tensor>) -> bool {
+    let is_without = |value: f64, least: f64, most: f64| {
+        value != 0.0 && value.is_finite() && !(least..=most).contains(&value.abs())
+    };
+    let Some((divisor, plain)) = divisor.and_then(|it| Some((it, it.try_as_plain_ram().ok()?)))
+    else {
+        return false;
+    };
+    match divisor.datum_type() {
+        DatumType::F32 => plain.as_slice::<f32>().is_ok_and(|values| {
+            let (least, most) = (1.0 / f32::MAX, 1.0 / f32::MIN_POSITIVE);
+            let mut values = values.iter();
+            values.any(|value| is_without((*value).into(), least.into(), most.into()))
+        }),
+        DatumType::F64 => plain.as_slice::<f64>().is_ok_and(|values| {
+            let (least, most) = (1.0 / f64::MAX, 1.0 / f64::MIN_POSITIVE);
+            values.iter().any(|value| is_without(*value, least, most))
+        }),
+        _ => false,
     }
 }
 

@@ -2,11 +2,64 @@
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::StridedSlice;
+use tract_onnx::tract_core::ops::cnn::Conv;
 
 use crate::runtime::tract::watch::WRONG;
 
-/// Refuses slices that would be wrong.
+/// Refuses slices that would be wrong, and keeps steps where they are: the library moves them before a
+/// softmax or a norm, whose sum they then leave out.
 pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
+    refuse(model)?;
+    let mut held = Vec::new();
+    for node in model.nodes() {
+        let steps = node.op_as::<StridedSlice>();
+        if steps.is_none_or(|slice| slice.optional_steps_input.is_none()) {
+            continue;
+        }
+        let from = node.inputs[0];
+        let fact = model.outlet_fact(from)?;
+        // What is known is no matter, and a convolution takes the steps for its own rightly.
+        if fact.konst.is_none() && !model.node(from.node).op_is::<Conv>() {
+            held.push((node.id, from, fact.clone(), format!("{}.held", node.name)));
+        }
+    }
+    for (slice, from, fact, name) in held {
+        let hold = model.add_node(name, Held, tvec!(fact))?;
+        model.add_edge(from, InletId::new(hold, 0))?;
+        model.add_edge(hold.into(), InletId::new(slice, 0))?;
+    }
+    Ok(())
+}
+
+/// A tensor as it is; nothing is moved past it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Held;
+
+impl Op for Held {
+    fn name(&self) -> StaticName {
+        "Held".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Held {
+    op_out_of_plan!();
+
+    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        Ok(inputs)
+    }
+}
+
+impl TypedOp for Held {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec!(inputs[0].clone()))
+    }
+
+    as_op!();
+}
+
+fn refuse(model: &TypedModel) -> TractResult<()> {
     for node in model.nodes() {
         let Some(slice) = node.op_as::<StridedSlice>() else {
             continue;

@@ -7,7 +7,7 @@ mod slice;
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::exact::ADDITIVE_MASK;
+use super::exact::{ADDITIVE_MASK, CAST_TO_INT64};
 use super::graph::{
     Floats, Integers, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, opset,
 };
@@ -77,6 +77,14 @@ fn spell_out(graph: &mut GraphProto, opset: i64) {
                 graph
                     .node
                     .extend(flat_log_softmax(input, output, axis, opset));
+            }
+            _ if is_default
+                && node.op_type == "Cast"
+                && integer(&node, "to", 0) == i64::from(INT64) =>
+            {
+                let mut node = node;
+                CAST_TO_INT64.clone_into(&mut node.op_type);
+                graph.node.push(node);
             }
             _ if is_default && node.op_type == "Attention" => attend(graph, node),
             _ => graph.node.push(node),
