@@ -256,6 +256,19 @@ pub(super) fn mish(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     }))
 }
 
+/// Builds `Selu`, whose exponential less one loses what is small.
+pub(super) fn selu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let alpha = node.get_attr_opt("alpha")?.unwrap_or(1.673_263_2);
+    let gamma = node.get_attr_opt("gamma")?.unwrap_or(1.050_701);
+    Ok(built("Selu", [alpha, gamma], |value, [alpha, gamma]| {
+        if value > 0.0 || value.is_nan() {
+            gamma * value
+        } else {
+            gamma * alpha * value.exp_m1()
+        }
+    }))
+}
+
 type Function = fn(f64, [f64; 2]) -> f64;
 
 fn built(
