@@ -835,7 +835,8 @@ fn a_norm_over_all_places_sums() {
 
 #[test]
 fn functions_of_very_large_and_very_small_numbers_are_right() {
-    let cases: [(&str, &[f64], fn(f64) -> f64); 6] = [
+    type Case<'a> = (&'a str, &'a [f64], fn(f64) -> f64);
+    let cases: [Case<'_>; 6] = [
         ("Selu", &[-2.2e-6, -1e-3, 0.0], |x| {
             f64::from(1.673_263_2_f32) * f64::from(1.050_701_f32) * x.exp_m1()
         }),

@@ -140,11 +140,13 @@ fn hard_swish(values: &mut [f32]) -> TractResult<()> {
     )
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
 fn asinh(values: &mut [f32]) -> TractResult<()> {
     in_double(values, f64::asinh);
     Ok(())
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
 fn acosh(values: &mut [f32]) -> TractResult<()> {
     in_double(values, f64::acosh);
     Ok(())
@@ -248,6 +250,7 @@ pub(super) fn celu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
 
 /// Builds `Mish`, whose logarithm of one and a little loses the little. The hyperbolic tangent of the
 /// logarithm of `1 + e` is `e (e + 2) / (e (e + 2) + 2)`.
+#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
 pub(super) fn mish(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok(built("Mish", [0.0; 2], |value, _| {
         let exponent = value.min(40.0).exp();
