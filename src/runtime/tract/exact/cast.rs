@@ -13,6 +13,7 @@ type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 pub(in crate::runtime::tract) const CAST_TO_INT64: &str = "pkgtool.CastToInt64";
 
 /// Builds `Cast` to int64.
+#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
 pub(super) fn to_dimensions(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok((expand(ToDimensions), vec![]))
 }

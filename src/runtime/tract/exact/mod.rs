@@ -36,6 +36,8 @@ pub(super) fn register(library: &mut Onnx) {
     operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
     operators.insert("ReduceMax", reduce::max);
     operators.insert("ReduceMin", reduce::min);
+    operators.insert("ReduceSum", reduce::sum);
+    operators.insert("Selu", pointwise::selu);
     operators.insert("Shrink", pointwise::shrink);
     operators.insert("Celu", pointwise::celu);
 }

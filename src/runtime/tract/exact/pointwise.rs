@@ -140,11 +140,13 @@ fn hard_swish(values: &mut [f32]) -> TractResult<()> {
     )
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
 fn asinh(values: &mut [f32]) -> TractResult<()> {
     in_double(values, f64::asinh);
     Ok(())
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
 fn acosh(values: &mut [f32]) -> TractResult<()> {
     in_double(values, f64::acosh);
     Ok(())
@@ -248,11 +250,25 @@ pub(super) fn celu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
 
 /// Builds `Mish`, whose logarithm of one and a little loses the little. The hyperbolic tangent of the
 /// logarithm of `1 + e` is `e (e + 2) / (e (e + 2) + 2)`.
+#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
 pub(super) fn mish(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok(built("Mish", [0.0; 2], |value, _| {
         let exponent = value.min(40.0).exp();
         let product = exponent * (exponent + 2.0);
         value * (product / (product + 2.0))
+    }))
+}
+
+/// Builds `Selu`, whose exponential less one loses what is small.
+pub(super) fn selu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let alpha = node.get_attr_opt("alpha")?.unwrap_or(1.673_263_2);
+    let gamma = node.get_attr_opt("gamma")?.unwrap_or(1.050_701);
+    Ok(built("Selu", [alpha, gamma], |value, [alpha, gamma]| {
+        if value > 0.0 || value.is_nan() {
+            gamma * value
+        } else {
+            gamma * alpha * value.exp_m1()
+        }
     }))
 }
 

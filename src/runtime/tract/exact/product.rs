@@ -59,6 +59,7 @@ pub(super) fn settled(name: &str, operator: &dyn TypedOp) -> Option<Box<dyn Type
     is_divisor.then(|| mended(operator, reciprocal))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "what a mend is")]
 fn reciprocal(
     inner: &dyn TypedOp,
     context: &EvalContext,

@@ -1,4 +1,4 @@
-//! `ReduceLogSumExp` without overflow, `ReduceMax` and `ReduceMin` of nothing.
+//! `ReduceLogSumExp` without overflow, `ReduceMax`, `ReduceMin` and `ReduceSum` of nothing.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -26,6 +26,11 @@ pub(super) fn min(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     built("ReduceMin", Kind::Extreme(Reducer::Min), context, node)
 }
 
+/// Builds `ReduceSum`, which the library divides by nothing for while it builds the graph.
+pub(super) fn sum(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    built("ReduceSum", Kind::Extreme(Reducer::Sum), context, node)
+}
+
 /// What is made of the numbers along the axes.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
@@ -35,7 +40,8 @@ enum Kind {
 
 fn built(name: &'static str, kind: Kind, context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let takes_axes = node.input.len() > 1 && !node.input[1].is_empty();
-    let by_input = context.onnx_operator_set_version >= 18;
+    let since = if name == "ReduceSum" { 13 } else { 18 };
+    let by_input = context.onnx_operator_set_version >= since;
     let axes = if by_input {
         None
     } else {

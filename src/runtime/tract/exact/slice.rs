@@ -24,9 +24,9 @@ pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
         }
     }
     for (slice, from, fact, name) in held {
-        let hold = model.add_node(name, Held, tvec!(fact))?;
-        model.add_edge(from, InletId::new(hold, 0))?;
-        model.add_edge(hold.into(), InletId::new(slice, 0))?;
+        let barrier = model.add_node(name, Held, tvec!(fact))?;
+        model.add_edge(from, InletId::new(barrier, 0))?;
+        model.add_edge(barrier.into(), InletId::new(slice, 0))?;
     }
     Ok(())
 }
