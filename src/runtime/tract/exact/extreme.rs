@@ -72,6 +72,16 @@ fn of_two(
     let [left, right] = &*inputs else {
         bail!("an extreme of two has two operands");
     };
+    let result = in_double(left, right, |left, right| extreme(left, right, larger))?;
+    Ok(tvec!(result.into_tvalue()))
+}
+
+/// A function of each pair of elements, broadcast and in double precision; of the first one's dtype.
+pub(super) fn in_double(
+    left: &Tensor,
+    right: &Tensor,
+    function: impl Fn(f64, f64) -> f64,
+) -> TractResult<Tensor> {
     let dtype = left.datum_type();
     let shape = tract_onnx::tract_core::broadcast::multi_broadcast(&[left.shape(), right.shape()])?;
     let mut result = left
@@ -87,9 +97,9 @@ fn of_two(
             .as_slice_mut::<f64>()?
             .iter_mut()
             .zip(right.as_slice::<f64>()?);
-        pairs.for_each(|(left, right)| *left = extreme(*left, *right, larger));
+        pairs.for_each(|(left, right)| *left = function(*left, *right));
     }
-    Ok(tvec!(result.cast_to_dt(dtype)?.into_owned().into_tvalue()))
+    Ok(result.cast_to_dt(dtype)?.into_owned())
 }
 
 /// Every step of a chain keeps the first operand's NaN, if only the extremes did.

@@ -129,26 +129,9 @@ fn division(fact: TypedFact) -> Kernel {
         let [left, right] = inputs else {
             bail!("Div takes two tensors");
         };
-        let dtype = left.datum_type();
-        let shape =
-            tract_onnx::tract_core::broadcast::multi_broadcast(&[left.shape(), right.shape()])?;
-        let mut result = left
-            .broadcast_to_shape(&shape)?
-            .cast_to_dt(DatumType::F64)?
-            .into_owned();
-        let right = right.broadcast_to_shape(&shape)?;
-        let right = right.cast_to::<f64>()?;
-        {
-            let right = right.try_as_plain_ram()?;
-            let mut view = result.try_as_plain_ram_mut()?;
-            let pairs = view
-                .as_slice_mut::<f64>()?
-                .iter_mut()
-                .zip(right.as_slice::<f64>()?);
-            // A quotient in double precision, rounded once more, is the quotient in single precision.
-            pairs.for_each(|(left, right)| *left /= *right);
-        }
-        Ok(tvec!(result.cast_to_dt(dtype)?.into_owned()))
+        // A quotient in double precision, rounded once more, is the quotient in single precision.
+        let quotient = super::extreme::in_double(left, right, |left, right| left / right)?;
+        Ok(tvec!(quotient))
     })
 }
 
