@@ -1,7 +1,7 @@
 //! What is built besides Rust: the library between this crate and ExecuTorch, if that is wanted.
 
 #[cfg(feature = "executorch")]
-#[path = "src/runtime/executorch/build_shim.rs"]
+#[path = "src/engine/executorch/build_shim.rs"]
 mod shim;
 
 #[cfg(not(feature = "executorch"))]

@@ -11,6 +11,12 @@ pub mod model;
 pub mod validate;
 
 #[cfg(feature = "run")]
+pub mod tensor;
+
+#[cfg(feature = "run")]
+pub mod engine;
+
+#[cfg(feature = "run")]
 pub mod runtime;
 
 #[cfg(feature = "serve")]

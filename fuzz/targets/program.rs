@@ -5,7 +5,8 @@
 use std::sync::OnceLock;
 
 use pkgtool::model::{self, Dim};
-use pkgtool::runtime::{LoadOptions, LoadRequest, Signature, Tensor, TensorSpec, engine};
+use pkgtool::engine::{LoadOptions, LoadRequest, engine};
+use pkgtool::tensor::{Signature, Tensor, TensorSpec};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // Engines read files.

@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::EngineError;
 use super::worker::Worker;
+use crate::engine::EngineError;
 
 /// How long to measure.
 #[derive(Debug, Clone, Copy)]

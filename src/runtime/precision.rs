@@ -9,9 +9,9 @@ use crate::model::onnx::each_node;
 use crate::package::PrecisionList;
 use crate::source::{FileSource, Pages};
 
-use super::agreement::Tolerances;
 use super::selection::Selection;
-use super::{DType, TensorSpec};
+use crate::tensor::agreement::Tolerances;
+use crate::tensor::{DType, TensorSpec};
 
 /// A precision, and where it is known from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Signature, SignatureError};
 use crate::model::{self, ModelInfo, OpenError};
 use crate::package::{
     Backend, Config, Discovery, FileRef, LoadFault, Loaded, MethodSignature, Methods, Roots,
     Variant, config, reference, roots,
 };
 use crate::source::json::JsonPath;
+use crate::tensor::{Signature, SignatureError};
 
 /// What the user chose beside the path; `None` leaves it open.
 #[derive(Debug, Clone, Default)]

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::worker::{Launcher, Worker};
-use super::{
-    Answer, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, Signature, Tensor,
-    tract,
+use crate::engine::{
+    self, Answer, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, tract,
 };
 use crate::model::ModelInfo;
 use crate::package::Backend;
+use crate::tensor::{Signature, Tensor};
 
 /// An engine with a provider that could run a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,7 +239,7 @@ fn other_format(engine: &str, format: &str) -> String {
 }
 
 fn is_built(engine: &str) -> bool {
-    super::engine(engine).is_some_and(super::Engine::is_built)
+    engine::engine(engine).is_some_and(engine::Engine::is_built)
 }
 
 fn attempt(

@@ -1,7 +1,7 @@
 //! What a service is, for the registry: constants of its package, and what a predict config may set.
 
 use crate::database::Timestamp;
-use crate::runtime::TensorSpec;
+use crate::tensor::TensorSpec;
 
 /// What a service is.
 #[derive(Debug, Clone, PartialEq, Eq)]

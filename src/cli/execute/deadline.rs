@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::cli::exit::Exit;
 use crate::cli::output;
-use crate::runtime::limit::Limit;
+use crate::tensor::limit::Limit;
 
 /// Does `work`, and ends the command if it takes longer than `limit`. `doing` is what the error calls it.
 pub(super) fn within<T>(limit: Option<Duration>, doing: &str, work: impl FnOnce() -> T) -> T {

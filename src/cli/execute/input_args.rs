@@ -1,6 +1,6 @@
 //! Arguments that say what a model is fed.
 
-use crate::runtime::input::{DIM_HELP, INPUT_HELP, InputArgs};
+use crate::tensor::input::{DIM_HELP, INPUT_HELP, InputArgs};
 
 /// Inputs and dynamic dimensions.
 #[derive(Debug, Clone, clap::Args)]

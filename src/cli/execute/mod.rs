@@ -14,12 +14,13 @@ use std::path::Path;
 
 use super::exit::{Exit, Failure};
 use super::output;
+use crate::engine::EngineError;
 use crate::model::executorch::body::{ProgramBody, known_wrong};
 use crate::runtime::selection::{Selection, SelectionError};
 use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
 use crate::runtime::worker::{self, Launcher};
-use crate::runtime::{EngineError, Tensor};
 use crate::source::FileSource;
+use crate::tensor::Tensor;
 use target_args::TargetArgs;
 
 /// `run`, `bench`, `compare`, `backends`.

@@ -9,11 +9,11 @@ use serde::Serialize;
 use super::target_args::{TargetArgs, engine_parser, named_engine};
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::runtime::input::{InputArgs, Joint, Party};
 use crate::runtime::selection::Selection;
 use crate::runtime::target::{Candidate, Wish};
-use crate::runtime::{Tensor, TensorSpec};
 use crate::source::text::defuse_line;
+use crate::tensor::input::{InputArgs, Joint, Party};
+use crate::tensor::{Tensor, TensorSpec};
 
 /// Lists that are multiplied out.
 #[derive(Debug, Clone, clap::Args)]

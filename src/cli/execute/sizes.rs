@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use super::target_args::{MAKING_INPUTS, TargetArgs};
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::runtime::EngineError;
-use crate::runtime::input::{self, Evidence, InputArgs, OpenDim, Suggestion};
+use crate::engine::EngineError;
 use crate::runtime::selection::Selection;
 use crate::runtime::target::{self, StartError};
 use crate::runtime::worker::Launcher;
+use crate::tensor::input::{self, Evidence, InputArgs, OpenDim, Suggestion};
 
 /// Common sizes, most likely first.
 const LADDER: [u64; 9] = [32, 64, 224, 16, 512, 8, 4, 128, 2];

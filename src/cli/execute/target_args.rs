@@ -8,11 +8,11 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use super::super::exit::Failure;
 use super::deadline;
 use crate::package::Backend;
-use crate::runtime::input::InputArgs;
-use crate::runtime::limit::MemoryLimit;
 use crate::runtime::selection::{self, Choice, Selection, SelectionError};
 use crate::runtime::target::Wish;
 use crate::runtime::worker::Launcher;
+use crate::tensor::input::InputArgs;
+use crate::tensor::limit::MemoryLimit;
 
 /// What the making of inputs is called when it takes too long.
 pub(super) const MAKING_INPUTS: &str = "making the inputs";

@@ -1,7 +1,7 @@
 //! Whether a program's methods run on any machine, and what is missing if not.
 
+use crate::engine::tract;
 use crate::model::{Method, ModelInfo};
-use crate::runtime::tract;
 
 /// What keeps a program's method from running on any machine: operators and delegates by name, and why
 /// in words. `None` if the question does not arise: only programs name methods of their own.

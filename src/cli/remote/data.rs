@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::exit::Failure;
 use crate::client::Predict;
-use crate::runtime::npy;
+use crate::tensor::npy;
 
 /// What a request holds.
 #[derive(Debug, clap::Args)]

@@ -6,10 +6,12 @@ use std::io::{BufReader, BufWriter, ErrorKind, Read, Write, copy, sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::super::limit::in_units;
-use super::super::{Engine, EngineError, Session, Tensor, engine, peak_memory};
+use super::super::peak_memory;
 use super::channel;
 use super::protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};
+use crate::engine::{Engine, EngineError, Session, engine};
+use crate::tensor::Tensor;
+use crate::tensor::limit::in_units;
 
 /// Serves the parent at the other end of standard input until it is gone.
 pub fn serve() -> std::io::Result<()> {

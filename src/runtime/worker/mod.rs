@@ -18,10 +18,11 @@ use std::time::Duration;
 pub use child::serve;
 pub use process::Stopper;
 
-use super::library::NativeBackend;
-use super::limit::{Limit, MemoryLimit, tells_shortage};
-use super::{Answer, EngineError, LoadRequest, Placement, Session, Tensor};
+use crate::engine::library::NativeBackend;
+use crate::engine::{Answer, EngineError, LoadRequest, Placement, Session};
 use crate::model;
+use crate::tensor::Tensor;
+use crate::tensor::limit::{Limit, MemoryLimit, tells_shortage};
 use channel::Channel;
 use process::Process;
 use protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};

@@ -29,7 +29,7 @@ pub(super) struct Process {
 }
 
 /// Ends a worker's process from any thread; its owner then gets
-/// [`EngineError::Died`](crate::runtime::EngineError::Died).
+/// [`EngineError::Died`](crate::engine::EngineError::Died).
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<Handle>);
 

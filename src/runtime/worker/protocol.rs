@@ -9,8 +9,9 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::super::library::NativeBackend;
-use super::super::{DType, EngineError, LoadRequest, Placement, Tensor, byte_size};
+use crate::engine::library::NativeBackend;
+use crate::engine::{EngineError, LoadRequest, Placement};
+use crate::tensor::{DType, Tensor, byte_size};
 
 /// Longest head, in bytes.
 const MAX_HEAD: u32 = 16 << 20;

@@ -20,7 +20,7 @@ use super::{Answer, CallError, Description, Refusal, Request, ServiceSettings};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::package::Backend;
-use crate::runtime::Tensor;
+use crate::tensor::Tensor;
 use choice::Choice;
 use variants::{Entry, Variants};
 

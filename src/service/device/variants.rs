@@ -12,7 +12,8 @@ use super::super::engine::{Endpoint, EndpointModel};
 use crate::model::{ModelInfo, OpenError};
 use crate::package::{Backend, Config, PrecisionList, Variant};
 use crate::runtime::selection::{ModelFile, SelectionError};
-use crate::runtime::{Signature, target};
+use crate::runtime::target;
+use crate::tensor::Signature;
 
 /// One config of a package, which was validated.
 #[derive(Debug, Clone)]

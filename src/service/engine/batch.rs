@@ -6,10 +6,11 @@
 
 use bytes::Bytes;
 
+use crate::engine::EngineError;
 use crate::model::{Allowed, Dim};
-use crate::runtime::agreement::Comparison;
-use crate::runtime::input::Generator;
-use crate::runtime::{DType, EngineError, Signature, Tensor, TensorError, TensorSpec};
+use crate::tensor::agreement::Comparison;
+use crate::tensor::input::Generator;
+use crate::tensor::{DType, Signature, Tensor, TensorError, TensorSpec};
 
 /// Random requests are tried until every output has been seen to depend on them, at most so often.
 const TRIALS: u64 = 8;

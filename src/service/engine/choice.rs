@@ -4,9 +4,9 @@
 //! model it is used for every later session, until it fails to load.
 
 use super::loaded::call_error;
+use crate::engine::{EngineError, Provider};
 use crate::package::Backend;
 use crate::runtime::target::{Candidate, StartError, candidates, require_runnable};
-use crate::runtime::{EngineError, Provider};
 use crate::service::CallError;
 
 /// The choice of an endpoint.

@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::EndpointModel;
-use crate::runtime::limit::{Limit, MemoryLimit};
+use crate::engine::{EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
 use crate::runtime::target::Candidate;
 use crate::runtime::worker::{Launcher, Stopper, Worker};
-use crate::runtime::{EngineError, LoadOptions, LoadRequest, Provider, Session, Tensor, engine};
 use crate::service::{CallError, Isolation, Refusal, ServiceSettings};
+use crate::tensor::Tensor;
+use crate::tensor::limit::{Limit, MemoryLimit};
 
 /// Longest time of a load, and of a run that proves a provider.
 const LOAD_TIMEOUT: Duration = Duration::from_mins(5);

@@ -13,8 +13,9 @@ use super::ledger::{Asker, Lease};
 use super::loaded::{Loaded, for_log};
 use super::request::Waiting;
 use super::shared::{Phase, Run, Shared, State, of_size};
+use crate::engine::EngineError;
 use crate::runtime::target::Candidate;
-use crate::runtime::{EngineError, Tensor};
+use crate::tensor::Tensor;
 
 /// A session beyond an endpoint's first one ends after so long without a request.
 const SPARE_IDLE: Duration = Duration::from_mins(10);

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::queue::Item;
 use crate::account::AccountId;
-use crate::runtime::Tensor;
 use crate::service::CallError;
+use crate::tensor::Tensor;
 
 /// What a request is answered with.
 pub(super) type Outcome = Result<Vec<Tensor>, CallError>;

@@ -10,8 +10,9 @@ use super::loaded::{call_error, for_log, has_died};
 use super::owner::{Held, Owner};
 use super::request::Waiting;
 use super::shared::State;
-use crate::runtime::{EngineError, Provider, Tensor};
+use crate::engine::{EngineError, Provider};
 use crate::service::CallError;
+use crate::tensor::Tensor;
 
 /// What is left of a run.
 #[derive(Default)]

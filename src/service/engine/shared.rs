@@ -20,9 +20,9 @@ use super::queue::Queue;
 use super::request::{Outcome, Waiting};
 use super::{Activity, EndpointModel};
 use crate::account::AccountId;
-use crate::runtime::Tensor;
 use crate::runtime::worker::Stopper;
 use crate::service::{CallError, Isolation, ServiceSettings};
+use crate::tensor::Tensor;
 
 /// What a session takes beyond its weights: the process, the engine's code, small tensors.
 const BESIDE_WEIGHTS: u64 = 32 << 20;

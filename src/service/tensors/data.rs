@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 use super::super::Refusal;
 use super::super::json::{self, shown};
 use crate::model::Dim;
-use crate::runtime::input::json_array;
-use crate::runtime::npy::MAX_RANK;
-use crate::runtime::{DType, Tensor, TensorSpec, byte_size};
+use crate::tensor::input::json_array;
+use crate::tensor::npy::MAX_RANK;
+use crate::tensor::{DType, Tensor, TensorSpec, byte_size};
 
 /// The standard alphabet; clients differ in whether they pad.
 pub(super) const BASE64: GeneralPurpose = GeneralPurpose::new(

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Encoding;
 use super::data::BASE64;
-use crate::runtime::{DType, Signature, Tensor};
+use crate::tensor::{DType, Signature, Tensor};
 
 /// Writes `{"outputs": [{"name", "shape", "dtype", "data"}]}`. `data` is flat, in row-major order; with
 /// [`Encoding::Base64`] it is a string, and `"encoding": "base64"` stands beside it.

@@ -15,9 +15,9 @@ use serde_json::value::RawValue;
 
 use super::Refusal;
 use super::json::{self, Object, listed, shown, unknown_key};
-use crate::runtime::input::{self, InputError, Place};
-use crate::runtime::{DType, Signature, Tensor};
 use crate::source::suggest;
+use crate::tensor::input::{self, InputError, Place};
+use crate::tensor::{DType, Signature, Tensor};
 
 pub use encode::encode;
 

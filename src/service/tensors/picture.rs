@@ -7,8 +7,8 @@ use super::super::Refusal;
 use super::super::json::{self, kind, shown};
 use super::data::BASE64;
 use super::names;
-use crate::runtime::input::{self, InputArgs, InputError};
-use crate::runtime::{Signature, Tensor};
+use crate::tensor::input::{self, InputArgs, InputError};
+use crate::tensor::{Signature, Tensor};
 
 /// Most numbers in `mean` and `std`: no picture has more channels.
 const MAX_CHANNELS: usize = 4;

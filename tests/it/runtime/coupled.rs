@@ -6,10 +6,10 @@ use std::io::Write as _;
 use std::path::Path;
 
 use pkgtool::model::Dim;
-use pkgtool::runtime::input::{
+use pkgtool::tensor::input::{
     Generator, Held, InputArgs, Joint, Party, StepArgs, Steps, assemble, assemble_around, matched,
 };
-use pkgtool::runtime::{DType, Signature, Tensor, TensorSpec};
+use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
 use proptest::prelude::*;
 use zip::write::SimpleFileOptions;
 
@@ -497,7 +497,7 @@ proptest! {
             let inputs = assemble(joint.signature(), &given).expect("defaults fit");
             for (place, side) in [&a, &b, &c].into_iter().enumerate() {
                 let own = joint.inputs_of(place, &inputs).expect("they can be converted");
-                pkgtool::runtime::input::check(side, &own).expect("they fit");
+                pkgtool::tensor::input::check(side, &own).expect("they fit");
             }
         } else if let Ok(inputs) = assemble(&a, &given) {
             let all_fit = [&a, &b, &c].into_iter().all(|side| {
@@ -505,7 +505,7 @@ proptest! {
                     let place = a.inputs.iter().position(|one| one.name == spec.name).expect("the same names");
                     inputs[place].clone()
                 }).collect();
-                pkgtool::runtime::input::check(side, &own).is_ok()
+                pkgtool::tensor::input::check(side, &own).is_ok()
             });
             prop_assert!(!all_fit);
         }

@@ -1,6 +1,6 @@
 //! ExecuTorch in a build without it.
 
-use pkgtool::runtime::{EngineError, engine};
+use pkgtool::engine::{EngineError, engine};
 
 use crate::support::environment::Piece;
 

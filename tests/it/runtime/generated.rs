@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pkgtool::engine::LoadOptions;
 use pkgtool::runtime::worker::Launcher;
-use pkgtool::runtime::{DType, LoadOptions};
+use pkgtool::tensor::DType;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -5,12 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session};
 use pkgtool::model::{self, Dim};
-use pkgtool::runtime::limit::MemoryLimit;
 use pkgtool::runtime::worker::Launcher;
-use pkgtool::runtime::{
-    EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, TensorSpec,
-};
+use pkgtool::tensor::limit::MemoryLimit;
+use pkgtool::tensor::{Signature, Tensor, TensorSpec};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use tempfile::TempDir;

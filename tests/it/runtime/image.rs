@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use image::{DynamicImage, GrayAlphaImage, ImageEncoder, LumaA, Rgb, RgbImage, Rgba, RgbaImage};
 use pkgtool::model::Dim;
-use pkgtool::runtime::input::{InputArgs, assemble};
-use pkgtool::runtime::{DType, Tensor};
+use pkgtool::tensor::input::{InputArgs, assemble};
+use pkgtool::tensor::{DType, Tensor};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use pkgtool::model::Dim;
-use pkgtool::runtime::input::{Generator, InputArgs, InputError, assemble, check};
-use pkgtool::runtime::{DType, Signature, Tensor, TensorSpec, npy};
+use pkgtool::tensor::input::{Generator, InputArgs, InputError, assemble, check};
+use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec, npy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;

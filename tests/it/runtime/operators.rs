@@ -9,9 +9,10 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
+use pkgtool::engine::{Engine, LoadOptions, LoadRequest, engine};
 use pkgtool::model;
-use pkgtool::runtime::{DType, Engine, LoadOptions, LoadRequest, Signature, Tensor, engine};
 use pkgtool::source::FileSource;
+use pkgtool::tensor::{DType, Signature, Tensor};
 use serde_json::Value;
 
 /// Largest difference, as a part of the largest magnitude.

@@ -5,13 +5,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::model::{self, Dim};
-use pkgtool::runtime::ort::OnnxRuntime;
-use pkgtool::runtime::worker::{Launcher, Worker};
-use pkgtool::runtime::{
-    DType, Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, Signature,
-    Tensor, TensorSpec,
+use pkgtool::engine::ort::OnnxRuntime;
+use pkgtool::engine::{
+    Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session,
 };
+use pkgtool::model::{self, Dim};
+use pkgtool::runtime::worker::{Launcher, Worker};
+use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
 use tempfile::TempDir;
 
 use crate::support::engines;

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::runtime::Provider;
-use pkgtool::runtime::library::{Installation, Installations, Origin};
-use pkgtool::runtime::ort::installations_in;
-use pkgtool::runtime::surroundings::Surroundings;
+use pkgtool::engine::Provider;
+use pkgtool::engine::library::{Installation, Installations, Origin};
+use pkgtool::engine::ort::installations_in;
+use pkgtool::engine::surroundings::Surroundings;
 use tempfile::TempDir;
 
 const SITE: &str = "lib/python3.12/site-packages";

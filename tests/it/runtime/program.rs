@@ -7,12 +7,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
 use pkgtool::model;
 use pkgtool::model::executorch::body::{ProgramBody, known_wrong};
-use pkgtool::runtime::{
-    DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, engine, npy,
-};
 use pkgtool::source::FileSource;
+use pkgtool::tensor::{DType, Signature, Tensor, npy};
 use serde_json::Value;
 
 use crate::support::other_inputs::disturbed;
@@ -21,7 +20,7 @@ use crate::support::run::pkgtool;
 #[cfg(feature = "executorch")]
 use crate::support::environment::Piece;
 #[cfg(feature = "executorch")]
-use pkgtool::runtime::input::{self, Generator, InputArgs};
+use pkgtool::tensor::input::{self, Generator, InputArgs};
 
 /// Largest difference of floats, as a part of the largest magnitude in the output.
 const TOLERANCE: f64 = 1e-4;

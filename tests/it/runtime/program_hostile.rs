@@ -6,12 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session};
 use pkgtool::model::{self, Dim};
-use pkgtool::runtime::limit::MemoryLimit;
 use pkgtool::runtime::worker::Launcher;
-use pkgtool::runtime::{
-    EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, TensorSpec,
-};
+use pkgtool::tensor::limit::MemoryLimit;
+use pkgtool::tensor::{Signature, Tensor, TensorSpec};
 
 /// Changed programs that are run; more by `PKGTOOL_TEST_MUTATIONS`.
 const CHANGES: usize = 250;

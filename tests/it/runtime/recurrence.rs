@@ -4,10 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pkgtool::engine::{Engine, LoadOptions, LoadRequest, Session, engine};
 use pkgtool::model;
-use pkgtool::runtime::{
-    DType, Engine, LoadOptions, LoadRequest, Session, Signature, Tensor, engine,
-};
+use pkgtool::tensor::{DType, Signature, Tensor};
 use tempfile::TempDir;
 
 use crate::model::onnx::build::{int, model as onnx, part};

@@ -3,12 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pkgtool::engine::{Engine, EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
 use pkgtool::model;
-use pkgtool::runtime::{
-    DType, Engine, EngineError, LoadOptions, LoadRequest, Provider, Session, Signature, Tensor,
-    engine,
-};
 use pkgtool::source::FileSource;
+use pkgtool::tensor::{DType, Signature, Tensor};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

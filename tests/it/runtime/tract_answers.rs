@@ -4,11 +4,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
 use pkgtool::model;
-use pkgtool::runtime::{
-    DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor, engine,
-};
 use pkgtool::source::FileSource;
+use pkgtool::tensor::{DType, Signature, Tensor};
 use tempfile::TempDir;
 
 use crate::model::onnx::build::{int, model as model_of, part};

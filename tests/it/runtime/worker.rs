@@ -6,8 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest};
 use pkgtool::runtime::worker::Launcher;
-use pkgtool::runtime::{EngineError, LoadOptions, LoadRequest, Signature};
+use pkgtool::tensor::Signature;
 use tempfile::TempDir;
 
 /// A program that stands in for a worker.

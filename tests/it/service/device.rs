@@ -1,7 +1,7 @@
 //! Devices of the example packages: what configs choose, what is refused, what an answer is.
 
-use pkgtool::runtime::DType;
 use pkgtool::service::{Answer, CallError, Device, Request};
+use pkgtool::tensor::DType;
 use serde_json::{Value, json};
 
 use super::packages::{OWNER, device, examples, find, start, zeros};

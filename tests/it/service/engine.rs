@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pkgtool::account::AccountId;
-use pkgtool::runtime::{DType, Tensor};
 use pkgtool::service::engine::{Endpoint, Engines};
 use pkgtool::service::{CallError, Isolation, ServiceSettings};
+use pkgtool::tensor::{DType, Tensor};
 
 use crate::support::environment::Piece;
 use models::Model;

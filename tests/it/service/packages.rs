@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use pkgtool::account::AccountId;
 use pkgtool::model::Dim;
-use pkgtool::runtime::Tensor;
 use pkgtool::service::engine::Engines;
 use pkgtool::service::{
     Catalog, CatalogOptions, Device, Kind, PackageDirectory, Service, ServiceSettings,
 };
+use pkgtool::tensor::Tensor;
 use serde_json::{Value, json};
 
 /// The publisher of everything here.

@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image::{ImageFormat, Rgb, RgbImage};
 use pkgtool::model::Dim;
-use pkgtool::runtime::{DType, Signature, Tensor, TensorSpec};
 use pkgtool::service::Refusal;
 use pkgtool::service::tensors::{Encoding, decode, encode};
+use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -481,7 +481,7 @@ proptest! {
             tree.apply(*at, change);
         }
         if let Ok(inputs) = inputs(&tree.text(), &three()) {
-            pkgtool::runtime::input::check(&three(), &inputs).expect("what is decoded fits");
+            pkgtool::tensor::input::check(&three(), &inputs).expect("what is decoded fits");
         }
     }
 }

@@ -6,9 +6,9 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use pkgtool::runtime::Provider;
-use pkgtool::runtime::library::{Installation, Installations};
-use pkgtool::runtime::ort::installations;
+use pkgtool::engine::Provider;
+use pkgtool::engine::library::{Installation, Installations};
+use pkgtool::engine::ort::installations;
 
 use super::environment::Piece;
 

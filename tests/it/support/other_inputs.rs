@@ -1,6 +1,6 @@
 //! Other inputs than those of a case, to be run between: what a session keeps must not be seen.
 
-use pkgtool::runtime::{DType, Tensor};
+use pkgtool::tensor::{DType, Tensor};
 
 /// Inputs of the same shapes with the elements in reverse order, so that indices stay in range; float
 /// elements are halved as well, for those that are all the same.

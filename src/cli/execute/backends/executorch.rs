@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
+use crate::engine::library::{Installation, NativeBackend};
+use crate::engine::{EngineError, executorch, tract};
 use crate::package::Backend;
-use crate::runtime::library::{Installation, NativeBackend};
 use crate::runtime::worker::Launcher;
-use crate::runtime::{EngineError, executorch, tract};
 
 /// What there is.
 pub(super) struct Found {

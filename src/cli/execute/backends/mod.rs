@@ -14,13 +14,14 @@ use serde_json::{Value as Json, json};
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use crate::engine::library::{Installation, Installations, Plugin};
+use crate::engine::{EngineError, ort};
 use crate::model;
 use crate::package::Backend;
-use crate::runtime::library::{Installation, Installations, Plugin};
 use crate::runtime::machine::Machine;
 use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
 use crate::runtime::worker::Launcher;
-use crate::runtime::{DType, EngineError, Signature, Tensor, ort};
+use crate::tensor::{DType, Signature, Tensor};
 
 /// `y = max(0, x + x)` on `float32[1, 8]`, opset 13.
 const PROBE: &[u8] = include_bytes!("probe.onnx");

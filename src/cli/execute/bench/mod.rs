@@ -16,11 +16,11 @@ use super::input_args::InputOptions;
 use super::sides::{self, GivenInput, Side, SideArgs};
 use super::sizes::{Model, with_sizes};
 use super::target_args::{MAKING_INPUTS, TargetArgs, seconds};
-use crate::runtime::input::{self, Generator, InputArgs, InputError};
 use crate::runtime::machine::Machine;
 use crate::runtime::measure::{self, Amount, Plan};
 use crate::runtime::target::Started;
 use crate::runtime::worker::Worker;
+use crate::tensor::input::{self, Generator, InputArgs, InputError};
 use report::{BenchReport, SeriesReport};
 
 /// Arguments of `pkgtool bench`.

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cli::exit::Failure;
-use crate::runtime::input::{self, Generator, InputArgs, OpenDim};
-use crate::runtime::{Signature, Tensor};
+use crate::tensor::input::{self, Generator, InputArgs, OpenDim};
+use crate::tensor::{Signature, Tensor};
 
 /// One set of inputs.
 pub(super) struct Case {

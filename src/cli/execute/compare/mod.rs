@@ -13,11 +13,12 @@ use super::input_args::InputOptions;
 use super::sides::{self, GivenInput, Side, SideArgs};
 use super::sizes::{Model, with_sizes};
 use super::target_args::{MAKING_INPUTS, TargetArgs};
-use crate::runtime::agreement::{Comparison, Tolerances};
-use crate::runtime::input::{Generator, InputArgs, InputError, Joint, matched};
+use crate::engine::{Answer, EngineError, Provider, Session};
 use crate::runtime::precision::Precision;
 use crate::runtime::target::Started;
-use crate::runtime::{Answer, EngineError, Provider, Session, Tensor};
+use crate::tensor::Tensor;
+use crate::tensor::agreement::{Comparison, Tolerances};
+use crate::tensor::input::{Generator, InputArgs, InputError, Joint, matched};
 use cases::{Case, Sources};
 use report::{CaseResult, ComparisonReport, Judged, OutputResult, SideInfo};
 

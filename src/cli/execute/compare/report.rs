@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::super::sides::{GivenInput, Side};
-use crate::runtime::agreement::{Agreement, Tolerances, Violation};
+use crate::engine::EngineError;
 use crate::runtime::precision::Precision;
 use crate::runtime::target::Started;
-use crate::runtime::{EngineError, Tensor};
 use crate::source::text::defuse_line;
+use crate::tensor::Tensor;
+use crate::tensor::agreement::{Agreement, Tolerances, Violation};
 
 /// A comparison of two sides. Version 1 of a contract that only grows.
 #[derive(Debug, Serialize)]

@@ -9,11 +9,11 @@ use super::super::super::exit::{Exit, Failure};
 use super::super::super::output;
 use super::super::target_args::named_engine;
 use super::Args;
-use crate::runtime::agreement::{Agreement, Comparison, Tolerances};
-use crate::runtime::bundled::{self, Case};
 use crate::runtime::precision::Precision;
 use crate::runtime::target::Candidate;
-use crate::runtime::{DType, Tensor};
+use crate::tensor::agreement::{Agreement, Comparison, Tolerances};
+use crate::tensor::bundled::{self, Case};
+use crate::tensor::{DType, Tensor};
 
 /// What became of a case.
 struct Outcome {
@@ -58,7 +58,7 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
     let mut target = args.target.clone();
     target.method = Some(case.method.clone());
     let selection = super::super::selected(&target, &args.path, None)?;
-    crate::runtime::input::check(&selection.signature, &case.inputs).map_err(|error| {
+    crate::tensor::input::check(&selection.signature, &case.inputs).map_err(|error| {
         let path = args.path.display();
         Failure::Other(format!(
             "{path}, case {} of `{}`: {error}",

@@ -4,9 +4,9 @@ use super::{Args, Stage};
 use crate::cli::execute::sizes::{Model, with_sizes};
 use crate::cli::execute::target_args::{MAKING_INPUTS, named_engine};
 use crate::cli::exit::Failure;
-use crate::runtime::input::{self, Generator, Held, InputArgs};
 use crate::runtime::selection::Selection;
-use crate::runtime::{Signature, Tensor, TensorSpec};
+use crate::tensor::input::{self, Generator, Held, InputArgs};
+use crate::tensor::{Signature, Tensor, TensorSpec};
 
 /// Runs what the arguments name: one method, or a chain of components or methods.
 pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {

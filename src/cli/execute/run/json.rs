@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::{Shown, Stage};
-use crate::runtime::{DType, Tensor};
+use crate::tensor::{DType, Tensor};
 
 /// Most elements of a tensor that are printed.
 const MAX_DATA: usize = 65_536;

@@ -13,10 +13,11 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
 use super::target_args::{TargetArgs, engine_parser};
-use crate::runtime::input::{FEED_HELP, MAX_STEPS, STEP_INPUT_HELP};
+use crate::engine::Session;
 use crate::runtime::selection::Selection;
 use crate::runtime::target::Started;
-use crate::runtime::{Session, Signature, Tensor, TensorSpec, input, write_outputs};
+use crate::tensor::input::{FEED_HELP, MAX_STEPS, STEP_INPUT_HELP};
+use crate::tensor::{Signature, Tensor, TensorSpec, input, write_outputs};
 
 /// Arguments of `pkgtool run`.
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,9 @@ use super::super::target_args::{MAKING_INPUTS, named_engine};
 use super::{Args, Shown, Stage, json, not_finite, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
-use crate::runtime::input::{StepArgs, Steps};
-use crate::runtime::{Answer, Session, Tensor, write_outputs};
+use crate::engine::{Answer, Session};
+use crate::tensor::input::{StepArgs, Steps};
+use crate::tensor::{Tensor, write_outputs};
 
 /// The steps that have run.
 #[derive(Default)]

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::{Shown, Stage};
 use crate::cli::execute::sides::what;
-use crate::runtime::npy::BFLOAT16_NOTE;
-use crate::runtime::{DType, Placement, Summary, Tensor, TensorSpec};
+use crate::engine::Placement;
 use crate::source::text::defuse_line;
+use crate::tensor::npy::BFLOAT16_NOTE;
+use crate::tensor::{DType, Summary, Tensor, TensorSpec};
 
 /// The text, with a line end.
 pub(super) fn render(stages: &[Stage]) -> String {

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::runtime::{DType, Signature, Tensor};
+use pkgtool::tensor::{DType, Signature, Tensor};
 use serde_json::Value;
 
 /// A case, its tensors not read yet.

@@ -19,8 +19,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use pkgtool::engine::{LoadOptions, Provider};
 use pkgtool::runtime::worker::Launcher;
-use pkgtool::runtime::{DType, LoadOptions, Provider};
+use pkgtool::tensor::DType;
 
 use self::case::Case;
 use self::outcome::{Outcome, Setting, Told};

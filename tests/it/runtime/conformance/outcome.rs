@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use pkgtool::runtime::limit::Limit;
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session};
 use pkgtool::runtime::selection::{Choice, SelectionError, select};
 use pkgtool::runtime::worker::Launcher;
-use pkgtool::runtime::{DType, EngineError, LoadOptions, LoadRequest, Session, Signature, Tensor};
+use pkgtool::tensor::limit::Limit;
+use pkgtool::tensor::{DType, Signature, Tensor};
 
 use super::case::{Case, Values};
 use crate::support::other_inputs::disturbed;
@@ -188,8 +189,9 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
+    use pkgtool::engine::{Answer, Placement};
     use pkgtool::model::Dim;
-    use pkgtool::runtime::{Answer, Placement, TensorSpec};
+    use pkgtool::tensor::TensorSpec;
     use serde_json::json;
     use tempfile::TempDir;
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 use pkgtool::account::AccountId;
 use pkgtool::model;
 use pkgtool::runtime::selection::{Choice, select};
-use pkgtool::runtime::{DType, Signature, Tensor};
 use pkgtool::service::ServiceSettings;
 use pkgtool::service::engine::{Endpoint, EndpointModel, Engines};
+use pkgtool::tensor::{DType, Signature, Tensor};
 use tempfile::TempDir;
 
 use super::case::{Case, Values};

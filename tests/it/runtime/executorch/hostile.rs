@@ -3,9 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
+use pkgtool::engine::{EngineError, Session};
 use pkgtool::model::{self, Dim};
-use pkgtool::runtime::limit::MemoryLimit;
-use pkgtool::runtime::{EngineError, Session, Tensor, TensorSpec};
+use pkgtool::tensor::limit::MemoryLimit;
+use pkgtool::tensor::{Tensor, TensorSpec};
 use tempfile::TempDir;
 
 use super::{fixtures, is_there, launcher, request};

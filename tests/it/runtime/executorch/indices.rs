@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use pkgtool::runtime::{DType, EngineError, Tensor, engine};
+use pkgtool::engine::{EngineError, engine};
+use pkgtool::tensor::{DType, Tensor};
 
 use super::{is_there, load, request};
 use crate::model::executorch::builder::{

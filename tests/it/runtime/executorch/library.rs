@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pkgtool::runtime::Provider;
-use pkgtool::runtime::executorch::{VERSION, installations_in};
-use pkgtool::runtime::library::{Installation, Origin};
-use pkgtool::runtime::surroundings::Surroundings;
+use pkgtool::engine::Provider;
+use pkgtool::engine::executorch::{VERSION, installations_in};
+use pkgtool::engine::library::{Installation, Origin};
+use pkgtool::engine::surroundings::Surroundings;
 use tempfile::TempDir;
 
 const SITE: &str = "lib/python3.12/site-packages";

@@ -11,11 +11,10 @@ mod verdict;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
 use pkgtool::model::{self, Value, ValueKind};
 use pkgtool::runtime::worker::{Launcher, Worker};
-use pkgtool::runtime::{
-    DType, EngineError, LoadOptions, LoadRequest, Provider, Session, Signature, TensorSpec, engine,
-};
+use pkgtool::tensor::{DType, Signature, TensorSpec};
 
 use crate::support::environment::Piece;
 

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 
-use pkgtool::runtime::{
-    DType, EngineError, LoadRequest, Placement, Provider, Session, Tensor, npy,
-};
+use pkgtool::engine::{EngineError, LoadRequest, Placement, Provider, Session};
+use pkgtool::tensor::{DType, Tensor, npy};
 use serde::Deserialize;
 use tempfile::TempDir;
 

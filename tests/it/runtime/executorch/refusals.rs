@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use pkgtool::runtime::executorch::VERSION;
-use pkgtool::runtime::{DType, EngineError, Provider, Session, Tensor};
+use pkgtool::engine::executorch::VERSION;
+use pkgtool::engine::{EngineError, Provider, Session};
+use pkgtool::tensor::{DType, Tensor};
 
 use super::{fixtures, is_there, launcher, load, request, worker};
 use crate::support::run::pkgtool;

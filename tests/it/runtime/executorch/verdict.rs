@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pkgtool::engine::EngineError;
 use pkgtool::model;
-use pkgtool::runtime::EngineError;
-use pkgtool::runtime::limit::MemoryLimit;
+use pkgtool::tensor::limit::MemoryLimit;
 
 use super::{fixtures, is_there, launcher, request};
 

@@ -15,7 +15,7 @@ use super::models::{self, ENDLESS, endless};
 use super::{ANN, BOB, LIMIT, endpoint, eventually, floats, is_there, settings, values};
 use crate::service::engine::engines;
 
-type Answer = Result<Vec<pkgtool::runtime::Tensor>, CallError>;
+type Answer = Result<Vec<pkgtool::tensor::Tensor>, CallError>;
 
 fn ask(endpoint: &Arc<Endpoint>, size: u64) -> JoinHandle<Answer> {
     let endpoint = Arc::clone(endpoint);

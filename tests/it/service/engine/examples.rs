@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use pkgtool::runtime::Tensor;
-use pkgtool::runtime::agreement::Comparison;
-use pkgtool::runtime::input::{Generator, InputArgs, assemble};
 use pkgtool::runtime::target::{Wish, start};
 use pkgtool::runtime::worker::Launcher;
 use pkgtool::service::engine::EndpointModel;
 use pkgtool::service::{Isolation, ServiceSettings};
+use pkgtool::tensor::Tensor;
+use pkgtool::tensor::agreement::Comparison;
+use pkgtool::tensor::input::{Generator, InputArgs, assemble};
 use walkdir::WalkDir;
 
 use super::models::of_file;

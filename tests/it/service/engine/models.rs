@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use pkgtool::model;
-use pkgtool::runtime::{DType, Signature, Tensor};
 use pkgtool::service::engine::EndpointModel;
+use pkgtool::tensor::{DType, Signature, Tensor};
 use tempfile::TempDir;
 
 use crate::model::onnx::build::{int, model as onnx, part};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use pkgtool::account::AccountId;
-use pkgtool::runtime::{DType, Tensor};
 use pkgtool::service::engine::Endpoint;
 use pkgtool::service::{CallError, ServiceSettings};
+use pkgtool::tensor::{DType, Tensor};
 
 use super::models::{self, Model};
 use super::{ANN, BOB, LIMIT, endpoint, floats, settings, values};

@@ -1,0 +1,95 @@
+//! Whether the delegates of a method can be run here, and what would run those that cannot.
+
+use super::NAME;
+use crate::engine::library::NativeBackend;
+use crate::engine::{EngineError, LoadOptions, Provider};
+use crate::model::Method;
+
+/// What a library that was found does not run, and what does.
+const ELSEWHERE: [(&str, &str); 7] = [
+    (
+        "CoreMLBackend",
+        "ExecuTorch on Apple's systems, with Core ML",
+    ),
+    ("CudaBackend", "ExecuTorch built with CUDA"),
+    ("MLXBackend", "ExecuTorch on Apple silicon, with MLX"),
+    ("MPSBackend", "ExecuTorch on Apple silicon, with Metal"),
+    ("OpenvinoBackend", "OpenVINO, beside ExecuTorch"),
+    ("QnnBackend", "Qualcomm's libraries, beside ExecuTorch"),
+    ("VulkanBackend", "ExecuTorch built with Vulkan"),
+];
+
+/// Refuses a method with a delegate that is not registered or cannot be used, and a provider that
+/// could not run any part of it.
+pub(super) fn check(
+    method: &Method,
+    registered: &[NativeBackend],
+    options: &LoadOptions,
+) -> Result<(), EngineError> {
+    let is_there = |id: &str| {
+        let known = registered.iter().find(|backend| backend.name == id);
+        known.is_some_and(|backend| backend.available)
+    };
+    let mut missing: Vec<String> = method
+        .delegates
+        .iter()
+        .map(|delegate| delegate.id.clone())
+        .filter(|id| !is_there(id))
+        .collect();
+    missing.sort();
+    missing.dedup();
+    if !missing.is_empty() {
+        let reason = reason(&missing);
+        return Err(unsupported(missing, reason));
+    }
+    let Some(id) = backend_of(options.provider) else {
+        return Ok(());
+    };
+    if !is_there(id) {
+        return Err(EngineError::Unavailable {
+            what: format!("ExecuTorch's {id}"),
+            reason: "the library that was found does not have it".to_owned(),
+            help: format!("it takes {}", runner(id)),
+        });
+    }
+    // What is not delegated is part of the program as it was published, and no fallback.
+    let takes_part = method.delegates.iter().any(|delegate| delegate.id == id);
+    if options.strict && !takes_part {
+        let reason = format!("no part of `{}` is for {id}", method.name);
+        return Err(unsupported(Vec::new(), reason));
+    }
+    Ok(())
+}
+
+/// The backend that is a provider; `None` for the CPU, which is no backend.
+fn backend_of(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Cpu => None,
+        Provider::Xnnpack => Some("XnnpackBackend"),
+        Provider::CoreMl => Some("CoreMLBackend"),
+        Provider::Qnn => Some("QnnBackend"),
+        // Programs have no WebGPU; Vulkan is what it stands for.
+        Provider::WebGpu => Some("VulkanBackend"),
+    }
+}
+
+fn reason(missing: &[String]) -> String {
+    let runners: Vec<&str> = missing.iter().map(|id| runner(id)).collect();
+    format!(
+        "parts of the program are for what is not here; it takes {}",
+        runners.join(" and ")
+    )
+}
+
+fn runner(id: &str) -> &'static str {
+    let known = ELSEWHERE.iter().find(|(known, _)| *known == id);
+    known.map_or("ExecuTorch built with it", |(_, runner)| runner)
+}
+
+fn unsupported(operators: Vec<String>, reason: String) -> EngineError {
+    EngineError::Unsupported {
+        engine: NAME.to_owned(),
+        operators,
+        reason,
+    }
+}

@@ -1,0 +1,285 @@
+//! ExecuTorch's codes and messages as errors of ours.
+//!
+//! It tells a code and, in its log, what led to it: the cause first, then every function it went
+//! through. What is known about the form of a message stands beside it.
+
+use super::NAME;
+use crate::engine::EngineError;
+use crate::engine::refusal::tells_beyond;
+
+/// A failed call: ExecuTorch's code, and what it said, a line a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// 0 if ExecuTorch was not even asked.
+    pub(super) code: u32,
+    pub(super) text: String,
+}
+
+/// Codes of `runtime/core/error.h` that are told apart here.
+pub(super) const OPERATOR_MISSING: u32 = 0x14;
+const NOT_SUPPORTED: u32 = 0x10;
+const NOT_IMPLEMENTED: u32 = 0x11;
+const INVALID_PROGRAM: u32 = 0x23;
+const INVALID_DATA: u32 = 0x24;
+const INCOMPATIBLE: u32 = 0x30;
+const INVALID_ARGUMENT: u32 = 0x12;
+/// What a load that fails with these says of the program: an argument, a type, a thing that is not there,
+/// the program, the data file.
+const BROKEN: [u32; 5] = [INVALID_ARGUMENT, 0x13, 0x20, INVALID_PROGRAM, INVALID_DATA];
+
+/// Most messages that are told.
+const MOST_LINES: usize = 3;
+/// Longest message, in characters.
+const LONGEST_LINE: usize = 300;
+
+impl Failure {
+    /// A failure before ExecuTorch was asked.
+    pub(super) fn of_ours(text: &str) -> Self {
+        Self {
+            code: 0,
+            text: text.to_owned(),
+        }
+    }
+
+    /// As that of a program that could not be loaded.
+    pub(super) fn of_loading(&self) -> EngineError {
+        let reason = self.reason();
+        let engine = NAME.to_owned();
+        match self.code {
+            // Of before 2024: its constants are where another build looks for them.
+            _ if self.text.contains("disabled in this build") => EngineError::Unsupported {
+                engine,
+                operators: Vec::new(),
+                reason,
+            },
+            // XNNPACK says of a damaged part too that it is of another version.
+            _ if self.is_about_the_program() => EngineError::Corrupt { engine, reason },
+            NOT_SUPPORTED | NOT_IMPLEMENTED | INCOMPATIBLE => EngineError::Unsupported {
+                engine,
+                operators: Vec::new(),
+                reason,
+            },
+            _ if self.is_beyond() => EngineError::Unsupported {
+                engine,
+                operators: Vec::new(),
+                reason,
+            },
+            _ => EngineError::Load { engine, reason },
+        }
+    }
+
+    /// As that of a run.
+    pub(super) fn of_running(&self) -> EngineError {
+        let (engine, operator, reason) = (NAME.to_owned(), self.operator(), self.reason());
+        if self.is_about_an_index() {
+            return EngineError::Input {
+                engine,
+                operator,
+                reason,
+            };
+        }
+        let codes = [NOT_SUPPORTED, NOT_IMPLEMENTED, OPERATOR_MISSING];
+        // Inputs of other sizes than the program takes are "not supported" too.
+        let is_size = self.text.contains("Attempted to resize");
+        if !is_size && (codes.contains(&self.code) || self.is_beyond()) {
+            return EngineError::Unsupported {
+                engine,
+                operators: operator.into_iter().collect(),
+                reason,
+            };
+        }
+        EngineError::Run {
+            engine,
+            operator,
+            reason,
+        }
+    }
+
+    /// Whether a kernel was given an index that it does not take: `Check failed (indices_ptr[i] >= 0):
+    /// indices_ptr[1] -6 < 0`.
+    fn is_about_an_index(&self) -> bool {
+        let cause = self.text.lines().next().unwrap_or_default().to_lowercase();
+        let names = ["index", "indices"].iter().any(|word| cause.contains(word));
+        self.code == INVALID_ARGUMENT && names && self.operator().is_some()
+    }
+
+    /// Whether loading failed because of what the program, its data or the part of a delegate says.
+    fn is_about_the_program(&self) -> bool {
+        const WORDS: [&str; 3] = ["corrupt", "malformed", "xnn_status_invalid_parameter"];
+        BROKEN.contains(&self.code) || WORDS.iter().any(|words| self.text.contains(words))
+    }
+
+    /// Whether a number was set to another value than it had at export: `The 1-th input of method
+    /// should have the same value as the input_evalue, but got 3 and 0`.
+    pub(super) fn is_about_fixed_value(&self) -> bool {
+        self.text.contains("should have the same value")
+    }
+
+    /// Whether its words say that it has no code for something: kernels give the code of an invalid
+    /// argument for `Unhandled dtype BFloat16 for aten::cumsum.out` too.
+    fn is_beyond(&self) -> bool {
+        self.text.contains("Unhandled dtype") || tells_beyond(&self.text)
+    }
+
+    /// `KernelCall failed at instruction 0:12 in operator aten::cat.out: 0x12`.
+    fn operator(&self) -> Option<String> {
+        let mut lines = self.text.lines();
+        let line = lines.find(|line| line.starts_with("KernelCall failed"))?;
+        let (_, after) = line.split_once(" in operator ")?;
+        let end = after.rfind(": ").unwrap_or(after.len());
+        Some(after[..end].trim_end_matches('.').to_owned())
+    }
+
+    fn reason(&self) -> String {
+        let said = self.text.lines().map(str::trim);
+        let mut lines: Vec<String> = Vec::new();
+        for line in said.filter(|line| !line.is_empty()) {
+            let line = cut(line);
+            if lines.len() < MOST_LINES && !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        let meaning = meaning(self.code);
+        match (lines.is_empty(), meaning) {
+            (true, Some(meaning)) => meaning,
+            (true, None) => "it does not say why".to_owned(),
+            (false, Some(meaning)) => format!("{meaning}: {}", lines.join("; ")),
+            (false, None) => lines.join("; "),
+        }
+    }
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(LONGEST_LINE) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// Words for a code.
+fn meaning(code: u32) -> Option<String> {
+    let words = match code {
+        0 => return None,
+        0x01 => "an internal error",
+        0x02 => "it is in the wrong state",
+        NOT_SUPPORTED => "not supported",
+        NOT_IMPLEMENTED => "not implemented",
+        INVALID_ARGUMENT => "an invalid argument",
+        0x13 => "a value of the wrong type",
+        OPERATOR_MISSING => "it has no code for an operator",
+        0x20 => "something was not found",
+        0x21 => "no memory",
+        0x22 => "no access",
+        INVALID_PROGRAM => "the program is invalid",
+        INVALID_DATA => "the data file is invalid",
+        0x25 => "out of resources",
+        INCOMPATIBLE => "a delegate does not take its part",
+        0x31 => "a delegate has no memory",
+        0x32 => "a delegate is gone",
+        other => return Some(format!("code {other:#x}")),
+    };
+    Some(words.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operator_of_a_failed_run_is_named() {
+        let failure = Failure {
+            code: 0x12,
+            text: "Check failed (a == b)\nKernelCall failed at instruction 0:1 in operator \
+                   aten::cat.out: 0x12\n"
+                .to_owned(),
+        };
+        let EngineError::Run {
+            operator, reason, ..
+        } = failure.of_running()
+        else {
+            panic!("a run failed");
+        };
+        assert_eq!(operator.as_deref(), Some("aten::cat.out"));
+        assert!(reason.starts_with("an invalid argument: Check failed (a == b); "));
+    }
+
+    #[test]
+    fn a_program_that_is_found_broken_is_no_matter_of_the_engine() {
+        let failure = |code, text: &str| Failure {
+            code,
+            text: text.to_owned(),
+        };
+        for broken in [
+            failure(
+                0x23,
+                "Verification failed; data may be truncated or corrupt",
+            ),
+            failure(INCOMPATIBLE, "XNNHeader may be corrupt"),
+            failure(
+                0x20,
+                "Failed to get constant data for key a from named_data_map",
+            ),
+            failure(
+                1,
+                "Failed to define tensor 4 with code: xnn_status_invalid_parameter",
+            ),
+        ] {
+            let error = broken.of_loading();
+            assert!(error.is_about_the_model(), "{error}");
+        }
+        for other in [
+            failure(INCOMPATIBLE, "another version"),
+            failure(0x21, "there is no memory"),
+            failure(NOT_SUPPORTED, "a device other than the CPU"),
+            failure(
+                0x23,
+                "relies on the constant_buffer path, which is disabled in this build",
+            ),
+        ] {
+            assert!(!other.of_loading().is_about_the_model());
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_is_no_failed_run() {
+        for (code, text) in [
+            (0x11, ""),
+            (
+                0x12,
+                "Unhandled dtype BFloat16 for aten::cumsum.out\nKernelCall failed at instruction \
+                 0:1 in operator aten::cumsum.out: 0x12\n",
+            ),
+            (0x12, "XNN backend does not support this layout"),
+        ] {
+            let failure = Failure {
+                code,
+                text: text.to_owned(),
+            };
+            let error = failure.of_running();
+            assert!(error.is_about_the_engine(), "{error}");
+        }
+        let larger = Failure {
+            code: NOT_SUPPORTED,
+            text:
+                "Attempted to resize a static tensor. Expected shape (2, 8), but received (2, 9)."
+                    .to_owned(),
+        };
+        assert!(!larger.of_running().is_about_the_engine());
+        let broken = Failure {
+            code: 0x23,
+            text: "Unsupported segment; the program is corrupt".to_owned(),
+        };
+        assert!(!broken.of_loading().is_about_the_engine());
+    }
+
+    #[test]
+    fn a_failure_without_words_has_some() {
+        let silent = |code| Failure {
+            code,
+            text: String::new(),
+        };
+        assert_eq!(silent(0x23).reason(), "the program is invalid");
+        assert_eq!(silent(0x99).reason(), "code 0x99");
+        assert_eq!(Failure::of_ours("no").reason(), "no");
+    }
+}

@@ -1,0 +1,135 @@
+//! Which part of a method runs where, and how long it takes: the program says the first, the first run
+//! the second.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::engine::{Placement, Share};
+use crate::model::Method;
+use crate::model::executorch::body::{Instruction, MethodBody};
+
+/// What runs what is not delegated.
+const KERNELS: &str = "cpu";
+
+/// An instruction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Call {
+    /// Runs an operator's kernel.
+    Kernel,
+    /// Runs a delegated part on the backend of this name.
+    Delegate(String),
+    /// Moves or frees a value.
+    Other,
+}
+
+/// The instructions of a method in the order in which they run; `None` if that is not their order in
+/// the file, because some of them jump.
+pub(super) fn calls(method: &MethodBody) -> Option<Vec<Call>> {
+    let calls = method
+        .instructions
+        .iter()
+        .map(|instruction| match instruction {
+            Instruction::Kernel { .. } => Some(Call::Kernel),
+            Instruction::Delegate { delegate, .. } => {
+                Some(Call::Delegate(method.delegates[*delegate].id.clone()))
+            }
+            Instruction::JumpFalse { .. } => None,
+            Instruction::Move { .. } | Instruction::Free { .. } => Some(Call::Other),
+        });
+    calls.collect()
+}
+
+/// Nodes of one provider, and the time they took.
+#[derive(Debug, Default)]
+struct Work {
+    nodes: u64,
+    time: Duration,
+}
+
+/// The placement of a method by its instructions, if they run in the order of the file. `times` are
+/// theirs in the first run; without them time is shared out like nodes.
+pub(super) fn of_calls(calls: &[Call], times: &[Duration]) -> Placement {
+    let mut all: BTreeMap<&str, Work> = BTreeMap::new();
+    // A run that did not take every instruction, or some twice, tells nothing of them.
+    let complete = times.len() == calls.len();
+    let times = times
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(Duration::ZERO));
+    for (call, time) in calls.iter().zip(times) {
+        let provider = match call {
+            Call::Kernel => KERNELS,
+            Call::Delegate(id) => id,
+            Call::Other => continue,
+        };
+        let work = all.entry(provider).or_default();
+        work.nodes += 1;
+        work.time += if complete { time } else { Duration::ZERO };
+    }
+    shares(all)
+}
+
+/// The placement of a method of which only is known what it has.
+pub(super) fn of_method(method: &Method) -> Placement {
+    let mut all: BTreeMap<&str, Work> = BTreeMap::new();
+    for delegate in &method.delegates {
+        all.entry(&delegate.id).or_default().nodes += 1;
+    }
+    for count in method.operators.values() {
+        all.entry(KERNELS).or_default().nodes += count;
+    }
+    shares(all)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "programs have fewer than 2^53 nodes"
+)]
+fn shares(all: BTreeMap<&str, Work>) -> Placement {
+    let nodes: u64 = all.values().map(|work| work.nodes).sum();
+    let time: Duration = all.values().map(|work| work.time).sum();
+    let share = |(provider, work): (&str, Work)| {
+        let node_share = work.nodes as f64 / nodes as f64;
+        Share {
+            provider: provider.to_owned(),
+            nodes: work.nodes,
+            node_share,
+            time_share: if time.is_zero() {
+                node_share
+            } else {
+                work.time.as_secs_f64() / time.as_secs_f64()
+            },
+        }
+    };
+    let mut shares: Vec<Share> = all.into_iter().map(share).collect();
+    shares.sort_by_key(|share| std::cmp::Reverse(share.nodes));
+    Placement { shares }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_time_are_shared_out() {
+        let delegate = Call::Delegate("XnnpackBackend".to_owned());
+        let calls = [Call::Kernel, Call::Other, delegate, Call::Kernel];
+        let placed = |times: &[u64]| {
+            let times: Vec<Duration> = times.iter().copied().map(Duration::from_nanos).collect();
+            let shares = of_calls(&calls, &times).shares.into_iter();
+            let shares = shares.map(|it| (it.provider, it.nodes, it.time_share));
+            shares.collect::<Vec<_>>()
+        };
+        let expected = |xnnpack: f64| {
+            [
+                ("cpu".to_owned(), 2, 1.0 - xnnpack),
+                ("XnnpackBackend".to_owned(), 1, xnnpack),
+            ]
+        };
+        assert_eq!(placed(&[1, 50, 6, 1]), expected(0.75));
+        let by_nodes = placed(&[1, 2]);
+        assert_eq!(by_nodes[1].0, "XnnpackBackend");
+        assert!((by_nodes[1].2 - 1.0 / 3.0).abs() < 1e-9);
+        assert_eq!(of_calls(&[Call::Other], &[]), Placement::default());
+    }
+}

@@ -1,0 +1,175 @@
+//! Where ExecuTorch's libraries are on this machine, and what can be told of them without opening
+//! them.
+//!
+//! Invariant: a search reads directories and two small text files; it opens no library, runs nothing
+//! and never looks into the working directory. What the user names is used as named, or is an error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::engine::Provider;
+use crate::engine::library::{Installation, Origin};
+use crate::engine::surroundings::{Surroundings, entries, python, with_folders};
+
+/// The variable that names ExecuTorch's Python package, or a directory of its libraries.
+pub(super) const VARIABLE: &str = "PKGTOOL_EXECUTORCH_DIR";
+
+/// The version of the headers that `shim.cpp` was compiled against. What C++ classes look like in
+/// memory may change with every other.
+pub const VERSION: &str = env!("PKGTOOL_EXECUTORCH_VERSION");
+
+/// The library that every other needs; without `lib` and `.so`.
+const RUNTIME: &str = "executorch";
+/// What runs what is not delegated; the first that is there. Both have the same kernels, and the
+/// runtime ends the process if a kernel comes twice.
+const KERNELS: [&str; 2] = [
+    "executorch_kernels_optimized",
+    "executorch_kernels_portable",
+];
+/// More kernels, and what others need.
+const PARTS: [&str; 2] = ["executorch_threadpool", "executorch_kernels_quantized"];
+/// What runs what is delegated.
+const BACKEND: &str = "executorch_backend_";
+
+/// The libraries of one directory, in the order in which they are to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Libraries {
+    /// The runtime, its threads and its kernels: all must open.
+    pub(super) runtime: Vec<PathBuf>,
+    /// Backends: what does not open is not there.
+    pub(super) backends: Vec<PathBuf>,
+}
+
+/// What there is on this machine, best first.
+pub fn installations() -> Vec<Installation> {
+    installations_in(&Surroundings::of_this_process())
+}
+
+/// What there is in these surroundings, best first; what the user named comes first even if there is
+/// nothing.
+pub fn installations_in(surroundings: &Surroundings) -> Vec<Installation> {
+    let mut found: Vec<Installation> = Vec::new();
+    if let Some(named) = surroundings.variable(VARIABLE).map(PathBuf::from) {
+        let within = named.join("lib");
+        let directory = if holds(surroundings, &within) {
+            within
+        } else {
+            named
+        };
+        found.push(inspect(
+            surroundings,
+            &directory,
+            Origin::Variable(VARIABLE),
+        ));
+    }
+    for (directory, origin) in directories(surroundings) {
+        let real = directory.canonicalize().unwrap_or(directory);
+        let is_known = found.iter().any(|known| known.path == real);
+        if !is_known && holds(surroundings, &real) {
+            found.push(inspect(surroundings, &real, origin));
+        }
+    }
+    found
+}
+
+/// The libraries in a directory.
+pub(super) fn libraries(surroundings: &Surroundings, directory: &Path) -> Libraries {
+    let path = |name: &str| directory.join(surroundings.library_name(name));
+    let there = |name: &&str| path(name).is_file();
+    let kernels = KERNELS.iter().find(|name| there(name));
+    let parts = PARTS.iter().filter(|name| there(name));
+    let runtime = [RUNTIME].iter().chain(parts).chain(kernels);
+    let prefix = surroundings.library_name(BACKEND);
+    let (before, after) = prefix.split_once(BACKEND).unwrap_or_default();
+    let is_backend = |file: &PathBuf| {
+        let name = file.file_name().and_then(|name| name.to_str());
+        let name = name.and_then(|name| name.strip_prefix(before)?.strip_suffix(after));
+        name.is_some_and(|name| name.starts_with(BACKEND)) && file.is_file()
+    };
+    Libraries {
+        runtime: runtime.map(|name| path(name)).collect(),
+        backends: entries(directory).into_iter().filter(is_backend).collect(),
+    }
+}
+
+/// The directories to look into, best first.
+fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
+    let mut all = Vec::new();
+    if let Some(own) = surroundings.own_libraries() {
+        for folder in with_folders(&own) {
+            all.push((folder.join("executorch").join("lib"), Origin::Own));
+            all.push((folder.join("lib"), Origin::Own));
+            all.push((folder, Origin::Own));
+        }
+    }
+    let beside = surroundings.beside_program().into_iter();
+    all.extend(beside.map(|directory| (directory, Origin::Program)));
+    let system = surroundings.library_path().into_iter();
+    all.extend(system.map(|directory| (directory, Origin::System)));
+    let packages = python::package_directories(surroundings).into_iter();
+    all.extend(packages.map(|it| (it.join("executorch").join("lib"), Origin::Python)));
+    all
+}
+
+fn holds(surroundings: &Surroundings, directory: &Path) -> bool {
+    directory.join(surroundings.library_name(RUNTIME)).is_file()
+}
+
+/// What a directory of libraries is.
+fn inspect(surroundings: &Surroundings, directory: &Path, origin: Origin) -> Installation {
+    let directory = directory
+        .canonicalize()
+        .unwrap_or_else(|_| directory.to_owned());
+    let version = version(&directory);
+    let found = libraries(surroundings, &directory);
+    let file_names = found.runtime.iter().filter_map(|path| path.file_name());
+    let kernels = KERNELS.map(|name| surroundings.library_name(name));
+    let has_kernels = file_names
+        .filter_map(|name| name.to_str())
+        .any(|name| kernels.iter().any(|known| known == name));
+    let problem = if !holds(surroundings, &directory) {
+        let name = surroundings.library_name(RUNTIME);
+        Some(format!("there is no {name} in it"))
+    } else if version.as_deref() != Some(VERSION) {
+        let found = version.as_deref().unwrap_or("unknown");
+        Some(format!("its version is {found}, and {VERSION} is needed"))
+    } else if !has_kernels {
+        Some("it has no library of kernels".to_owned())
+    } else {
+        None
+    };
+    let xnnpack = surroundings.library_name("executorch_backend_xnnpack");
+    let has_xnnpack = found.backends.iter().any(|path| path.ends_with(&xnnpack));
+    let providers = match problem {
+        Some(_) => Vec::new(),
+        None => [Provider::Cpu]
+            .into_iter()
+            .chain(has_xnnpack.then_some(Provider::Xnnpack))
+            .collect(),
+    };
+    Installation {
+        path: directory,
+        origin,
+        version,
+        providers,
+        problem,
+    }
+}
+
+/// The version of the package that a directory of libraries belongs to, without the label of its
+/// build: from the package's Python file, else from its files for CMake.
+fn version(directory: &Path) -> Option<String> {
+    let python = directory.parent()?.join("version.py");
+    let cmake = directory.join("cmake/executorch/executorch-config-version.cmake");
+    let told = |path: &Path, before: &str, after: &str| {
+        let text = fs::read_to_string(path).ok()?;
+        let mut values = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(before)?.strip_suffix(after));
+        let version = values.next()?.split('+').next()?;
+        let is_version = version.starts_with(|first: char| first.is_ascii_digit());
+        is_version.then(|| version.to_owned())
+    };
+    told(&python, "__version__ = \"", "\"")
+        .or_else(|| told(&cmake, "set(PACKAGE_VERSION \"", "\")"))
+}

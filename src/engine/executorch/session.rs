@@ -1,0 +1,278 @@
+//! A loaded method of a program.
+//!
+//! Invariant: what a run takes and gives fits the signature that the session was made for; time is
+//! measured from our tensors to our tensors. What the method keeps from run to run, such as a cache,
+//! lives as long as the session.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::failure::{Failure, OPERATOR_MISSING};
+use super::ffi::{Library, Method, Source};
+use super::placement::Call;
+use super::value::{self, Kind, Slot};
+use super::{NAME, delegate, missing_kernels, opened, placement};
+use crate::engine;
+use crate::engine::{Answer, EngineError, LoadRequest, Placement};
+use crate::model::executorch::body::{MethodBody, ProgramBody, data_files};
+use crate::model::{self, ModelInfo};
+use crate::source::FileSource;
+use crate::tensor::{DType, Tensor, TensorSpec};
+
+/// A session.
+pub(super) struct ExecuTorchSession {
+    method: Method,
+    /// Where the inputs of the signature go; what is left over is nothing to the program either.
+    inputs: Vec<(usize, TensorSpec)>,
+    outputs: Vec<(usize, TensorSpec)>,
+    /// What the method was loaded from.
+    source: Source,
+    library: &'static Library,
+    placement: Placement,
+    /// Its instructions, until a run has told how long each takes.
+    observed: Option<Vec<Call>>,
+    /// Whether it is loaded anew after each run, to forget what it keeps.
+    forgets: bool,
+}
+
+impl ExecuTorchSession {
+    /// Loads the method.
+    pub(super) fn load(request: &LoadRequest) -> Result<Self, EngineError> {
+        let options = &request.options;
+        let path = &request.model;
+        let (info, _) =
+            model::open(path).map_err(|error| broken(format!("{} {error}", path.display())))?;
+        if info.format != "executorch" {
+            return Err(EngineError::Unsupported {
+                engine: NAME.to_owned(),
+                operators: Vec::new(),
+                reason: "ExecuTorch runs its own programs, not ONNX models".to_owned(),
+            });
+        }
+        let name = &request.signature.method;
+        let known = info
+            .method(name)
+            .ok_or_else(|| broken(format!("it has no method `{name}`")))?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        for data in &info.external {
+            data.locate(directory)
+                .map_err(|error| broken(format!("{} {error}", path.display())))?;
+        }
+        let library = opened::library()?;
+        delegate::check(known, &library.backends(), options)?;
+        let file = FileSource::open(path).map_err(|error| broken(error.to_string()))?;
+        let place = model::executorch::place(&file).map_err(|error| broken(error.to_string()))?;
+        let source = Source {
+            path: path.clone(),
+            place,
+            data: data(path, &info),
+            method: name.clone(),
+            threads: options
+                .threads
+                .and_then(|threads| u32::try_from(threads).ok()),
+        };
+        let method =
+            Method::load(library, &source).map_err(|failure| refused(library, known, &failure))?;
+        let body = ProgramBody::read(&file).map_err(|error| broken(error.to_string()))?;
+        let body = body.method(name);
+        let calls = body.and_then(placement::calls);
+        let mut session = Self {
+            inputs: places(&method.inputs, &request.signature.inputs, "inputs")?,
+            outputs: places(&method.outputs, &request.signature.outputs, "outputs")?,
+            method,
+            source,
+            library,
+            placement: calls.as_ref().map_or_else(
+                || placement::of_method(known),
+                |calls| placement::of_calls(calls, &[]),
+            ),
+            observed: calls.filter(|_| options.observe),
+            forgets: options.forget && body.is_some_and(MethodBody::has_state),
+        };
+        session.set_nothing()?;
+        Ok(session)
+    }
+
+    /// Sets inputs that are nothing, once and for all.
+    fn set_nothing(&mut self) -> Result<(), EngineError> {
+        for index in 0..self.method.inputs.len() {
+            if self.method.inputs[index].kind == Kind::None {
+                let outcome = self.method.set(index, &value::Value::None);
+                outcome.map_err(|failure| failure.of_loading())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the method whose inputs are set. The first run that is observed goes instruction by
+    /// instruction, which takes longer.
+    fn execute(&mut self) -> Result<(), EngineError> {
+        let Some(calls) = self.observed.take() else {
+            return self.method.run().map_err(|failure| failure.of_running());
+        };
+        match self.method.run_in_steps() {
+            Ok(times) => {
+                self.placement = placement::of_calls(&calls, &times);
+                Ok(())
+            }
+            Err(failure) => {
+                // It stands in the middle, and is of no use there. It had not run before.
+                self.observed = Some(calls);
+                self.load_anew()?;
+                Err(failure.of_running())
+            }
+        }
+    }
+
+    fn load_anew(&mut self) -> Result<(), EngineError> {
+        self.method =
+            Method::load(self.library, &self.source).map_err(|failure| failure.of_loading())?;
+        self.set_nothing()
+    }
+
+    fn set(&mut self, position: usize, tensor: &Tensor) -> Result<(), EngineError> {
+        let (index, spec) = &self.inputs[position];
+        let slot = &self.method.inputs[*index];
+        let wrong = |error: value::ValueError| failed(format!("input `{}` {error}", spec.name));
+        let elements = value::elements(tensor, slot).map_err(wrong)?;
+        let value = value::value(tensor, &elements, slot).map_err(wrong)?;
+        let outcome = self.method.set(*index, &value);
+        outcome.map_err(|failure| {
+            if failure.is_about_fixed_value() {
+                let name = &spec.name;
+                return failed(format!(
+                    "input `{name}` was fixed when the program was exported: it takes no other value"
+                ));
+            }
+            failure.of_running()
+        })
+    }
+
+    fn get(&self, index: usize, spec: &TensorSpec) -> Result<Tensor, EngineError> {
+        let name = &spec.name;
+        let value = self
+            .method
+            .get(index)
+            .map_err(|failure| failure.of_running())?;
+        let tensor =
+            value::tensor(&value).map_err(|error| failed(format!("output `{name}` {error}")))?;
+        if tensor.dtype() == spec.dtype {
+            return Ok(tensor);
+        }
+        let (found, expected) = (tensor.dtype(), spec.dtype);
+        Err(failed(format!(
+            "output `{name}` is {found}, and the model says {expected}"
+        )))
+    }
+}
+
+impl engine::Session for ExecuTorchSession {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        let start = Instant::now();
+        if inputs.len() != self.inputs.len() {
+            let (found, expected) = (inputs.len(), self.inputs.len());
+            return Err(failed(format!("it takes {expected} inputs, not {found}")));
+        }
+        for (position, tensor) in inputs.iter().enumerate() {
+            self.set(position, tensor)?;
+        }
+        self.execute()?;
+        let outputs = self.outputs.iter();
+        let outputs = outputs
+            .map(|(index, spec)| self.get(*index, spec))
+            .collect::<Result<_, _>>()?;
+        let time = start.elapsed();
+        if self.forgets {
+            self.load_anew()?;
+        }
+        Ok(Answer { outputs, time })
+    }
+
+    fn placement(&mut self) -> Placement {
+        self.placement.clone()
+    }
+}
+
+/// Which of the method's values a signature means: all, or all that are something.
+fn places(
+    slots: &[Slot],
+    specs: &[TensorSpec],
+    side: &str,
+) -> Result<Vec<(usize, TensorSpec)>, EngineError> {
+    let mut indices: Vec<usize> = (0..slots.len()).collect();
+    if indices.len() != specs.len() {
+        indices.retain(|index| slots[*index].kind != Kind::None);
+    }
+    if indices.len() != specs.len() {
+        let (found, expected) = (indices.len(), specs.len());
+        return Err(broken(format!("it sees {found} {side}, not {expected}")));
+    }
+    let places = indices.into_iter().zip(specs.iter().cloned());
+    let places: Vec<_> = places.collect();
+    for (index, spec) in &places {
+        let name = &spec.name;
+        let wanted = match slots[*index].kind {
+            Kind::Other => {
+                return Err(broken(format!(
+                    "`{name}` of its {side} is a string or list"
+                )));
+            }
+            Kind::Int => DType::Int64,
+            Kind::Double => DType::Float64,
+            Kind::Bool => DType::Bool,
+            Kind::None | Kind::Tensor => continue,
+        };
+        if spec.dtype != wanted {
+            let found = spec.dtype;
+            let reason = format!("`{name}` of its {side} is one {wanted}, not {found}");
+            return Err(broken(reason));
+        }
+    }
+    Ok(places)
+}
+
+/// Files with tensors that are not in the program: all that lie beside it. The one that is named like
+/// the program is preferred.
+fn data(program: &Path, info: &ModelInfo) -> Vec<(PathBuf, bool)> {
+    if info.external.is_empty() {
+        return Vec::new();
+    }
+    let is_preferred = |path: &PathBuf| path.file_stem() == program.file_stem();
+    let files = data_files(program).into_iter();
+    files
+        .map(|path| {
+            let preferred = is_preferred(&path);
+            (path, preferred)
+        })
+        .collect()
+}
+
+/// Why a method was not loaded; operators without code by their names.
+fn refused(library: &Library, method: &model::Method, failure: &Failure) -> EngineError {
+    if failure.code != OPERATOR_MISSING {
+        return failure.of_loading();
+    }
+    let operators = method.operators.keys();
+    let missing = operators.filter(|name| !library.has_kernel(name));
+    let missing: Vec<String> = missing.cloned().collect();
+    EngineError::Unsupported {
+        engine: NAME.to_owned(),
+        reason: missing_kernels::reason(&missing),
+        operators: missing,
+    }
+}
+
+fn failed(reason: String) -> EngineError {
+    EngineError::Run {
+        engine: NAME.to_owned(),
+        operator: None,
+        reason,
+    }
+}
+
+fn broken(reason: String) -> EngineError {
+    EngineError::Load {
+        engine: NAME.to_owned(),
+        reason,
+    }
+}

@@ -1,0 +1,196 @@
+//! The one environment of ONNX Runtime that a process can have: which library it is in, and which
+//! plug-ins are loaded into it.
+//!
+//! Invariant: a library that the user named is used or is an error, never passed over; no library
+//! sends telemetry. Knows nothing of models.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use ort::environment::Environment;
+use ort::logging::LogLevel;
+
+use super::installation::{self, too_old, version_by_name};
+use super::search::{self, Found};
+use super::{NAME, provider};
+use crate::engine::library::{Origin, Plugin};
+use crate::engine::surroundings::Surroundings;
+use crate::engine::{EngineError, LoadOptions, Provider};
+
+/// What a session is made in.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) environment: Environment,
+    /// The plug-in that has the provider, if it is not built into the library.
+    pub(super) plugin: Option<Plugin>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    environment: Environment,
+    path: PathBuf,
+    plugins: Vec<PathBuf>,
+}
+
+static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
+
+/// Loads a library that has the provider, if none is loaded yet, and the provider's plug-in.
+pub(super) fn ready(options: &LoadOptions) -> Result<Ready, EngineError> {
+    let surroundings = Surroundings::of_this_process();
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let loaded = match &mut *loaded {
+        Some(loaded) => {
+            check_same(loaded, options.library.as_deref())?;
+            loaded
+        }
+        none => none.insert(load(&surroundings, options)?),
+    };
+    let plugin = if provider::is_built_in(options.provider) {
+        None
+    } else {
+        Some(plug_in(&surroundings, loaded, options.provider)?)
+    };
+    Ok(Ready {
+        environment: loaded.environment.clone(),
+        plugin,
+    })
+}
+
+fn check_same(loaded: &Loaded, named: Option<&Path>) -> Result<(), EngineError> {
+    let Some(named) = named else { return Ok(()) };
+    let named = named.canonicalize().unwrap_or_else(|_| named.to_owned());
+    if named == loaded.path {
+        return Ok(());
+    }
+    Err(EngineError::Load {
+        engine: NAME.to_owned(),
+        reason: format!(
+            "this process already uses {}, and cannot use {} too",
+            loaded.path.display(),
+            named.display()
+        ),
+    })
+}
+
+fn load(surroundings: &Surroundings, options: &LoadOptions) -> Result<Loaded, EngineError> {
+    let mut found = search::libraries(surroundings, options.library.as_deref());
+    if found.iter().any(|it| it.origin == Origin::Named) {
+        found.retain(|it| it.origin == Origin::Named);
+    }
+    check_wishes(&found)?;
+    prefer(&mut found, options.provider);
+    let mut rejected = Vec::new();
+    for candidate in found {
+        match open(&candidate.path) {
+            Ok(environment) => {
+                return Ok(Loaded {
+                    environment,
+                    path: candidate.path,
+                    plugins: Vec::new(),
+                });
+            }
+            Err(problem) if candidate.origin.is_wish() => {
+                return Err(unusable(&candidate, &problem));
+            }
+            Err(problem) => rejected.push(format!("{}: {problem}", candidate.path.display())),
+        }
+    }
+    Err(EngineError::Unavailable {
+        what: "ONNX Runtime".to_owned(),
+        reason: if rejected.is_empty() {
+            "its library was not found".to_owned()
+        } else {
+            format!("no library of it can be used ({})", rejected.join("; "))
+        },
+        help: "install it with `pip install onnxruntime`, or name its library with --ort-lib"
+            .to_owned(),
+    })
+}
+
+/// Libraries that the user named exist, whether or not another would be preferred.
+fn check_wishes(found: &[Found]) -> Result<(), EngineError> {
+    let absent = found
+        .iter()
+        .find(|it| it.origin.is_wish() && !it.path.is_file());
+    absent.map_or(Ok(()), |it| {
+        let problem = if it.path.is_dir() {
+            "there is no library of ONNX Runtime in this directory"
+        } else {
+            "there is no such file"
+        };
+        Err(unusable(it, problem))
+    })
+}
+
+fn unusable(found: &Found, problem: &str) -> EngineError {
+    EngineError::Load {
+        engine: NAME.to_owned(),
+        reason: format!(
+            "its library {} (named by {}) cannot be used: {problem}",
+            found.path.display(),
+            found.origin.describe()
+        ),
+    }
+}
+
+/// Puts libraries that have the provider first, and keeps the order of the search otherwise.
+fn prefer(found: &mut [Found], provider: Provider) {
+    if provider != Provider::Cpu && found.len() > 1 {
+        found.sort_by_cached_key(|it| !installation::inspect(it).providers.contains(&provider));
+    }
+}
+
+fn open(path: &Path) -> Result<Environment, String> {
+    if let Some(problem) = version_by_name(path).as_deref().and_then(too_old) {
+        return Err(problem);
+    }
+    let builder = ort::init_from(path).map_err(|error| match error {
+        // The loader's own words are the cause of the crate's.
+        ort::LoadDynamicError::Dlopen { error, .. } => {
+            std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
+        }
+        ort::LoadDynamicError::MissingApi { .. } => "it is no library of ONNX Runtime".to_owned(),
+        ort::LoadDynamicError::BadVersion { version_str, .. } => {
+            too_old(&version_str).unwrap_or_else(|| format!("its version is {version_str}"))
+        }
+        other @ ort::LoadDynamicError::InvalidVersionString => other.to_string(),
+    })?;
+    let environment = builder
+        .with_name("pkgtool")
+        .with_telemetry(false)
+        .build()
+        .map_err(|error| error.to_string())?;
+    // Every failure is returned as an error as well; `ORT_LOG` is for who debugs the library.
+    if env::var_os("ORT_LOG").is_none() {
+        environment.set_log_level(LogLevel::Fatal);
+    }
+    Ok(environment)
+}
+
+fn plug_in(
+    surroundings: &Surroundings,
+    loaded: &mut Loaded,
+    provider: Provider,
+) -> Result<Plugin, EngineError> {
+    let plugins = search::plugins(surroundings);
+    let plugin = plugins.into_iter().find(|it| it.provider == provider);
+    let Some(plugin) = plugin else {
+        return Err(provider::absent(
+            provider,
+            &format!("{} does not have it", loaded.path.display()),
+        ));
+    };
+    if !loaded.plugins.contains(&plugin.path) {
+        loaded
+            .environment
+            // Plug-ins name their devices after the name they are registered by.
+            .register_ep_library(provider::full_name(provider), &plugin.path)
+            .map_err(|error| {
+                let path = plugin.path.display();
+                provider::unusable(provider, &format!("{path} cannot be loaded: {error}"))
+            })?;
+        loaded.plugins.push(plugin.path.clone());
+    }
+    Ok(plugin)
+}

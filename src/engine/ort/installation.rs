@@ -1,0 +1,177 @@
+//! What a library of ONNX Runtime is, told by its file without loading it: loading runs its code,
+//! and a process can load only one.
+//!
+//! Invariant: a file is read in pieces, at most once, and only when its contents are asked for.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use memchr::memmem::Finder;
+
+use super::search::{self, Found};
+use crate::engine::Provider;
+use crate::engine::library::{Installation, Installations};
+use crate::engine::surroundings::{Surroundings, entries};
+
+/// The first minor version of ONNX Runtime 1 that can be used: the version of its interface this
+/// tool is built for.
+const OLDEST: u64 = ort::MINOR_VERSION as u64;
+
+/// What there is on this machine. `named` is the library the user named.
+pub fn installations(named: Option<&Path>) -> Installations {
+    installations_in(&Surroundings::of_this_process(), named)
+}
+
+/// What there is in these surroundings.
+pub fn installations_in(surroundings: &Surroundings, named: Option<&Path>) -> Installations {
+    let found = search::libraries(surroundings, named);
+    Installations {
+        libraries: found.iter().map(inspect).collect(),
+        plugins: search::plugins(surroundings),
+    }
+}
+
+/// What a file is. Reads all of it.
+pub(super) fn inspect(found: &Found) -> Installation {
+    let (marks, problem) = match scan(&found.path) {
+        Ok(marks) => (marks, None),
+        Err(error) => (Marks::default(), Some(error.to_string())),
+    };
+    let version = version_by_name(&found.path).or_else(|| marks.version.clone());
+    let problem = problem
+        .or_else(|| (!marks.entry).then(|| "it is no library of ONNX Runtime".to_owned()))
+        .or_else(|| too_old(version.as_deref()?));
+    let providers = match problem {
+        Some(_) => Vec::new(),
+        None => [Provider::Cpu].into_iter().chain(marks.providers).collect(),
+    };
+    Installation {
+        path: found.path.clone(),
+        origin: found.origin,
+        version,
+        providers,
+        problem,
+    }
+}
+
+/// Why a library of this version cannot be used; `None` if it can.
+pub(super) fn too_old(version: &str) -> Option<String> {
+    let mut numbers = version.split('.').map(str::parse::<u64>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
+        return None;
+    };
+    (major == 1 && minor < OLDEST)
+        .then(|| format!("its version is {version}, and 1.{OLDEST} or later is needed"))
+}
+
+/// The version that is in the name of the file, or of the Python package it belongs to.
+pub(super) fn version_by_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let after = name
+        .strip_prefix("libonnxruntime.so.")
+        .or_else(|| name.strip_prefix("libonnxruntime.")?.strip_suffix(".dylib"));
+    if let Some(version) = after.filter(|version| is_version(version)) {
+        return Some(version.to_owned());
+    }
+    let capi = path.parent()?;
+    let packages = capi.parent()?.parent()?;
+    if !capi.ends_with("onnxruntime/capi") {
+        return None;
+    }
+    let mut versions = entries(packages).into_iter().filter_map(|entry| {
+        let name = entry.file_name()?.to_str()?;
+        let (package, version) = name.strip_suffix(".dist-info")?.split_once('-')?;
+        let belongs = package == "onnxruntime"
+            || ["onnxruntime_webgpu", "onnxruntime_directml"].contains(&package);
+        (belongs && is_version(version)).then(|| version.to_owned())
+    });
+    // Two of these packages in one place overwrite each other's files.
+    let version = versions.next();
+    version.filter(|_| versions.next().is_none())
+}
+
+fn is_version(text: &str) -> bool {
+    let mut parts = text.split('.');
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|digit| digit.is_ascii_digit());
+    text.contains('.') && parts.all(number)
+}
+
+/// What a library's bytes tell.
+#[derive(Debug, Default)]
+struct Marks {
+    /// It has the symbol that every use of ONNX Runtime begins with.
+    entry: bool,
+    version: Option<String>,
+    providers: Vec<Provider>,
+}
+
+/// Texts that are in a library only if it has the code of a provider: the providers' names are in
+/// every library.
+const MARKS: &[(Provider, &str)] = &[
+    (
+        Provider::Xnnpack,
+        "XNNPACK initialization failed with status",
+    ),
+    (
+        Provider::CoreMl,
+        "/System/Library/Frameworks/CoreML.framework",
+    ),
+    (Provider::Qnn, "QnnInterface_getProviders"),
+    (Provider::WebGpu, "Invalid Dawn backend type: "),
+];
+
+/// The version of the symbols of a library on Linux.
+const VERSION: &str = "VERS_1.";
+/// How much is read at once.
+const PIECE: usize = 1 << 20;
+/// How much of a piece is looked at again with the next: more than the longest text.
+const OVERLAP: usize = 64;
+
+fn scan(path: &Path) -> io::Result<Marks> {
+    let mut file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let entry = Finder::new("OrtGetApiBase");
+    let version = Finder::new(VERSION);
+    let mut sought: Vec<(Provider, Finder<'_>)> = MARKS
+        .iter()
+        .map(|(provider, text)| (*provider, Finder::new(text)))
+        .collect();
+    let mut marks = Marks::default();
+    let mut piece = vec![0; OVERLAP + PIECE];
+    let mut kept = 0;
+    loop {
+        let read = file.read(&mut piece[kept..])?;
+        if read == 0 {
+            break;
+        }
+        let bytes = &piece[..kept + read];
+        marks.entry = marks.entry || entry.find(bytes).is_some();
+        if marks.version.is_none() {
+            marks.version = version.find(bytes).and_then(|at| version_at(&bytes[at..]));
+        }
+        sought.retain(|(provider, text)| {
+            let found = text.find(bytes).is_some();
+            if found {
+                marks.providers.push(*provider);
+            }
+            !found
+        });
+        let end = kept + read;
+        kept = end.min(OVERLAP);
+        piece.copy_within(end - kept..end, 0);
+    }
+    marks.providers.sort_by_key(|provider| provider.name());
+    Ok(marks)
+}
+
+fn version_at(bytes: &[u8]) -> Option<String> {
+    let rest = &bytes["VERS_".len()..];
+    let length = rest
+        .iter()
+        .position(|byte| *byte != b'.' && !byte.is_ascii_digit())?;
+    let version = std::str::from_utf8(&rest[..length]).ok()?;
+    is_version(version).then(|| version.to_owned())
+}

@@ -1,0 +1,149 @@
+//! A model loaded by ONNX Runtime.
+//!
+//! Invariant: what a run takes and gives fits the signature that the session was made for; time is
+//! measured from our tensors to our tensors.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use ort::session::Session;
+
+use super::placement::Profile;
+use super::{NAME, environment, failure, provider, value};
+use crate::engine;
+use crate::engine::{Answer, EngineError, LoadOptions, LoadRequest, Placement};
+use crate::tensor::{Signature, Tensor, TensorSpec};
+
+/// A session, and what is known of its first run.
+pub(super) struct OrtSession {
+    // Dropped before the profile's directory is removed.
+    session: Session,
+    /// The names ONNX Runtime knows the inputs by, in the signature's order.
+    inputs: Vec<String>,
+    outputs: Vec<TensorSpec>,
+    profile: Option<Profile>,
+    placement: Placement,
+}
+
+impl OrtSession {
+    /// Loads the model.
+    pub(super) fn load(request: &LoadRequest) -> Result<Self, EngineError> {
+        let options = &request.options;
+        let ready = environment::ready(options)?;
+        let builder =
+            Session::builder(&ready.environment).map_err(|error| failure::of_loading(&error))?;
+        let builder =
+            provider::set_up(builder, &ready.environment, ready.plugin.as_ref(), options)?;
+        let profile = if options.observe {
+            Profile::new().ok()
+        } else {
+            None
+        };
+        let session = commit(builder, request, profile.as_ref())
+            .map_err(|error| failure::of_loading(&error))?;
+        Ok(Self {
+            inputs: input_names(&session, &request.signature)?,
+            outputs: request.signature.outputs.clone(),
+            session,
+            profile,
+            placement: Placement::default(),
+        })
+    }
+}
+
+fn commit(
+    mut builder: ort::session::builder::SessionBuilder,
+    request: &LoadRequest,
+    profile: Option<&Profile>,
+) -> ort::Result<Session> {
+    let LoadOptions { threads, .. } = request.options;
+    // Of two pairs of quantisation in a row, of different steps, it makes one whose answers are steps of
+    // neither.
+    builder = builder.with_config_entry("session.disable_double_qdq_remover", "1")?;
+    if let Some(threads) = threads {
+        builder = builder.with_intra_threads(threads)?;
+    }
+    if let Some(profile) = profile {
+        builder = builder.with_profiling(profile.prefix())?;
+    }
+    builder.commit_from_file(&request.model)
+}
+
+/// The names of the inputs. A signature has names of its own where the file has none.
+fn input_names(session: &Session, signature: &Signature) -> Result<Vec<String>, EngineError> {
+    let counts = (session.inputs().len(), session.outputs().len());
+    if counts != (signature.inputs.len(), signature.outputs.len()) {
+        return Err(EngineError::Load {
+            engine: NAME.to_owned(),
+            reason: format!(
+                "it sees {} inputs and {} outputs, not {} and {}",
+                counts.0,
+                counts.1,
+                signature.inputs.len(),
+                signature.outputs.len()
+            ),
+        });
+    }
+    let known = session.inputs();
+    let specs = signature.inputs.iter().enumerate();
+    let names = specs.map(|(index, spec)| {
+        let same = known.iter().find(|input| input.name() == spec.name);
+        same.unwrap_or(&known[index]).name().to_owned()
+    });
+    Ok(names.collect())
+}
+
+impl engine::Session for OrtSession {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        let start = Instant::now();
+        let failed = |error: ort::Error| failure::of_running(&error);
+        let mut values = Vec::with_capacity(inputs.len());
+        for (name, tensor) in self.inputs.iter().zip(inputs) {
+            values.push((
+                Cow::Borrowed(name.as_str()),
+                value::input(tensor).map_err(failed)?,
+            ));
+        }
+        let found = self.session.run(values).map_err(failed)?;
+        let mut outputs = Vec::with_capacity(self.outputs.len());
+        // In the model's order: two outputs may have the same name.
+        for (spec, (_, value)) in self.outputs.iter().zip(found) {
+            outputs.push(output(spec, value)?);
+        }
+        let time = start.elapsed();
+        if let Some(profile) = self.profile.take() {
+            self.placement = profile.finish(&mut self.session);
+        }
+        if outputs.len() == self.outputs.len() {
+            Ok(Answer { outputs, time })
+        } else {
+            let (found, expected) = (outputs.len(), self.outputs.len());
+            Err(wrong(format!("it gave {found} outputs, not {expected}")))
+        }
+    }
+
+    fn placement(&mut self) -> Placement {
+        self.placement.clone()
+    }
+}
+
+fn output(spec: &TensorSpec, value: ort::value::DynValue) -> Result<Tensor, EngineError> {
+    let name = &spec.name;
+    let tensor =
+        value::output(value).map_err(|error| wrong(format!("output `{name}`: {error}")))?;
+    if tensor.dtype() == spec.dtype {
+        return Ok(tensor);
+    }
+    let (found, expected) = (tensor.dtype(), spec.dtype);
+    Err(wrong(format!(
+        "output `{name}` is {found}, and the model says {expected}"
+    )))
+}
+
+fn wrong(reason: String) -> EngineError {
+    EngineError::Run {
+        engine: NAME.to_owned(),
+        operator: None,
+        reason,
+    }
+}

@@ -1,0 +1,120 @@
+//! Where the Python environments of this machine keep their packages, found by path alone: no
+//! Python is started, which would take longer than all the rest of a short command.
+//!
+//! Knows nothing of what is looked for in them.
+
+use std::path::{Path, PathBuf};
+
+use super::{Surroundings, entries};
+
+/// Directories of Python packages, those of the active environment first.
+pub(in crate::engine) fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
+    let mut found = surroundings.directories("PYTHONPATH");
+    let mut prefixes: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"]
+        .into_iter()
+        .filter_map(|name| surroundings.directory(name))
+        .collect();
+    prefixes.extend(prefixes_on_path(surroundings));
+    for prefix in &prefixes {
+        found.extend(of_prefix(prefix));
+    }
+    if let Some(home) = surroundings.home() {
+        found.extend(of_prefix(&home.join(".local")));
+        let versions = entries(&home.join("Library/Python"));
+        found.extend(
+            versions
+                .iter()
+                .map(|it| it.join("lib/python/site-packages")),
+        );
+    }
+    if let Some(data) = surroundings.directory("APPDATA") {
+        let versions = entries(&data.join("Python"));
+        found.extend(versions.iter().map(|it| it.join("site-packages")));
+    }
+    found.extend(surroundings.packages.iter().cloned());
+    unique(found)
+}
+
+/// The package directories of an installation of Python, or of an environment.
+fn of_prefix(prefix: &Path) -> Vec<PathBuf> {
+    let mut found = vec![prefix.join("Lib").join("site-packages")];
+    for lib in ["lib", "lib64"] {
+        for entry in entries(&prefix.join(lib)) {
+            if file_name(&entry).starts_with("python3") {
+                found.push(entry.join("site-packages"));
+                found.push(entry.join("dist-packages"));
+            }
+        }
+    }
+    found.retain(|directory| directory.is_dir());
+    found
+}
+
+/// The prefixes of the first `python3` and the first `python` on the path: that of the file as it
+/// is named, which is right for an environment, and that of the file it links to.
+fn prefixes_on_path(surroundings: &Surroundings) -> Vec<PathBuf> {
+    let path = surroundings.directories("PATH");
+    let mut prefixes = Vec::new();
+    for name in ["python3", "python", "python.exe"] {
+        let mut programs = path.iter().map(|directory| directory.join(name));
+        let Some(program) = programs.find(|program| program.is_file()) else {
+            continue;
+        };
+        if program.parent().map(file_name) == Some("shims") {
+            prefixes.extend(behind_shim(surroundings, &program));
+        }
+        prefixes.extend(prefix_of(&program));
+        let target = program.canonicalize();
+        prefixes.extend(target.ok().as_deref().and_then(prefix_of));
+    }
+    unique(prefixes)
+}
+
+/// The prefix of `…/bin/python3`; on Windows the program is in the prefix or in its `Scripts`.
+fn prefix_of(program: &Path) -> Option<PathBuf> {
+    let directory = program.parent()?;
+    match file_name(directory) {
+        "bin" | "Scripts" => Some(directory.parent()?.to_owned()),
+        _ => Some(directory.to_owned()),
+    }
+}
+
+/// Pyenv's `python3` is a script that starts the version that is chosen by a variable, else by a
+/// file in its root. A version chosen by a file in the working directory is not looked for: what
+/// a library does must not depend on where the tool is started.
+fn behind_shim(surroundings: &Surroundings, program: &Path) -> Vec<PathBuf> {
+    let above = program.parent().and_then(Path::parent).map(Path::to_owned);
+    let Some(root) = surroundings.directory("PYENV_ROOT").or(above) else {
+        return Vec::new();
+    };
+    let versions = root.join("versions");
+    let variable = surroundings.variable("PYENV_VERSION");
+    let variable = variable.map(|value| value.to_string_lossy().into_owned());
+    let chosen = variable
+        .or_else(|| std::fs::read_to_string(root.join("version")).ok())
+        .unwrap_or_default();
+    let mut prefixes: Vec<PathBuf> = chosen
+        .split([':', '\n'])
+        .map(str::trim)
+        .filter(|name| !name.is_empty() && !name.contains(['/', '\\']))
+        .map(|name| versions.join(name))
+        .collect();
+    prefixes.extend(entries(&versions));
+    prefixes
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
+}
+
+fn unique(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut kept: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        if !kept.contains(&path) {
+            kept.push(path);
+        }
+    }
+    kept
+}

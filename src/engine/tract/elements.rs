@@ -1,0 +1,139 @@
+//! Tensors here and tensors there: no element changes its value. What goes there is copied, large
+//! answers stay where the library put them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tract_onnx::prelude::{DatumType, IntoArcTensor, TValue, Tensor as TractTensor};
+
+use super::guard::{Failure, guarded};
+use crate::tensor::{DType, Tensor, TensorError, TensorSpec};
+
+/// The library's element type; it has none for bfloat16.
+pub(super) fn datum_type(dtype: DType) -> Option<DatumType> {
+    Some(match dtype {
+        DType::Bool => DatumType::Bool,
+        DType::Int8 => DatumType::I8,
+        DType::Int16 => DatumType::I16,
+        DType::Int32 => DatumType::I32,
+        DType::Int64 => DatumType::I64,
+        DType::Uint8 => DatumType::U8,
+        DType::Uint16 => DatumType::U16,
+        DType::Uint32 => DatumType::U32,
+        DType::Uint64 => DatumType::U64,
+        DType::Float16 => DatumType::F16,
+        DType::Float32 => DatumType::F32,
+        DType::Float64 => DatumType::F64,
+        DType::Bfloat16 => return None,
+    })
+}
+
+/// A tensor for the library.
+pub(super) fn give(tensor: &Tensor) -> Result<TractTensor, Failure> {
+    let dtype = datum_type(tensor.dtype())
+        .ok_or_else(|| Failure::new(format!("it has no {} tensors", tensor.dtype())))?;
+    let shape = sizes(tensor.shape())?;
+    guarded(|| {
+        let mut given = TractTensor::zero_dt(dtype, &shape)?;
+        if dtype == DatumType::Bool {
+            // Any other byte than 0 and 1 is no boolean to the library.
+            for (to, from) in given.as_bytes_mut().iter_mut().zip(tensor.bytes()) {
+                *to = u8::from(*from != 0);
+            }
+        } else {
+            given.as_bytes_mut().copy_from_slice(tensor.bytes());
+        }
+        Ok(given)
+    })
+}
+
+/// A shape for the library.
+pub(super) fn sizes(shape: &[u64]) -> Result<Vec<usize>, Failure> {
+    shape
+        .iter()
+        .map(|size| usize::try_from(*size))
+        .collect::<Result<_, _>>()
+        .map_err(|_| Failure::new(format!("a tensor of shape {shape:?} does not fit memory")))
+}
+
+/// Answers of fewer bytes are copied: holding the library's memory costs more than that.
+const SMALL: usize = 64 << 10;
+
+/// The library's answer as the tensor that `spec` promises.
+pub(super) fn take(value: TValue, spec: &TensorSpec) -> Result<Tensor, Failure> {
+    let mut tensor = value.into_arc_tensor();
+    let shape: Vec<u64> = tensor.shape().iter().map(|size| *size as u64).collect();
+    if tensor.datum_type() == DatumType::TDim {
+        // Sizes that went through the library's shape arithmetic: int64 to everyone else.
+        tensor = guarded(|| Ok(tensor.cast_to::<i64>()?.into_owned().into_arc_tensor()))?;
+    }
+    if datum_type(spec.dtype) != Some(tensor.datum_type().unquantized()) {
+        return Err(Failure::new(format!(
+            "it gave output `{}` as {:?}, the model says {}",
+            spec.name,
+            tensor.datum_type(),
+            spec.dtype
+        )));
+    }
+    let bytes = guarded(|| {
+        tensor.try_as_plain_ram()?;
+        Ok(if tensor.as_bytes().len() < SMALL {
+            Bytes::copy_from_slice(tensor.as_bytes())
+        } else {
+            Bytes::from_owner(Held(tensor))
+        })
+    })?;
+    Tensor::of_shared(spec.dtype, shape, bytes).map_err(|error: TensorError| {
+        Failure::new(format!("its output `{}` is broken: {error}", spec.name))
+    })
+}
+
+/// A tensor of the library that keeps the elements of one of ours.
+struct Held(Arc<TractTensor>);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tract_onnx::prelude::IntoTValue;
+
+    use super::*;
+
+    #[test]
+    fn every_dtype_but_one_goes_there_and_back() {
+        for dtype in DType::ALL {
+            let tensor = Tensor::from_f64(dtype, vec![2, 1], [1.0, 0.0]).expect("it is small");
+            let spec = TensorSpec {
+                name: "x".to_owned(),
+                dtype,
+                dims: None,
+                fixed: None,
+            };
+            match give(&tensor) {
+                Ok(given) => assert_eq!(take(given.into_tvalue(), &spec), Ok(tensor)),
+                Err(failure) => assert_eq!(failure.reason, "it has no bfloat16 tensors"),
+            }
+        }
+    }
+
+    #[test]
+    fn no_output_is_cast_silently() {
+        let tensor = Tensor::from_f64(DType::Float32, vec![1], [1.0]).expect("it is small");
+        let spec = TensorSpec {
+            name: "y".to_owned(),
+            dtype: DType::Float64,
+            dims: None,
+            fixed: None,
+        };
+        let given = give(&tensor).expect("float32 is there");
+        let failure = take(given.into_tvalue(), &spec).expect_err("not it");
+        assert_eq!(
+            failure.reason,
+            "it gave output `y` as F32, the model says float64"
+        );
+    }
+}

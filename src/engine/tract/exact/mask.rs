@@ -1,0 +1,90 @@
+//! Masks of `Attention` that say true and false: the library adds them as 1 and 0.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::engine::tract::program::kernel::Kernel;
+use crate::engine::tract::watch::WRONG;
+
+/// The operator that `repair` puts before an attention's mask.
+pub(in crate::engine::tract) const ADDITIVE_MASK: &str = "pkgtool.AdditiveMask";
+
+/// Builds [`ADDITIVE_MASK`], of a mask and the queries, whose dtype is the result's.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it is registered among builders that may fail"
+)]
+pub(super) fn additive(
+    _: &ParsingContext<'_>,
+    _: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    Ok((expand(AdditiveMask), vec![]))
+}
+
+#[derive(Debug, Clone)]
+struct AdditiveMask;
+
+impl Expansion for AdditiveMask {
+    fn name(&self) -> StaticName {
+        "AdditiveMask".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 2)?;
+        check_output_arity(outputs, 1)?;
+        solver.equals(&inputs[0].shape, &outputs[0].shape)?;
+        solver.given_2(
+            &inputs[0].datum_type,
+            &inputs[1].datum_type,
+            move |solver, mask, queries| {
+                let dtype = if mask == DatumType::Bool {
+                    queries
+                } else {
+                    mask
+                };
+                solver.equals(&outputs[0].datum_type, dtype)
+            },
+        )
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mask = model.outlet_fact(inputs[0])?.without_value();
+        if mask.datum_type != DatumType::Bool {
+            let identity = tract_onnx::tract_core::ops::identity::Identity;
+            return model.wire_node(prefix, identity, &inputs[..1]);
+        }
+        let dtype = model.outlet_fact(inputs[1])?.datum_type;
+        let kernel = Kernel::new(
+            "AdditiveMask",
+            tvec!(dtype.fact(mask.shape)),
+            move |inputs| {
+                let flags = inputs[0].try_as_plain_ram()?;
+                let flags = flags.as_slice::<bool>()?;
+                let row = inputs[0].shape().last().copied().unwrap_or(1).max(1);
+                // The standard gives zeros there, the library no numbers.
+                if flags.chunks(row).any(|row| !row.contains(&true)) {
+                    bail!("attention of a row that is masked throughout {WRONG}");
+                }
+                let values: Vec<f32> = flags
+                    .iter()
+                    .map(|flag| if *flag { 0.0 } else { f32::NEG_INFINITY })
+                    .collect();
+                let values = Tensor::from_shape(inputs[0].shape(), &values)?;
+                Ok(tvec!(values.cast_to_dt(dtype)?.into_owned()))
+            },
+        );
+        model.wire_node(prefix, kernel, &inputs[..1])
+    }
+}

@@ -1,0 +1,339 @@
+//! Functions of one number. The library's fast kernels for the logistic function and what is made of it
+//! have a floor of 4.5e-7, those for the error function do not come to an end at 1, and NaN is lost in
+//! them: what is out of the range in which they are good is computed again.
+
+use half::f16;
+use tract_linalg::routines::Func;
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_hir::internal::*;
+
+use super::mended::{Mend, mended};
+use crate::engine::tract::program::kernel::Kernel;
+
+type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+
+/// Elements that are looked at together: they stay in the nearest cache.
+const CHUNK: usize = 1024;
+/// Below this the fast logistic function is off by more than a thousandth of its value.
+const LOW: f32 = -8.0;
+/// Below this the fast error function is off by more than a thousandth of its value.
+const TINY: f32 = 1.0 / 128.0;
+/// Beyond this a square, or a sixth more, may overflow.
+const LARGE: f32 = 1e9;
+/// From here on the error function is 1 in single precision.
+const SATURATED: f32 = 4.0;
+
+/// What stands in the place of this operator of a plan, if anything does.
+pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
+    let element_wise = operator.as_op().downcast_ref::<ElementWiseOp>()?;
+    let mend: Mend = match element_wise.0.name().as_str() {
+        "Sigmoid" => |inner, context, inputs| each_chunk(inner, context, inputs, sigmoid),
+        "Silu" => |inner, context, inputs| each_chunk(inner, context, inputs, silu),
+        "Erf" => |inner, context, inputs| each_chunk(inner, context, inputs, erf),
+        "HardSwish" => |inner, context, inputs| each_chunk(inner, context, inputs, hard_swish),
+        "Asinh" => |inner, context, inputs| each_chunk(inner, context, inputs, asinh),
+        "Acosh" => |inner, context, inputs| each_chunk(inner, context, inputs, acosh),
+        "GeluExact" => |inner, context, inputs| each_chunk(inner, context, inputs, gelu),
+        "GeluApproximate" => {
+            |inner, context, inputs| each_chunk(inner, context, inputs, gelu_by_tanh)
+        }
+        "Tanh" => |inner, context, inputs| each_chunk(inner, context, inputs, tanh),
+        _ => return None,
+    };
+    Some(mended(operator, mend))
+}
+
+type OnChunk = fn(&mut [f32]) -> TractResult<()>;
+
+/// Applies a function to a tensor of floats chunk by chunk; other tensors are the library's matter.
+fn each_chunk(
+    inner: &dyn TypedOp,
+    context: &EvalContext,
+    mut inputs: TVec<TValue>,
+    function: OnChunk,
+) -> TractResult<TVec<TValue>> {
+    let dtype = inputs[0].datum_type();
+    if dtype != DatumType::F32 && dtype != DatumType::F16 {
+        return inner.eval(context, inputs);
+    }
+    let mut tensor = inputs.remove(0).into_tensor();
+    {
+        let mut plain = tensor.try_as_plain_ram_mut()?;
+        if dtype == DatumType::F32 {
+            let values = plain.as_slice_mut::<f32>()?;
+            values.chunks_mut(CHUNK).try_for_each(function)?;
+        } else {
+            let mut wide = [0.0; CHUNK];
+            for part in plain.as_slice_mut::<f16>()?.chunks_mut(CHUNK) {
+                let wide = &mut wide[..part.len()];
+                for (to, from) in wide.iter_mut().zip(&*part) {
+                    *to = from.to_f32();
+                }
+                function(wide)?;
+                for (to, from) in part.iter_mut().zip(wide) {
+                    *to = f16::from_f32(*from);
+                }
+            }
+        }
+    }
+    Ok(tvec!(tensor.into_tvalue()))
+}
+
+/// Runs `fast`, then computes again what lies where `is_good` does not hold.
+fn patched(
+    values: &mut [f32],
+    fast: Func,
+    is_good: impl Fn(f32) -> bool,
+    exact: impl Fn(f32) -> f32,
+) -> TractResult<()> {
+    let mut before = [0.0; CHUNK];
+    let before = &mut before[..values.len()];
+    before.copy_from_slice(values);
+    fast.ew_f32()?.run(values)?;
+    // No early end: the whole chunk in a few instructions.
+    let all = before.iter().fold(true, |all, value| all & is_good(*value));
+    if !all {
+        for (value, before) in values.iter_mut().zip(before) {
+            if !is_good(*before) {
+                *value = exact(*before);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn logistic(value: f32) -> f32 {
+    1.0 / (1.0 + (-value).exp())
+}
+
+fn sigmoid(values: &mut [f32]) -> TractResult<()> {
+    patched(values, Func::Sigmoid, |value| value >= LOW, logistic)
+}
+
+fn silu(values: &mut [f32]) -> TractResult<()> {
+    patched(
+        values,
+        Func::Silu,
+        |value| value >= LOW && value.is_finite(),
+        |value| value * logistic(value),
+    )
+}
+
+fn tanh(values: &mut [f32]) -> TractResult<()> {
+    patched(
+        values,
+        Func::Tanh,
+        |value| value.abs() <= LOW.abs(),
+        f32::tanh,
+    )
+}
+
+fn hard_swish(values: &mut [f32]) -> TractResult<()> {
+    patched(
+        values,
+        Func::Hardswish,
+        |value| value.abs() <= LARGE,
+        |value| value * (value / 6.0 + 0.5).clamp(0.0, 1.0),
+    )
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
+fn asinh(values: &mut [f32]) -> TractResult<()> {
+    in_double(values, f64::asinh);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
+fn acosh(values: &mut [f32]) -> TractResult<()> {
+    in_double(values, f64::acosh);
+    Ok(())
+}
+
+/// What overflows on the way in single precision does not in double.
+#[expect(clippy::cast_possible_truncation, reason = "it is of that precision")]
+fn in_double(values: &mut [f32], function: fn(f64) -> f64) {
+    for value in values {
+        *value = function(f64::from(*value)) as f32;
+    }
+}
+
+fn erf(values: &mut [f32]) -> TractResult<()> {
+    patched(
+        values,
+        Func::Erf,
+        |value| (TINY..=SATURATED).contains(&value.abs()),
+        |value| {
+            if value.abs() < TINY {
+                // The next term is less than a unit in the last place.
+                let square = value * value;
+                let series = 1.0 - square * (1.0 / 3.0 - square / 10.0);
+                value * std::f32::consts::FRAC_2_SQRT_PI * series
+            } else if value.is_nan() {
+                value
+            } else {
+                value.signum()
+            }
+        },
+    )
+}
+
+/// The error function to be added to one: small numbers need not be right by themselves.
+fn erf_beside_one(values: &mut [f32]) -> TractResult<()> {
+    patched(
+        values,
+        Func::Erf,
+        |value| value.abs() <= SATURATED,
+        |value| {
+            if value.is_nan() {
+                value
+            } else {
+                value.signum()
+            }
+        },
+    )
+}
+
+fn gelu(values: &mut [f32]) -> TractResult<()> {
+    let mut scaled = [0.0; CHUNK];
+    let scaled = &mut scaled[..values.len()];
+    for (to, from) in scaled.iter_mut().zip(&*values) {
+        *to = from * std::f32::consts::FRAC_1_SQRT_2;
+    }
+    erf_beside_one(scaled)?;
+    for (value, erf) in values.iter_mut().zip(scaled) {
+        *value = (*value * 0.5) * (*erf + 1.0);
+    }
+    Ok(())
+}
+
+/// The approximation of [`gelu`] by a hyperbolic tangent; far out it is all or nothing.
+fn gelu_by_tanh(values: &mut [f32]) -> TractResult<()> {
+    patched(
+        values,
+        Func::Gelu,
+        |value| value.abs() <= LOW.abs(),
+        |value| {
+            if value < 0.0 { value * 0.0 } else { value }
+        },
+    )
+}
+
+/// Builds `Shrink`, whose bias the library rounds to the input's dtype.
+pub(super) fn shrink(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let bias = node.get_attr_opt("bias")?.unwrap_or(0.0);
+    let lambda = node.get_attr_opt("lambd")?.unwrap_or(0.5);
+    Ok(built("Shrink", [bias, lambda], |value, [bias, lambda]| {
+        if value < -lambda {
+            value + bias
+        } else if value > lambda {
+            value - bias
+        } else {
+            0.0
+        }
+    }))
+}
+
+/// Builds `Celu`, which the library does not multiply by `alpha` and which loses NaN there.
+pub(super) fn celu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let alpha = node.get_attr_opt("alpha")?.unwrap_or(1.0);
+    Ok(built("Celu", [alpha, 0.0], |value, [alpha, _]| {
+        if value > 0.0 || value.is_nan() {
+            value
+        } else {
+            alpha * (value / alpha).exp_m1()
+        }
+    }))
+}
+
+/// Builds `Mish`, whose logarithm of one and a little loses the little. The hyperbolic tangent of the
+/// logarithm of `1 + e` is `e (e + 2) / (e (e + 2) + 2)`.
+#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+pub(super) fn mish(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
+    Ok(built("Mish", [0.0; 2], |value, _| {
+        let exponent = value.min(40.0).exp();
+        let product = exponent * (exponent + 2.0);
+        value * (product / (product + 2.0))
+    }))
+}
+
+/// Builds `Selu`, whose exponential less one loses what is small.
+pub(super) fn selu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let alpha = node.get_attr_opt("alpha")?.unwrap_or(1.673_263_2);
+    let gamma = node.get_attr_opt("gamma")?.unwrap_or(1.050_701);
+    Ok(built("Selu", [alpha, gamma], |value, [alpha, gamma]| {
+        if value > 0.0 || value.is_nan() {
+            gamma * value
+        } else {
+            gamma * alpha * value.exp_m1()
+        }
+    }))
+}
+
+type Function = fn(f64, [f64; 2]) -> f64;
+
+fn built(
+    name: &'static str,
+    parameters: [f32; 2],
+    function: Function,
+) -> (Box<dyn InferenceOp>, Vec<String>) {
+    let mapped = Mapped {
+        name,
+        parameters: parameters.map(f64::from),
+        function,
+    };
+    (expand(mapped), vec![])
+}
+
+/// A function of each element, in double precision.
+#[derive(Debug, Clone)]
+struct Mapped {
+    name: &'static str,
+    parameters: [f64; 2],
+    function: Function,
+}
+
+impl Expansion for Mapped {
+    fn name(&self) -> StaticName {
+        self.name.into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 1)?;
+        check_output_arity(outputs, 1)?;
+        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        solver.equals(&inputs[0].shape, &outputs[0].shape)
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let fact = model.outlet_fact(inputs[0])?.without_value();
+        let Self {
+            parameters,
+            function,
+            ..
+        } = *self;
+        let dtype = fact.datum_type;
+        let kernel = Kernel::new(self.name, tvec!(fact), move |inputs| {
+            let mut values = inputs[0].cast_to::<f64>()?.into_owned();
+            values
+                .try_as_plain_ram_mut()?
+                .as_slice_mut::<f64>()?
+                .iter_mut()
+                .for_each(|value| *value = function(*value, parameters));
+            Ok(tvec!(values.cast_to_dt(dtype)?.into_owned()))
+        });
+        model.wire_node(prefix, kernel, inputs)
+    }
+}

@@ -1,0 +1,109 @@
+//! Pooling. `GlobalLpPool`: the library takes the mean, not the sum, and powers of signs with it.
+//! `MaxPool`: of whole numbers that are all the least, it gives no place.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cnn::MaxPool;
+use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Resize};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::engine::tract::program::kernel::Kernel;
+use crate::engine::tract::watch::WRONG;
+
+/// Refuses places of largest whole numbers, and resizes to one place by PyTorch's rule, which is
+/// another there.
+pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
+    for node in model.nodes() {
+        if let Some(resize) = node.op_as::<Resize>()
+            && matches!(resize.coord_transformer, CoordTransformer::PytorchHalfPixel)
+        {
+            let from = &model.outlet_fact(node.inputs[0])?.shape;
+            let mut axes = from.iter().zip(&*node.outputs[0].fact.shape);
+            if axes.any(|(from, to)| to.is_one() && !from.is_one()) {
+                bail!("a resize to one place by `pytorch_half_pixel` {WRONG}");
+            }
+        }
+        let has_places = node
+            .op_as::<MaxPool>()
+            .is_some_and(|op| op.with_index_outputs.is_some());
+        let is_whole = has_places && model.outlet_fact(node.inputs[0])?.datum_type.is_integer();
+        if is_whole {
+            bail!("the place of a largest whole number {WRONG}");
+        }
+    }
+    Ok(())
+}
+
+type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+
+/// Builds `GlobalLpPool`.
+pub(super) fn global_lp_pool(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let power: i64 = node.get_attr_opt("p")?.unwrap_or(2);
+    ensure!(power > 0, "GlobalLpPool needs p above 0, not {power}");
+    let power = i32::try_from(power)?;
+    Ok((expand(GlobalLpPool { power }), vec![]))
+}
+
+#[derive(Debug, Clone)]
+struct GlobalLpPool {
+    power: i32,
+}
+
+impl Expansion for GlobalLpPool {
+    fn name(&self) -> StaticName {
+        "GlobalLpPool".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 1)?;
+        check_output_arity(outputs, 1)?;
+        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        solver.given(&inputs[0].shape, move |solver, shape| {
+            solver.equals(&outputs[0].shape, pooled(&shape)?)
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let fact = model.outlet_fact(inputs[0])?;
+        let dtype = fact.datum_type;
+        let made = dtype.fact(pooled(&fact.shape)?);
+        let power = self.power;
+        let kernel = Kernel::new("GlobalLpPool", tvec!(made), move |inputs| {
+            let shape = pooled(inputs[0].shape())?;
+            let window = inputs[0].shape()[2..].iter().product::<usize>();
+            let values = inputs[0].cast_to::<f64>()?;
+            let values = values.try_as_plain_ram()?;
+            let values = values.as_slice::<f64>()?;
+            let norms: Vec<f64> = if window == 0 {
+                vec![0.0; shape.iter().product()]
+            } else {
+                let sums = values.chunks(window);
+                let sums = sums.map(|part| part.iter().map(|x| x.abs().powi(power)).sum::<f64>());
+                sums.map(|sum| sum.powf(1.0 / f64::from(power))).collect()
+            };
+            let norms = Tensor::from_shape(&shape, &norms)?;
+            Ok(tvec!(norms.cast_to_dt(dtype)?.into_owned()))
+        });
+        model.wire_node(prefix, kernel, inputs)
+    }
+}
+
+/// The shape with one place in each axis of space.
+fn pooled<D: DimLike>(shape: &[D]) -> TractResult<TVec<D>> {
+    ensure!(shape.len() > 2, "GlobalLpPool needs three axes or more");
+    let axes = shape.iter().enumerate();
+    Ok(axes
+        .map(|(axis, size)| if axis < 2 { size.clone() } else { D::one() })
+        .collect())
+}

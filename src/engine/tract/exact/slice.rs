@@ -1,0 +1,105 @@
+//! `Slice` in graphs: what the library would leave unsliced, or slice the other way.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::array::StridedSlice;
+use tract_onnx::tract_core::ops::cnn::Conv;
+
+use crate::engine::tract::watch::WRONG;
+
+/// Refuses slices that would be wrong, and keeps steps where they are: the library moves them before a
+/// softmax or a norm, whose sum they then leave out.
+pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
+    refuse(model)?;
+    let mut held = Vec::new();
+    for node in model.nodes() {
+        let steps = node.op_as::<StridedSlice>();
+        if steps.is_none_or(|slice| slice.optional_steps_input.is_none()) {
+            continue;
+        }
+        let from = node.inputs[0];
+        let fact = model.outlet_fact(from)?;
+        // What is known is no matter, and a convolution takes the steps for its own rightly.
+        if fact.konst.is_none() && !model.node(from.node).op_is::<Conv>() {
+            held.push((node.id, from, fact.clone(), format!("{}.held", node.name)));
+        }
+    }
+    for (slice, from, fact, name) in held {
+        let barrier = model.add_node(name, Held, tvec!(fact))?;
+        model.add_edge(from, InletId::new(barrier, 0))?;
+        model.add_edge(barrier.into(), InletId::new(slice, 0))?;
+    }
+    Ok(())
+}
+
+/// A tensor as it is; nothing is moved past it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Held;
+
+impl Op for Held {
+    fn name(&self) -> StaticName {
+        "Held".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Held {
+    op_out_of_plan!();
+
+    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        Ok(inputs)
+    }
+}
+
+impl TypedOp for Held {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec!(inputs[0].clone()))
+    }
+
+    as_op!();
+}
+
+fn refuse(model: &TypedModel) -> TractResult<()> {
+    for node in model.nodes() {
+        let Some(slice) = node.op_as::<StridedSlice>() else {
+            continue;
+        };
+        let stored = |at: Option<usize>| {
+            let outlet = at.and_then(|at| node.inputs.get(at));
+            let fact = outlet
+                .map(|outlet| model.outlet_fact(*outlet))
+                .transpose()?;
+            TractResult::Ok(fact.and_then(|fact| fact.konst.clone()))
+        };
+        let ends = stored(Some(2))?;
+        let are_known = stored(Some(1))?.is_some() && ends.is_some();
+        let Some(steps) = stored(slice.optional_steps_input)? else {
+            // Without steps, or with steps that the library wants to know itself.
+            continue;
+        };
+        let steps = steps.cast_to::<i64>()?;
+        let steps = steps.try_as_plain_ram()?;
+        let steps = steps.as_slice::<i64>()?;
+        if !are_known && steps.iter().any(|step| *step != 1) {
+            bail!("the bounds of a slice with steps must be known when the plan is made");
+        }
+        let Some(ends) = ends.filter(|ends| ends.datum_type() == DatumType::I64) else {
+            continue;
+        };
+        let ends = ends.try_as_plain_ram()?;
+        let mut pairs = ends.as_slice::<i64>()?.iter().zip(steps);
+        if pairs.any(|(end, step)| goes_nowhere(*end, *step)) {
+            bail!("a slice that ends before it begins {WRONG}");
+        }
+    }
+    Ok(())
+}
+
+/// Whether an end that stands for the other side's is taken for this one's.
+fn goes_nowhere(end: i64, step: i64) -> bool {
+    if step > 0 {
+        end <= i64::MIN + 1
+    } else {
+        end == i64::MAX || end == i64::from(i32::MAX)
+    }
+}

@@ -1,0 +1,85 @@
+//! Operators of ours in the library's graph, for what the library has none of.
+//!
+//! A kernel is a function over whole tensors and the facts of what it gives. It keeps nothing between
+//! runs, so the library may run it while it plans, where all inputs are known.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tract_onnx::tract_core::internal::*;
+
+type Function = dyn Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync;
+
+/// An operator of ours.
+#[derive(Clone)]
+pub(in crate::engine::tract) struct Kernel {
+    name: &'static str,
+    function: Arc<Function>,
+    facts: TVec<TypedFact>,
+    binds: bool,
+}
+
+impl Kernel {
+    /// An operator that gives tensors of these facts.
+    pub(in crate::engine::tract) fn new(
+        name: &'static str,
+        facts: TVec<TypedFact>,
+        function: impl Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name,
+            function: Arc::new(function),
+            facts,
+            binds: false,
+        }
+    }
+
+    /// The same operator, whose run tells the value of symbols in its facts.
+    pub(super) fn binding(mut self) -> Self {
+        self.binds = true;
+        self
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Kernel {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.function, &other.function)
+    }
+}
+
+impl Eq for Kernel {}
+
+impl Op for Kernel {
+    fn name(&self) -> StaticName {
+        self.name.into()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        self.binds
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Kernel {
+    op_out_of_plan!();
+
+    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let outputs = (self.function)(&inputs)?;
+        Ok(outputs.into_iter().map(IntoTValue::into_tvalue).collect())
+    }
+}
+
+impl TypedOp for Kernel {
+    fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(self.facts.clone())
+    }
+
+    as_op!();
+}

@@ -1,0 +1,126 @@
+//! ExecuTorch programs as graphs of the library.
+//!
+//! A method's instructions, portable operators and XNNPACK graphs become one graph, which the library
+//! then optimises across what were borders between delegates. Invariant: what has no meaning here is
+//! refused by its name before anything runs; nothing is approximated.
+
+mod builder;
+mod convolution;
+pub(super) mod kernel;
+mod method;
+mod operators;
+mod pointwise;
+mod resize;
+mod session;
+mod weights;
+mod xnnpack;
+
+use std::collections::BTreeSet;
+
+use tract_onnx::tract_core::internal::{DatumType, TypedModel};
+
+pub(super) use session::ProgramSession;
+
+use method::lower;
+
+use super::guard::Failure;
+use crate::tensor::{DType, Tensor};
+
+/// The backend whose graphs are lowered.
+const XNNPACK: &str = "XnnpackBackend";
+
+/// A method as a graph.
+pub(super) struct Lowered {
+    /// Inputs: the method's tensors, then its states. Outputs: the method's, then new states.
+    pub(super) model: TypedModel,
+    /// The method's inputs that are inputs of the graph; others are numbers the program fixed.
+    pub(super) given: Vec<usize>,
+    /// dtypes of the outputs.
+    pub(super) outputs: Vec<DType>,
+    /// What the method keeps from run to run.
+    pub(super) states: Vec<State>,
+}
+
+/// Something a method keeps from run to run.
+pub(super) struct State {
+    /// The value's place in the method.
+    pub(super) value: usize,
+    /// What it is before the first run.
+    pub(super) initial: std::sync::Arc<tract_onnx::prelude::Tensor>,
+}
+
+/// What a lowering is made for: sizes of each input.
+pub(super) type Shapes = Vec<Vec<Size>>;
+
+/// A size of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Size {
+    /// This one.
+    Known(u64),
+    /// Any up to a bound; sizes with one name are equal.
+    Any {
+        /// A name.
+        name: String,
+        /// The bound.
+        most: u64,
+    },
+}
+
+/// The datum type that stands for a dtype here.
+pub(super) fn datum_type(dtype: DType) -> DatumType {
+    super::elements::datum_type(dtype)
+        .filter(|found| *found != DatumType::F16)
+        .unwrap_or(DatumType::F32)
+}
+
+/// What keeps a method with these operators and delegates from being lowered, by their full names.
+pub(super) fn missing<'a>(
+    operators: impl Iterator<Item = &'a str>,
+    delegates: impl Iterator<Item = &'a str>,
+) -> BTreeSet<String> {
+    let operators = operators.filter(|name| !operators::is_known(name));
+    let delegates = delegates.filter(|id| *id != XNNPACK);
+    operators.chain(delegates).map(str::to_owned).collect()
+}
+
+/// Why these names cannot be lowered, and what would run them.
+pub(super) fn refusal(missing: &BTreeSet<String>) -> String {
+    let (operators, delegates): (Vec<_>, Vec<_>) =
+        missing.iter().partition(|name| name.contains("::"));
+    let mut reasons = Vec::new();
+    if !operators.is_empty() {
+        let names: Vec<String> = operators.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(", ");
+        reasons.push(format!(
+            "there is no code for {names}; ExecuTorch itself runs it"
+        ));
+    }
+    for id in delegates {
+        let runtime = match id.as_str() {
+            "CoreMLBackend" => "ExecuTorch with Core ML, on Apple's systems",
+            "MLXBackend" => "ExecuTorch with MLX, on Apple's processors",
+            "VulkanBackend" => "ExecuTorch with Vulkan, on a machine with a GPU",
+            "QnnBackend" => "ExecuTorch with Qualcomm's runtime, on the device it was made for",
+            _ => "ExecuTorch with that backend",
+        };
+        reasons.push(format!(
+            "what is in {id} has no portable form; {runtime} runs it"
+        ));
+    }
+    reasons.join("; ")
+}
+
+/// A tensor of ours as one that stands for it in a graph.
+pub(super) fn give(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor, Failure> {
+    let widened = matches!(tensor.dtype(), DType::Float16 | DType::Bfloat16);
+    if !widened {
+        return super::elements::give(tensor);
+    }
+    let (halves, _) = tensor.bytes().as_chunks::<2>();
+    let values = halves
+        .iter()
+        .map(|half| weights::widen(tensor.dtype(), *half));
+    let values: Vec<f32> = values.collect();
+    let shape = super::elements::sizes(tensor.shape())?;
+    super::guard::guarded(|| tract_onnx::prelude::Tensor::from_shape(&shape, &values))
+}

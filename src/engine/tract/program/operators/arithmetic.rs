@@ -1,0 +1,393 @@
+//! Sums, products, quotients, powers, bits.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::binary::BinMiniOp;
+use tract_onnx::tract_core::ops::math;
+
+use super::super::builder::Wire;
+use super::super::datum_type;
+use super::elements::{broadcast_strides, floats, ints, of_floats, of_ints, places};
+use super::{Call, Lower, promoted, promoted_with_scalar, widened};
+use crate::tensor::DType;
+
+pub(super) fn find(name: &str) -> Option<Lower> {
+    Some(match name {
+        "aten::add.out" | "aten::add.Scalar_out" => |call| sum(call, Sum::Add),
+        "aten::sub.out" | "aten::sub.Scalar_out" => |call| sum(call, Sum::Sub),
+        "aten::rsub.Scalar_out" => |call| sum(call, Sum::Reverse),
+        "aten::mul.out" | "aten::mul.Scalar_out" => product,
+        "aten::maximum.out" => |call| extreme(call, true),
+        "aten::minimum.out" => |call| extreme(call, false),
+        "aten::div.out" | "aten::div.Scalar_out" => |call| quotient(call, None),
+        "aten::div.out_mode" | "aten::div.Scalar_mode_out" => |call| {
+            let mode = call.text(2)?;
+            quotient(call, mode.as_deref())
+        },
+        "aten::floor_divide.out" => |call| quotient(call, Some("floor")),
+        "aten::remainder.Tensor_out" | "aten::remainder.Scalar_out" => |call| {
+            // For integers the runtime gives the remainder of C, not that of PyTorch.
+            pairs(call, |a, b| a - b * (a / b).floor(), c_remainder)
+        },
+        "aten::fmod.Tensor_out" | "aten::fmod.Scalar_out" => {
+            |call| pairs(call, |a, b| a % b, c_remainder)
+        }
+        "aten::atan2.out" => |call| float_pairs(call, f64::atan2),
+        "aten::pow.Tensor_Scalar_out" | "aten::pow.Tensor_Tensor_out" | "aten::pow.Scalar_out" => {
+            power
+        }
+        "aten::bitwise_and.Tensor_out" | "aten::bitwise_and.Scalar_out" => {
+            |call| whole(call, |a, b| a & b)
+        }
+        "aten::bitwise_or.Tensor_out" | "aten::bitwise_or.Scalar_out" => {
+            |call| whole(call, |a, b| a | b)
+        }
+        "aten::bitwise_xor.Tensor_out" | "aten::bitwise_xor.Scalar_out" => {
+            |call| whole(call, |a, b| a ^ b)
+        }
+        "aten::bitwise_left_shift.Tensor_out" | "aten::bitwise_left_shift.Tensor_Scalar_out" => {
+            |call| whole(call, shift_left)
+        }
+        "aten::bitwise_right_shift.Tensor_out" | "aten::bitwise_right_shift.Tensor_Scalar_out" => {
+            |call| whole(call, shift_right)
+        }
+        _ => return None,
+    })
+}
+
+/// Whether the second argument is a tensor.
+fn takes_tensor(call: &Call<'_, '_>, at: usize) -> TractResult<bool> {
+    Ok(call.body(at)?.tensor().is_some())
+}
+
+/// Two operands in the dtype they are computed in.
+fn operands(call: &mut Call<'_, '_>) -> TractResult<(OutletId, OutletId, DType)> {
+    if !takes_tensor(call, 0)? {
+        let kind = call.scalar_kind(0)?;
+        let b = call.tensor(1)?;
+        let dtype = widened(promoted_with_scalar(b.dtype, kind));
+        let rank = call.rank(b)?;
+        let a = call.scalar(0, dtype, rank)?;
+        return Ok((a, call.tensor_as(1, dtype)?, dtype));
+    }
+    let a = call.tensor(0)?;
+    if takes_tensor(call, 1)? {
+        let b = call.tensor(1)?;
+        let dtype = widened(promoted(a.dtype, b.dtype));
+        return Ok((call.tensor_as(0, dtype)?, call.tensor_as(1, dtype)?, dtype));
+    }
+    let kind = call.scalar_kind(1)?;
+    let dtype = widened(promoted_with_scalar(a.dtype, kind));
+    let rank = call.rank(a)?;
+    let b = call.scalar(1, dtype, rank)?;
+    Ok((call.tensor_as(0, dtype)?, b, dtype))
+}
+
+/// Booleans are counted in int64.
+fn counted(
+    call: &mut Call<'_, '_>,
+    outlet: OutletId,
+    dtype: DType,
+) -> TractResult<(OutletId, DType)> {
+    if dtype != DType::Bool {
+        return Ok((outlet, dtype));
+    }
+    let wire = call
+        .frame
+        .builder
+        .cast(Wire { outlet, dtype }, DType::Int64)?;
+    Ok((wire.outlet, DType::Int64))
+}
+
+fn output(call: &mut Call<'_, '_>, outlet: OutletId, dtype: DType) -> TractResult<()> {
+    let out = call.out();
+    call.give(out, Wire { outlet, dtype })
+}
+
+#[derive(Clone, Copy)]
+enum Sum {
+    Add,
+    Sub,
+    Reverse,
+}
+
+/// `a ± alpha · b`
+fn sum(call: &mut Call<'_, '_>, kind: Sum) -> TractResult<()> {
+    let (a, b, dtype) = operands(call)?;
+    let (a, _) = counted(call, a, dtype)?;
+    let (b, dtype) = counted(call, b, dtype)?;
+    let (a, b) = match kind {
+        Sum::Reverse => (b, a),
+        _ => (a, b),
+    };
+    // The factor is that of the second argument, or of the first of a reversed difference.
+    let is_one = call.double(2).is_ok_and(|alpha| alpha == 1.0);
+    let scaled = if is_one {
+        b
+    } else {
+        let rank = call.frame.builder.rank(b)?;
+        let alpha = call.scalar(2, dtype, rank)?;
+        wrapping(
+            call,
+            b,
+            alpha,
+            dtype,
+            || Box::new(math::Mul),
+            i64::wrapping_mul,
+        )?
+    };
+    let minus = !matches!(kind, Sum::Add);
+    let op: fn() -> Box<dyn BinMiniOp> = match kind {
+        Sum::Add => || Box::new(math::Add),
+        _ => || Box::new(math::Sub),
+    };
+    let outlet = wrapping(call, a, scaled, dtype, op, move |a, b| {
+        if minus {
+            a.wrapping_sub(b)
+        } else {
+            a.wrapping_add(b)
+        }
+    })?;
+    output(call, outlet, dtype)
+}
+
+/// Floats by the library; integers by ours, which go round where the library's may stop.
+fn wrapping(
+    call: &mut Call<'_, '_>,
+    a: OutletId,
+    b: OutletId,
+    dtype: DType,
+    op: fn() -> Box<dyn BinMiniOp>,
+    int: impl Fn(i64, i64) -> i64 + Send + Sync + 'static,
+) -> TractResult<OutletId> {
+    if dtype.is_float() {
+        return call.frame.builder.binary(op(), a, b);
+    }
+    kernel_of_pairs(call, a, b, dtype, |a, _| a, int)
+}
+
+fn product(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let (a, b, dtype) = operands(call)?;
+    if dtype.is_float() && (is_zero(call, a)? || is_zero(call, b)?) {
+        // The library makes 0 of it, whatever the sign or the other operand.
+        return pairs_of(call, a, b, dtype, |a, b| a * b, |a, _| a);
+    }
+    let (a, _) = counted(call, a, dtype)?;
+    let (b, dtype) = counted(call, b, dtype)?;
+    let outlet = wrapping(call, a, b, dtype, || Box::new(math::Mul), i64::wrapping_mul)?;
+    output(call, outlet, dtype)
+}
+
+fn is_zero(call: &Call<'_, '_>, outlet: OutletId) -> TractResult<bool> {
+    let known = call.frame.builder.known(outlet)?;
+    known.map_or(Ok(false), |known| known.is_all_zero())
+}
+
+/// The library's extremes lose NaN: only floats that may hold one need ours.
+fn extreme(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
+    let (a, b, dtype) = operands(call)?;
+    if dtype.is_float() {
+        return pairs_of(
+            call,
+            a,
+            b,
+            dtype,
+            move |a, b| {
+                if a.is_nan() || b.is_nan() {
+                    f64::NAN
+                } else if largest {
+                    a.max(b)
+                } else {
+                    a.min(b)
+                }
+            },
+            |a, _| a,
+        );
+    }
+    let (a, _) = counted(call, a, dtype)?;
+    let (b, dtype) = counted(call, b, dtype)?;
+    let op: Box<dyn BinMiniOp> = if largest {
+        Box::new(math::Max)
+    } else {
+        Box::new(math::Min)
+    };
+    let outlet = call.frame.builder.binary(op, a, b)?;
+    output(call, outlet, dtype)
+}
+
+fn quotient(call: &mut Call<'_, '_>, mode: Option<&str>) -> TractResult<()> {
+    match mode {
+        None => {
+            let (a, b, dtype) = operands(call)?;
+            let to = if dtype.is_float() {
+                dtype
+            } else {
+                DType::Float32
+            };
+            let builder = &mut call.frame.builder;
+            let a = builder.cast(Wire { outlet: a, dtype }, to)?;
+            let b = builder.cast(Wire { outlet: b, dtype }, to)?;
+            // By a constant the library multiplies with its inverse, which loses the sign of 0.
+            let known = builder.known(b.outlet)?.is_some();
+            if known {
+                return pairs_of(call, a.outlet, b.outlet, to, |a, b| a / b, |a, _| a);
+            }
+            let outlet = builder.binary(Box::new(math::Div), a.outlet, b.outlet)?;
+            output(call, outlet, to)
+        }
+        Some("floor") => pairs(call, floor_quotient, |a, b| {
+            let (quotient, rest) = (c_quotient(a, b), c_remainder(a, b));
+            if rest != 0 && (rest < 0) != (b < 0) {
+                quotient - 1
+            } else {
+                quotient
+            }
+        }),
+        Some("trunc") => pairs(call, |a, b| (a / b).trunc(), c_quotient),
+        Some(other) => bail!("rounding mode {other} is not supported"),
+    }
+}
+
+/// `floor(a / b)` as the runtime computes it: exact where the quotient is, and infinite by 0.
+fn floor_quotient(a: f64, b: f64) -> f64 {
+    if b == 0.0 {
+        return f64::INFINITY.copysign(a);
+    }
+    let rest = a % b;
+    let mut quotient = (a - rest) / b;
+    if rest != 0.0 && (b < 0.0) != (rest < 0.0) {
+        quotient -= 1.0;
+    }
+    if quotient == 0.0 {
+        return 0.0_f64.copysign(a / b);
+    }
+    let floor = quotient.floor();
+    if quotient - floor > 0.5 {
+        floor + 1.0
+    } else {
+        floor
+    }
+}
+
+/// Integers by 0 have no answer; the runtime stops, here they are 0.
+fn c_quotient(a: i64, b: i64) -> i64 {
+    a.checked_div(b).unwrap_or(if b == 0 { 0 } else { a })
+}
+
+fn c_remainder(a: i64, b: i64) -> i64 {
+    a.checked_rem(b).unwrap_or(0)
+}
+
+fn power(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let squares = !takes_tensor(call, 1)? && call.double(1).is_ok_and(|exponent| exponent == 2.0);
+    if squares && takes_tensor(call, 0)? {
+        let (a, _, dtype) = operands(call)?;
+        let (a, dtype) = counted(call, a, dtype)?;
+        let outlet = wrapping(call, a, a, dtype, || Box::new(math::Mul), i64::wrapping_mul)?;
+        return output(call, outlet, dtype);
+    }
+    pairs(call, f64::powf, |a, b| match u32::try_from(b) {
+        Ok(exponent) => a.wrapping_pow(exponent),
+        Err(_) => match a {
+            1 => 1,
+            -1 => {
+                if b % 2 == 0 {
+                    1
+                } else {
+                    -1
+                }
+            }
+            _ => 0,
+        },
+    })
+}
+
+/// An operator of two operands that the library has none of.
+fn pairs(
+    call: &mut Call<'_, '_>,
+    float: impl Fn(f64, f64) -> f64 + Send + Sync + 'static,
+    int: impl Fn(i64, i64) -> i64 + Send + Sync + 'static,
+) -> TractResult<()> {
+    let (a, b, dtype) = operands(call)?;
+    pairs_of(call, a, b, dtype, float, int)
+}
+
+fn float_pairs(call: &mut Call<'_, '_>, float: fn(f64, f64) -> f64) -> TractResult<()> {
+    let (a, b, dtype) = operands(call)?;
+    let to = if dtype.is_float() {
+        dtype
+    } else {
+        DType::Float32
+    };
+    let a = call.frame.builder.cast(Wire { outlet: a, dtype }, to)?;
+    let b = call.frame.builder.cast(Wire { outlet: b, dtype }, to)?;
+    pairs_of(call, a.outlet, b.outlet, to, float, |a, _| a)
+}
+
+fn pairs_of(
+    call: &mut Call<'_, '_>,
+    a: OutletId,
+    b: OutletId,
+    dtype: DType,
+    float: impl Fn(f64, f64) -> f64 + Send + Sync + 'static,
+    int: impl Fn(i64, i64) -> i64 + Send + Sync + 'static,
+) -> TractResult<()> {
+    let outlet = kernel_of_pairs(call, a, b, dtype, float, int)?;
+    output(call, outlet, dtype)
+}
+
+fn kernel_of_pairs(
+    call: &mut Call<'_, '_>,
+    a: OutletId,
+    b: OutletId,
+    dtype: DType,
+    float: impl Fn(f64, f64) -> f64 + Send + Sync + 'static,
+    int: impl Fn(i64, i64) -> i64 + Send + Sync + 'static,
+) -> TractResult<OutletId> {
+    let shape = call.frame.builder.broadcast_shape(&[a, b])?;
+    let to = datum_type(dtype);
+    let whole = !dtype.is_float();
+    let wire = call
+        .frame
+        .builder
+        .kernel("Pairs", dtype, &shape, &[a, b], move |inputs| {
+            let (a, b) = (&inputs[0], &inputs[1]);
+            let shape =
+                tract_onnx::tract_core::broadcast::multi_broadcast(&[a.shape(), b.shape()])?;
+            let left = places(&shape, &broadcast_strides(a.shape(), &shape));
+            let right = places(&shape, &broadcast_strides(b.shape(), &shape));
+            let places = left.into_iter().zip(right);
+            if whole {
+                let (a, b) = (ints(a)?, ints(b)?);
+                let mut values = Vec::with_capacity(a.len());
+                for (left, right) in places {
+                    values.push(int(a[left], b[right]));
+                }
+                return of_ints(&shape, &values, to);
+            }
+            let (a, b) = (floats(a)?, floats(b)?);
+            let values: Vec<f64> = places
+                .map(|(left, right)| float(a[left], b[right]))
+                .collect();
+            of_floats(&shape, &values, to)
+        })?;
+    Ok(wire.outlet)
+}
+
+fn whole(call: &mut Call<'_, '_>, int: fn(i64, i64) -> i64) -> TractResult<()> {
+    pairs(call, |a, _| a, int)
+}
+
+fn shift_left(a: i64, b: i64) -> i64 {
+    u32::try_from(b)
+        .ok()
+        .and_then(|b| a.checked_shl(b))
+        .unwrap_or(0)
+}
+
+fn shift_right(a: i64, b: i64) -> i64 {
+    let all = if a < 0 { -1 } else { 0 };
+    u32::try_from(b)
+        .ok()
+        .and_then(|b| a.checked_shr(b))
+        .unwrap_or(all)
+}

@@ -1,0 +1,159 @@
+//! Tensors made from numbers, and copies.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::datum_type;
+use super::elements::{of_floats, of_ints};
+use super::{Call, Lower};
+use crate::tensor::DType;
+
+pub(super) fn find(name: &str) -> Option<Lower> {
+    Some(match name {
+        "aten::full.out" | "aten::full.names_out" => |call| {
+            let shape = call.dims(0)?;
+            filled(call, 1, &shape)
+        },
+        "aten::full_like.out" | "aten::fill.Scalar_out" | "aten::fill.Tensor_out" => |call| {
+            let like = call.tensor(0)?;
+            let shape = call.shape(like)?;
+            filled(call, 1, &shape)
+        },
+        "aten::zeros.out" | "aten::empty.out" | "dim_order_ops::_empty_dim_order.out" => {
+            |call| same_everywhere(call, 0.0)
+        }
+        "aten::ones.out" => |call| same_everywhere(call, 1.0),
+        "aten::scalar_tensor.out" => |call| filled(call, 0, &[]),
+        "aten::arange.out" => |call| range(call, None),
+        "aten::arange.start_out" => |call| range(call, Some(2)),
+        "aten::clone.out"
+        | "aten::alias_copy.out"
+        | "aten::detach_copy.out"
+        | "aten::lift_fresh_copy.out"
+        | "aten::_to_copy.out"
+        | "aten::_conj_physical.out"
+        | "dim_order_ops::_to_dim_order_copy.out"
+        | "dim_order_ops::_clone_dim_order.out"
+        | "et_copy::_d2h_copy.out"
+        | "et_copy::_h2d_copy.out" => |call| {
+            let input = call.tensor(0)?;
+            let out = call.out();
+            call.give(out, input)
+        },
+        "aten::copy.out" => |call| {
+            let copy = copied(call)?;
+            let out = call.out();
+            call.give(out, copy)
+        },
+        "aten::copy_" => |call| {
+            let copy = copied(call)?;
+            call.give(0, copy)?;
+            let out = call.out();
+            call.give(out, copy)
+        },
+        _ => return None,
+    })
+}
+
+/// The second argument in the shape of the first.
+fn copied(call: &mut Call<'_, '_>) -> TractResult<Wire> {
+    let value = call.arg(0)?;
+    let shape = match call.frame.method.values[value].tensor() {
+        // What is overwritten as a whole need not be read.
+        Some(tensor) if tensor.dynamism == crate::model::Dynamism::Static => {
+            tensor.sizes.iter().map(|size| (*size).to_dim()).collect()
+        }
+        _ => {
+            let to = call.tensor(0)?;
+            call.shape(to)?
+        }
+    };
+    let from = call.tensor(1)?;
+    let outlet = call.frame.builder.expand(from.outlet, &shape)?;
+    Ok(Wire {
+        outlet,
+        dtype: from.dtype,
+    })
+}
+
+fn filled(call: &mut Call<'_, '_>, value: usize, shape: &[TDim]) -> TractResult<()> {
+    let out = call.out();
+    let dtype = call.out_dtype(out)?;
+    let value = if call.body(value)?.tensor().is_some() {
+        call.tensor_as(value, dtype)?
+    } else {
+        call.scalar(value, dtype, 0)?
+    };
+    let outlet = call.frame.builder.expand(value, shape)?;
+    call.give(out, Wire { outlet, dtype })
+}
+
+fn same_everywhere(call: &mut Call<'_, '_>, value: f64) -> TractResult<()> {
+    let out = call.out();
+    let dtype = call.out_dtype(out)?;
+    let shape = call.dims(0)?;
+    let value = call.frame.builder.scalar(value, dtype, 0)?;
+    let outlet = call.frame.builder.expand(value.outlet, &shape)?;
+    call.give(out, Wire { outlet, dtype })
+}
+
+/// Numbers from a start, which is 0 without a place for a step, up to an end.
+fn range(call: &mut Call<'_, '_>, step: Option<usize>) -> TractResult<()> {
+    let out = call.out();
+    let dtype = call.out_dtype(out)?;
+    let to = datum_type(dtype);
+    let (first, end) = if step.is_some() {
+        (Some(0), 1)
+    } else {
+        (None, 0)
+    };
+    let start = first.map_or(Ok(0.0), |at| call.double(at))?;
+    let step = step.map_or(Ok(1.0), |at| call.double(at))?;
+    ensure!(step != 0.0, "a step of 0");
+    let length = match call.double(end) {
+        Ok(end) => {
+            let length = ((end - start) / step).ceil().max(0.0);
+            #[expect(clippy::cast_possible_truncation, reason = "held against a limit")]
+            let length = if length < 1e9 {
+                length as i64
+            } else {
+                bail!("{length} elements")
+            };
+            length.to_dim()
+        }
+        // A size that a run knows: only steps of 1 from 0 are simple enough.
+        Err(error) => {
+            ensure!(start == 0.0 && step == 1.0, "{error}");
+            call.dim(end)?
+        }
+    };
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "numbers of a range"
+    )]
+    let make = move |count: usize| {
+        if to.is_float() {
+            let values: Vec<f64> = (0..count).map(|at| start + at as f64 * step).collect();
+            return of_floats(&[count], &values, to);
+        }
+        let values: Vec<i64> = (0..count)
+            .map(|at| start as i64 + at as i64 * step as i64)
+            .collect();
+        of_ints(&[count], &values, to)
+    };
+    if let Ok(count) = length.to_usize() {
+        let wire = call.frame.builder.constant(Arc::new(make(count)?), dtype)?;
+        return call.give(out, wire);
+    }
+    let count = call.frame.builder.size(&length, DType::Int64)?;
+    let wire = call
+        .frame
+        .builder
+        .kernel("Range", dtype, &[length], &[count], move |inputs| {
+            let count = inputs[0].cast_to_scalar::<i64>()?;
+            make(usize::try_from(count)?)
+        })?;
+    call.give(out, wire)
+}

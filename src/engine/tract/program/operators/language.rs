@@ -1,0 +1,348 @@
+//! Operators of language models that ExecuTorch brings itself: caches of keys and values, and
+//! attention over them.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::method::Slot;
+use super::elements::Indices;
+use super::{Call, Lower};
+use crate::tensor::DType;
+
+pub(super) fn find(name: &str) -> Option<Lower> {
+    Some(match name {
+        "llama::update_cache.out" => |call| {
+            let position = position(call, 2)?;
+            update(call, 0, 1, position, 3)
+        },
+        "llama::custom_sdpa.out" => |call| {
+            attention(
+                call,
+                Arguments {
+                    keys: 1,
+                    values: 2,
+                    position: 3,
+                    mask: 4,
+                    causal: 6,
+                    scale: 7,
+                    out: 8,
+                },
+            )
+        },
+        "llama::fast_hadamard_transform.out" => hadamard,
+        "llama::sdpa_with_kv_cache.out" => |call| {
+            let start = position(call, 5)?;
+            update(call, 1, 3, start, 3)?;
+            update(call, 2, 4, start, 4)?;
+            attention(
+                call,
+                Arguments {
+                    keys: 3,
+                    values: 4,
+                    position: 5,
+                    mask: 7,
+                    causal: 9,
+                    scale: 10,
+                    out: 11,
+                },
+            )
+        },
+        _ => return None,
+    })
+}
+
+/// Where arguments of an attention stand; the query is the first.
+#[derive(Clone, Copy)]
+struct Arguments {
+    keys: usize,
+    values: usize,
+    position: usize,
+    mask: usize,
+    causal: usize,
+    scale: usize,
+    out: usize,
+}
+
+/// A position as a tensor without dimensions.
+fn position(call: &mut Call<'_, '_>, at: usize) -> TractResult<OutletId> {
+    call.scalar(at, DType::Int64, 0)
+}
+
+/// Writes `[batch, sequence, ..]` into a cache `[batch, most, ..]` from a position on.
+fn update(
+    call: &mut Call<'_, '_>,
+    value: usize,
+    cache: usize,
+    position: OutletId,
+    out: usize,
+) -> TractResult<()> {
+    let kept = call.tensor(cache)?;
+    let value = call.tensor_as(value, kept.dtype)?;
+    let shape = call.shape(kept)?;
+    let inputs = [kept.outlet, value, position];
+    let check = call.indices(false);
+    let wire =
+        call.frame
+            .builder
+            .kernel("UpdateCache", kept.dtype, &shape, &inputs, move |inputs| {
+                let given = inputs[2].cast_to_scalar::<i64>()?;
+                let (cache, value) = (&inputs[0], &inputs[1]);
+                ensure!(
+                    cache.rank() == value.rank() && cache.rank() > 1,
+                    "a cache of {} dimensions for values of {}",
+                    cache.rank(),
+                    value.rank()
+                );
+                let length = value.shape()[1];
+                let (start, end) = span(&check, given, length, cache.shape()[1])?;
+                let mut updated = cache.clone().into_tensor();
+                updated.assign_slice(start..end, value, .., 1)?;
+                Ok(updated)
+            })?;
+    call.give(cache, wire)?;
+    if call.arg(out)? != call.arg(cache)? && out != cache {
+        call.give(out, wire)?;
+    }
+    Ok(())
+}
+
+/// Where `length` values from a position on begin and end in a cache of so many.
+fn span(check: &Indices, given: i64, length: usize, most: usize) -> TractResult<(usize, usize)> {
+    let start = usize::try_from(given).ok();
+    let end = start.and_then(|start| start.checked_add(length));
+    if let (Some(start), Some(end)) = (start, end.filter(|end| *end <= most)) {
+        return Ok((start, end));
+    }
+    let last = i64::try_from(most)? - i64::try_from(length)?;
+    let valid = if last < 0 {
+        "none is valid".to_owned()
+    } else {
+        format!("0 to {last} are valid")
+    };
+    check.refuse(format!(
+        "position {given} for {length} values in a cache of {most}; {valid}"
+    ))
+}
+
+/// Each row times a Hadamard matrix, by Sylvester's construction, divided by the root of its size.
+#[expect(clippy::cast_precision_loss, reason = "a width of vectors")]
+fn hadamard(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let shape = call.frame.builder.shape(input)?;
+    let width = match shape.last() {
+        Some(width) => width.to_usize()?,
+        None => bail!("rows of no dimension"),
+    };
+    ensure!(
+        width.is_power_of_two(),
+        "rows of {width}, which is no power of two, are not supported"
+    );
+    let wire = call.frame.builder.kernel(
+        "Hadamard",
+        DType::Float32,
+        &shape,
+        &[input],
+        move |inputs| {
+            let mut output = Tensor::clone(&inputs[0]);
+            let mut view = output.try_as_plain_ram_mut()?;
+            let scale = 1.0 / (width as f32).sqrt();
+            for row in view.as_slice_mut::<f32>()?.chunks_exact_mut(width) {
+                let mut half = 1;
+                while half < width {
+                    for pair in row.chunks_exact_mut(2 * half) {
+                        let (low, high) = pair.split_at_mut(half);
+                        for (a, b) in low.iter_mut().zip(high) {
+                            (*a, *b) = (*a + *b, *a - *b);
+                        }
+                    }
+                    half *= 2;
+                }
+                for x in row {
+                    *x *= scale;
+                }
+            }
+            Ok(output)
+        },
+    )?;
+    call.give(1, wire)
+}
+
+/// `softmax(query · keysᵀ · scale + mask) · values` over what the caches hold up to the position, or over all with a mask;
+/// all are `[batch, sequence, heads, width]`, and several heads of the query may share one of the
+/// caches.
+#[expect(clippy::cast_possible_truncation, reason = "a scale is a float32")]
+fn attention(call: &mut Call<'_, '_>, at: Arguments) -> TractResult<()> {
+    let float = DType::Float32;
+    let query = call.tensor_as(0, float)?;
+    let keys = call.tensor_as(at.keys, float)?;
+    let values = call.tensor_as(at.values, float)?;
+    let start = match call.slot(at.position)? {
+        Slot::Int(_) | Slot::Number(_) => position(call, at.position)?,
+        _ => bail!("a position that is no integer"),
+    };
+    let causal = call.bool(at.causal)?;
+    let scale = call.optional_double(at.scale)?.map(|scale| scale as f32);
+    let shape = call.frame.builder.shape(query)?;
+    let mut inputs = vec![query, keys, values, start];
+    if let Some(mask) = call.optional_tensor(at.mask)? {
+        inputs.push(call.frame.builder.cast(mask, float)?.outlet);
+    }
+    let check = call.indices(false);
+    let Wire { outlet, dtype } =
+        call.frame
+            .builder
+            .kernel("Attention", float, &shape, &inputs, move |inputs| {
+                let given = inputs[3].cast_to_scalar::<i64>()?;
+                let sizes = (inputs[0].shape().get(1), inputs[1].shape().get(1));
+                let (Some(length), Some(most)) = sizes else {
+                    bail!("attention of {} dimensions", inputs[0].rank());
+                };
+                let (start, _) = span(&check, given, *length, *most)?;
+                let mask = inputs.get(4).map(|mask| &**mask);
+                Heads::new(&inputs[0], &inputs[1], &inputs[2], start)?.attend(mask, causal, scale)
+            })?;
+    call.give(at.out, Wire { outlet, dtype })
+}
+
+/// Queries, keys and values of one call.
+struct Heads<'t> {
+    query: &'t [f32],
+    keys: &'t [f32],
+    values: &'t [f32],
+    batch: usize,
+    length: usize,
+    count: usize,
+    shared: usize,
+    width: usize,
+    most: usize,
+    start: usize,
+}
+
+impl<'t> Heads<'t> {
+    fn new(
+        query: &'t Tensor,
+        keys: &'t Tensor,
+        values: &'t Tensor,
+        start: usize,
+    ) -> TractResult<Self> {
+        let (&[batch, length, heads, width], &[other, most, shared, same]) =
+            (query.shape(), keys.shape())
+        else {
+            bail!(
+                "attention of {} and {} dimensions",
+                query.rank(),
+                keys.rank()
+            );
+        };
+        let end = start.checked_add(length).filter(|end| *end <= most);
+        ensure!(
+            batch == other && width == same && keys.shape() == values.shape(),
+            "attention of {:?} over {:?} and {:?}",
+            query.shape(),
+            keys.shape(),
+            values.shape()
+        );
+        ensure!(
+            shared > 0 && heads.is_multiple_of(shared),
+            "{heads} heads over {shared}"
+        );
+        ensure!(
+            end.is_some(),
+            "{length} positions from {start} in a cache of {most}"
+        );
+        let slice = |tensor: &'t Tensor| tensor.try_as_plain_ram()?.as_slice::<f32>();
+        Ok(Self {
+            query: slice(query)?,
+            keys: slice(keys)?,
+            values: slice(values)?,
+            batch,
+            length,
+            count: heads,
+            shared,
+            width,
+            most,
+            start,
+        })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a width of vectors")]
+    fn attend(
+        &self,
+        mask: Option<&Tensor>,
+        causal: bool,
+        scale: Option<f32>,
+    ) -> TractResult<Tensor> {
+        // A mask says itself which keys count.
+        let end = match mask {
+            Some(_) => self.most,
+            None => self.start + self.length,
+        };
+        let scale = scale.unwrap_or_else(|| 1.0 / (self.width as f32).sqrt());
+        let mask = mask
+            .map(|mask| Mask::new(mask, self.length, end))
+            .transpose()?;
+        let mut output = vec![0.0; self.query.len()];
+        let mut scores = vec![0.0_f32; end];
+        for (at, to) in output.chunks_exact_mut(self.width.max(1)).enumerate() {
+            let head = at % self.count;
+            let row = at / self.count % self.length;
+            let batch = at / self.count / self.length;
+            let seen = if causal { self.start + row + 1 } else { end };
+            let query = &self.query[at * self.width..(at + 1) * self.width];
+            let line = |from: &'t [f32], place: usize| {
+                let head = head / (self.count / self.shared);
+                let start = ((batch * self.most + place) * self.shared + head) * self.width;
+                &from[start..start + self.width]
+            };
+            for (place, score) in scores[..seen].iter_mut().enumerate() {
+                let key = line(self.keys, place);
+                let product: f32 = query.iter().zip(key).map(|(a, b)| a * b).sum();
+                *score = product * scale + mask.as_ref().map_or(0.0, |mask| mask.at(row, place));
+            }
+            let most = scores[..seen]
+                .iter()
+                .copied()
+                .fold(f32::NEG_INFINITY, f32::max);
+            let mut sum = 0.0;
+            for score in &mut scores[..seen] {
+                *score = (*score - most).exp();
+                sum += *score;
+            }
+            for (place, score) in scores[..seen].iter().enumerate() {
+                let share = score / sum;
+                for (to, value) in to.iter_mut().zip(line(self.values, place)) {
+                    *to += share * value;
+                }
+            }
+        }
+        Tensor::from_shape(&[self.batch, self.length, self.count, self.width], &output)
+    }
+}
+
+/// What is added to scores: the last two dimensions, one mask for all heads.
+struct Mask<'t> {
+    values: &'t [f32],
+    columns: usize,
+}
+
+impl<'t> Mask<'t> {
+    fn new(mask: &'t Tensor, rows: usize, columns: usize) -> TractResult<Self> {
+        let shape = mask.shape();
+        let (has, wide) = match shape {
+            [.., rows, columns] => (*rows, *columns),
+            _ => bail!("a mask of {} dimensions", shape.len()),
+        };
+        ensure!(
+            has >= rows && wide >= columns && mask.len() == has * wide,
+            "a mask of {shape:?} for {rows} queries and {columns} keys"
+        );
+        Ok(Self {
+            values: mask.try_as_plain_ram()?.as_slice::<f32>()?,
+            columns: wide,
+        })
+    }
+
+    fn at(&self, row: usize, column: usize) -> f32 {
+        self.values[row * self.columns + column]
+    }
+}

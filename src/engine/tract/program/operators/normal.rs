@@ -1,0 +1,234 @@
+//! Normalisation by mean and variance.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::math;
+
+use super::super::builder::Wire;
+use super::super::kernel::Kernel;
+use super::{Call, Lower};
+use crate::tensor::DType;
+
+pub(super) fn find(name: &str) -> Option<Lower> {
+    Some(match name {
+        "aten::native_layer_norm.out" => layer_norm,
+        "aten::native_group_norm.out" => group_norm,
+        "aten::_native_batch_norm_legit_no_training.out" => batch_norm,
+        "aten::_native_batch_norm_legit.no_stats_out" => batch_statistics,
+        _ => return None,
+    })
+}
+
+/// Rows, each normalised to mean 0 and variance 1: the rows, their means, the inverses of their
+/// standard deviations.
+#[expect(clippy::cast_precision_loss, reason = "a count of elements")]
+fn normalise(input: &Tensor, row: usize, eps: f32) -> TractResult<(Tensor, Vec<f32>, Vec<f32>)> {
+    let mut output = input.deep_clone();
+    let (mut means, mut scales) = (Vec::new(), Vec::new());
+    let mut view = output.try_as_plain_ram_mut()?;
+    for row in view.as_slice_mut::<f32>()?.chunks_exact_mut(row.max(1)) {
+        let count = row.len() as f32;
+        let mean = sum(row.iter().copied()) / count;
+        let variance = sum(row.iter().map(|x| (x - mean) * (x - mean))) / count;
+        let scale = 1.0 / (variance + eps).sqrt();
+        for x in row.iter_mut() {
+            *x = (*x - mean) * scale;
+        }
+        means.push(mean);
+        scales.push(scale);
+    }
+    Ok((output, means, scales))
+}
+
+/// A sum in several lanes: faster, and more exact than one after another.
+fn sum(values: impl Iterator<Item = f32>) -> f32 {
+    let mut lanes = [0.0_f32; 16];
+    for (at, value) in values.enumerate() {
+        lanes[at % 16] += value;
+    }
+    lanes.iter().sum()
+}
+
+/// Normalises rows of the last `inner` dimensions, then scales and shifts by tensors of that shape.
+fn layer_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let inner = call.dims(1)?.len();
+    let eps = epsilon(call, 4)?;
+    let shape = call.frame.builder.shape(input)?;
+    ensure!(
+        inner <= shape.len(),
+        "rows of {inner} of {} dimensions",
+        shape.len()
+    );
+    let lead = shape.len() - inner;
+    let mut moments: Vec<TDim> = shape.clone();
+    moments[lead..].fill(TDim::Val(1));
+    let wires = normalised(call, input, &shape, &moments, eps, move |shape| {
+        shape[lead..].iter().product()
+    })?;
+    let outlet = scaled(call, wires[0], [2, 3], |call, at| {
+        call.tensor_as(at, DType::Float32)
+    })?;
+    give(call, 5, [outlet, wires[1], wires[2]])
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the runtime computes in float32"
+)]
+fn epsilon(call: &mut Call<'_, '_>, at: usize) -> TractResult<f32> {
+    Ok(call.double(at)? as f32)
+}
+
+fn normalised(
+    call: &mut Call<'_, '_>,
+    input: OutletId,
+    shape: &[TDim],
+    moments: &[TDim],
+    eps: f32,
+    row: impl Fn(&[usize]) -> usize + Send + Sync + 'static,
+) -> TractResult<TVec<OutletId>> {
+    let fact = |shape: &[TDim]| f32::fact(shape);
+    let facts = tvec!(fact(shape), fact(moments), fact(moments));
+    let rank = moments.len();
+    let kernel = Kernel::new("Normalise", facts, move |inputs| {
+        let row = row(inputs[0].shape());
+        let (rows, means, scales) = normalise(&inputs[0], row, eps)?;
+        let mut shape = inputs[0].shape().to_vec();
+        // Outer dimensions keep their sizes, those of a row become 1.
+        let mut left = row;
+        for at in (0..shape.len()).rev() {
+            if left <= 1 {
+                break;
+            }
+            left /= shape[at].max(1);
+            shape[at] = 1;
+        }
+        let shape = if shape.len() == rank {
+            shape
+        } else {
+            vec![means.len()]
+        };
+        let moment = |values: &[f32]| Tensor::from_shape(&shape, values);
+        let (means, scales) = (moment(&means)?, moment(&scales)?);
+        Ok(tvec!(rows, means, scales))
+    });
+    call.frame.builder.wire_all(kernel, &[input])
+}
+
+/// What was normalised, times a weight, plus a bias, where the call gives them.
+fn scaled(
+    call: &mut Call<'_, '_>,
+    outlet: OutletId,
+    [weight, bias]: [usize; 2],
+    fetch: impl Fn(&mut Call<'_, '_>, usize) -> TractResult<OutletId>,
+) -> TractResult<OutletId> {
+    let mut outlet = outlet;
+    if !call.is_none(weight)? {
+        let weight = fetch(call, weight)?;
+        outlet = call
+            .frame
+            .builder
+            .binary(Box::new(math::Mul), outlet, weight)?;
+    }
+    if !call.is_none(bias)? {
+        let bias = fetch(call, bias)?;
+        outlet = call
+            .frame
+            .builder
+            .binary(Box::new(math::Add), outlet, bias)?;
+    }
+    Ok(outlet)
+}
+
+fn give(call: &mut Call<'_, '_>, first: usize, outlets: [OutletId; 3]) -> TractResult<()> {
+    for (at, outlet) in outlets.into_iter().enumerate() {
+        call.give(
+            first + at,
+            Wire {
+                outlet,
+                dtype: DType::Float32,
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// A vector of channels as `[c, 1, ..]`, to go with an image of this rank.
+fn channels(call: &mut Call<'_, '_>, at: usize, rank: usize) -> TractResult<OutletId> {
+    let mut outlet = call.tensor_as(at, DType::Float32)?;
+    for axis in 1..rank.saturating_sub(1) {
+        outlet = call.frame.builder.wire(AxisOp::Add(axis), &[outlet])?;
+    }
+    Ok(outlet)
+}
+
+fn group_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let shape = call.frame.builder.shape(input)?;
+    let groups = call.int(6)?;
+    let eps = epsilon(call, 7)?;
+    ensure!(
+        shape.len() >= 2 && groups > 0,
+        "groups of {} dimensions",
+        shape.len()
+    );
+    let rank = shape.len();
+    let per_row = usize::try_from(groups)?;
+    let moments = [(shape[0].clone() * groups).reduce()];
+    let wires = normalised(call, input, &shape, &moments, eps, move |shape| {
+        shape[1..].iter().product::<usize>() / per_row
+    })?;
+    let outlet = scaled(call, wires[0], [1, 2], |call, at| channels(call, at, rank))?;
+    let moments = [shape[0].clone(), groups.to_dim()];
+    let mean = call.frame.builder.reshape(wires[1], &moments)?;
+    let scale = call.frame.builder.reshape(wires[2], &moments)?;
+    give(call, 8, [outlet, mean, scale])
+}
+
+/// `(x - mean) / √(variance + eps) · weight + bias`, by channels.
+fn batch_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let rank = call.frame.builder.rank(input)?;
+    let mean = channels(call, 3, rank)?;
+    let variance = channels(call, 4, rank)?;
+    let eps = epsilon(call, 6)?;
+    let builder = &mut call.frame.builder;
+    let eps = builder.float(eps, 0)?;
+    let variance = builder.binary(Box::new(math::Add), variance, eps)?;
+    let scale = builder.unary(math::rsqrt(), variance)?;
+    let centred = builder.binary(Box::new(math::Sub), input, mean)?;
+    let outlet = builder.binary(Box::new(math::Mul), centred, scale)?;
+    let outlet = scaled(call, outlet, [1, 2], |call, at| channels(call, at, rank))?;
+    // What it would have learned is empty.
+    let empty = Tensor::zero::<f32>(&[0])?;
+    let empty = call
+        .frame
+        .builder
+        .constant(Arc::new(empty), DType::Float32)?
+        .outlet;
+    give(call, 7, [outlet, empty, empty])
+}
+
+/// The same with mean and variance of the input itself.
+fn batch_statistics(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let shape = call.frame.builder.shape(input)?;
+    let eps = epsilon(call, 5)?;
+    let rank = shape.len();
+    ensure!(rank >= 2, "channels of {rank} dimensions");
+    let mut order: Vec<usize> = (0..rank).collect();
+    order.swap(0, 1);
+    let swapped = call.frame.builder.transpose(input, &order)?;
+    let swapped_shape = call.frame.builder.shape(swapped)?;
+    let wires = normalised(
+        call,
+        swapped,
+        &swapped_shape,
+        &[shape[1].clone()],
+        eps,
+        |shape| shape[1..].iter().product(),
+    )?;
+    let outlet = call.frame.builder.transpose(wires[0], &order)?;
+    let outlet = scaled(call, outlet, [1, 2], |call, at| channels(call, at, rank))?;
+    give(call, 6, [outlet, wires[1], wires[2]])
+}

@@ -1,0 +1,298 @@
+//! Elements in order, places of the largest, distances.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::datum_type;
+use super::super::kernel::Kernel;
+use super::elements::{floats, of_floats, pick};
+use super::{Call, Lower};
+use crate::tensor::DType;
+
+pub(super) fn find(name: &str) -> Option<Lower> {
+    Some(match name {
+        "aten::max.dim_max" => |call| extreme_with_place(call, true),
+        "aten::min.dim_min" => |call| extreme_with_place(call, false),
+        "aten::argmax.out" => |call| place(call, true),
+        "aten::argmin.out" => |call| place(call, false),
+        "aten::topk.values" => top,
+        "aten::sort.values" => |call| sort(call, 1, 2, 3),
+        "aten::sort.values_stable" => |call| sort(call, 2, 3, 4),
+        "aten::_cdist_forward.out" => distances,
+        "aten::_pdist_forward.out" => own_distances,
+        _ => return None,
+    })
+}
+
+/// Values of one dimension, each with its place: NaN is larger than any number.
+fn ordered(line: &[f64], descending: bool) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..line.len()).collect();
+    let compare = |a: &usize, b: &usize| match (line[*a].is_nan(), line[*b].is_nan()) {
+        (true, true) => std::cmp::Ordering::Equal,
+        (true, false) => std::cmp::Ordering::Greater,
+        (false, true) => std::cmp::Ordering::Less,
+        _ => line[*a].total_cmp(&line[*b]),
+    };
+    if descending {
+        order.sort_by(|a, b| compare(b, a));
+    } else {
+        order.sort_by(compare);
+    }
+    order
+}
+
+/// For each line along an axis some places of it, in an order.
+fn places(
+    input: &Tensor,
+    axis: usize,
+    choose: impl Fn(&[f64]) -> Vec<usize>,
+    count: usize,
+) -> TractResult<(Vec<usize>, Vec<i64>, Vec<usize>)> {
+    let shape = input.shape();
+    let values = floats(input)?;
+    let size = shape.get(axis).copied().unwrap_or(1);
+    let inner: usize = shape.iter().skip(axis + 1).product();
+    let outer: usize = shape.iter().take(axis).product();
+    let mut from = vec![0; outer * count * inner];
+    let mut chosen = vec![0_i64; from.len()];
+    let mut line = vec![0.0; size];
+    for before in 0..outer {
+        for after in 0..inner {
+            let start = before * size * inner + after;
+            for (at, value) in line.iter_mut().enumerate() {
+                *value = values[start + at * inner];
+            }
+            let places = choose(&line);
+            ensure!(
+                places.len() >= count,
+                "{count} elements of a line of {size}"
+            );
+            for (at, place) in places.into_iter().take(count).enumerate() {
+                let to = before * count * inner + at * inner + after;
+                from[to] = start + place * inner;
+                chosen[to] = i64::try_from(place)?;
+            }
+        }
+    }
+    let mut to = shape.to_vec();
+    if let Some(size) = to.get_mut(axis) {
+        *size = count;
+    }
+    Ok((from, chosen, to))
+}
+
+/// Values and places of a line's chosen elements, as two outputs.
+fn chosen(
+    call: &mut Call<'_, '_>,
+    axis: usize,
+    count: TDim,
+    choose: impl Fn(&[f64]) -> Vec<usize> + Send + Sync + 'static,
+) -> TractResult<(Wire, Wire)> {
+    let input = call.tensor(0)?;
+    let mut shape = call.shape(input)?;
+    let fixed = count.to_usize().ok();
+    if let Some(size) = shape.get_mut(axis) {
+        *size = count;
+    }
+    let facts = tvec!(datum_type(input.dtype).fact(&shape), i64::fact(&shape));
+    let kernel = Kernel::new("Order", facts, move |inputs| {
+        let input = &inputs[0];
+        let count = fixed.unwrap_or_else(|| input.shape()[axis]);
+        let (from, places, shape) = places(input, axis, &choose, count)?;
+        Ok(tvec!(
+            pick(input, &shape, &from)?,
+            Tensor::from_shape(&shape, &places)?
+        ))
+    });
+    let outlets = call.frame.builder.wire_all(kernel, &[input.outlet])?;
+    let values = Wire {
+        outlet: outlets[0],
+        dtype: input.dtype,
+    };
+    let places = Wire {
+        outlet: outlets[1],
+        dtype: DType::Int64,
+    };
+    Ok((values, places))
+}
+
+/// The place of the largest or smallest element, the first of several; NaN is either.
+pub(super) fn first(largest: bool) -> impl Fn(&[f64]) -> Vec<usize> + Send + Sync + 'static {
+    move |line| {
+        let mut best: Option<usize> = None;
+        for (at, value) in line.iter().enumerate() {
+            let better = best.is_none_or(|best: usize| {
+                let known = line[best];
+                !known.is_nan()
+                    && (value.is_nan()
+                        || if largest {
+                            *value > known
+                        } else {
+                            *value < known
+                        })
+            });
+            if better {
+                best = Some(at);
+            }
+        }
+        best.into_iter().collect()
+    }
+}
+
+fn without(call: &mut Call<'_, '_>, wire: Wire, axis: usize, keep: bool) -> TractResult<Wire> {
+    if keep || call.rank(wire)? == 0 {
+        return Ok(wire);
+    }
+    let outlet = call.frame.builder.wire(AxisOp::Rm(axis), &[wire.outlet])?;
+    Ok(Wire { outlet, ..wire })
+}
+
+fn extreme_with_place(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let rank = call.rank(input)?;
+    let axis = call.axis(1, rank)?;
+    let keep = call.bool(2)?;
+    let (values, places) = chosen(call, axis, TDim::Val(1), first(largest))?;
+    let values = without(call, values, axis, keep)?;
+    let places = without(call, places, axis, keep)?;
+    call.give(3, values)?;
+    call.give(4, places)
+}
+
+fn place(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    if call.is_none(1)? {
+        // Of all elements, counted row major.
+        let wire = call.frame.builder.kernel(
+            "Place",
+            DType::Int64,
+            &[],
+            &[input.outlet],
+            move |inputs| {
+                let place = first(largest)(&floats(&inputs[0])?);
+                let Some(place) = place.first() else {
+                    bail!("no elements to choose from")
+                };
+                Ok(tensor0(i64::try_from(*place)?))
+            },
+        )?;
+        let keep = call.bool(2)?;
+        let rank = if keep { call.rank(input)? } else { 0 };
+        let outlet = call.frame.builder.with_rank(wire.outlet, rank)?;
+        return call.give(3, Wire { outlet, ..wire });
+    }
+    let rank = call.rank(input)?;
+    let axis = call.axis(1, rank)?;
+    let keep = call.bool(2)?;
+    let (_, places) = chosen(call, axis, TDim::Val(1), first(largest))?;
+    let places = without(call, places, axis, keep)?;
+    call.give(3, places)
+}
+
+fn top(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let rank = call.rank(input)?;
+    let count = call.dim(1)?;
+    let axis = call.axis(2, rank)?;
+    let largest = call.bool(3)?;
+    let (values, places) = chosen(call, axis, count, move |line| ordered(line, largest))?;
+    call.give(5, values)?;
+    call.give(6, places)
+}
+
+fn sort(call: &mut Call<'_, '_>, dim: usize, descending: usize, out: usize) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let shape = call.shape(input)?;
+    let axis = call.axis(dim, shape.len())?;
+    let descending = call.bool(descending)?;
+    let count = shape.get(axis).cloned().unwrap_or(TDim::Val(1));
+    let (values, places) = chosen(call, axis, count, move |line| ordered(line, descending))?;
+    call.give(out, values)?;
+    call.give(out + 1, places)
+}
+
+/// The distance of two vectors by the norm `p`.
+fn distance(a: &[f64], b: &[f64], p: f64) -> f64 {
+    let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    if p == 0.0 {
+        return differences.map(|x| if x == 0.0 { 0.0 } else { 1.0 }).sum();
+    }
+    if p.is_infinite() {
+        return differences.fold(0.0, f64::max);
+    }
+    differences.map(|x| x.powf(p)).sum::<f64>().powf(1.0 / p)
+}
+
+/// Distances of all rows of one matrix to all of another, by batches.
+fn distances(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let (a, b) = (
+        call.tensor_as(0, DType::Float32)?,
+        call.tensor_as(1, DType::Float32)?,
+    );
+    let p = call.double(2)?;
+    let (left, right) = (call.frame.builder.shape(a)?, call.frame.builder.shape(b)?);
+    ensure!(
+        left.len() == right.len() && left.len() >= 2,
+        "matrices of other ranks"
+    );
+    let rank = left.len();
+    let mut shape = left.clone();
+    shape[rank - 1] = right[rank - 2].clone();
+    ensure!(
+        left[..rank - 2] == right[..rank - 2],
+        "batches of different sizes"
+    );
+    let wire = call.frame.builder.kernel(
+        "Distances",
+        DType::Float32,
+        &shape,
+        &[a, b],
+        move |inputs| {
+            let (left, right) = (inputs[0].shape(), inputs[1].shape());
+            let (m, n, width) = (left[rank - 2], right[rank - 2], left[rank - 1]);
+            let (a, b) = (floats(&inputs[0])?, floats(&inputs[1])?);
+            let mut found = Vec::new();
+            for (a, b) in a
+                .chunks((m * width).max(1))
+                .zip(b.chunks((n * width).max(1)))
+            {
+                for a in a.chunks(width.max(1)) {
+                    found.extend(b.chunks(width.max(1)).map(|b| distance(a, b, p)));
+                }
+            }
+            let mut shape = left.to_vec();
+            shape[rank - 1] = n;
+            of_floats(&shape, &found, DatumType::F32)
+        },
+    )?;
+    let out = call.out();
+    call.give(out, wire)
+}
+
+/// Distances of all pairs of rows of a matrix.
+fn own_distances(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let p = call.double(1)?;
+    let shape = call.frame.builder.shape(input)?;
+    ensure!(shape.len() == 2, "a matrix of {} dimensions", shape.len());
+    let rows = shape[0].to_i64()?;
+    let count = [(rows * (rows - 1) / 2).max(0).to_dim()];
+    let wire = call.frame.builder.kernel(
+        "Distances",
+        DType::Float32,
+        &count,
+        &[input],
+        move |inputs| {
+            let width = inputs[0].shape()[1].max(1);
+            let values = floats(&inputs[0])?;
+            let rows: Vec<&[f64]> = values.chunks(width).collect();
+            let mut found = Vec::new();
+            for (at, a) in rows.iter().enumerate() {
+                found.extend(rows[at + 1..].iter().map(|b| distance(a, b, p)));
+            }
+            of_floats(&[found.len()], &found, DatumType::F32)
+        },
+    )?;
+    let out = call.out();
+    call.give(out, wire)
+}

@@ -1,0 +1,323 @@
+//! Quantisation outside of delegates: conversions and embeddings with small weights.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::datum_type;
+use super::super::kernel::Kernel;
+use super::elements::{floats, ints, of_floats, of_ints, strides};
+use super::{Call, Lower};
+use crate::tensor::DType;
+
+pub(super) fn find(name: &str) -> Option<Lower> {
+    Some(match name {
+        "quantized_decomposed::quantize_per_tensor.out"
+        | "quantized_decomposed::quantize_per_tensor.Tensor_out" => |call| per_tensor(call, true),
+        "quantized_decomposed::dequantize_per_tensor.out"
+        | "quantized_decomposed::dequantize_per_tensor.Tensor_out" => {
+            |call| per_tensor(call, false)
+        }
+        "quantized_decomposed::quantize_per_channel.out" => |call| per_channel(call, true),
+        "quantized_decomposed::dequantize_per_channel.out" => |call| per_channel(call, false),
+        "quantized_decomposed::quantize_per_token.out" => |call| per_token(call, true),
+        "quantized_decomposed::dequantize_per_token.out" => |call| per_token(call, false),
+        "quantized_decomposed::choose_qparams_per_token_asymmetric.out" => choose_per_token,
+        "quantized_decomposed::choose_qparams.Tensor_out" => choose,
+        "quantized_decomposed::embedding_byte.out" => |call| embedding(call, 8, 6),
+        "quantized_decomposed::embedding_byte.dtype_out" => |call| embedding(call, 8, 7),
+        "quantized_decomposed::embedding_4bit.out" => |call| embedding(call, 4, 6),
+        "quantized_decomposed::embedding_4bit.dtype_out" => |call| embedding(call, 4, 7),
+        "quantized_decomposed::embedding_2bit.out" => |call| embedding(call, 2, 6),
+        "quantized_decomposed::embedding_2bit.dtype_out" => |call| embedding(call, 2, 7),
+        _ => return None,
+    })
+}
+
+/// Elements to integers or back, each by the scale and zero point that `group` names for its place.
+fn converted(
+    call: &mut Call<'_, '_>,
+    scales: OutletId,
+    zero_points: Option<OutletId>,
+    limits: [i64; 2],
+    quantize: bool,
+    group: impl Fn(&[usize]) -> (usize, usize) + Send + Sync + 'static,
+) -> TractResult<()> {
+    let out = call.out();
+    let dtype = call.out_dtype(out)?;
+    let input = call.tensor(0)?;
+    let shape = call.shape(input)?;
+    let to = datum_type(dtype);
+    let inputs: Vec<OutletId> = [input.outlet, scales]
+        .into_iter()
+        .chain(zero_points)
+        .collect();
+    let wire = call
+        .frame
+        .builder
+        .kernel("Requantize", dtype, &shape, &inputs, move |inputs| {
+            let shape = inputs[0].shape();
+            let scales = floats(&inputs[1])?;
+            let zeros = inputs.get(2).map(|zeros| ints(zeros)).transpose()?;
+            // Places are counted in runs, and runs take turns with the scales.
+            let (run, _) = group(shape);
+            let which = |place: usize| (place / run.max(1)) % scales.len().max(1);
+            let zero = |at: usize| {
+                zeros
+                    .as_ref()
+                    .map_or(0, |zeros| zeros[at % zeros.len().max(1)])
+            };
+            ensure!(!scales.is_empty(), "no scales");
+            if quantize {
+                let values = floats(&inputs[0])?
+                    .into_iter()
+                    .enumerate()
+                    .map(|(place, x)| {
+                        let at = which(place);
+                        quantized(x, scales[at], zero(at), limits)
+                    });
+                return of_ints(shape, &values.collect::<Vec<_>>(), to);
+            }
+            #[expect(clippy::cast_precision_loss, reason = "small integers")]
+            let values = ints(&inputs[0])?.into_iter().enumerate().map(|(place, q)| {
+                let at = which(place);
+                (q - zero(at)) as f64 * scales[at]
+            });
+            of_floats(shape, &values.collect::<Vec<_>>(), to)
+        })?;
+    call.give(out, wire)
+}
+
+/// The integer nearest to a number in a scale, computed in float32 as the runtime does.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "held to its limits"
+)]
+fn quantized(x: f64, scale: f64, zero_point: i64, [least, most]: [i64; 2]) -> i64 {
+    let inverse = 1.0_f32 / scale as f32;
+    let nearest = (x as f32 * inverse).round_ties_even();
+    let value = zero_point as f32 + nearest;
+    (value as i64).clamp(least, most)
+}
+
+fn limits(call: &mut Call<'_, '_>, first: usize) -> TractResult<[i64; 2]> {
+    let limits = [call.int(first)?, call.int(first + 1)?];
+    ensure!(limits[0] <= limits[1], "limits {limits:?}");
+    Ok(limits)
+}
+
+fn per_tensor(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
+    let limits = limits(call, 3)?;
+    let scale = if call.body(1)?.tensor().is_some() {
+        call.tensor_as(1, DType::Float64)?
+    } else {
+        call.scalar(1, DType::Float64, 0)?
+    };
+    let zero = if call.body(2)?.tensor().is_some() {
+        call.tensor_as(2, DType::Int64)?
+    } else {
+        call.scalar(2, DType::Int64, 0)?
+    };
+    converted(call, scale, Some(zero), limits, quantize, |shape| {
+        (shape.iter().product(), 1)
+    })
+}
+
+fn per_channel(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let rank = call.rank(input)?;
+    let axis = call.axis(3, rank)?;
+    let limits = limits(call, 4)?;
+    let scales = call.tensor_as(1, DType::Float64)?;
+    let zeros = if call.is_none(2)? {
+        None
+    } else {
+        Some(call.tensor_as(2, DType::Int64)?)
+    };
+    converted(call, scales, zeros, limits, quantize, move |shape| {
+        (
+            strides(shape).get(axis).copied().unwrap_or(1),
+            shape.get(axis).copied().unwrap_or(1),
+        )
+    })
+}
+
+fn per_token(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
+    let limits = limits(call, 3)?;
+    let scales = call.tensor_as(1, DType::Float64)?;
+    let zeros = call.tensor_as(2, DType::Int64)?;
+    converted(call, scales, Some(zeros), limits, quantize, |shape| {
+        (shape.last().copied().unwrap_or(1), 1)
+    })
+}
+
+/// Scale and zero point for numbers between these: 0 is always among them.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "held to its limits"
+)]
+fn range_of(values: impl Iterator<Item = f64>, [least, most]: [i64; 2], eps: f32) -> (f32, i64) {
+    let (low, high) = values.fold((0.0_f32, 0.0_f32), |(low, high), x| {
+        (low.min(x as f32), high.max(x as f32))
+    });
+    let (qmin, qmax) = (least as f32, most as f32);
+    let mut scale = (f64::from(high) - f64::from(low)) as f32 / (qmax - qmin);
+    if scale == 0.0 || scale.recip().is_infinite() {
+        scale = 0.1;
+    }
+    let scale = scale.max(eps);
+    let from_low = qmin - low / scale;
+    let from_high = qmax - high / scale;
+    let low_error = qmin.abs() + (low / scale).abs();
+    let high_error = qmax.abs() + (high / scale).abs();
+    let zero = if low_error < high_error {
+        from_low
+    } else {
+        from_high
+    };
+    let zero = (zero.round_ties_even() as i64).clamp(least, most);
+    (scale, zero)
+}
+
+fn choose(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let limits = limits(call, 1)?;
+    #[expect(clippy::cast_possible_truncation, reason = "a small number")]
+    let eps = call.double(3)? as f32;
+    let facts = tvec!(f64::fact([1]), i64::fact([1]));
+    let kernel = Kernel::new("ChooseRange", facts, move |inputs| {
+        let (scale, zero) = range_of(floats(&inputs[0])?.into_iter(), limits, eps);
+        Ok(tvec!(tensor1(&[f64::from(scale)]), tensor1(&[zero])))
+    });
+    let outlets = call.frame.builder.wire_all(kernel, &[input.outlet])?;
+    give_range(call, 5, &outlets)
+}
+
+fn choose_per_token(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let mut shape = call.shape(input)?;
+    if let Some(last) = shape.last_mut() {
+        *last = TDim::Val(1);
+    }
+    let facts = tvec!(f64::fact(&shape), i64::fact(&shape));
+    let kernel = Kernel::new("ChooseRange", facts, move |inputs| {
+        let mut shape = inputs[0].shape().to_vec();
+        let row = shape.last().copied().unwrap_or(1);
+        if let Some(last) = shape.last_mut() {
+            *last = 1;
+        }
+        let values = floats(&inputs[0])?;
+        let rows = values.chunks(row.max(1));
+        let ranges = rows.map(|row| range_of(row.iter().copied(), [-128, 127], 0.0));
+        let (scales, zeros): (Vec<f64>, Vec<i64>) =
+            ranges.map(|(scale, zero)| (f64::from(scale), zero)).unzip();
+        Ok(tvec!(
+            Tensor::from_shape(&shape, &scales)?,
+            Tensor::from_shape(&shape, &zeros)?
+        ))
+    });
+    let outlets = call.frame.builder.wire_all(kernel, &[input.outlet])?;
+    give_range(call, 2, &outlets)
+}
+
+fn give_range(call: &mut Call<'_, '_>, at: usize, outlets: &[OutletId]) -> TractResult<()> {
+    call.give(
+        at,
+        Wire {
+            outlet: outlets[0],
+            dtype: DType::Float64,
+        },
+    )?;
+    call.give(
+        at + 1,
+        Wire {
+            outlet: outlets[1],
+            dtype: DType::Int64,
+        },
+    )
+}
+
+/// Rows of a table of small integers: argument 1 has a scale for each row or for groups in it,
+/// argument 2 zero points or none, argument 5 the rows wanted.
+fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()> {
+    let weight = call.tensor(0)?;
+    let scales = call.tensor_as(1, DType::Float32)?;
+    let zeros = if call.is_none(2)? {
+        None
+    } else {
+        Some(call.tensor_as(2, DType::Float32)?)
+    };
+    let indices = call.tensor_as(5, DType::Int64)?;
+    let table = call.shape(weight)?;
+    ensure!(table.len() == 2, "a table of {} dimensions", table.len());
+    let packed = 8 / bits;
+    let width = table[1].to_usize()? * packed;
+    let mut shape = call.frame.builder.shape(indices)?;
+    shape.push(width.to_dim());
+    let indices_of = call.indices(false);
+    let inputs: Vec<OutletId> = [weight.outlet, scales, indices]
+        .into_iter()
+        .chain(zeros)
+        .collect();
+    let wire = call.frame.builder.kernel(
+        "Embedding",
+        DType::Float32,
+        &shape,
+        &inputs,
+        move |inputs| {
+            let rows = inputs[0].shape()[0];
+            let table = inputs[0].as_bytes();
+            let signed = inputs[0].datum_type() == DatumType::I8;
+            let scales_view = inputs[1].try_as_plain_ram()?;
+            let scales = scales_view.as_slice::<f32>()?;
+            let zeros = inputs.get(3).map(|zeros| floats(zeros)).transpose()?;
+            ensure!(
+                rows > 0 && scales.len().is_multiple_of(rows),
+                "{} scales for {rows} rows",
+                scales.len()
+            );
+            let groups = scales.len() / rows;
+            ensure!(
+                groups > 0 && width.is_multiple_of(groups),
+                "{groups} groups in rows of {width}"
+            );
+            let group = width / groups;
+            let mut values = Vec::new();
+            for index in ints(&inputs[2])? {
+                let row = indices_of.place(index, rows)?;
+                let bytes = &table[row * width / packed..(row + 1) * width / packed];
+                for at in 0..width {
+                    let place = row * groups + at / group;
+                    let q = f32::from(unpacked(bytes, at, bits, signed));
+                    #[expect(clippy::cast_possible_truncation, reason = "a small integer")]
+                    let zero = zeros.as_ref().map_or(0.0, |zeros| zeros[place] as f32);
+                    values.push((q - zero) * scales[place]);
+                }
+            }
+            let mut shape = inputs[2].shape().to_vec();
+            shape.push(width);
+            Tensor::from_shape(&shape, &values)
+        },
+    )?;
+    call.give(out, wire)
+}
+
+/// Element `at` of a row: bytes, or parts of bytes from the highest bits of 4-bit ones and the lowest
+/// of 2-bit ones, stored without a sign.
+fn unpacked(bytes: &[u8], at: usize, bits: usize, signed: bool) -> i16 {
+    match bits {
+        4 => {
+            let byte = bytes[at / 2];
+            let part = if at.is_multiple_of(2) {
+                byte >> 4
+            } else {
+                byte & 15
+            };
+            i16::from(part) - 8
+        }
+        2 => i16::from(bytes[at / 4] >> (2 * (at % 4)) & 3) - 2,
+        _ if signed => i16::from(i8::from_le_bytes([bytes[at]])),
+        _ => i16::from(bytes[at]),
+    }
+}

@@ -1,0 +1,273 @@
+//! Integers that programs compute beside tensors: sizes, and numbers read from tensors.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::binary::BinMiniOp;
+use tract_onnx::tract_core::ops::logic::{comp_eq, comp_gt, comp_gte, comp_lt, comp_lte};
+use tract_onnx::tract_core::ops::math;
+
+use super::super::builder::Wire;
+use super::super::method::{Number, Slot};
+use super::{Call, Lower};
+use crate::tensor::DType;
+
+pub(super) fn find(name: &str) -> Option<Lower> {
+    Some(match name {
+        "aten::sym_size.int" => |call| {
+            let input = call.tensor(0)?;
+            let shape = call.shape(input)?;
+            let axis = call.axis(1, shape.len())?;
+            set(call, Slot::Int(shape[axis].clone()))
+        },
+        "aten::sym_numel" => |call| {
+            let input = call.tensor(0)?;
+            let count = call.shape(input)?.into_iter().product::<TDim>();
+            set(call, Slot::Int(count.reduce()))
+        },
+        "aten::_local_scalar_dense" => read,
+        "executorch_prim::add.Scalar" => |call| sum(call, false),
+        "executorch_prim::sub.Scalar" => |call| sum(call, true),
+        "executorch_prim::mul.Scalar" => |call| {
+            two(
+                call,
+                |a, b| Some(a * b),
+                |a, b| a * b,
+                || Box::new(math::Mul),
+            )
+        },
+        "executorch_prim::floordiv.Scalar" | "executorch_prim::floordiv.int" => |call| {
+            two(
+                call,
+                |a, b| divided(a, &b),
+                |a, b| (a / b).floor(),
+                || Box::new(math::Div),
+            )
+        },
+        "executorch_prim::mod.Scalar" | "executorch_prim::mod.int" => |call| {
+            two(
+                call,
+                remainder,
+                |a, b| a - b * (a / b).floor(),
+                || Box::new(math::Rem),
+            )
+        },
+        "executorch_prim::sym_max.Scalar" => |call| {
+            two(
+                call,
+                |a, b| known(a, &b, i64::max),
+                f64::max,
+                || Box::new(math::Max),
+            )
+        },
+        "executorch_prim::sym_min.Scalar" => |call| {
+            two(
+                call,
+                |a, b| known(a, &b, i64::min),
+                f64::min,
+                || Box::new(math::Min),
+            )
+        },
+        "executorch_prim::truediv.Scalar" => |call| {
+            let quotient = call.double(0)? / call.double(1)?;
+            set(call, Slot::Double(quotient))
+        },
+        "executorch_prim::eq.Scalar" => |call| compared(call, |a, b| a == b, comp_eq),
+        "executorch_prim::lt.Scalar" => |call| compared(call, |a, b| a < b, comp_lt),
+        "executorch_prim::le.Scalar" => |call| compared(call, |a, b| a <= b, comp_lte),
+        "executorch_prim::gt.Scalar" => |call| compared(call, |a, b| a > b, comp_gt),
+        "executorch_prim::ge.Scalar" => |call| compared(call, |a, b| a >= b, comp_gte),
+        "executorch_prim::neg.Scalar" => |call| {
+            if let Slot::Int(value) = call.slot(0)? {
+                return set(call, Slot::Int((-value).reduce()));
+            }
+            let value = call.double(0)?;
+            set(call, Slot::Double(-value))
+        },
+        "executorch_prim::sym_float.Scalar" => |call| {
+            let value = call.double(0)?;
+            set(call, Slot::Double(value))
+        },
+        "executorch_prim::sym_int.Scalar" | "executorch_prim::trunc.Scalar" => {
+            |call| rounded(call, f64::trunc)
+        }
+        "executorch_prim::ceil.Scalar" => |call| rounded(call, f64::ceil),
+        "executorch_prim::round.Scalar" => |call| rounded(call, f64::round_ties_even),
+        "executorch_prim::sym_not.Scalar" => |call| {
+            let value = call.bool(0)?;
+            set(call, Slot::Bool(!value))
+        },
+        "executorch_prim::sym_ite.Scalar" => |call| {
+            let chosen = if call.bool(0)? { 1 } else { 2 };
+            let slot = call.slot(chosen)?;
+            set(call, slot)
+        },
+        _ => return None,
+    })
+}
+
+fn set(call: &mut Call<'_, '_>, slot: Slot) -> TractResult<()> {
+    let out = call.arg(call.out())?;
+    call.frame.set(out, slot);
+    Ok(())
+}
+
+/// The one element of a tensor.
+fn read(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor(0)?;
+    let dtype = match input.dtype {
+        DType::Bool => DType::Bool,
+        dtype if dtype.is_float() => DType::Float64,
+        _ => DType::Int64,
+    };
+    if let Some(known) = call.frame.builder.known(input.outlet)? {
+        return match dtype {
+            DType::Bool => {
+                let value = known.cast_to_scalar::<bool>()?;
+                set(call, Slot::Bool(value))
+            }
+            DType::Float64 => {
+                let value = known.cast_to_scalar::<f64>()?;
+                set(call, Slot::Double(value))
+            }
+            _ => {
+                let value = known.cast_to_scalar::<i64>()?;
+                set(call, Slot::Int(value.to_dim()))
+            }
+        };
+    }
+    let outlet = call.tensor_as(0, dtype)?;
+    let outlet = call.frame.builder.reshape(outlet, &[])?;
+    let wire = Wire { outlet, dtype };
+    set(
+        call,
+        Slot::Number(Number {
+            wire,
+            plus: TDim::Val(0),
+        }),
+    )
+}
+
+fn sum(call: &mut Call<'_, '_>, minus: bool) -> TractResult<()> {
+    let signed = |dim: TDim| if minus { -dim } else { dim };
+    match (call.slot(0)?, call.slot(1)?) {
+        (Slot::Number(number), Slot::Int(dim)) if number.wire.dtype == DType::Int64 => {
+            let plus = (number.plus + signed(dim)).reduce();
+            set(call, Slot::Number(Number { plus, ..number }))
+        }
+        (Slot::Int(dim), Slot::Number(number)) if !minus && number.wire.dtype == DType::Int64 => {
+            let plus = (number.plus + dim).reduce();
+            set(call, Slot::Number(Number { plus, ..number }))
+        }
+        (Slot::Number(a), Slot::Number(b)) if minus && a.wire == b.wire => {
+            set(call, Slot::Int((a.plus - b.plus).reduce()))
+        }
+        _ if minus => two(
+            call,
+            |a, b| Some(a - b),
+            |a, b| a - b,
+            || Box::new(math::Sub),
+        ),
+        _ => two(
+            call,
+            |a, b| Some(a + b),
+            |a, b| a + b,
+            || Box::new(math::Add),
+        ),
+    }
+}
+
+fn two(
+    call: &mut Call<'_, '_>,
+    int: fn(TDim, TDim) -> Option<TDim>,
+    float: fn(f64, f64) -> f64,
+    op: fn() -> Box<dyn BinMiniOp>,
+) -> TractResult<()> {
+    match (call.slot(0)?, call.slot(1)?) {
+        (Slot::Int(a), Slot::Int(b)) => {
+            let Some(value) = int(a.clone(), b.clone()) else {
+                bail!("{a} and {b} do not go together");
+            };
+            set(call, Slot::Int(value.reduce()))
+        }
+        (Slot::Number(_), _) | (_, Slot::Number(_)) => {
+            let a = call.scalar(0, DType::Int64, 0)?;
+            let b = call.scalar(1, DType::Int64, 0)?;
+            let outlet = call.frame.builder.binary(op(), a, b)?;
+            let wire = Wire {
+                outlet,
+                dtype: DType::Int64,
+            };
+            set(
+                call,
+                Slot::Number(Number {
+                    wire,
+                    plus: TDim::Val(0),
+                }),
+            )
+        }
+        _ => {
+            let value = float(call.double(0)?, call.double(1)?);
+            set(call, Slot::Double(value))
+        }
+    }
+}
+
+fn known(a: TDim, b: &TDim, op: fn(i64, i64) -> i64) -> Option<TDim> {
+    if a == *b {
+        return Some(a);
+    }
+    Some(op(a.to_i64().ok()?, b.to_i64().ok()?).to_dim())
+}
+
+fn divided(a: TDim, b: &TDim) -> Option<TDim> {
+    let b = b.to_i64().ok()?;
+    if let Ok(a) = a.to_i64() {
+        return (b != 0).then(|| {
+            let quotient = a.wrapping_div(b);
+            let floor = if a % b != 0 && (a < 0) != (b < 0) {
+                quotient - 1
+            } else {
+                quotient
+            };
+            floor.to_dim()
+        });
+    }
+    u64::try_from(b).ok().filter(|b| *b > 0).map(|b| a / b)
+}
+
+fn remainder(a: TDim, b: TDim) -> Option<TDim> {
+    let quotient = divided(a.clone(), &b)?;
+    Some(a - quotient * b)
+}
+
+fn compared(
+    call: &mut Call<'_, '_>,
+    test: fn(f64, f64) -> bool,
+    op: fn() -> Box<dyn BinMiniOp>,
+) -> TractResult<()> {
+    if let (Ok(a), Ok(b)) = (call.double(0), call.double(1)) {
+        return set(call, Slot::Bool(test(a, b)));
+    }
+    let a = call.scalar(0, DType::Int64, 0)?;
+    let b = call.scalar(1, DType::Int64, 0)?;
+    let outlet = call.frame.builder.binary(op(), a, b)?;
+    let wire = Wire {
+        outlet,
+        dtype: DType::Bool,
+    };
+    set(
+        call,
+        Slot::Number(Number {
+            wire,
+            plus: TDim::Val(0),
+        }),
+    )
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a size")]
+fn rounded(call: &mut Call<'_, '_>, round: fn(f64) -> f64) -> TractResult<()> {
+    if let Slot::Int(value) = call.slot(0)? {
+        return set(call, Slot::Int(value));
+    }
+    let value = round(call.double(0)?);
+    set(call, Slot::Int((value as i64).to_dim()))
+}

@@ -1,0 +1,265 @@
+//! Pooling.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::convolution::{Window, average_pool, max_pool};
+use super::super::kernel::Kernel;
+use super::{Call, Lower};
+use crate::tensor::DType;
+
+pub(super) fn find(name: &str) -> Option<Lower> {
+    Some(match name {
+        "aten::max_pool2d_with_indices.out" => max,
+        "aten::avg_pool2d.out" => average,
+        "aten::_adaptive_avg_pool2d.out" => adaptive,
+        _ => return None,
+    })
+}
+
+/// An image as one of a batch; whether it was none before.
+fn batched(call: &mut Call<'_, '_>, input: OutletId) -> TractResult<(OutletId, bool)> {
+    match call.frame.builder.rank(input)? {
+        4 => Ok((input, false)),
+        3 => Ok((call.frame.builder.wire(AxisOp::Add(0), &[input])?, true)),
+        rank => bail!("an image of {rank} dimensions"),
+    }
+}
+
+fn give(
+    call: &mut Call<'_, '_>,
+    at: usize,
+    outlet: OutletId,
+    dtype: DType,
+    single: bool,
+) -> TractResult<()> {
+    let outlet = if single {
+        call.frame.builder.wire(AxisOp::Rm(0), &[outlet])?
+    } else {
+        outlet
+    };
+    call.give(at, Wire { outlet, dtype })
+}
+
+/// The window that arguments 1 to 3 describe, and its padding.
+fn window(
+    call: &mut Call<'_, '_>,
+    input: OutletId,
+    dilation: Option<usize>,
+    ceil: usize,
+) -> TractResult<Window> {
+    let pair = |numbers: Vec<usize>, absent: &[usize]| match numbers.as_slice() {
+        [] => absent.to_vec(),
+        [one] => vec![*one, *one],
+        _ => numbers,
+    };
+    let kernel = pair(call.sizes(1)?, &[1, 1]);
+    let stride = pair(call.sizes(2)?, &kernel);
+    let padding = pair(call.sizes(3)?, &[0, 0]);
+    let dilation = match dilation {
+        Some(at) => pair(call.sizes(at)?, &[1, 1]),
+        None => vec![1, 1],
+    };
+    let mut after = padding.clone();
+    if call.bool(ceil)? {
+        let shape = call.frame.builder.shape(input)?;
+        for at in 0..2 {
+            let size = shape[2 + at].to_usize()? + 2 * padding[at];
+            let span = (kernel[at] - 1) * dilation[at] + 1;
+            ensure!(
+                span <= size && stride[at] > 0,
+                "a window of {span} in {size}"
+            );
+            let mut count = (size - span).div_ceil(stride[at]) + 1;
+            // The last window begins inside the image or the padding before it.
+            if (count - 1) * stride[at] >= size - padding[at] {
+                count -= 1;
+            }
+            after[at] = (padding[at] + (count - 1) * stride[at] + span).saturating_sub(size);
+        }
+    }
+    Ok(Window {
+        channels_last: false,
+        kernel,
+        stride,
+        dilation,
+        before: padding,
+        after,
+    })
+}
+
+fn max(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let (input, single) = batched(call, input)?;
+    let window = window(call, input, Some(4), 5)?;
+    let outlet = max_pool(&mut call.frame.builder, &window, input)?;
+    let shape = call.frame.builder.shape(outlet)?;
+    give(call, 6, outlet, DType::Float32, single)?;
+    // Computed only where something reads them: an unread node is dropped.
+    let places = Kernel::new("MaxPlaces", tvec!(i64::fact(&shape)), move |inputs| {
+        Ok(tvec!(places(&inputs[0], inputs[1].shape(), &window)?))
+    });
+    let places = call.frame.builder.wire(places, &[input, outlet])?;
+    give(call, 7, places, DType::Int64, single)
+}
+
+/// Where the largest element of each window is, counted within its plane.
+fn places(input: &Tensor, shape: &[usize], window: &Window) -> TractResult<Tensor> {
+    let view = input.try_as_plain_ram()?;
+    let image = view.as_slice::<f32>()?;
+    let (height, width) = (input.shape()[2], input.shape()[3]);
+    let mut places = Vec::with_capacity(shape.iter().product());
+    for plane in image.chunks_exact((height * width).max(1)) {
+        for row in 0..shape[2] {
+            for column in 0..shape[3] {
+                let mut best: Option<(f32, usize)> = None;
+                for i in 0..window.kernel[0] {
+                    for j in 0..window.kernel[1] {
+                        let y = (row * window.stride[0] + i * window.dilation[0])
+                            .checked_sub(window.before[0]);
+                        let x = (column * window.stride[1] + j * window.dilation[1])
+                            .checked_sub(window.before[1]);
+                        let (Some(y), Some(x)) = (y, x) else { continue };
+                        if y >= height || x >= width {
+                            continue;
+                        }
+                        let value = plane[y * width + x];
+                        if best.is_none_or(|(most, _)| value > most || value.is_nan()) {
+                            best = Some((value, y * width + x));
+                        }
+                    }
+                }
+                places.push(i64::try_from(best.map_or(0, |(_, place)| place))?);
+            }
+        }
+    }
+    Tensor::from_shape(shape, &places)
+}
+
+fn average(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let (input, single) = batched(call, input)?;
+    let window = window(call, input, None, 4)?;
+    let count_padding = call.bool(5)?;
+    let divisor = call.optional_int(6)?;
+    let ceiled = window.after != window.before;
+    let outlet = if divisor.is_none() && !(count_padding && ceiled) {
+        average_pool(&mut call.frame.builder, &window, input, count_padding)?
+    } else {
+        counted(call, input, &window, count_padding, divisor)?
+    };
+    give(call, 7, outlet, DType::Float32, single)
+}
+
+/// Means whose divisor is given, or leaves out padding that only rounding up added.
+#[expect(clippy::cast_precision_loss, reason = "a count of elements")]
+fn counted(
+    call: &mut Call<'_, '_>,
+    input: OutletId,
+    window: &Window,
+    count_padding: bool,
+    divisor: Option<i64>,
+) -> TractResult<OutletId> {
+    let shape = call.frame.builder.shape(input)?;
+    let mut out = shape.clone();
+    for at in 0..2 {
+        let size = shape[2 + at].to_usize()? + window.before[at] + window.after[at];
+        ensure!(
+            window.kernel[at] <= size,
+            "a window of {} in {size}",
+            window.kernel[at]
+        );
+        out[2 + at] = ((size - window.kernel[at]) / window.stride[at] + 1).to_dim();
+    }
+    let sizes: Vec<usize> = out[2..]
+        .iter()
+        .map(|dim| Ok(dim.to_usize()?))
+        .collect::<TractResult<_>>()?;
+    let window = window.clone();
+    let wire =
+        call.frame
+            .builder
+            .kernel("Mean", DType::Float32, &out, &[input], move |inputs| {
+                let from = inputs[0].shape();
+                let (height, width) = (from[2], from[3]);
+                let view = inputs[0].try_as_plain_ram()?;
+                let mut means = Vec::new();
+                for plane in view
+                    .as_slice::<f32>()?
+                    .chunks_exact((height * width).max(1))
+                {
+                    for row in 0..sizes[0] {
+                        let (y, rows) = span(row, 0, height, &window);
+                        for column in 0..sizes[1] {
+                            let (x, columns) = span(column, 1, width, &window);
+                            let lines = y.clone().map(|y| &plane[y * width..(y + 1) * width]);
+                            let total: f32 =
+                                lines.map(|line| line[x.clone()].iter().sum::<f32>()).sum();
+                            let count = match divisor {
+                                Some(divisor) => divisor as f32,
+                                None if count_padding => (rows * columns) as f32,
+                                None => (y.len() * x.len()) as f32,
+                            };
+                            means.push(total / count);
+                        }
+                    }
+                }
+                let shape = [from[0], from[1], sizes[0], sizes[1]];
+                Tensor::from_shape(&shape, &means)
+            })?;
+    Ok(wire.outlet)
+}
+
+/// Which elements of a line a window sees, and how many it counts with padding.
+fn span(at: usize, axis: usize, size: usize, window: &Window) -> (std::ops::Range<usize>, usize) {
+    let start = at * window.stride[axis];
+    let end = (start + window.kernel[axis]).min(size + 2 * window.before[axis]);
+    let inside = |place: usize| place.saturating_sub(window.before[axis]).min(size);
+    (inside(start)..inside(end), end - start)
+}
+
+fn adaptive(call: &mut Call<'_, '_>) -> TractResult<()> {
+    let input = call.tensor_as(0, DType::Float32)?;
+    let (input, single) = batched(call, input)?;
+    let sizes = call.sizes(1)?;
+    ensure!(
+        sizes.len() == 2 && !sizes.contains(&0),
+        "an output of {sizes:?}"
+    );
+    let mut out = call.frame.builder.shape(input)?;
+    out[2] = sizes[0].to_dim();
+    out[3] = sizes[1].to_dim();
+    #[expect(clippy::cast_precision_loss, reason = "a count of elements")]
+    let wire = call.frame.builder.kernel(
+        "AdaptiveMean",
+        DType::Float32,
+        &out,
+        &[input],
+        move |inputs| {
+            let from = inputs[0].shape();
+            let (height, width) = (from[2], from[3]);
+            let view = inputs[0].try_as_plain_ram()?;
+            let range = |at: usize, size: usize, of: usize| {
+                (at * size / of)..((at + 1) * size).div_ceil(of)
+            };
+            let mut means = Vec::new();
+            for plane in view
+                .as_slice::<f32>()?
+                .chunks_exact((height * width).max(1))
+            {
+                for row in 0..sizes[0] {
+                    let y = range(row, height, sizes[0]);
+                    for column in 0..sizes[1] {
+                        let x = range(column, width, sizes[1]);
+                        let lines = y.clone().map(|y| &plane[y * width..(y + 1) * width]);
+                        let total: f32 =
+                            lines.map(|line| line[x.clone()].iter().sum::<f32>()).sum();
+                        means.push(total / (y.len() * x.len()) as f32);
+                    }
+                }
+            }
+            Tensor::from_shape(&[from[0], from[1], sizes[0], sizes[1]], &means)
+        },
+    )?;
+    give(call, 2, wire.outlet, DType::Float32, single)
+}

@@ -1,0 +1,354 @@
+//! A loaded program: its method, planned for the shapes that come, and its states.
+//!
+//! A plan is made for the shapes of a run and kept; after a few different shapes one for all shapes is
+//! tried, checked against the plan for the run's own shapes, and used from then on. States are the
+//! session's: every run begins with what the last successful one left.
+
+use std::collections::{BTreeSet, HashMap};
+
+use half::{bf16, f16};
+use tract_linalg::multithread::Executor;
+use tract_onnx::prelude::{IntoTValue, TValue, TVec};
+
+use super::super::agreement::agree;
+use super::super::guard::{Failure, guarded};
+use super::super::plan::Runner;
+use super::super::session::{answer, executor, placement};
+use super::super::{failed, unsupported};
+use super::weights::Weights;
+use super::{Lowered, Shapes, Size, give, lower, missing, refusal};
+use crate::engine::{Answer, EngineError, LoadRequest, Placement, Session};
+use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
+use crate::model::{Dim, Dynamism};
+use crate::source::FileSource;
+use crate::tensor::{DType, Signature, Tensor, TensorSpec};
+
+/// Most plans that are kept.
+const MAX_PLANS: usize = 16;
+/// After so many plans for single shapes one for all shapes is tried.
+const SHAPES_BEFORE_SYMBOLS: usize = 4;
+
+/// What the library says of a node that its optimiser has emptied and still refers to.
+const OPTIMISED_AWAY: &str = "Dummy op";
+
+/// A loaded program.
+pub(in super::super) struct ProgramSession {
+    method: MethodBody,
+    weights: Weights,
+    signature: Signature,
+    executor: Executor,
+    /// The last used plan is the last.
+    plans: Vec<(Vec<Vec<u64>>, Plan)>,
+    made: usize,
+    any: AnyShape,
+    states: HashMap<usize, TValue>,
+    /// Whether states are forgotten after each run.
+    forget: bool,
+    nodes: u64,
+}
+
+enum AnyShape {
+    Untried,
+    Works(Box<Plan>),
+    Refused,
+}
+
+struct Plan {
+    runner: Runner,
+    given: Vec<usize>,
+    outputs: Vec<DType>,
+    states: Vec<(usize, TValue)>,
+}
+
+impl ProgramSession {
+    /// Reads the program, refuses what it cannot run, and plans it if all its shapes are fixed. Data
+    /// files beside it are read if it needs any.
+    pub(in super::super) fn new(
+        request: &LoadRequest,
+        needs_data: bool,
+    ) -> Result<Self, EngineError> {
+        let fail = |reason: String| failed(&Failure::new(reason));
+        let path = &request.model;
+        let source = FileSource::open(path).map_err(|error| fail(error.to_string()))?;
+        let body = ProgramBody::read(&source).map_err(|error| fail(error.to_string()))?;
+        let name = &request.signature.method;
+        let ProgramBody { methods, named } = body;
+        let method = methods.into_iter().find(|method| method.name == *name);
+        let mut method = method.ok_or_else(|| fail(format!("it has no method `{name}`")))?;
+        // What is nothing is neither given nor taken.
+        let is_something = |value: &usize| method.values[*value] != BodyValue::Null;
+        let something = |values: &[usize]| values.iter().copied().filter(is_something).collect();
+        (method.inputs, method.outputs) = (something(&method.inputs), something(&method.outputs));
+        let missing = missing(
+            method.operators.iter().map(String::as_str),
+            method.delegates.iter().map(|delegate| delegate.id.as_str()),
+        );
+        if !missing.is_empty() {
+            let reason = refusal(&missing);
+            return Err(unsupported(missing, &reason));
+        }
+        let unbounded = |value: &BodyValue| {
+            let tensor = value.tensor();
+            tensor.is_some_and(|tensor| tensor.dynamism == Dynamism::Unbounded)
+        };
+        if method.values.iter().any(unbounded) {
+            let reason = "it has tensors without an upper bound, which no ExecuTorch loads";
+            return Err(unsupported(BTreeSet::new(), reason));
+        }
+        let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
+        let files = needs_data.then(|| data_files(path));
+        weights
+            .add(files.unwrap_or_default())
+            .map_err(|failure| failed(&failure))?;
+        let mut session = Self {
+            method,
+            weights,
+            signature: request.signature.clone(),
+            executor: executor(request.options.threads).map_err(|failure| failed(&failure))?,
+            plans: Vec::new(),
+            made: 0,
+            any: AnyShape::Untried,
+            states: HashMap::new(),
+            forget: request.options.forget,
+            nodes: 0,
+        };
+        if let Some(shapes) = fixed_shapes(&session.signature) {
+            session
+                .prepare(&shapes)
+                .map_err(|failure| failed(&failure))?;
+        }
+        Ok(session)
+    }
+
+    fn make(&self, shapes: &Shapes, optimise: bool) -> Result<Plan, Failure> {
+        let lowered = lower(&self.method, shapes, &self.weights)?;
+        let Lowered {
+            model,
+            given,
+            outputs,
+            states,
+        } = lowered;
+        let states = states
+            .into_iter()
+            .map(|state| (state.value, state.initial.into_tvalue()));
+        Ok(Plan {
+            given,
+            outputs,
+            states: states.collect(),
+            runner: Runner::new(&self.executor, optimise, || Ok(model))
+                .map_err(|unplanned| unplanned.failure)?,
+        })
+    }
+
+    /// Makes the plan for these shapes the last, making it at all if there is none.
+    fn prepare(&mut self, shapes: &[Vec<u64>]) -> Result<(), Failure> {
+        if self.plans.last().is_some_and(|(known, _)| known == shapes) {
+            return Ok(());
+        }
+        if let Some(at) = self.plans.iter().position(|(known, _)| known == shapes) {
+            let found = self.plans.remove(at);
+            self.plans.push(found);
+            return Ok(());
+        }
+        if self.plans.len() >= MAX_PLANS {
+            self.plans.remove(0);
+        }
+        let plan = self.make(&known_shapes(shapes), true)?;
+        self.nodes = plan.runner.nodes();
+        self.made += 1;
+        self.plans.push((shapes.to_vec(), plan));
+        Ok(())
+    }
+
+    fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+        self.check_numbers(inputs)?;
+        if let AnyShape::Works(plan) = &mut self.any {
+            match plan.run(inputs, &self.signature, &self.states) {
+                Ok((outputs, states)) => {
+                    self.keep(states);
+                    return Ok(outputs);
+                }
+                Err(failure) if failure.input => return Err(failure),
+                Err(_) => self.any = AnyShape::Refused,
+            }
+        }
+        let shapes: Vec<Vec<u64>> = inputs
+            .iter()
+            .map(|tensor| tensor.shape().to_vec())
+            .collect();
+        let before = self.made;
+        self.prepare(&shapes)?;
+        let (outputs, states) = match self.run_last(inputs) {
+            // The library's optimiser left something behind that it cannot run.
+            Err(failure) if failure.reason.contains(OPTIMISED_AWAY) => {
+                let plan = self.make(&known_shapes(&shapes), false)?;
+                self.plans.pop();
+                self.plans.push((shapes, plan));
+                self.run_last(inputs)?
+            }
+            outcome => outcome?,
+        };
+        let is_new = self.made > before;
+        if is_new && self.made > SHAPES_BEFORE_SYMBOLS && matches!(self.any, AnyShape::Untried) {
+            self.any = self.try_any_shape(inputs, &outputs);
+        }
+        self.keep(states);
+        Ok(outputs)
+    }
+
+    fn run_last(&mut self, inputs: &[Tensor]) -> Result<Ran, Failure> {
+        let Some((_, plan)) = self.plans.last_mut() else {
+            return Err(Failure::new("no plan was made"));
+        };
+        plan.run(inputs, &self.signature, &self.states)
+    }
+
+    fn keep(&mut self, states: Vec<(usize, TValue)>) {
+        if !self.forget {
+            self.states.extend(states);
+        }
+    }
+
+    /// A plan for all shapes, if it gives the answer that a plan for these shapes gave.
+    fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor]) -> AnyShape {
+        let shapes = any_shapes(&self.signature, inputs);
+        let Ok(mut plan) = self.make(&shapes, true) else {
+            return AnyShape::Refused;
+        };
+        match plan.run(inputs, &self.signature, &self.states) {
+            Ok((outputs, _)) if agree(&outputs, expected) => {
+                self.nodes = plan.runner.nodes();
+                self.plans.clear();
+                AnyShape::Works(Box::new(plan))
+            }
+            _ => AnyShape::Refused,
+        }
+    }
+
+    /// A number among the inputs was fixed when the program was exported.
+    fn check_numbers(&self, inputs: &[Tensor]) -> Result<(), Failure> {
+        let values = self.method.inputs.iter().zip(inputs);
+        for ((&value, input), spec) in values.zip(&self.signature.inputs) {
+            let fixed = match &self.method.values[value] {
+                #[expect(clippy::cast_precision_loss, reason = "compared as the input is")]
+                BodyValue::Int(value) => *value as f64,
+                BodyValue::Double(value) => *value,
+                BodyValue::Bool(value) => f64::from(u8::from(*value)),
+                _ => continue,
+            };
+            let given = input.to_f64().next().unwrap_or(f64::NAN);
+            if given.total_cmp(&fixed).is_ne() {
+                return Err(Failure::new(format!(
+                    "input `{}` is {given}, but the program was exported for {fixed} and computes nothing else",
+                    spec.name
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Outputs, and the states by their values' places.
+type Ran = (Vec<Tensor>, Vec<(usize, TValue)>);
+
+impl Plan {
+    /// Runs it once: outputs and new states.
+    fn run(
+        &mut self,
+        inputs: &[Tensor],
+        signature: &Signature,
+        states: &HashMap<usize, TValue>,
+    ) -> Result<Ran, Failure> {
+        let mut values: TVec<TValue> = TVec::new();
+        for &place in &self.given {
+            values.push(give(&inputs[place])?.into_tvalue());
+        }
+        for (value, initial) in &self.states {
+            values.push(states.get(value).unwrap_or(initial).clone());
+        }
+        let count = self.outputs.len() + self.states.len();
+        let mut given = self.runner.run(values, count)?;
+        let kept: Vec<TValue> = given.drain(self.outputs.len()..).collect();
+        let kept = self.states.iter().map(|(value, _)| *value).zip(kept);
+        let outputs = given
+            .into_iter()
+            .zip(&self.outputs)
+            .zip(&signature.outputs)
+            .map(|((value, dtype), spec)| take(value, *dtype, spec));
+        Ok((outputs.collect::<Result<_, _>>()?, kept.collect()))
+    }
+}
+
+/// An output as the tensor that `spec` promises.
+fn take(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, Failure> {
+    if !matches!(dtype, DType::Float16 | DType::Bfloat16) || dtype != spec.dtype {
+        return super::super::elements::take(value, spec);
+    }
+    let shape: Vec<u64> = value.shape().iter().map(|size| *size as u64).collect();
+    let bytes = guarded(|| {
+        let view = value.try_as_plain_ram()?;
+        let floats = view.as_slice::<f32>()?.iter();
+        Ok(match dtype {
+            DType::Float16 => floats
+                .flat_map(|x| f16::from_f32(*x).to_le_bytes())
+                .collect(),
+            _ => floats
+                .flat_map(|x| bf16::from_f32(*x).to_le_bytes())
+                .collect::<Vec<u8>>(),
+        })
+    })?;
+    Tensor::new(dtype, shape, bytes)
+        .map_err(|error| Failure::new(format!("its output `{}` is broken: {error}", spec.name)))
+}
+
+fn known_shapes(shapes: &[Vec<u64>]) -> Shapes {
+    let known = |shape: &Vec<u64>| shape.iter().copied().map(Size::Known).collect();
+    shapes.iter().map(known).collect()
+}
+
+/// The shapes of all inputs, if the file fixes them.
+fn fixed_shapes(signature: &Signature) -> Option<Vec<Vec<u64>>> {
+    let size = |dim: &Dim| match dim {
+        Dim::Fixed(size) => Some(*size),
+        _ => None,
+    };
+    let shape = |spec: &TensorSpec| spec.dims.as_ref()?.iter().map(size).collect();
+    signature.inputs.iter().map(shape).collect()
+}
+
+/// Shapes in which all sizes that may vary do: those with one bound that are equal now are taken for
+/// the same.
+fn any_shapes(signature: &Signature, inputs: &[Tensor]) -> Shapes {
+    let inputs = signature.inputs.iter().zip(inputs);
+    inputs
+        .map(|(spec, input)| {
+            let dims = spec.dims.iter().flatten().zip(input.shape());
+            dims.map(|(dim, size)| match dim {
+                Dim::Fixed(size) => Size::Known(*size),
+                Dim::Maybe { bound, .. } if *bound > 1 => Size::Any {
+                    name: format!("n{bound}x{size}"),
+                    most: *bound,
+                },
+                Dim::Dynamic {
+                    bound: Some(bound), ..
+                } => Size::Any {
+                    name: format!("n{bound}x{size}"),
+                    most: *bound,
+                },
+                _ => Size::Known(*size),
+            })
+            .collect()
+        })
+        .collect()
+}
+
+impl Session for ProgramSession {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        let expected = self.signature.inputs.len();
+        answer(inputs, expected, |inputs| self.run_any(inputs))
+    }
+
+    fn placement(&mut self) -> Placement {
+        placement(self.nodes)
+    }
+}

@@ -1,0 +1,215 @@
+//! Constants of a graph as float32: what their integers stand for.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::super::elements::sizes;
+use super::super::weights::Weights;
+use crate::model::executorch::body::xnnpack::{Datatype, Quantization, Scales, Value};
+use crate::tensor::{DType, byte_size};
+
+/// Reads a constant.
+pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>> {
+    let Some(data) = &value.data else {
+        bail!("a constant without elements")
+    };
+    let told = |failure: super::Failure| format_err!("{}", failure.reason);
+    let plain = match value.datatype {
+        Datatype::Fp32 | Datatype::Pfp32 => Some(DType::Float32),
+        Datatype::Fp16 => Some(DType::Float16),
+        Datatype::Bf16 => Some(DType::Bfloat16),
+        _ => None,
+    };
+    if let Some(dtype) = plain {
+        return weights.constant(data, dtype, &value.dims).map_err(told);
+    }
+    // Held against what a tensor may take before anything is read.
+    let bytes = byte_size(DType::Float32, &value.dims)?;
+    let count = bytes / 4;
+    let stored = match value.datatype {
+        Datatype::Qint32 | Datatype::Qcint32 | Datatype::Int32 => bytes,
+        Datatype::Qcint4 | Datatype::Qbint4 => count.div_ceil(2),
+        _ => count,
+    };
+    let raw = weights.bytes(data, stored).map_err(told)?;
+    let scale = Scale::of(weights, value)?;
+    let shape = sizes(&value.dims).map_err(told)?;
+    let mut tensor = Tensor::zero::<f32>(&shape)?;
+    let mut view = tensor.try_as_plain_ram_mut()?;
+    fill(view.as_slice_mut::<f32>()?, value.datatype, &raw, &scale)?;
+    Ok(Arc::new(tensor))
+}
+
+/// Reads a quantised constant as whole numbers with a scale for each channel, if it is one whose channels
+/// are its first dimension, or its last for a depthwise filter, and whose zero point is 0.
+pub(super) fn read_whole(
+    weights: &Weights,
+    value: &Value,
+) -> TractResult<Option<(Arc<Tensor>, Vec<f32>)>> {
+    let scales = match &value.quantization {
+        Some(Quantization::PerTensor {
+            scale,
+            zero_point: 0,
+        }) => vec![*scale],
+        Some(Quantization::PerChannel { scales, .. }) => read_scales(weights, scales)?,
+        _ => return Ok(None),
+    };
+    let wide = matches!(
+        value.datatype,
+        Datatype::Qint32
+            | Datatype::Qcint32
+            | Datatype::Qint8
+            | Datatype::Qcint8
+            | Datatype::Qcint4
+    );
+    if !wide || value.data.is_none() {
+        return Ok(None);
+    }
+    let plain = Value {
+        quantization: None,
+        ..value.clone()
+    };
+    Ok(Some((read(weights, &plain)?, scales)))
+}
+
+fn fill(values: &mut [f32], datatype: Datatype, raw: &[u8], scale: &Scale) -> TractResult<()> {
+    let each = values.iter_mut().enumerate();
+    match datatype {
+        Datatype::Qint8 | Datatype::Qcint8 | Datatype::Qpint8 => {
+            for ((at, to), byte) in each.zip(raw) {
+                *to = scale.real(i32::from(i8::from_le_bytes([*byte])), at);
+            }
+        }
+        Datatype::Quint8 => {
+            for ((at, to), byte) in each.zip(raw) {
+                *to = scale.real(i32::from(*byte), at);
+            }
+        }
+        Datatype::Qint32 | Datatype::Qcint32 | Datatype::Int32 => {
+            let (words, _) = raw.as_chunks::<4>();
+            for ((at, to), word) in each.zip(words) {
+                *to = scale.real(i32::from_le_bytes(*word), at);
+            }
+        }
+        Datatype::Qcint4 | Datatype::Qbint4 => {
+            for (at, to) in each {
+                let byte = raw[at / 2];
+                let part = if at % 2 == 0 { byte & 15 } else { byte >> 4 };
+                *to = scale.real(i32::from(part) - 8, at);
+            }
+        }
+        other => bail!("constants of {other:?} are not supported"),
+    }
+    Ok(())
+}
+
+/// The scale of each element.
+struct Scale {
+    scales: Vec<f32>,
+    zero_point: i32,
+    /// Elements after each other in memory with one scale.
+    run: usize,
+}
+
+impl Scale {
+    #[expect(clippy::cast_precision_loss, reason = "XNNPACK computes in float32")]
+    fn real(&self, q: i32, at: usize) -> f32 {
+        let scale = self.scales[at / self.run % self.scales.len()];
+        (q - self.zero_point) as f32 * scale
+    }
+
+    fn of(weights: &Weights, value: &Value) -> TractResult<Self> {
+        let inner = |dim: usize| {
+            let mut sizes = value.dims.iter().skip(dim + 1);
+            sizes
+                .try_fold(1_u64, |product, size| product.checked_mul(*size))
+                .unwrap_or(u64::MAX)
+        };
+        let of_channels = |dim: usize, scales: &[f32]| {
+            let channels = value.dims.get(dim).copied().unwrap_or(0);
+            ensure!(
+                scales.len() as u64 == channels,
+                "{} scales for {channels} channels",
+                scales.len()
+            );
+            Ok(())
+        };
+        let found = match &value.quantization {
+            None => Self {
+                scales: vec![1.0],
+                zero_point: 0,
+                run: 1,
+            },
+            Some(Quantization::PerTensor { scale, zero_point }) => Self {
+                scales: vec![*scale],
+                zero_point: *zero_point,
+                run: 1,
+            },
+            Some(Quantization::PerChannel {
+                channel_dim,
+                scales,
+            }) => {
+                let scales = read_scales(weights, scales)?;
+                of_channels(*channel_dim, &scales)?;
+                Self {
+                    scales,
+                    zero_point: 0,
+                    run: usize::try_from(inner(*channel_dim))?,
+                }
+            }
+            Some(Quantization::PerGroup {
+                channel_dim,
+                group_size,
+                scales,
+            }) => {
+                let scales = read_scales(weights, scales)?;
+                let width = inner(*channel_dim);
+                ensure!(
+                    *channel_dim == 0 && width.is_multiple_of(*group_size),
+                    "groups of {group_size} in rows of {width}"
+                );
+                let groups = value.dims[0].saturating_mul(width / group_size);
+                ensure!(
+                    scales.len() as u64 == groups,
+                    "{} scales for {groups} groups",
+                    scales.len()
+                );
+                Self {
+                    scales,
+                    zero_point: 0,
+                    run: usize::try_from(*group_size)?,
+                }
+            }
+            Some(Quantization::PerToken { .. }) => bail!("a constant quantised by rows"),
+        };
+        ensure!(
+            !found.scales.is_empty() && found.run > 0,
+            "a constant without scales"
+        );
+        Ok(found)
+    }
+}
+
+fn read_scales(weights: &Weights, scales: &Scales) -> TractResult<Vec<f32>> {
+    let (data, count) = match scales {
+        Scales::Inline(scales) => return Ok(scales.clone()),
+        Scales::Stored { data, count } => (data, *count),
+    };
+    let told = |failure: super::Failure| format_err!("{}", failure.reason);
+    let available = weights.available(data).map_err(told)?;
+    let wide = count.checked_mul(4).filter(|bytes| *bytes <= available);
+    let raw = match wide {
+        Some(bytes) => weights.bytes(data, bytes),
+        None => weights.bytes(data, count.saturating_mul(2)),
+    }
+    .map_err(told)?;
+    Ok(if wide.is_some() {
+        let (words, _) = raw.as_chunks::<4>();
+        words.iter().map(|word| f32::from_le_bytes(*word)).collect()
+    } else {
+        let (halves, _) = raw.as_chunks::<2>();
+        let halves = halves
+            .iter()
+            .map(|half| half::bf16::from_le_bytes(*half).to_f32());
+        halves.collect()
+    })
+}

@@ -1,0 +1,324 @@
+//! XNNPACK's graphs as part of a method's.
+//!
+//! Quantised values are held as whole numbers ([`whole`]), and as the numbers that these stand for where an
+//! operator has no arithmetic for whole ones. Sizes that the file gives are bounds from the export; shapes
+//! follow from the inputs.
+
+mod constant;
+mod convolve;
+mod node;
+mod whole;
+
+use std::collections::HashMap;
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::math;
+
+use super::super::guard::{Failure, guarded};
+use super::builder::{Builder, Wire};
+use super::kernel::Kernel;
+use super::method::Frame;
+use super::pointwise::{Grid, Pointwise, round_to};
+use super::weights::Weights;
+use crate::model::executorch::body::xnnpack::{Datatype, Graph, Quantization, Value};
+use crate::tensor::DType;
+
+/// A graph that is being lowered.
+struct Lowering<'g> {
+    graph: &'g Graph,
+    weights: &'g Weights,
+    builder: &'g mut Builder,
+    held: HashMap<u32, Held>,
+    /// Values that are held otherwise, as real numbers.
+    reals: HashMap<u32, OutletId>,
+}
+
+/// How a value is held.
+#[derive(Debug, Clone, Copy)]
+enum Held {
+    /// As it is.
+    Real(OutletId),
+    /// On a grid: whole numbers, the zero point taken off.
+    Whole(OutletId),
+    /// Whole numbers, and a scale for each row.
+    Rows {
+        /// The numbers.
+        whole: OutletId,
+        /// What they are multiples of; inner dimensions are of size 1.
+        steps: OutletId,
+    },
+}
+
+/// Lowers the call of a graph with these arguments: its inputs, then its outputs.
+pub(super) fn lower(
+    frame: &mut Frame<'_>,
+    scope: &str,
+    graph: &Graph,
+    args: &[usize],
+) -> Result<(), Failure> {
+    let (inputs, outputs) = (graph.inputs.len(), graph.outputs.len());
+    if args.len() != inputs + outputs {
+        return Err(Failure::new(format!(
+            "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
+            args.len()
+        )));
+    }
+    frame.builder.enter(scope.to_owned());
+    let mut held = HashMap::new();
+    for (id, &value) in graph.inputs.iter().zip(args) {
+        let outlet = guarded(|| {
+            let wire = frame.tensor(value)?;
+            take(frame, wire, value, &graph.values[id])
+        })?;
+        held.insert(*id, outlet);
+    }
+    let weights = frame.weights;
+    let mut lowering = Lowering {
+        graph,
+        weights,
+        builder: &mut frame.builder,
+        held,
+        reals: HashMap::new(),
+    };
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let name = node::name(&node.kind);
+        lowering.builder.enter(format!("{scope} {name} {at}"));
+        guarded(|| lowering.node(node))
+            .map_err(|failure| failure.at(Some(format!("{name} (node {at} of {scope})"))))?;
+    }
+    lowering.builder.enter(scope.to_owned());
+    let mut outlets = Vec::new();
+    for id in &graph.outputs {
+        let integers = grid(&graph.values[id]).is_ok_and(|grid| grid.is_some());
+        outlets.push(guarded(|| {
+            ensure!(
+                lowering.held.contains_key(id),
+                "no node computes output {id}"
+            );
+            match lowering.held[id] {
+                Held::Whole(outlet) if integers => Ok(outlet),
+                _ => lowering.input(*id),
+            }
+        })?);
+    }
+    let outputs = graph.outputs.iter().zip(outlets);
+    for ((id, outlet), &value) in outputs.zip(&args[inputs..]) {
+        guarded(|| give(frame, outlet, value, &graph.values[id]))?;
+    }
+    Ok(())
+}
+
+/// Dimensions in the order of memory, which is what a delegate sees.
+fn memory_order(frame: &Frame<'_>, value: usize) -> Vec<usize> {
+    let tensor = frame.method.values[value].tensor();
+    tensor.map_or_else(Vec::new, |tensor| tensor.dim_order.clone())
+}
+
+/// A value of the method as the graph sees it.
+fn take(frame: &mut Frame<'_>, wire: Wire, value: usize, to: &Value) -> TractResult<Held> {
+    let order = memory_order(frame, value);
+    let real = frame.builder.cast(wire, DType::Float32)?;
+    let outlet = frame.builder.transpose(real.outlet, &order)?;
+    let Some(grid) = grid(to)? else {
+        return Ok(Held::Real(outlet));
+    };
+    let rank = frame.builder.rank(outlet)?;
+    #[expect(clippy::cast_precision_loss, reason = "a small integer")]
+    let zero = frame.builder.float(grid.zero_point as f32, rank)?;
+    let whole = frame.builder.binary(Box::new(math::Sub), outlet, zero)?;
+    Ok(Held::Whole(whole))
+}
+
+/// A value of the graph as the method sees it: whole numbers become integers.
+fn give(frame: &mut Frame<'_>, outlet: OutletId, value: usize, from: &Value) -> TractResult<()> {
+    let order = memory_order(frame, value);
+    let mut places = vec![0; order.len()];
+    for (place, &dim) in order.iter().enumerate() {
+        places[dim] = place;
+    }
+    let mut outlet = frame.builder.transpose(outlet, &places)?;
+    if let Some(grid) = grid(from)? {
+        let rank = frame.builder.rank(outlet)?;
+        #[expect(clippy::cast_precision_loss, reason = "a small integer")]
+        let zero = frame.builder.float(grid.zero_point as f32, rank)?;
+        outlet = frame.builder.binary(Box::new(math::Add), outlet, zero)?;
+    }
+    let wire = Wire {
+        outlet,
+        dtype: DType::Float32,
+    };
+    frame.set_tensor(value, wire)
+}
+
+/// The range that a node's result is held to, if it is.
+fn limited(clamp: Option<(f32, f32)>) -> Option<(f32, f32)> {
+    clamp.filter(|(least, most)| *least > f32::MIN || *most < f32::MAX)
+}
+
+/// The grid of a value that is quantised as a whole.
+fn grid(value: &Value) -> TractResult<Option<Grid>> {
+    let Some(Quantization::PerTensor { scale, zero_point }) = value.quantization else {
+        return Ok(None);
+    };
+    let (least, most) = match value.datatype {
+        Datatype::Qint8 | Datatype::Qpint8 => (-128, 127),
+        Datatype::Quint8 => (0, 255),
+        Datatype::Qint32 => return Ok(None),
+        other => bail!("{other:?} with one scale"),
+    };
+    ensure!(scale.is_normal() && scale > 0.0, "a scale of {scale}");
+    ensure!(
+        (least..=most).contains(&zero_point),
+        "a zero point of {zero_point}"
+    );
+    Ok(Some(Grid {
+        scale,
+        zero_point,
+        least,
+        most,
+    }))
+}
+
+impl Lowering<'_> {
+    fn value(&self, id: u32) -> &Value {
+        &self.graph.values[&id]
+    }
+
+    /// A value as real numbers, in float32.
+    fn input(&mut self, id: u32) -> TractResult<OutletId> {
+        if let Some(outlet) = self.reals.get(&id) {
+            return Ok(*outlet);
+        }
+        let outlet = match self.held.get(&id).copied() {
+            Some(Held::Real(outlet)) => outlet,
+            Some(Held::Whole(whole)) => {
+                let Some(grid) = grid(self.value(id))? else {
+                    bail!("value {id} is on no grid");
+                };
+                let rank = self.builder.rank(whole)?;
+                let scale = self.builder.float(grid.scale, rank)?;
+                self.builder.binary(Box::new(math::Mul), whole, scale)?
+            }
+            Some(Held::Rows { whole, steps }) => {
+                self.builder.binary(Box::new(math::Mul), whole, steps)?
+            }
+            None => {
+                let value = self.value(id).clone();
+                ensure!(
+                    value.data.is_some(),
+                    "value {id} is read before it is computed"
+                );
+                let tensor = constant::read(self.weights, &value)?;
+                self.builder.constant(tensor, DType::Float32)?.outlet
+            }
+        };
+        self.reals.insert(id, outlet);
+        Ok(outlet)
+    }
+
+    /// Writes a value: held to the node's range, rounded to what its datatype can hold.
+    fn output(&mut self, id: u32, outlet: OutletId, clamp: Option<(f32, f32)>) -> TractResult<()> {
+        let value = self.value(id).clone();
+        let clamp = limited(clamp);
+        if let Some(grid) = grid(&value)? {
+            let grid = match clamp {
+                Some((least, most)) => grid.within(least, most),
+                None => grid,
+            };
+            let whole = self.builder.unary(Pointwise::Grid(grid).op(), outlet)?;
+            self.held.insert(id, Held::Whole(whole));
+            return Ok(());
+        }
+        let mut outlet = outlet;
+        if let Some((least, most)) = clamp {
+            ensure!(
+                !least.is_nan() && !most.is_nan(),
+                "a range of {least} to {most}"
+            );
+            outlet = self.clamp(outlet, least, most)?;
+        }
+        let held = match (value.datatype, &value.quantization) {
+            (Datatype::Fp16, _) => Held::Real(self.builder.rounded(outlet, DType::Float16)?.outlet),
+            (Datatype::Bf16, _) => {
+                Held::Real(self.builder.rounded(outlet, DType::Bfloat16)?.outlet)
+            }
+            (Datatype::Qdint8, quantization) => {
+                let inner = match quantization {
+                    Some(Quantization::PerToken { nonbatch_dims }) => (*nonbatch_dims).max(1),
+                    _ => 1,
+                };
+                self.by_rows(outlet, inner)?
+            }
+            _ => Held::Real(outlet),
+        };
+        self.held.insert(id, held);
+        Ok(())
+    }
+
+    /// Holds a value to a range, by operators that the library joins with the one before.
+    fn clamp(&mut self, outlet: OutletId, least: f32, most: f32) -> TractResult<OutletId> {
+        let rank = self.builder.rank(outlet)?;
+        let mut outlet = outlet;
+        if least > f32::MIN {
+            let least = self.builder.float(least, rank)?;
+            outlet = self.builder.binary(Box::new(math::Max), outlet, least)?;
+        }
+        if most < f32::MAX {
+            let most = self.builder.float(most, rank)?;
+            outlet = self.builder.binary(Box::new(math::Min), outlet, most)?;
+        }
+        Ok(outlet)
+    }
+
+    /// Each row of the last `inner` dimensions rounded to 255 steps between its extremes.
+    fn by_rows(&mut self, outlet: OutletId, inner: usize) -> TractResult<Held> {
+        let shape = self.builder.shape(outlet)?;
+        let lead = shape.len().saturating_sub(inner);
+        let mut of_steps = shape.clone();
+        of_steps[lead..].fill(TDim::Val(1));
+        let facts = tvec!(f32::fact(&shape), f32::fact(&of_steps));
+        let kernel = Kernel::new("RoundRows", facts, move |inputs| {
+            let shape = inputs[0].shape();
+            let row: usize = shape[lead..].iter().product();
+            let mut of_steps = shape.to_vec();
+            of_steps[lead..].fill(1);
+            let mut rounded = Tensor::clone(&inputs[0]);
+            let mut view = rounded.try_as_plain_ram_mut()?;
+            let rows = view.as_slice_mut::<f32>()?.chunks_exact_mut(row.max(1));
+            let steps: Vec<f32> = rows.map(round_row).collect();
+            let steps = Tensor::from_shape(&of_steps, &steps)?;
+            Ok(tvec!(rounded, steps))
+        });
+        let outlets = self.builder.wire_all(kernel, &[outlet])?;
+        Ok(Held::Rows {
+            whole: outlets[0],
+            steps: outlets[1],
+        })
+    }
+}
+
+/// Rounds a row as XNNPACK's dynamic quantisation does, and gives the step: scale and zero point from its
+/// extremes, 0 among them, the zero point nudged to an integer by whichever end has the smaller error.
+fn round_row(row: &mut [f32]) -> f32 {
+    let (low, high) = row.iter().fold((0.0_f32, 0.0_f32), |(low, high), x| {
+        (low.min(*x), high.max(*x))
+    });
+    let scale = if low == high {
+        1.0
+    } else {
+        255.0 / (high - low)
+    };
+    let (scaled_low, scaled_high) = (low * scale, high * scale);
+    let error_low = -128.0 + scaled_low;
+    let error_high = 127.0 + scaled_high;
+    let zero = if error_low + error_high > 0.0 {
+        -128.0 - scaled_low
+    } else {
+        127.0 - scaled_high
+    };
+    let zero = zero.clamp(-128.0, 127.0).round_ties_even();
+    for x in row {
+        *x = round_to(*x * scale, -128.0 - zero, 127.0 - zero);
+    }
+    scale.recip()
+}

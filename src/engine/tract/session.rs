@@ -1,0 +1,416 @@
+//! A loaded model and its plans.
+//!
+//! A plan is made for the shapes of a run and kept for the next run of these shapes; the oldest goes
+//! when there are too many. After a few different shapes a plan for all shapes is tried, checked
+//! against a plan for the run's own shapes, and used from then on. Where the library cannot plan
+//! without knowing the values of small integer inputs (shapes, axes, pads), they become part of the
+//! plan.
+
+use std::thread;
+use std::time::Instant;
+
+use tract_linalg::multithread::Executor;
+
+use super::agreement::agree;
+use super::guard::{Failure, WORKERS};
+use super::plan::{Inputs, Plan};
+use super::source::Source;
+use super::watch::WRONG;
+use super::{NAME, failed, run_failed};
+use crate::engine::{Answer, EngineError, LoadOptions, Placement, Session, Share};
+use crate::model::Dim;
+use crate::tensor::{Signature, Tensor, byte_size};
+
+/// Most plans that are kept.
+const MAX_PLANS: usize = 16;
+/// Memory that plans may take together: each has its own copy of some of the weights.
+const PLAN_BYTES: u64 = 1 << 30;
+/// After so many plans for single shapes one for all shapes is tried.
+const SHAPES_BEFORE_SYMBOLS: usize = 4;
+/// Inputs with more elements than this are data, not shapes or axes.
+const MAX_CONSTANT: usize = 64;
+
+/// A loaded model.
+pub(super) struct TractSession {
+    source: Source,
+    signature: Signature,
+    executor: Executor,
+    constants: Constants,
+    /// The last used plan is the last.
+    plans: Vec<(Key, Plan)>,
+    capacity: usize,
+    /// How many plans for single shapes were made.
+    made: usize,
+    symbolic: Symbolic,
+    nodes: u64,
+}
+
+/// What a plan was made for.
+#[derive(PartialEq, Eq)]
+struct Key {
+    shapes: Vec<Vec<u64>>,
+    /// The values that are part of the plan.
+    values: Vec<Option<Vec<u8>>>,
+}
+
+impl Key {
+    /// Whether it is the key of these inputs, with these made part of the plan.
+    fn fits(&self, inputs: &[Tensor], constants: Constants) -> bool {
+        let keys = self.shapes.iter().zip(&self.values);
+        self.shapes.len() == inputs.len()
+            && inputs.iter().zip(keys).all(|(tensor, (shape, value))| {
+                tensor.shape() == shape
+                    && value.is_some() == is_constant(tensor, constants)
+                    && value.as_deref().is_none_or(|value| value == tensor.bytes())
+            })
+    }
+}
+
+/// Which inputs are made part of a plan; each stage includes the one before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Constants {
+    None,
+    /// Small integers and booleans with at most one dimension: shapes, axes, pads, flags.
+    Vectors,
+    /// All small tensors with at most one dimension: scales, fill values.
+    Scales,
+    /// Small integers and booleans of any shape as well.
+    All,
+}
+
+enum Symbolic {
+    Untried,
+    Works(Box<Plan>),
+    Refused,
+}
+
+impl TractSession {
+    /// Makes the plan already if only one is possible.
+    pub(super) fn new(
+        mut source: Source,
+        signature: Signature,
+        options: &LoadOptions,
+    ) -> Result<Self, EngineError> {
+        let capacity = PLAN_BYTES / source.bytes().max(1);
+        let capacity = usize::try_from(capacity).unwrap_or(MAX_PLANS);
+        check_inputs(&mut source, &signature).map_err(|failure| failed(&failure))?;
+        let mut session = Self {
+            source,
+            signature,
+            executor: executor(options.threads).map_err(|failure| failed(&failure))?,
+            constants: Constants::None,
+            plans: Vec::new(),
+            capacity: capacity.clamp(1, MAX_PLANS),
+            made: 0,
+            symbolic: Symbolic::Untried,
+            nodes: 0,
+        };
+        if let Some(shapes) = fixed_shapes(&session.signature) {
+            match session.plan_shapes(&shapes) {
+                Ok(()) => session.source.forget(),
+                // Values may help, and the first run knows them.
+                Err(_) if session.may_need_values() => session.constants = Constants::Vectors,
+                Err(failure) => return Err(failed(&failure)),
+            }
+        }
+        Ok(session)
+    }
+
+    fn may_need_values(&self) -> bool {
+        self.signature.inputs.iter().any(|spec| {
+            let dims = spec.dims.iter().flatten();
+            let sizes = dims.map(|dim| match dim {
+                Dim::Fixed(size) => *size,
+                _ => 1,
+            });
+            let is_vector = spec.dims.as_ref().is_some_and(|dims| dims.len() <= 1);
+            let elements = sizes.fold(1, u64::saturating_mul);
+            (is_vector || !spec.dtype.is_float()) && elements <= MAX_CONSTANT as u64
+        })
+    }
+
+    fn plan_shapes(&mut self, shapes: &[Vec<u64>]) -> Result<(), Failure> {
+        let plan = self.make(&Inputs::Shapes(shapes))?;
+        let key = Key {
+            shapes: shapes.to_vec(),
+            values: vec![None; shapes.len()],
+        };
+        self.keep(key, plan);
+        Ok(())
+    }
+
+    fn make(&mut self, inputs: &Inputs<'_>) -> Result<Plan, Failure> {
+        let mut planned = |optimise| {
+            let graph = self.source.give_graph()?;
+            Plan::new(graph, &self.signature, inputs, &self.executor, optimise)
+        };
+        let plan = planned(true).or_else(|unplanned| {
+            if unplanned.optimising
+                && let Ok(plan) = planned(false)
+            {
+                return Ok(plan);
+            }
+            Err(unplanned.failure)
+        });
+        plan.map_err(|failure| self.named(failure))
+    }
+
+    fn keep(&mut self, key: Key, plan: Plan) {
+        self.made += 1;
+        self.nodes = plan.nodes();
+        self.plans.push((key, plan));
+    }
+
+    /// Makes the plan for these inputs the last, making it at all if there is none.
+    fn prepare(&mut self, inputs: &[Tensor], constant: &[bool]) -> Result<(), Failure> {
+        let key = Key {
+            shapes: inputs
+                .iter()
+                .map(|tensor| tensor.shape().to_vec())
+                .collect(),
+            values: inputs
+                .iter()
+                .zip(constant)
+                .map(|(tensor, constant)| constant.then(|| tensor.bytes().to_vec()))
+                .collect(),
+        };
+        if let Some(at) = self.plans.iter().position(|(known, _)| *known == key) {
+            let found = self.plans.remove(at);
+            self.plans.push(found);
+            return Ok(());
+        }
+        // Room first: two plans of a large model may be one too many.
+        if self.plans.len() >= self.capacity {
+            self.plans.remove(0);
+        }
+        let plan = self.make(&Inputs::Values {
+            tensors: inputs,
+            constant,
+        })?;
+        self.keep(key, plan);
+        Ok(())
+    }
+
+    fn run_last(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+        let (_, plan) = self.plans.last_mut().expect("it was just prepared");
+        self.nodes = plan.nodes();
+        plan.run(inputs, &self.signature)
+            .map_err(|failure| self.named(failure))
+    }
+
+    /// Runs with as few inputs made part of the plan as it takes. If planning takes some, the next
+    /// run begins there; if only this run did, it does not.
+    fn run_concrete(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+        // The same shapes as before, which is most runs: no list is made to find that out.
+        let last = self.plans.last();
+        if last.is_some_and(|(key, _)| key.fits(inputs, self.constants))
+            && let Ok(outputs) = self.run_last(inputs)
+        {
+            return Ok(outputs);
+        }
+        let mut last = None;
+        let mut tried = None;
+        let mut planned = false;
+        let from = self.constants;
+        let stages = [
+            Constants::None,
+            Constants::Vectors,
+            Constants::Scales,
+            Constants::All,
+        ];
+        for stage in stages.into_iter().filter(|stage| *stage >= from) {
+            let constant = inputs.iter().map(|tensor| is_constant(tensor, stage));
+            let constant: Vec<bool> = constant.collect();
+            if tried.as_ref() == Some(&constant) {
+                continue;
+            }
+            let result = self.prepare(inputs, &constant).and_then(|()| {
+                if !planned {
+                    self.constants = stage;
+                }
+                planned = true;
+                self.run_last(inputs)
+            });
+            match result {
+                Ok(outputs) => return Ok(outputs),
+                // As a constant the value would be computed as wrongly, and nobody would look.
+                Err(failure) if failure.reason.contains(WRONG) => return Err(failure),
+                // The first that names an operator tells most: later ones are about the retry.
+                Err(failure) => {
+                    if last
+                        .as_ref()
+                        .is_none_or(|known: &Failure| known.operator.is_none())
+                    {
+                        last = Some(failure);
+                    }
+                }
+            }
+            tried = Some(constant);
+        }
+        if !planned {
+            self.constants = from;
+        }
+        Err(last.unwrap_or_else(|| Failure::new("no plan was tried")))
+    }
+
+    fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+        if let Symbolic::Works(plan) = &mut self.symbolic {
+            match plan.run(inputs, &self.signature) {
+                Ok(outputs) => return Ok(outputs),
+                Err(_) => self.symbolic = Symbolic::Refused,
+            }
+        }
+        let before = self.made;
+        let outputs = self.run_concrete(inputs)?;
+        let is_new = self.made > before;
+        if is_new
+            && self.made > SHAPES_BEFORE_SYMBOLS.min(self.capacity)
+            && self.constants == Constants::None
+            && matches!(self.symbolic, Symbolic::Untried)
+        {
+            self.symbolic = self.try_symbols(inputs, &outputs);
+            if let Symbolic::Works(plan) = &self.symbolic {
+                self.nodes = plan.nodes();
+                self.plans.clear();
+                self.source.forget();
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// A plan for all shapes, if it gives the answer that a plan for these shapes gave.
+    fn try_symbols(&mut self, inputs: &[Tensor], expected: &[Tensor]) -> Symbolic {
+        if self.capacity == 1 {
+            self.plans.clear();
+        }
+        let Ok(mut plan) = self.make(&Inputs::Symbols) else {
+            return Symbolic::Refused;
+        };
+        match plan.run(inputs, &self.signature) {
+            Ok(outputs) if agree(&outputs, expected) => Symbolic::Works(Box::new(plan)),
+            _ => Symbolic::Refused,
+        }
+    }
+
+    /// Names the operator: the run or the library knows the plan's name of the node.
+    fn named(&self, mut failure: Failure) -> Failure {
+        let node = failure.operator.take().or(failure.node.take());
+        if let Some(node) = &node {
+            failure.reason = format!("node `{node}`: {}", failure.reason);
+        }
+        failure.operator = node.map(|node| self.source.operator(&node).unwrap_or(node));
+        failure
+    }
+}
+
+impl Session for TractSession {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        let expected = self.signature.inputs.len();
+        answer(inputs, expected, |inputs| self.run_any(inputs))
+    }
+
+    fn placement(&mut self) -> Placement {
+        placement(self.nodes)
+    }
+}
+
+/// The answer of a run, timed, of a model with this many inputs.
+pub(super) fn answer(
+    inputs: &[Tensor],
+    expected: usize,
+    run: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>, Failure>,
+) -> Result<Answer, EngineError> {
+    if inputs.len() != expected {
+        let reason = format!("it takes {expected} inputs, not {}", inputs.len());
+        return Err(run_failed(&Failure::new(reason)));
+    }
+    let start = Instant::now();
+    let outputs = run(inputs).map_err(|failure| run_failed(&failure))?;
+    Ok(Answer {
+        outputs,
+        time: start.elapsed(),
+    })
+}
+
+/// All nodes run here.
+pub(super) fn placement(nodes: u64) -> Placement {
+    Placement {
+        shares: vec![Share {
+            provider: NAME.to_owned(),
+            nodes,
+            node_share: 1.0,
+            time_share: 1.0,
+        }],
+    }
+}
+
+fn is_constant(tensor: &Tensor, constants: Constants) -> bool {
+    let is_vector = tensor.shape().len() <= 1;
+    let is_float = tensor.dtype().is_float();
+    let chosen = match constants {
+        Constants::None => false,
+        Constants::Vectors => is_vector && !is_float,
+        Constants::Scales => is_vector,
+        Constants::All => is_vector || !is_float,
+    };
+    chosen && tensor.len() <= MAX_CONSTANT
+}
+
+/// The shapes of all inputs, if the file fixes them.
+fn fixed_shapes(signature: &Signature) -> Option<Vec<Vec<u64>>> {
+    let shape = |dims: &Vec<Dim>| {
+        let sizes = dims.iter().map(|dim| match dim {
+            Dim::Fixed(size) => Some(*size),
+            _ => None,
+        });
+        sizes.collect::<Option<Vec<u64>>>()
+    };
+    let inputs = signature.inputs.iter();
+    inputs
+        .map(|spec| shape(spec.dims.as_ref()?))
+        .collect::<Option<Vec<_>>>()
+}
+
+/// The library's graph must have the inputs of the signature, in its order, of possible sizes.
+fn check_inputs(source: &mut Source, signature: &Signature) -> Result<(), Failure> {
+    let graph = source.graph()?;
+    let names = graph
+        .inputs
+        .iter()
+        .map(|outlet| &graph.nodes[outlet.node].name);
+    let expected = signature.inputs.iter().map(|spec| &spec.name);
+    if !names.clone().eq(expected.clone()) {
+        let list = |names: Vec<&String>| {
+            let quoted = names.into_iter().map(|name| format!("`{name}`"));
+            quoted.collect::<Vec<_>>().join(", ")
+        };
+        return Err(Failure::new(format!(
+            "it finds the inputs {}, the file's header has {}",
+            list(names.collect()),
+            list(expected.collect())
+        )));
+    }
+    if graph.outputs.len() != signature.outputs.len() {
+        return Err(Failure::new(
+            "it finds other outputs than the file's header",
+        ));
+    }
+    for spec in signature.inputs.iter().chain(&signature.outputs) {
+        let sizes = spec.dims.iter().flatten().filter_map(|dim| match dim {
+            Dim::Fixed(size) => Some(*size),
+            _ => None,
+        });
+        byte_size(spec.dtype, &sizes.collect::<Vec<_>>())
+            .map_err(|error| Failure::new(format!("`{}`: {error}", spec.name)))?;
+    }
+    Ok(())
+}
+
+/// Threads for runs: all cores unless a number is given.
+pub(super) fn executor(threads: Option<usize>) -> Result<Executor, Failure> {
+    let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into));
+    if threads <= 1 {
+        return Ok(Executor::SingleThread);
+    }
+    super::guard::guarded(|| Ok(Executor::multithread_with_name(threads, WORKERS)))
+}

@@ -1,0 +1,250 @@
+//! What the library says of a failure, in words that a user can do something with.
+//!
+//! The library tells every layer it went through, with rules, facts and conditions of its own source.
+//! Kept are the node it was at, what it was about, and the cause, which it says last. Invariant: no path
+//! of source code and no dump of a fact or a graph; one line of bounded length.
+
+use crate::engine::refusal::tells_beyond;
+
+/// Most characters of the library's own words.
+const MAX_WORDS: usize = 240;
+/// Most characters of a text with its context.
+const MAX_REASON: usize = 400;
+
+/// A failure, told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// The library's name of the node it was at.
+    pub(super) node: Option<String>,
+    /// What happened, without a full stop.
+    pub(super) reason: String,
+}
+
+/// What a layer of the library's was about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    /// Types, shapes and values are put together.
+    Fit,
+    /// A node is brought into the library's own form.
+    Form,
+    /// A node runs.
+    Run,
+}
+
+/// How texts of layers begin.
+const LAYERS: [(&str, Layer); 9] = [
+    ("Failed analyse for node", Layer::Fit),
+    ("Infering facts", Layer::Fit),
+    ("Applying rule", Layer::Fit),
+    ("Translating node", Layer::Form),
+    ("translating", Layer::Form),
+    ("in output_facts invocation", Layer::Form),
+    ("ToTypedTranslator", Layer::Form),
+    ("Evaluating #", Layer::Run),
+    ("Evaluating node", Layer::Run),
+];
+
+/// Where the library's words turn into a dump.
+const DUMPS: [&str; 8] = [
+    " TypedFact",
+    " InferenceFact",
+    " TypedModel",
+    " { ",
+    ", a_trans",
+    " #",
+    "[Outlet",
+    "\u{1b}[",
+];
+
+/// Tells an error by its texts, the outermost first.
+pub(super) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Told {
+    let mut node = None;
+    let mut about = None;
+    let mut told: Vec<String> = Vec::new();
+    for text in texts {
+        let layer = LAYERS.iter().find(|(start, _)| text.starts_with(start));
+        if let Some((_, layer)) = layer {
+            about = about.or(Some(*layer));
+            node = node.or_else(|| quoted_node(text));
+            continue;
+        }
+        let text = clean(text);
+        if !text.is_empty() && told.last() != Some(&text) {
+            told.push(text);
+        }
+    }
+    let said = match &told[..] {
+        [] => "it does not say why".to_owned(),
+        [.., cause] if about.is_some() => cause.clone(),
+        all => cut(&all.join(": "), MAX_REASON),
+    };
+    let reason = match about {
+        Some(Layer::Fit) => format!("types, shapes or values do not fit there ({said})"),
+        Some(Layer::Form) => format!("it cannot plan this with these types and shapes ({said})"),
+        Some(Layer::Run) | None => said,
+    };
+    Told { node, reason }
+}
+
+/// Tells a panic by its message.
+pub(super) fn of_panic(message: &str) -> String {
+    let said = clean(message);
+    if said.is_empty() {
+        return "an internal error of the library".to_owned();
+    }
+    // It has no code for something, and no other way to say so.
+    if tells_beyond(&said) {
+        return said;
+    }
+    format!("an internal error of the library ({said})")
+}
+
+/// The node's name in `Failed analyse for node #3 "conv1" Conv`.
+fn quoted_node(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('#')?;
+    let (_, rest) = rest.split_once('"')?;
+    rest.split_once('"').map(|(name, _)| name.to_owned())
+}
+
+/// The library's words without what only its authors read.
+fn clean(text: &str) -> String {
+    let unwrapped = "called `Result::unwrap()` on an `Err` value: ";
+    let text = text.strip_prefix(unwrapped).unwrap_or(text);
+    let is_source = |word: &&str| word.contains(".rs:") || word.contains("/src/");
+    let words: Vec<&str> = text
+        .split_whitespace()
+        .filter(|word| !is_source(word))
+        .collect();
+    let line = words.join(" ");
+    let end = DUMPS.iter().filter_map(|dump| line.find(dump)).min();
+    let line = plain_values(&line[..end.unwrap_or(line.len())]);
+    let line = line.trim_end_matches([' ', '.', ',', ':', '(', '[']);
+    let line = line.trim_end_matches(" at");
+    if let Some((left, right)) = line
+        .strip_prefix("Impossible to unify ")
+        .and_then(|rest| rest.split_once(" with "))
+    {
+        return cut(&format!("{left} and {right} should be the same"), MAX_WORDS);
+    }
+    if let Some((_, rest)) = line
+        .strip_prefix("Condition failed: `")
+        .and_then(|rest| rest.split_once('`'))
+    {
+        // What follows are the values that were compared.
+        return cut(
+            &format!("a condition of its own does not hold{rest}"),
+            MAX_WORDS,
+        );
+    }
+    cut(line, MAX_WORDS)
+}
+
+/// `Val(2)` and `Sym(batch)` as `2` and `batch`.
+fn plain_values(text: &str) -> String {
+    let mut rest = text;
+    let mut plain = String::with_capacity(text.len());
+    let next = |text: &str| {
+        let found = ["Val(", "Sym(", "Only("].map(|start| (text.find(start), start.len()));
+        found
+            .into_iter()
+            .filter_map(|(at, length)| Some((at?, length)))
+            .min()
+    };
+    while let Some((at, length)) = next(rest) {
+        let Some(end) = rest[at..].find(')') else {
+            break;
+        };
+        plain.push_str(&rest[..at]);
+        plain.push_str(&rest[at + length..at + end]);
+        rest = &rest[at + end + 1..];
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// One line of at most `size` characters.
+fn cut(text: &str, size: usize) -> String {
+    if text.chars().count() <= size {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(size).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(texts: &[&str]) -> (Option<String>, String) {
+        let Told { node, reason } = of_error(texts.iter().copied());
+        (node, reason)
+    }
+
+    #[test]
+    fn the_cause_is_kept_and_the_layers_are_not() {
+        let (node, reason) = told(&[
+            "Failed analyse for node #4 \"y\" InferenceConcat",
+            "Infering facts",
+            "Applying rule inputs[0].shape[2] == inputs[1].shape[2]",
+            "Impossible to unify Val(2) with Val(1)",
+        ]);
+        assert_eq!(node.as_deref(), Some("y"));
+        assert_eq!(
+            reason,
+            "types, shapes or values do not fit there (2 and 1 should be the same)"
+        );
+        let (node, reason) = told(&[
+            "Translating node #2 \"conv 1\" ConvHir ToTypedTranslator",
+            "in output_facts invocation for conv 1: Conv",
+            "Condition failed: `inputs[2].datum_type == i32::datum_type()` (F32 vs I32)",
+        ]);
+        assert_eq!(node.as_deref(), Some("conv 1"));
+        assert_eq!(
+            reason,
+            "it cannot plan this with these types and shapes (a condition of its own does not hold \
+             (F32 vs I32))"
+        );
+        let (node, reason) = told(&["Evaluating #3 \"y\" ScatterNd", "Bool is not a number"]);
+        assert_eq!(
+            (node.as_deref(), reason.as_str()),
+            (Some("y"), "Bool is not a number")
+        );
+    }
+
+    #[test]
+    fn neither_dumps_nor_paths_are_told() {
+        let dump = "Reshaping TypedFact { datum_type: F32, shape: [1, 2] } by [Val(2), Val(-1)]";
+        assert_eq!(clean(dump), "Reshaping");
+        assert_eq!(
+            clean("no way at /home/builder/.cargo/registry/src/index/tract-core-1/src/a.rs:12:3"),
+            "no way"
+        );
+        assert_eq!(
+            of_panic(
+                "called `Result::unwrap()` on an `Err` value: Inconsistent matmul: a: 1,1 b: 6,2, a_trans: false"
+            ),
+            "an internal error of the library (Inconsistent matmul: a: 1,1 b: 6,2)"
+        );
+        assert_eq!(of_panic(" \n"), "an internal error of the library");
+        assert_eq!(
+            of_panic("not yet implemented: f16"),
+            "not yet implemented: f16"
+        );
+        let long = "graph ".repeat(1000);
+        assert!(clean(&long).chars().count() <= MAX_WORDS + 1);
+    }
+
+    #[test]
+    fn texts_of_ours_are_kept() {
+        for text in [
+            "a shift of 8 bits by 9 would be computed wrongly",
+            "nothing in the graph makes a, b",
+            "the index 1040 of `aten::embedding` is not below 1000",
+        ] {
+            assert_eq!(told(&[text]), (None, text.to_owned()));
+        }
+        let (_, both) = told(&["reading the weights", "there are 3 bytes instead of 4"]);
+        assert_eq!(both, "reading the weights: there are 3 bytes instead of 4");
+    }
+}

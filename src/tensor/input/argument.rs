@@ -1,0 +1,385 @@
+//! What `--input` options say: which value goes to which input.
+//!
+//! Invariant: each input gets at most one value, and nothing is guessed: what can be read in two ways
+//! is an error that says how to write it. Opens only JSON files, to see whether they are for all inputs.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::error::{Place, names};
+use super::files::open;
+use super::{Generator, InputError};
+use crate::source::suggest::nearest;
+use crate::tensor::Signature;
+
+/// Largest JSON file that is read.
+const MAX_JSON: u64 = 256 << 20;
+
+/// Longest text of the user that an error repeats, in characters.
+const MAX_SHOWN: usize = 200;
+
+const OPTION: &str = "--input";
+
+/// What can be given, for a help text.
+const VALUES: &str = "a value is a file (.npy .npz .bin .json .png .jpg .jpeg), zeros, ones, \
+    random[:SEED] or arange (each with @2x3 for a shape), or JSON such as [1,2,3]";
+
+/// A value for one input or for all of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Given {
+    /// The value as the user wrote it.
+    pub(super) origin: String,
+    /// What it is.
+    pub(super) value: Value,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    /// NumPy's array file.
+    Npy(PathBuf),
+    /// NumPy's archive of arrays: all inputs.
+    Npz(PathBuf),
+    /// Raw little-endian elements.
+    Raw(PathBuf),
+    /// A picture.
+    Image(PathBuf),
+    /// JSON text; an object is for all inputs.
+    Json(String),
+    /// A generator, with the shape if the user gave one.
+    Generate(Generator, Option<Vec<u64>>),
+}
+
+/// All values.
+#[derive(Debug)]
+pub(super) enum Values {
+    /// One for all inputs.
+    All(Given),
+    /// One for each input; `None` for an input without.
+    Each(Vec<Option<Given>>),
+}
+
+impl Value {
+    fn is_for_all(&self) -> bool {
+        match self {
+            Self::Npz(_) => true,
+            Self::Json(text) => text.trim_start().starts_with('{'),
+            _ => false,
+        }
+    }
+}
+
+/// Reads the texts of `--input` options. Inputs that are `held` have their value already: only what
+/// names them is for them.
+pub(super) fn read(
+    signature: &Signature,
+    texts: &[String],
+    held: &[bool],
+) -> Result<Values, InputError> {
+    let mut each: Vec<Option<Given>> = vec![None; signature.inputs.len()];
+    let (mut files, mut generators, mut all) = (Vec::new(), Vec::new(), None);
+    for text in texts {
+        let (input, value) = split(signature, text)?;
+        let given = Given {
+            origin: cut(value),
+            value: parse(text, value)?,
+        };
+        match input {
+            Some(_) if given.value.is_for_all() => {
+                let reason = "an archive or an object gives all inputs, not one";
+                return Err(refused(text, reason, "leave the prefix before `=` out"));
+            }
+            Some(input) => place(signature, &mut each, input, given)?,
+            None if given.value.is_for_all() => all = Some(given),
+            None if matches!(given.value, Value::Generate(..)) => generators.push(given),
+            None => files.push(given),
+        }
+    }
+    if let Some(given) = all {
+        if texts.len() == 1 {
+            return Ok(Values::All(given));
+        }
+        let reason = "an archive or an object gives all inputs, and there are other values";
+        return Err(refused(&given.origin, reason, "give it alone"));
+    }
+    give_in_order(signature, &mut each, files, held)?;
+    generate_rest(signature, &mut each, generators, held)?;
+    Ok(Values::Each(each))
+}
+
+/// The input that a text of `--input` names, if it names one.
+pub(super) fn input_of(signature: &Signature, text: &str) -> Result<Option<usize>, InputError> {
+    split(signature, text).map(|(input, _)| input)
+}
+
+/// Gives values without a name to the inputs without one, in order. Numbers that the model fixes have
+/// theirs, unless there are values for them too.
+fn give_in_order(
+    signature: &Signature,
+    each: &mut [Option<Given>],
+    files: Vec<Given>,
+    held: &[bool],
+) -> Result<(), InputError> {
+    let free = (0..each.len()).filter(|input| each[*input].is_none() && !held[*input]);
+    let free: Vec<usize> = free.collect();
+    let is_open = |input: &usize| signature.inputs[*input].fixed.is_none();
+    let open: Vec<usize> = free.iter().copied().filter(is_open).collect();
+    let places = if files.len() <= open.len() {
+        open
+    } else {
+        free
+    };
+    let mut places = places.into_iter();
+    for given in files {
+        let Some(input) = places.next() else {
+            let reason = "no input is left for it";
+            return Err(refused(&given.origin, reason, &names(signature)));
+        };
+        place(signature, each, input, given)?;
+    }
+    Ok(())
+}
+
+/// Lets the one generator make every value that there is not yet; numbers that the model fixes stay.
+fn generate_rest(
+    signature: &Signature,
+    each: &mut [Option<Given>],
+    generators: Vec<Given>,
+    held: &[bool],
+) -> Result<(), InputError> {
+    let mut generators = generators.into_iter();
+    let Some(given) = generators.next() else {
+        return Ok(());
+    };
+    let nobody = held.iter().all(|held| !held);
+    if nobody && !each.is_empty() && each.iter().all(Option::is_some) {
+        let reason = "no input is left for it";
+        return Err(refused(&given.origin, reason, &names(signature)));
+    }
+    if let Some(second) = generators.next() {
+        let reason = "two generators are given for all remaining inputs";
+        let advice = format!("name the input of one: NAME={}", second.origin);
+        return Err(refused(&second.origin, reason, &advice));
+    }
+    for (input, slot) in each.iter_mut().enumerate() {
+        let is_fixed = signature.inputs[input].fixed.is_some();
+        if slot.is_none() && !held[input] && !is_fixed {
+            *slot = Some(given.clone());
+        }
+    }
+    Ok(())
+}
+
+fn place(
+    signature: &Signature,
+    each: &mut [Option<Given>],
+    input: usize,
+    given: Given,
+) -> Result<(), InputError> {
+    if let Some(first) = &each[input] {
+        return Err(InputError::Repeated {
+            place: Place::of(signature, input).into(),
+            first: first.origin.clone(),
+            second: given.origin,
+        });
+    }
+    each[input] = Some(given);
+    Ok(())
+}
+
+/// Splits `NAME=VALUE` or `INDEX=VALUE` at the last `=` before which an input is named. Without one,
+/// the whole text is the value, if it can be one.
+fn split<'t>(signature: &Signature, text: &'t str) -> Result<(Option<usize>, &'t str), InputError> {
+    let inputs = &signature.inputs;
+    for (at, _) in text.rmatch_indices('=') {
+        let prefix = &text[..at];
+        let named = inputs.iter().position(|input| input.name == prefix);
+        let place = || prefix.parse().ok().filter(|place| *place < inputs.len());
+        if let Some(input) = named.or_else(place) {
+            return Ok((Some(input), &text[at + 1..]));
+        }
+    }
+    let Some((prefix, _)) = text.split_once('=') else {
+        return Ok((None, text));
+    };
+    let is_json = text.starts_with(['[', '{', '"']);
+    if is_json || Path::new(text).exists() {
+        return Ok((None, text));
+    }
+    let meant = nearest(prefix, inputs.iter().map(|input| input.name.as_str()));
+    let meant = meant.map_or_else(String::new, |meant| format!(", did you mean `{meant}`?"));
+    let reason = format!("there is no input `{prefix}`{meant} and no file of the whole name");
+    Err(refused(text, &reason, &names(signature)))
+}
+
+/// What a value is: by its extension, else a generator, else JSON.
+fn parse(argument: &str, text: &str) -> Result<Value, InputError> {
+    let path = PathBuf::from(text);
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    match extension.to_ascii_lowercase().as_str() {
+        "npy" => return Ok(Value::Npy(path)),
+        "npz" => return Ok(Value::Npz(path)),
+        "bin" => return Ok(Value::Raw(path)),
+        "png" | "jpg" | "jpeg" => return Ok(Value::Image(path)),
+        "json" => {
+            let text = read_text(&path).map_err(|reason| InputError::Source {
+                origin: text.to_owned(),
+                reason,
+                help: "give a readable JSON file".to_owned(),
+            })?;
+            return Ok(Value::Json(text));
+        }
+        _ => {}
+    }
+    let (name, shape) = match text.split_once('@') {
+        Some((name, shape)) => (name, Some(shape)),
+        None => (text, None),
+    };
+    let word = name.split(':').next().unwrap_or_default();
+    if Generator::NAMES.contains(&word) {
+        let generator = name.parse();
+        let generator = generator.map_err(|reason: String| refused(argument, &reason, VALUES))?;
+        let shape = shape.map(|shape| read_shape(argument, shape)).transpose()?;
+        return Ok(Value::Generate(generator, shape));
+    }
+    let is_json = text.starts_with(|c: char| "[{\"-".contains(c) || c.is_ascii_digit());
+    if is_json || matches!(text, "true" | "false") {
+        return Ok(Value::Json(text.to_owned()));
+    }
+    let reason = if path.exists() {
+        format!("`{text}` is a file of no known kind")
+    } else {
+        let meant = nearest(word, Generator::NAMES.into_iter());
+        let meant = meant.map_or_else(String::new, |meant| format!(", did you mean `{meant}`?"));
+        format!("`{text}` is no value{meant}")
+    };
+    Err(refused(argument, &reason, VALUES))
+}
+
+/// `2x3`; nothing for a scalar.
+fn read_shape(argument: &str, text: &str) -> Result<Vec<u64>, InputError> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sizes: Result<Vec<u64>, _> = text.split('x').map(str::parse).collect();
+    sizes.map_err(|_| {
+        let help = "write the sizes with x between them, such as ones@2x3; ones@ is a scalar";
+        refused(argument, &format!("`{text}` is no shape"), help)
+    })
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let (file, _) = open(path)?;
+    let mut text = Vec::new();
+    let read = file.take(MAX_JSON + 1).read_to_end(&mut text);
+    if read.map_err(|error| error.to_string())? as u64 > MAX_JSON {
+        return Err("it has more than 256 MiB, the most that is read of JSON; use .npy".to_owned());
+    }
+    String::from_utf8(text).map_err(|error| format!("it is not UTF-8: {error}"))
+}
+
+/// A text as errors show it.
+fn cut(text: &str) -> String {
+    if text.chars().count() <= MAX_SHOWN {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(MAX_SHOWN).collect();
+    format!("{start}…")
+}
+
+fn refused(text: &str, reason: &str, help: &str) -> InputError {
+    InputError::Argument {
+        option: OPTION,
+        text: cut(text),
+        reason: reason.to_owned(),
+        help: help.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::{DType, TensorSpec};
+
+    fn signature(names: &[&str]) -> Signature {
+        let inputs = names.iter().map(|name| TensorSpec {
+            name: (*name).to_owned(),
+            dtype: DType::Float32,
+            dims: Some(Vec::new()),
+            fixed: None,
+        });
+        Signature {
+            method: "forward".to_owned(),
+            inputs: inputs.collect(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// The origins that the inputs get, `-` for none.
+    fn given(names: &[&str], texts: &[&str]) -> Result<Vec<String>, String> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        let held = vec![false; names.len()];
+        match read(&signature(names), &texts, &held).map_err(|error| error.to_string())? {
+            Values::All(given) => Ok(vec![format!("all {}", given.origin)]),
+            Values::Each(each) => Ok(each
+                .into_iter()
+                .map(|given| given.map_or_else(|| "-".to_owned(), |given| given.origin))
+                .collect()),
+        }
+    }
+
+    fn is(names: &[&str], texts: &[&str], expected: &[&str]) {
+        let found = given(names, texts).expect("the options are fine");
+        assert_eq!(found, expected, "{texts:?}");
+    }
+
+    #[test]
+    fn values_find_their_inputs() {
+        is(&["a"], &["x.npy"], &["x.npy"]);
+        is(&["a", "b"], &["x.npy", "y.BIN"], &["x.npy", "y.BIN"]);
+        is(&["a", "b"], &["a=x.npy", "y.npy"], &["x.npy", "y.npy"]);
+        is(&["a", "b"], &["x.npy", "a=y.npy"], &["y.npy", "x.npy"]);
+        is(&["a", "b"], &["1=x.png"], &["-", "x.png"]);
+        is(&["a", "b"], &["random:3"], &["random:3", "random:3"]);
+        is(&["a", "b"], &["zeros", "b=5"], &["zeros", "5"]);
+        is(&["a", "b"], &["x.npz"], &["all x.npz"]);
+        is(&["a"], &["{\"a=b\": [1]}"], &["all {\"a=b\": [1]}"]);
+        is(&["a"], &["ones@2x3"], &["ones@2x3"]);
+        is(&[], &[], &[]);
+    }
+
+    #[test]
+    fn names_may_have_equal_signs_and_slashes() {
+        is(&["a", "a=b"], &["a=b=x.npy"], &["-", "x.npy"]);
+        is(&["a"], &["a=b=x.npy"], &["b=x.npy"]);
+        is(&["m/x:0"], &["m/x:0=../x.npy"], &["../x.npy"]);
+        is(&["1", "0"], &["0=x.npy"], &["-", "x.npy"]);
+    }
+
+    #[test]
+    fn what_is_unclear_is_refused() {
+        for (texts, reason) in [
+            (
+                &["a=x.npy", "0=y.npy"][..],
+                "is given twice: by `x.npy` and by `y.npy`",
+            ),
+            (&["x.npy", "y.npy", "z.npy"], "no input is left"),
+            (&["a=1", "b=1", "zeros"], "no input is left"),
+            (&["zeros", "ones"], "two generators"),
+            (&["mask_=x.npy"], "no input `mask_`"),
+            (&["a=x.npz"], "leave the prefix"),
+            (&["a={}"], "leave the prefix"),
+            (&["x.npz", "a=1"], "give it alone"),
+            (&["zeroes"], "did you mean `zeros`?"),
+            (&["random:x"], "an integer from 0"),
+            (&["ones@2y3"], "no shape"),
+            (&["x.txt"], "no value"),
+            (&["a="], "no value"),
+            (&["Cargo.toml"], "no known kind"),
+            (&["none.json"], "none.json"),
+        ] {
+            let error = given(&["a", "b"], texts).expect_err("it is unclear");
+            assert!(error.contains(reason), "{texts:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Pictures as inputs: PNG and JPEG to an input's layout, size and scale.
+//!
+//! Invariant: decoding takes bounded memory ([`MAX_SIDE`], [`MAX_DECODED`]), and a layout that can be
+//! read in two ways is refused. Pixels have 8 bits a channel on the way.
+
+use std::io::{BufRead, Seek};
+
+use image::imageops::{self, FilterType};
+use image::{DynamicImage, GrayImage, ImageDecoder, ImageReader, Limits};
+
+use super::dims::{Dims, Size};
+use super::error::Place;
+use super::{Assembly, InputArgs, InputError};
+use crate::tensor::{DType, Tensor, byte_size};
+
+/// Largest width and height, of a file and of an input.
+const MAX_SIDE: u32 = 16384;
+
+/// Most bytes that a decoded picture may take.
+const MAX_DECODED: u64 = 1 << 30;
+
+/// Largest file, which the decoders hold in memory.
+const MAX_FILE: u64 = 256 << 20;
+
+/// Bytes of a pixel between the two passes of a resize: four floats.
+const RESIZE_PIXEL: u64 = 16;
+
+/// What to do about a picture that cannot be read.
+const ANOTHER: &str = "give another PNG or JPEG file";
+
+/// What to do where pixels cannot be put into the input.
+const AS_ARRAY: &str = "prepare the tensor yourself and give it as .npy";
+
+/// The numbers of `--mean` and `--std`.
+#[derive(Debug)]
+pub(super) struct Scale {
+    mean: Vec<f32>,
+    std: Vec<f32>,
+}
+
+/// Where an input has its channels, rows and columns.
+struct Layout {
+    channels_first: bool,
+    /// 1, 3 or 4.
+    channels: u8,
+    height: Size,
+    width: Size,
+    /// The axis in front, of size 1.
+    batch: Option<Size>,
+}
+
+impl Scale {
+    /// Reads the options.
+    pub(super) fn of(args: &InputArgs) -> Result<Self, InputError> {
+        for (option, values) in [("--mean", &args.mean), ("--std", &args.std)] {
+            if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+                return Err(refused(option, values, &format!("{value} is not finite")));
+            }
+        }
+        if args.std.contains(&0.0) {
+            return Err(refused("--std", &args.std, "nothing can be divided by 0"));
+        }
+        Ok(Self {
+            mean: args.mean.clone(),
+            std: args.std.clone(),
+        })
+    }
+
+    /// Refuses the options where nothing would use them.
+    pub(super) fn require_none(&self, reason: &str) -> Result<(), InputError> {
+        for (option, values) in [("--mean", &self.mean), ("--std", &self.std)] {
+            if !values.is_empty() {
+                return Err(refused(option, values, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers for each channel.
+    fn channels(&self, channels: u8) -> Result<Vec<(f32, f32)>, InputError> {
+        let count = usize::from(channels);
+        for (option, values) in [("--mean", &self.mean), ("--std", &self.std)] {
+            if values.len() > 1 && values.len() != count {
+                let reason = format!("the image has {count} channels, not {}", values.len());
+                return Err(refused(option, values, &reason));
+            }
+        }
+        let pick = |values: &[f32], channel: usize, none: f32| match values {
+            [] => none,
+            [value] => *value,
+            values => values[channel],
+        };
+        let numbers = (0..count).map(|channel| {
+            (
+                pick(&self.mean, channel, 0.0),
+                pick(&self.std, channel, 1.0),
+            )
+        });
+        Ok(numbers.collect())
+    }
+}
+
+fn refused(option: &'static str, values: &[f32], reason: &str) -> InputError {
+    let texts: Vec<String> = values.iter().map(f32::to_string).collect();
+    InputError::Argument {
+        option,
+        text: texts.join(","),
+        reason: reason.to_owned(),
+        help: "give one number, or one for each channel of an image input of floats".to_owned(),
+    }
+}
+
+/// Reads a picture for one input; `open` gives its bytes and their count.
+pub(super) fn read<R: BufRead + Seek>(
+    assembly: &mut Assembly,
+    input: usize,
+    open: impl FnOnce() -> Result<(R, u64), String>,
+    origin: &str,
+) -> Result<Tensor, InputError> {
+    let place = Place::of(assembly.signature, input);
+    let layout =
+        layout(&assembly.dims, input).map_err(|reason| place.value(origin, reason, AS_ARRAY))?;
+    let dtype = assembly.signature.inputs[input].dtype;
+    if dtype == DType::Bool {
+        return Err(place.value(origin, "a picture is no array of booleans", AS_ARRAY));
+    }
+    if !dtype.is_float() {
+        let reason = "the image input has integers, which stay 0 to 255 (int8: -128 to 127)";
+        assembly.scale.require_none(reason)?;
+    }
+    let scale = assembly.scale.channels(layout.channels)?;
+    let allowed = assembly.memory.left().min(MAX_DECODED);
+    let picture = open().and_then(|(reader, size)| decode(reader, size, allowed));
+    let picture = picture.map_err(|reason| place.value(origin, reason, ANOTHER))?;
+    let sized = |size, own| {
+        side(&assembly.dims, size, own).map_err(|reason| place.value(origin, reason, AS_ARRAY))
+    };
+    let height = sized(layout.height, picture.height())?;
+    let width = sized(layout.width, picture.width())?;
+    let shape = layout.shape(height, width);
+    assembly.dims.fit(input, dtype, &shape, origin)?;
+    let bytes = byte_size(dtype, &shape).map_err(|error| place.value(origin, error, AS_ARRAY))?;
+    assembly.memory.take(bytes)?;
+    let between = u64::from(picture.width()) * u64::from(height) * RESIZE_PIXEL;
+    assembly.memory.require(between)?;
+    let pixels = pixels(&picture, layout.channels, width, height);
+    layout
+        .tensor(dtype, shape, &pixels, &scale)
+        .map_err(|error| place.value(origin, error, AS_ARRAY))
+}
+
+/// Whether an input has the layout of a picture.
+pub(super) fn is_picture(dims: &Dims, input: usize, dtype: DType) -> bool {
+    dtype != DType::Bool && layout(dims, input).is_ok()
+}
+
+/// The size of a side: the input's, and where that is open the picture's `own`.
+fn side(dims: &Dims, size: Size, own: u32) -> Result<u32, String> {
+    let is_open = dims.known(size).is_none() && dims.is_open(size);
+    if is_open && dims.bound(size).is_some_and(|bound| bound < own.into()) {
+        let (label, bound) = (dims.label(size), dims.or_default(size));
+        return Err(format!(
+            "a side of {own} pixels is above the model's bound of {bound}: resize it with `--dim {label}={bound}`"
+        ));
+    }
+    let wanted = if is_open {
+        own.into()
+    } else {
+        dims.or_default(size)
+    };
+    let pixels = u32::try_from(wanted).ok();
+    let pixels = pixels.filter(|pixels| (1..=MAX_SIDE).contains(pixels));
+    pixels.ok_or_else(|| format!("a side of {wanted} pixels: 1 to {MAX_SIDE} are possible"))
+}
+
+/// Finds channels, rows and columns among the input's axes.
+fn layout(dims: &Dims, input: usize) -> Result<Layout, String> {
+    let Some(axes) = dims.axes(input) else {
+        return Err("the model does not say the input's rank".to_owned());
+    };
+    let (batch, axes) = match *axes {
+        [batch, a, b, c] => (Some(batch), [a, b, c]),
+        [a, b, c] => (None, [a, b, c]),
+        _ => return Err("a picture has 3 dimensions, or 4 with a batch".to_owned()),
+    };
+    if let Some(size) = batch
+        && dims.known(size).is_some_and(|size| size != 1)
+    {
+        return Err("one picture is a batch of 1".to_owned());
+    }
+    let channels = |axis: Size| {
+        let size = dims.fixed(axis).or_else(|| dims.known(axis))?;
+        u8::try_from(size)
+            .ok()
+            .filter(|size| [1, 3, 4].contains(size))
+    };
+    let [first, _, last] = axes;
+    match (channels(first), channels(last)) {
+        (Some(channels), None) => Ok(Layout {
+            channels_first: true,
+            channels,
+            height: axes[1],
+            width: axes[2],
+            batch,
+        }),
+        (None, Some(channels)) => Ok(Layout {
+            channels_first: false,
+            channels,
+            height: axes[0],
+            width: axes[1],
+            batch,
+        }),
+        (Some(_), Some(_)) => {
+            Err("both the first and the last dimension could be the channels".to_owned())
+        }
+        (None, None) => {
+            Err("neither the first nor the last dimension is 1, 3 or 4 channels".to_owned())
+        }
+    }
+}
+
+impl Layout {
+    fn shape(&self, height: u32, width: u32) -> Vec<u64> {
+        let (channels, height, width) = (self.channels.into(), height.into(), width.into());
+        let picture = if self.channels_first {
+            [channels, height, width]
+        } else {
+            [height, width, channels]
+        };
+        let batch = self.batch.map(|_| 1);
+        batch.into_iter().chain(picture).collect()
+    }
+
+    /// The tensor of `pixels`, which have their channels side by side.
+    fn tensor(
+        &self,
+        dtype: DType,
+        shape: Vec<u64>,
+        pixels: &[u8],
+        scale: &[(f32, f32)],
+    ) -> Result<Tensor, crate::tensor::TensorError> {
+        let count = usize::from(self.channels);
+        let value = |channel: usize, byte: u8| {
+            if dtype.is_float() {
+                let (mean, std) = scale[channel];
+                f64::from((f32::from(byte) / 255.0 - mean) / std)
+            } else if dtype == DType::Int8 {
+                f64::from(byte) - 128.0
+            } else {
+                f64::from(byte)
+            }
+        };
+        if self.channels_first {
+            let planes = (0..count).flat_map(|channel| {
+                let bytes = pixels.iter().skip(channel).step_by(count);
+                bytes.map(move |byte| value(channel, *byte))
+            });
+            Tensor::from_f64(dtype, shape, planes)
+        } else {
+            let bytes = pixels.iter().enumerate();
+            Tensor::from_f64(
+                dtype,
+                shape,
+                bytes.map(|(at, byte)| value(at % count, *byte)),
+            )
+        }
+    }
+}
+
+/// Decodes a file of `size` bytes, the picture upright; takes at most `allowed` bytes.
+fn decode(reader: impl BufRead + Seek, size: u64, allowed: u64) -> Result<DynamicImage, String> {
+    if size > MAX_FILE {
+        return Err(format!("it has more than {} MiB", MAX_FILE >> 20));
+    }
+    let text = |error: image::ImageError| error.to_string();
+    // What it is, is told by its first bytes, not by its name.
+    let mut reader = ImageReader::new(reader)
+        .with_guessed_format()
+        .map_err(|error| error.to_string())?;
+    if reader.format().is_none() {
+        return Err("it is neither PNG nor JPEG".to_owned());
+    }
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MAX_SIDE);
+    limits.max_image_height = Some(MAX_SIDE);
+    limits.max_alloc = Some(allowed);
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder().map_err(text)?;
+    let (width, height) = decoder.dimensions();
+    if width > MAX_SIDE || height > MAX_SIDE || decoder.total_bytes() > allowed {
+        return Err(format!(
+            "a picture of {width} x {height} pixels is too large"
+        ));
+    }
+    let orientation = decoder.orientation().map_err(text)?;
+    let mut picture = DynamicImage::from_decoder(decoder).map_err(text)?;
+    picture.apply_orientation(orientation);
+    Ok(picture)
+}
+
+/// The picture's pixels, resized, with `channels` bytes each. Transparency is kept with four channels
+/// and ignored with fewer.
+fn pixels(picture: &DynamicImage, channels: u8, width: u32, height: u32) -> Vec<u8> {
+    // Resizing to the same size would still copy through floats.
+    macro_rules! resized {
+        ($image:expr) => {{
+            let image = $image;
+            if image.dimensions() == (width, height) {
+                image.into_raw()
+            } else {
+                imageops::resize(&image, width, height, FilterType::Triangle).into_raw()
+            }
+        }};
+    }
+    match channels {
+        1 => resized!(grey(picture)),
+        3 => resized!(picture.to_rgb8()),
+        _ => resized!(picture.to_rgba8()),
+    }
+}
+
+/// Greyscale by the weights of ITU-R BT.601, as Pillow's `convert("L")` does.
+fn grey(picture: &DynamicImage) -> GrayImage {
+    if !picture.color().has_color() {
+        return picture.to_luma8();
+    }
+    let rgb = picture.to_rgb8();
+    GrayImage::from_fn(rgb.width(), rgb.height(), |x, y| {
+        let [r, g, b] = rgb.get_pixel(x, y).0.map(u32::from);
+        let luma = (r * 19595 + g * 38470 + b * 7471 + 0x8000) >> 16;
+        image::Luma([u8::try_from(luma).expect("the weights sum up to 1")])
+    })
+}

@@ -1,0 +1,562 @@
+//! Inputs of several runs of one session, in which outputs of one are inputs of the next.
+//!
+//! Invariant: the inputs of every step fit the signature; what is fed comes from the step just before,
+//! and begins as what was given, else as zeros, empty where it grows. Holds the values of all steps that
+//! were given, and no output.
+
+use std::collections::BTreeSet;
+
+use super::argument::{self, Given, Value, Values};
+use super::dims::Dims;
+use super::error::names;
+use super::expression::symbol;
+use super::memory::Memory;
+use super::{Assembly, Held, InputArgs, InputError, Place, assemble_around, image};
+use crate::model::Dim;
+use crate::tensor::limit::MemoryLimit;
+use crate::tensor::{Signature, Tensor, TensorSpec};
+
+/// Most steps.
+pub const MAX_STEPS: u32 = 100_000;
+
+const STEPS: &str = "--steps";
+const STEP_INPUT: &str = "--step-input";
+const FEED: &str = "--feed";
+
+/// What `--step-input` takes, for the command's help.
+pub const STEP_INPUT_HELP: &str = "\
+[NAME|INDEX=]VALUE, repeated: an input's values for all steps, the steps outermost: a .npy or .bin file \
+whose first dimension they are, or a JSON list (or .json file) with a value for each, which may differ in \
+shape: tokens=[[[5,8,13]],[[21]],[[34]]]";
+
+/// What `--feed` takes, for the command's help.
+pub const FEED_HELP: &str = "\
+OUTPUT=INPUT, repeated: an output that is this input in the next step. Without it those of the usual \
+names are: present.N.key and past_key_values.N.key, h_out and h_in, new_state and state, …; `none` feeds \
+nothing";
+
+/// Names that exporters give to what a model keeps outside itself: the output's beginning and end, the
+/// input's beginning and end around the same middle.
+const USUAL: [[&str; 4]; 17] = [
+    ["present.", "", "past_key_values.", ""],
+    ["present_key_values.", "", "past_key_values.", ""],
+    ["present.", "", "past.", ""],
+    ["present_", "", "past_", ""],
+    ["present", "", "past", ""],
+    ["", "_out", "", "_in"],
+    ["out_", "", "in_", ""],
+    ["new_", "", "", ""],
+    ["new_", "", "old_", ""],
+    ["next_", "", "", ""],
+    ["updated_", "", "", ""],
+    ["", "N", "", ""],
+    ["", "_n", "", "_0"],
+    ["h", "n", "h", "0"],
+    ["c", "n", "c", "0"],
+    ["h", "n", "h", ""],
+    ["c", "n", "c", ""],
+];
+
+/// What the user gave for steps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StepArgs {
+    /// How many.
+    pub count: Option<u32>,
+    /// Texts of `--step-input`: see [`STEP_INPUT_HELP`].
+    pub values: Vec<String>,
+    /// Texts of `--feed`: see [`FEED_HELP`].
+    pub feeds: Vec<String>,
+}
+
+/// An output that is an input of the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feed {
+    /// The output's place.
+    pub output: usize,
+    /// The input's place.
+    pub input: usize,
+}
+
+/// The steps of a method.
+#[derive(Debug)]
+pub struct Steps<'s> {
+    signature: &'s Signature,
+    /// The arguments of the first step, and those of the others, which have nothing for what is fed.
+    first: InputArgs,
+    later: InputArgs,
+    /// Inputs that the arguments name.
+    named: BTreeSet<usize>,
+    values: Vec<(usize, Vec<Tensor>)>,
+    feeds: Vec<Feed>,
+    count: usize,
+}
+
+impl<'s> Steps<'s> {
+    /// Reads what was given.
+    pub fn of(
+        signature: &'s Signature,
+        args: &InputArgs,
+        steps: &StepArgs,
+    ) -> Result<Self, InputError> {
+        let mut values: Vec<(usize, Vec<Tensor>)> = Vec::new();
+        let mut budget = Budget {
+            limit: args.memory,
+            held: args.held,
+        };
+        for text in &steps.values {
+            let (input, tensors) = values_of_steps(signature, text, &mut budget)?;
+            if values.iter().any(|(known, _)| *known == input) {
+                return Err(refused(
+                    STEP_INPUT,
+                    text,
+                    "the input has values already",
+                    "give them once",
+                ));
+            }
+            values.push((input, tensors));
+        }
+        let mut named = BTreeSet::new();
+        let mut later = args.clone();
+        let mut feeds = feeds(signature, &steps.feeds)?;
+        feeds.retain(|feed| values.iter().all(|(input, _)| *input != feed.input));
+        later.inputs.clear();
+        for text in &args.inputs {
+            let input = argument::input_of(signature, text)?;
+            if let Some(input) = input
+                && values.iter().any(|(known, _)| *known == input)
+            {
+                return Err(InputError::Repeated {
+                    place: Place::of(signature, input).into(),
+                    first: STEP_INPUT.to_owned(),
+                    second: text.clone(),
+                });
+            }
+            named.extend(input);
+            if input.is_none_or(|input| feeds.iter().all(|feed| feed.input != input)) {
+                later.inputs.push(text.clone());
+            }
+        }
+        Ok(Self {
+            signature,
+            first: args.clone(),
+            later,
+            named,
+            count: count(signature, steps.count, &values)?,
+            values,
+            feeds,
+        })
+    }
+
+    /// How many steps there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What is fed.
+    pub fn feeds(&self) -> &[Feed] {
+        &self.feeds
+    }
+
+    /// The inputs of a step, from 0; `before` is what the one before it gave.
+    pub fn inputs(
+        &self,
+        step: usize,
+        before: Option<&[Tensor]>,
+    ) -> Result<Vec<Tensor>, InputError> {
+        let mut held: Vec<Option<Held>> = vec![None; self.signature.inputs.len()];
+        for (input, tensors) in &self.values {
+            held[*input] = Some(Held {
+                tensor: tensors.get(step).cloned(),
+                origin: format!("its value of step {}", step + 1),
+                empty: Vec::new(),
+            });
+        }
+        for feed in &self.feeds {
+            let name = &self.signature.outputs[feed.output].name;
+            held[feed.input] = match before {
+                Some(outputs) => Some(Held {
+                    tensor: outputs.get(feed.output).cloned(),
+                    origin: format!("output `{name}` of the step before"),
+                    empty: Vec::new(),
+                }),
+                None if self.named.contains(&feed.input) => None,
+                None => Some(Held {
+                    tensor: None,
+                    origin: "the beginning of what is fed".to_owned(),
+                    empty: self.growing(*feed),
+                }),
+            };
+        }
+        let args = if before.is_some() {
+            &self.later
+        } else {
+            &self.first
+        };
+        assemble_around(self.signature, args, &held)
+    }
+
+    /// The axes of a fed input that grow: they are open, no other input has their size, and the output's
+    /// is another.
+    fn growing(&self, feed: Feed) -> Vec<usize> {
+        let input = self.signature.inputs[feed.input].dims.iter().flatten();
+        let output = self.signature.outputs[feed.output].dims.as_deref();
+        let is_fed = |place: usize| self.feeds.iter().any(|feed| feed.input == place);
+        let elsewhere = |name: &str| {
+            let inputs = self.signature.inputs.iter().enumerate();
+            let mut others = inputs.filter(|(place, _)| !is_fed(*place));
+            others.any(|(_, spec)| {
+                spec.dims
+                    .iter()
+                    .flatten()
+                    .any(|dim| symbol(dim) == Some(name))
+            })
+        };
+        let grows = |axis: usize, dim: &Dim| {
+            let own = symbol(dim);
+            let other = output.and_then(|dims| dims.get(axis));
+            matches!(dim, Dim::Dynamic { bound: None, .. })
+                && !matches!(other, Some(Dim::Fixed(_)))
+                && own.is_none_or(|own| !elsewhere(own) && other.and_then(symbol) != Some(own))
+        };
+        let axes = input.enumerate().filter(|(axis, dim)| grows(*axis, dim));
+        axes.map(|(axis, _)| axis).collect()
+    }
+}
+
+/// How many steps there are, by all that says so.
+fn count(
+    signature: &Signature,
+    wanted: Option<u32>,
+    values: &[(usize, Vec<Tensor>)],
+) -> Result<usize, InputError> {
+    let mut count = wanted.map(|count| (count as usize, format!("{STEPS} {count}")));
+    for (input, tensors) in values {
+        let name = &signature.inputs[*input].name;
+        match &count {
+            Some((known, by)) if *known != tensors.len() => {
+                let reason = format!("there are {} steps, and {by} says {known}", tensors.len());
+                let help = "give as many values of each, or leave --steps out";
+                return Err(refused(STEP_INPUT, name, &reason, help));
+            }
+            _ => count = Some((tensors.len(), format!("{STEP_INPUT} of `{name}`"))),
+        }
+    }
+    match count {
+        Some((0, by)) => Err(refused(
+            STEP_INPUT,
+            &by,
+            "there are no steps",
+            "give one at least",
+        )),
+        Some((count, _)) => Ok(count),
+        None => Err(refused(
+            FEED,
+            "",
+            "nothing says how many steps there are",
+            "add --steps N",
+        )),
+    }
+}
+
+/// Which outputs are inputs of the next step.
+fn feeds(signature: &Signature, texts: &[String]) -> Result<Vec<Feed>, InputError> {
+    match texts {
+        [] => return Ok(usual(signature)),
+        [only] if only == "none" => return Ok(Vec::new()),
+        _ => {}
+    }
+    let mut feeds: Vec<Feed> = Vec::new();
+    for text in texts {
+        let help = || {
+            let outputs = signature
+                .outputs
+                .iter()
+                .map(|spec| format!("`{}`", spec.name));
+            let outputs: Vec<String> = outputs.collect();
+            format!(
+                "write OUTPUT=INPUT; the outputs are {}; {}",
+                outputs.join(", "),
+                names(signature)
+            )
+        };
+        let place = |specs: &[TensorSpec], name: &str| {
+            let named = specs.iter().position(|spec| spec.name == name);
+            named.or_else(|| name.parse().ok().filter(|place| *place < specs.len()))
+        };
+        let feed = text.match_indices('=').find_map(|(at, _)| {
+            Some(Feed {
+                output: place(&signature.outputs, &text[..at])?,
+                input: place(&signature.inputs, &text[at + 1..])?,
+            })
+        });
+        let Some(feed) = feed else {
+            return Err(refused(
+                FEED,
+                text,
+                "there is no such output and input",
+                &help(),
+            ));
+        };
+        if feeds.iter().any(|known| known.input == feed.input) {
+            return Err(refused(
+                FEED,
+                text,
+                "the input is fed already",
+                "feed it once",
+            ));
+        }
+        let (output, input) = (
+            &signature.outputs[feed.output],
+            &signature.inputs[feed.input],
+        );
+        if !may_feed(output, input) {
+            let reason = format!("the output is {output} and the input is {input}");
+            return Err(refused(FEED, text, &reason, "feed what fits"));
+        }
+        feeds.push(feed);
+    }
+    Ok(feeds)
+}
+
+/// Feeds by the usual names.
+fn usual(signature: &Signature) -> Vec<Feed> {
+    let mut feeds: Vec<Feed> = Vec::new();
+    for (output, spec) in signature.outputs.iter().enumerate() {
+        let inputs = USUAL.iter().filter_map(|[begin, end, own_begin, own_end]| {
+            let middle = spec.name.strip_prefix(begin)?.strip_suffix(end)?;
+            let name = format!("{own_begin}{middle}{own_end}");
+            let input = signature
+                .inputs
+                .iter()
+                .position(|input| input.name == name)?;
+            may_feed(spec, &signature.inputs[input]).then_some(input)
+        });
+        let is_free = |input: &usize| feeds.iter().all(|feed| feed.input != *input);
+        if let Some(input) = { inputs }.find(is_free) {
+            feeds.push(Feed { output, input });
+        }
+    }
+    feeds
+}
+
+/// Whether an output can be an input, as far as their dtypes and dimensions tell.
+fn may_feed(output: &TensorSpec, input: &TensorSpec) -> bool {
+    let (Some(from), Some(to)) = (&output.dims, &input.dims) else {
+        return output.dtype == input.dtype;
+    };
+    let differ = |pair: (&Dim, &Dim)| matches!(pair, (Dim::Fixed(a), Dim::Fixed(b)) if a != b);
+    output.dtype == input.dtype && from.len() == to.len() && !from.iter().zip(to).any(differ)
+}
+
+/// The values that a text gives an input, one a step.
+/// What the values of all steps may take together, and take by now.
+struct Budget {
+    limit: Option<MemoryLimit>,
+    held: u64,
+}
+
+fn values_of_steps(
+    signature: &Signature,
+    text: &str,
+    budget: &mut Budget,
+) -> Result<(usize, Vec<Tensor>), InputError> {
+    let nobody = vec![false; signature.inputs.len()];
+    let read = argument::read(signature, &[text.to_owned()], &nobody);
+    let values = read.map_err(|error| match error {
+        InputError::Argument {
+            text, reason, help, ..
+        } => InputError::Argument {
+            option: STEP_INPUT,
+            text,
+            reason,
+            help,
+        },
+        other => other,
+    })?;
+    let each = match values {
+        Values::Each(each) => each,
+        Values::All(_) => {
+            let reason = "an archive or an object is for all inputs";
+            return Err(refused(
+                STEP_INPUT,
+                text,
+                reason,
+                "give the steps of each input by itself",
+            ));
+        }
+    };
+    let mut given = each.into_iter().enumerate();
+    let mut given = { &mut given }.filter_map(|(input, given)| Some((input, given?)));
+    let (Some((input, given)), None) = (given.next(), given.next()) else {
+        let reason = "it is for one input, and it does not say for which";
+        return Err(refused(
+            STEP_INPUT,
+            text,
+            reason,
+            &format!("write NAME=VALUE; {}", names(signature)),
+        ));
+    };
+    let spec = &signature.inputs[input];
+    let tensors = match &given.value {
+        Value::Json(json) => of_json(signature, input, json, &given, budget)?,
+        _ => of_array(signature, spec, given, budget)?,
+    };
+    Ok((input, tensors))
+}
+
+fn of_json(
+    signature: &Signature,
+    input: usize,
+    json: &str,
+    given: &Given,
+    budget: &mut Budget,
+) -> Result<Vec<Tensor>, InputError> {
+    let spec = &signature.inputs[input];
+    let Some(elements) = elements(json) else {
+        let help = "write a list with a value for each step: [[1, 2], [3]]";
+        return Err(Place::of(signature, input).value(
+            &given.origin,
+            "it is no list of steps",
+            help,
+        ));
+    };
+    check_count(elements.len() as u64)?;
+    let elements = elements.into_iter().enumerate().map(|(step, element)| {
+        let given = Given {
+            origin: format!("step {} of {}", step + 1, given.origin),
+            value: Value::Json(element.to_owned()),
+        };
+        alone(signature, spec.clone(), given, budget)
+    });
+    elements.collect()
+}
+
+/// The elements of a JSON list; `None` if it is none.
+fn elements(json: &str) -> Option<Vec<&str>> {
+    let inner = json.trim().strip_prefix('[')?.strip_suffix(']')?;
+    let (mut elements, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    let (mut in_string, mut escaped) = (false, false);
+    for (at, byte) in inner.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.checked_sub(1)?,
+            b',' if depth == 0 => {
+                elements.push(&inner[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if depth > 0 || in_string {
+        return None;
+    }
+    if !(elements.is_empty() && inner[start..].trim().is_empty()) {
+        elements.push(&inner[start..]);
+    }
+    Some(elements)
+}
+
+/// An array whose first dimension is the steps.
+fn of_array(
+    signature: &Signature,
+    spec: &TensorSpec,
+    given: Given,
+    budget: &mut Budget,
+) -> Result<Vec<Tensor>, InputError> {
+    let steps = Dim::Dynamic {
+        allowed: None,
+        bound: Some(u64::from(MAX_STEPS)),
+        name: None,
+    };
+    let mut stepped = spec.clone();
+    if let Some(dims) = &mut stepped.dims {
+        dims.insert(0, steps);
+    }
+    let tensor = alone(signature, stepped, given, budget)?;
+    let Some((count, shape)) = tensor.shape().split_first() else {
+        let reason = "it has no dimension of steps";
+        return Err(refused(
+            STEP_INPUT,
+            &spec.name,
+            reason,
+            "put the steps first",
+        ));
+    };
+    check_count(*count)?;
+    let count = usize::try_from(*count).unwrap_or(0);
+    let size = tensor.bytes().len() / count.max(1);
+    let rows = (0..count).map(|step| {
+        let bytes = tensor.bytes()[step * size..(step + 1) * size].to_vec();
+        Tensor::new(spec.dtype, shape.to_vec(), bytes).expect("it is a whole row")
+    });
+    Ok(rows.collect())
+}
+
+fn check_count(count: u64) -> Result<(), InputError> {
+    if count <= u64::from(MAX_STEPS) {
+        return Ok(());
+    }
+    let reason = format!("{count} steps are more than {MAX_STEPS}");
+    Err(refused(STEP_INPUT, "", &reason, "give fewer"))
+}
+
+/// The tensor of one value for one input.
+fn alone(
+    signature: &Signature,
+    spec: TensorSpec,
+    given: Given,
+    budget: &mut Budget,
+) -> Result<Tensor, InputError> {
+    let alone = Signature {
+        method: signature.method.clone(),
+        inputs: vec![spec],
+        outputs: Vec::new(),
+    };
+    let mut assembly = Assembly {
+        signature: &alone,
+        dims: Dims::of(&alone),
+        memory: Memory::measure(budget.limit, budget.held),
+        scale: image::Scale::of(&InputArgs::default())?,
+        tensors: vec![None],
+        held: &[],
+    };
+    assembly.each(&[Some(given)])?;
+    let tensor = assembly.tensors.remove(0);
+    let tensor = tensor.expect("the one value makes the one tensor");
+    budget.held = budget.held.saturating_add(tensor.bytes().len() as u64);
+    Ok(tensor)
+}
+
+fn refused(option: &'static str, text: &str, reason: &str, help: &str) -> InputError {
+    InputError::Argument {
+        option,
+        text: text.chars().take(200).collect(),
+        reason: reason.to_owned(),
+        help: help.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_split_where_its_elements_end() {
+        for (text, expected) in [
+            ("[]", Some(&[][..])),
+            ("[1]", Some(&["1"])),
+            (" [[1,2],[3]] ", Some(&["[1,2]", "[3]"])),
+            (r#"["a,]\"",2]"#, Some(&[r#""a,]\"""#, "2"])),
+            ("[1,]", Some(&["1", ""])),
+            ("[[1]", None),
+            ("[]]", None),
+            ("5", None),
+        ] {
+            assert_eq!(elements(text).as_deref(), expected, "{text}");
+        }
+    }
+}
