@@ -19,6 +19,7 @@ mod exact;
 mod functions;
 mod graph;
 mod guard;
+mod kernel;
 mod known_wrong;
 mod names;
 #[cfg_attr(

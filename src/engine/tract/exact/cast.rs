@@ -5,7 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::engine::tract::program::kernel::Kernel;
+use crate::engine::tract::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 

@@ -5,7 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::engine::tract::program::kernel::Kernel;
+use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::watch::WRONG;
 
 /// The operator that `repair` puts before an attention's mask.

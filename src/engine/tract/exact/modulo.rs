@@ -9,7 +9,7 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::binary::{rules, wire_cast};
 
-use crate::engine::tract::program::kernel::Kernel;
+use crate::engine::tract::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 

@@ -11,7 +11,7 @@ use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_hir::internal::*;
 
 use super::mended::{Mend, mended};
-use crate::engine::tract::program::kernel::Kernel;
+use crate::engine::tract::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 

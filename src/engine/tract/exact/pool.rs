@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::cnn::MaxPool;
 use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Resize};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::engine::tract::program::kernel::Kernel;
+use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::watch::WRONG;
 
 /// Refuses places of largest whole numbers, and resizes to one place by PyTorch's rule, which is

@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 
 use super::mended::mended;
-use crate::engine::tract::program::kernel::Kernel;
+use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::watch::WRONG;
 
 /// Replaces products of integers wider or narrower than 32 bits, which make the library panic, and

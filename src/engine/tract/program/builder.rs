@@ -15,7 +15,7 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::logic::comp_ne;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 
-use super::kernel::Kernel;
+use super::super::kernel::Kernel;
 use super::{Size, datum_type};
 use crate::tensor::DType;
 

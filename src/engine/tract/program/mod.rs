@@ -6,12 +6,12 @@
 
 mod builder;
 mod convolution;
-pub(super) mod kernel;
-mod method;
+mod frame;
 mod operators;
 mod pointwise;
 mod resize;
 mod session;
+mod walk;
 mod weights;
 mod xnnpack;
 
@@ -21,7 +21,7 @@ use tract_onnx::tract_core::internal::{DatumType, TypedModel};
 
 pub(super) use session::ProgramSession;
 
-use method::lower;
+use walk::lower;
 
 use super::guard::Failure;
 use crate::tensor::{DType, Tensor};

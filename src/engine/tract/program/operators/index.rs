@@ -6,12 +6,12 @@ use tract_onnx::tract_core::ops::logic::Iff;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::super::kernel::Kernel;
-use super::super::method::Slot;
+use super::super::frame::Slot;
 use super::elements::{
     Indices, broadcast_strides, floats, ints, of_floats, of_ints, pick, places, strides,
 };
 use super::{Call, Lower};
+use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 pub(super) fn find(name: &str) -> Option<Lower> {

@@ -4,7 +4,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::method::Slot;
+use super::super::frame::Slot;
 use super::elements::Indices;
 use super::{Call, Lower};
 use crate::tensor::DType;

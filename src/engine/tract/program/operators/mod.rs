@@ -31,7 +31,7 @@ pub(super) use neural::einsum;
 
 use super::super::guard::{Failure, guarded};
 use super::builder::Wire;
-use super::method::{Frame, Number, Slot};
+use super::frame::{Frame, Number, Slot};
 use crate::model::executorch::body::BodyValue;
 use crate::tensor::DType;
 

@@ -4,8 +4,8 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
-use super::super::kernel::Kernel;
 use super::{Call, Lower};
+use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 pub(super) fn find(name: &str) -> Option<Lower> {

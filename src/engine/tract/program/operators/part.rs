@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::method::{Number, Slot};
+use super::super::frame::{Number, Slot};
 use super::shape::give;
 use super::{Call, Lower};
 use crate::tensor::DType;

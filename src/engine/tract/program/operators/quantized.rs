@@ -4,9 +4,9 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::super::kernel::Kernel;
 use super::elements::{floats, ints, of_floats, of_ints, strides};
 use super::{Call, Lower};
+use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 pub(super) fn find(name: &str) -> Option<Lower> {

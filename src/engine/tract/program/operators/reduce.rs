@@ -6,10 +6,10 @@ use tract_onnx::tract_core::ops::nn::Reducer;
 
 use super::super::builder::{Builder, Wire};
 use super::super::datum_type;
-use super::super::kernel::Kernel;
 use super::elements::{floats, ints, of_floats, of_ints};
 use super::order::first;
 use super::{Call, Lower, widened};
+use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 pub(super) fn find(name: &str) -> Option<Lower> {

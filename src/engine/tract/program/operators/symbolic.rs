@@ -6,7 +6,7 @@ use tract_onnx::tract_core::ops::logic::{comp_eq, comp_gt, comp_gte, comp_lt, co
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
-use super::super::method::{Number, Slot};
+use super::super::frame::{Number, Slot};
 use super::{Call, Lower};
 use crate::tensor::DType;
 
@@ -106,7 +106,7 @@ pub(super) fn find(name: &str) -> Option<Lower> {
 
 fn set(call: &mut Call<'_, '_>, slot: Slot) -> TractResult<()> {
     let out = call.arg(call.out())?;
-    call.frame.set(out, slot);
+    call.frame.write(out, slot);
     Ok(())
 }
 

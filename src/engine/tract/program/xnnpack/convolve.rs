@@ -6,8 +6,8 @@ use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::Reducer;
 
 use super::super::convolution::{Convolution, Window, average_pool, max_pool, same_padding};
-use super::super::kernel::Kernel;
 use super::Lowering;
+use crate::engine::tract::kernel::Kernel;
 use crate::model::executorch::body::xnnpack::{Conv, ConvKind, Pool};
 use crate::tensor::DType;
 

@@ -15,9 +15,9 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::super::guard::{Failure, guarded};
+use super::super::kernel::Kernel;
 use super::builder::{Builder, Wire};
-use super::kernel::Kernel;
-use super::method::Frame;
+use super::frame::Frame;
 use super::pointwise::{Grid, Pointwise, round_to};
 use super::weights::Weights;
 use crate::model::executorch::body::xnnpack::{Datatype, Graph, Quantization, Value};

@@ -1,8 +1,12 @@
 //! The house rules that a compiler does not check: which layer may use which, what every source
 //! file begins with, where features may be asked for, how large a file may grow.
 
+mod imports;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use imports::Imports;
 
 /// Layers and the layers each may use. A layer that is not built yet has no folder and no row.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -192,4 +196,41 @@ fn main_stays_small() {
         .find(|file| file.layer == "main.rs")
         .expect("there is a main.rs");
     assert!(main.text.lines().count() <= 25);
+}
+
+#[test]
+fn no_files_use_each_other_in_a_circle() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let imports = Imports::of(&root);
+    let circles = imports.circles();
+    assert!(circles.is_empty(), "{circles:#?}");
+}
+
+#[test]
+fn debug_folders() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let imports = Imports::of(&root);
+    let mut set = std::collections::BTreeSet::new();
+    for (at, used) in imports.used.iter().enumerate() {
+        for other in used {
+            let (a, b) = (&imports.files[at], &imports.files[*other]);
+            if a.ends_with("mod.rs") && b.starts_with(a.parent().unwrap()) {
+                continue;
+            }
+            let key = |p: &Path| {
+                let d = p.parent().unwrap().to_string_lossy().into_owned();
+                d
+            };
+            let (da, db) = (key(a), key(b));
+            let la = da.split('/').next().unwrap().to_owned();
+            let lb = db.split('/').next().unwrap().to_owned();
+            if la == lb && da != db {
+                eprintln!("F {} -> {}", a.display(), b.display());
+                set.insert((da, db));
+            }
+        }
+    }
+    for (a, b) in set {
+        eprintln!("E {a} -> {b}");
+    }
 }
