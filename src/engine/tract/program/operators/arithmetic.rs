@@ -6,53 +6,89 @@ use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
+use super::call::{Call, Table};
 use super::elements::{broadcast_strides, floats, ints, of_floats, of_ints, places};
-use super::{Call, Lower, promoted, promoted_with_scalar, widened};
+use super::promotion::{promoted, promoted_with_scalar, widened};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::add.out" | "aten::add.Scalar_out" => |call| sum(call, Sum::Add),
-        "aten::sub.out" | "aten::sub.Scalar_out" => |call| sum(call, Sum::Sub),
-        "aten::rsub.Scalar_out" => |call| sum(call, Sum::Reverse),
-        "aten::mul.out" | "aten::mul.Scalar_out" => product,
-        "aten::maximum.out" => |call| extreme(call, true),
-        "aten::minimum.out" => |call| extreme(call, false),
-        "aten::div.out" | "aten::div.Scalar_out" => |call| quotient(call, None),
-        "aten::div.out_mode" | "aten::div.Scalar_mode_out" => |call| {
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::add.out", "aten::add.Scalar_out"], |call| {
+        sum(call, Sum::Add)
+    }),
+    (&["aten::sub.out", "aten::sub.Scalar_out"], |call| {
+        sum(call, Sum::Sub)
+    }),
+    (&["aten::rsub.Scalar_out"], |call| sum(call, Sum::Reverse)),
+    (&["aten::mul.out", "aten::mul.Scalar_out"], product),
+    (&["aten::maximum.out"], |call| extreme(call, true)),
+    (&["aten::minimum.out"], |call| extreme(call, false)),
+    (&["aten::div.out", "aten::div.Scalar_out"], |call| {
+        quotient(call, None)
+    }),
+    (
+        &["aten::div.out_mode", "aten::div.Scalar_mode_out"],
+        |call| {
             let mode = call.text(2)?;
             quotient(call, mode.as_deref())
         },
-        "aten::floor_divide.out" => |call| quotient(call, Some("floor")),
-        "aten::remainder.Tensor_out" | "aten::remainder.Scalar_out" => |call| {
+    ),
+    (&["aten::floor_divide.out"], |call| {
+        quotient(call, Some("floor"))
+    }),
+    (
+        &["aten::remainder.Tensor_out", "aten::remainder.Scalar_out"],
+        |call| {
             // For integers the runtime gives the remainder of C, not that of PyTorch.
             pairs(call, |a, b| a - b * (a / b).floor(), c_remainder)
         },
-        "aten::fmod.Tensor_out" | "aten::fmod.Scalar_out" => {
-            |call| pairs(call, |a, b| a % b, c_remainder)
-        }
-        "aten::atan2.out" => |call| float_pairs(call, f64::atan2),
-        "aten::pow.Tensor_Scalar_out" | "aten::pow.Tensor_Tensor_out" | "aten::pow.Scalar_out" => {
-            power
-        }
-        "aten::bitwise_and.Tensor_out" | "aten::bitwise_and.Scalar_out" => {
-            |call| whole(call, |a, b| a & b)
-        }
-        "aten::bitwise_or.Tensor_out" | "aten::bitwise_or.Scalar_out" => {
-            |call| whole(call, |a, b| a | b)
-        }
-        "aten::bitwise_xor.Tensor_out" | "aten::bitwise_xor.Scalar_out" => {
-            |call| whole(call, |a, b| a ^ b)
-        }
-        "aten::bitwise_left_shift.Tensor_out" | "aten::bitwise_left_shift.Tensor_Scalar_out" => {
-            |call| whole(call, shift_left)
-        }
-        "aten::bitwise_right_shift.Tensor_out" | "aten::bitwise_right_shift.Tensor_Scalar_out" => {
-            |call| whole(call, shift_right)
-        }
-        _ => return None,
-    })
-}
+    ),
+    (
+        &["aten::fmod.Tensor_out", "aten::fmod.Scalar_out"],
+        |call| pairs(call, |a, b| a % b, c_remainder),
+    ),
+    (&["aten::atan2.out"], |call| float_pairs(call, f64::atan2)),
+    (
+        &[
+            "aten::pow.Tensor_Scalar_out",
+            "aten::pow.Tensor_Tensor_out",
+            "aten::pow.Scalar_out",
+        ],
+        power,
+    ),
+    (
+        &[
+            "aten::bitwise_and.Tensor_out",
+            "aten::bitwise_and.Scalar_out",
+        ],
+        |call| whole(call, |a, b| a & b),
+    ),
+    (
+        &["aten::bitwise_or.Tensor_out", "aten::bitwise_or.Scalar_out"],
+        |call| whole(call, |a, b| a | b),
+    ),
+    (
+        &[
+            "aten::bitwise_xor.Tensor_out",
+            "aten::bitwise_xor.Scalar_out",
+        ],
+        |call| whole(call, |a, b| a ^ b),
+    ),
+    (
+        &[
+            "aten::bitwise_left_shift.Tensor_out",
+            "aten::bitwise_left_shift.Tensor_Scalar_out",
+        ],
+        |call| whole(call, shift_left),
+    ),
+    (
+        &[
+            "aten::bitwise_right_shift.Tensor_out",
+            "aten::bitwise_right_shift.Tensor_Scalar_out",
+        ],
+        |call| whole(call, shift_right),
+    ),
+];
 
 /// Whether the second argument is a tensor.
 fn takes_tensor(call: &Call<'_, '_>, at: usize) -> TractResult<bool> {

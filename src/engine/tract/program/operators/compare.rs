@@ -9,29 +9,44 @@ use tract_onnx::tract_core::ops::logic::{
 
 use super::super::builder::Wire;
 use super::super::datum_type;
+use super::call::{Call, Table};
 use super::elements::{broadcast_strides, floats, places};
-use super::{Call, Lower, promoted, promoted_with_scalar, widened};
+use super::promotion::{promoted, promoted_with_scalar, widened};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::eq.Tensor_out" | "aten::eq.Scalar_out" => |call| compared(call, comp_eq()),
-        "aten::ne.Tensor_out" | "aten::ne.Scalar_out" => |call| compared(call, comp_ne()),
-        "aten::lt.Tensor_out" | "aten::lt.Scalar_out" => |call| compared(call, comp_lt()),
-        "aten::le.Tensor_out" | "aten::le.Scalar_out" => |call| compared(call, comp_lte()),
-        "aten::gt.Tensor_out" | "aten::gt.Scalar_out" => |call| compared(call, comp_gt()),
-        "aten::ge.Tensor_out" | "aten::ge.Scalar_out" => |call| compared(call, comp_gte()),
-        "aten::logical_not.out" => negated,
-        "aten::logical_and.out" => |call| joined(call, Box::new(And)),
-        "aten::logical_or.out" => |call| joined(call, Box::new(Or)),
-        "aten::logical_xor.out" => |call| joined(call, Box::new(Xor)),
-        "aten::isnan.out" => |call| told(call, f64::is_nan),
-        "aten::isinf.out" => |call| told(call, f64::is_infinite),
-        "aten::where.self_out" => chosen,
-        "aten::masked_fill.Scalar_out" => masked_fill,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::eq.Tensor_out", "aten::eq.Scalar_out"], |call| {
+        compared(call, comp_eq())
+    }),
+    (&["aten::ne.Tensor_out", "aten::ne.Scalar_out"], |call| {
+        compared(call, comp_ne())
+    }),
+    (&["aten::lt.Tensor_out", "aten::lt.Scalar_out"], |call| {
+        compared(call, comp_lt())
+    }),
+    (&["aten::le.Tensor_out", "aten::le.Scalar_out"], |call| {
+        compared(call, comp_lte())
+    }),
+    (&["aten::gt.Tensor_out", "aten::gt.Scalar_out"], |call| {
+        compared(call, comp_gt())
+    }),
+    (&["aten::ge.Tensor_out", "aten::ge.Scalar_out"], |call| {
+        compared(call, comp_gte())
+    }),
+    (&["aten::logical_not.out"], negated),
+    (&["aten::logical_and.out"], |call| {
+        joined(call, Box::new(And))
+    }),
+    (&["aten::logical_or.out"], |call| joined(call, Box::new(Or))),
+    (&["aten::logical_xor.out"], |call| {
+        joined(call, Box::new(Xor))
+    }),
+    (&["aten::isnan.out"], |call| told(call, f64::is_nan)),
+    (&["aten::isinf.out"], |call| told(call, f64::is_infinite)),
+    (&["aten::where.self_out"], chosen),
+    (&["aten::masked_fill.Scalar_out"], masked_fill),
+];
 
 fn boolean(outlet: OutletId) -> Wire {
     Wire {

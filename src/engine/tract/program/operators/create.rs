@@ -4,56 +4,71 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
+use super::call::{Call, Table};
 use super::elements::{of_floats, of_ints};
-use super::{Call, Lower};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::full.out" | "aten::full.names_out" => |call| {
-            let shape = call.dims(0)?;
-            filled(call, 1, &shape)
-        },
-        "aten::full_like.out" | "aten::fill.Scalar_out" | "aten::fill.Tensor_out" => |call| {
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::full.out", "aten::full.names_out"], |call| {
+        let shape = call.dims(0)?;
+        filled(call, 1, &shape)
+    }),
+    (
+        &[
+            "aten::full_like.out",
+            "aten::fill.Scalar_out",
+            "aten::fill.Tensor_out",
+        ],
+        |call| {
             let like = call.tensor(0)?;
             let shape = call.shape(like)?;
             filled(call, 1, &shape)
         },
-        "aten::zeros.out" | "aten::empty.out" | "dim_order_ops::_empty_dim_order.out" => {
-            |call| same_everywhere(call, 0.0)
-        }
-        "aten::ones.out" => |call| same_everywhere(call, 1.0),
-        "aten::scalar_tensor.out" => |call| filled(call, 0, &[]),
-        "aten::arange.out" => |call| range(call, None),
-        "aten::arange.start_out" => |call| range(call, Some(2)),
-        "aten::clone.out"
-        | "aten::alias_copy.out"
-        | "aten::detach_copy.out"
-        | "aten::lift_fresh_copy.out"
-        | "aten::_to_copy.out"
-        | "aten::_conj_physical.out"
-        | "dim_order_ops::_to_dim_order_copy.out"
-        | "dim_order_ops::_clone_dim_order.out"
-        | "et_copy::_d2h_copy.out"
-        | "et_copy::_h2d_copy.out" => |call| {
+    ),
+    (
+        &[
+            "aten::zeros.out",
+            "aten::empty.out",
+            "dim_order_ops::_empty_dim_order.out",
+        ],
+        |call| same_everywhere(call, 0.0),
+    ),
+    (&["aten::ones.out"], |call| same_everywhere(call, 1.0)),
+    (&["aten::scalar_tensor.out"], |call| filled(call, 0, &[])),
+    (&["aten::arange.out"], |call| range(call, None)),
+    (&["aten::arange.start_out"], |call| range(call, Some(2))),
+    (
+        &[
+            "aten::clone.out",
+            "aten::alias_copy.out",
+            "aten::detach_copy.out",
+            "aten::lift_fresh_copy.out",
+            "aten::_to_copy.out",
+            "aten::_conj_physical.out",
+            "dim_order_ops::_to_dim_order_copy.out",
+            "dim_order_ops::_clone_dim_order.out",
+            "et_copy::_d2h_copy.out",
+            "et_copy::_h2d_copy.out",
+        ],
+        |call| {
             let input = call.tensor(0)?;
             let out = call.out();
             call.give(out, input)
         },
-        "aten::copy.out" => |call| {
-            let copy = copied(call)?;
-            let out = call.out();
-            call.give(out, copy)
-        },
-        "aten::copy_" => |call| {
-            let copy = copied(call)?;
-            call.give(0, copy)?;
-            let out = call.out();
-            call.give(out, copy)
-        },
-        _ => return None,
-    })
-}
+    ),
+    (&["aten::copy.out"], |call| {
+        let copy = copied(call)?;
+        let out = call.out();
+        call.give(out, copy)
+    }),
+    (&["aten::copy_"], |call| {
+        let copy = copied(call)?;
+        call.give(0, copy)?;
+        let out = call.out();
+        call.give(out, copy)
+    }),
+];
 
 /// The second argument in the shape of the first.
 fn copied(call: &mut Call<'_, '_>) -> TractResult<Wire> {

@@ -10,77 +10,136 @@ use tract_onnx::tract_core::ops::nn::{leaky_relu, sigmoid};
 use super::super::builder::Wire;
 use super::super::datum_type;
 use super::super::pointwise::Pointwise;
+use super::call::{Call, Table};
 use super::elements::{floats, ints, of_floats, of_ints};
-use super::{Call, Lower, promoted, widened};
+use super::promotion::{promoted, widened};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::bitwise_not.out" => bitwise_not,
-        "aten::abs.out" => |call| same(call, math::abs, f64::abs, i64::wrapping_abs),
-        "aten::neg.out" => |call| same(call, math::neg, |x| -x, i64::wrapping_neg),
-        "aten::sign.out" => |call| same_kernel(call, sign, i64::signum),
-        "aten::floor.out" => |call| same(call, math::floor, f64::floor, |x| x),
-        "aten::ceil.out" => |call| same(call, math::ceil, f64::ceil, |x| x),
-        "aten::round.out" => {
-            |call| same(call, math::round_half_to_even, f64::round_ties_even, |x| x)
-        }
-        "aten::trunc.out" => |call| same_kernel(call, f64::trunc, |x| x),
-        "aten::round.decimals_out" => |call| {
-            let decimals = i32::try_from(call.int(1)?)?;
-            let scale = 10_f64.powi(decimals.abs());
-            let up = decimals >= 0;
-            map(call, 2, move |x| {
-                if up {
-                    (x * scale).round_ties_even() / scale
-                } else {
-                    (x / scale).round_ties_even() * scale
-                }
-            })
-        },
-        "aten::exp.out" => |call| function(call, Some(math::exp), f64::exp),
-        "aten::log.out" => |call| function(call, Some(math::ln), f64::ln),
-        "aten::sqrt.out" => |call| function(call, Some(math::sqrt), f64::sqrt),
-        "aten::rsqrt.out" => |call| function(call, Some(math::rsqrt), |x| 1.0 / x.sqrt()),
-        "aten::reciprocal.out" => |call| function(call, None, |x| 1.0 / x),
-        "aten::sin.out" => |call| function(call, Some(math::sin), f64::sin),
-        "aten::cos.out" => |call| function(call, Some(math::cos), f64::cos),
-        "aten::tan.out" => |call| function(call, Some(math::tan), f64::tan),
-        "aten::asin.out" => |call| function(call, Some(math::asin), f64::asin),
-        "aten::acos.out" => |call| function(call, Some(math::acos), f64::acos),
-        "aten::atan.out" => |call| function(call, Some(math::atan), f64::atan),
-        "aten::sinh.out" => |call| function(call, None, f64::sinh),
-        "aten::cosh.out" => |call| function(call, None, f64::cosh),
-        "aten::tanh.out" => |call| function(call, Some(|| Pointwise::Tanh.op()), f64::tanh),
-        "aten::asinh.out" => |call| function(call, None, f64::asinh),
-        "aten::acosh.out" => |call| function(call, None, f64::acosh),
-        "aten::atanh.out" => |call| function(call, None, f64::atanh),
-        "aten::expm1.out" => |call| function(call, None, f64::exp_m1),
-        "aten::log1p.out" => |call| function(call, None, f64::ln_1p),
-        "aten::log2.out" => |call| function(call, None, f64::log2),
-        "aten::log10.out" => |call| function(call, None, f64::log10),
-        "aten::erf.out" => |call| function(call, Some(math::erf), erf),
-        "aten::sigmoid.out" => |call| function(call, Some(sigmoid), |x| 1.0 / (1.0 + (-x).exp())),
-        "aten::logit.out" => logit,
-        "aten::relu.out" => |call| clamped(call, Some(0.0), None, 1),
-        "aten::clamp.out" => |call| {
-            let (least, most) = (call.optional_double(1)?, call.optional_double(2)?);
-            clamped(call, least, most, 3)
-        },
-        "aten::hardtanh.out" => |call| {
-            let (least, most) = (call.double(1)?, call.double(2)?);
-            clamped(call, Some(least), Some(most), 3)
-        },
-        "aten::clamp.Tensor_out" => clamped_by_tensors,
-        "aten::leaky_relu.out" => leaky,
-        "aten::elu.out" => elu,
-        "aten::gelu.out" => gelu,
-        "aten::hardswish.out" => |call| map(call, 1, |x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0),
-        "aten::hardsigmoid.out" => |call| map(call, 1, |x| (x + 3.0).clamp(0.0, 6.0) / 6.0),
-        "aten::silu.out" => |call| map(call, 1, |x| x / (1.0 + (-x).exp())),
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::bitwise_not.out"], bitwise_not),
+    (&["aten::abs.out"], |call| {
+        same(call, math::abs, f64::abs, i64::wrapping_abs)
+    }),
+    (&["aten::neg.out"], |call| {
+        same(call, math::neg, |x| -x, i64::wrapping_neg)
+    }),
+    (&["aten::sign.out"], |call| {
+        same_kernel(call, sign, i64::signum)
+    }),
+    (&["aten::floor.out"], |call| {
+        same(call, math::floor, f64::floor, |x| x)
+    }),
+    (&["aten::ceil.out"], |call| {
+        same(call, math::ceil, f64::ceil, |x| x)
+    }),
+    (&["aten::round.out"], |call| {
+        same(call, math::round_half_to_even, f64::round_ties_even, |x| x)
+    }),
+    (&["aten::trunc.out"], |call| {
+        same_kernel(call, f64::trunc, |x| x)
+    }),
+    (&["aten::round.decimals_out"], |call| {
+        let decimals = i32::try_from(call.int(1)?)?;
+        let scale = 10_f64.powi(decimals.abs());
+        let up = decimals >= 0;
+        map(call, 2, move |x| {
+            if up {
+                (x * scale).round_ties_even() / scale
+            } else {
+                (x / scale).round_ties_even() * scale
+            }
+        })
+    }),
+    (&["aten::exp.out"], |call| {
+        function(call, Some(math::exp), f64::exp)
+    }),
+    (&["aten::log.out"], |call| {
+        function(call, Some(math::ln), f64::ln)
+    }),
+    (&["aten::sqrt.out"], |call| {
+        function(call, Some(math::sqrt), f64::sqrt)
+    }),
+    (&["aten::rsqrt.out"], |call| {
+        function(call, Some(math::rsqrt), |x| 1.0 / x.sqrt())
+    }),
+    (&["aten::reciprocal.out"], |call| {
+        function(call, None, |x| 1.0 / x)
+    }),
+    (&["aten::sin.out"], |call| {
+        function(call, Some(math::sin), f64::sin)
+    }),
+    (&["aten::cos.out"], |call| {
+        function(call, Some(math::cos), f64::cos)
+    }),
+    (&["aten::tan.out"], |call| {
+        function(call, Some(math::tan), f64::tan)
+    }),
+    (&["aten::asin.out"], |call| {
+        function(call, Some(math::asin), f64::asin)
+    }),
+    (&["aten::acos.out"], |call| {
+        function(call, Some(math::acos), f64::acos)
+    }),
+    (&["aten::atan.out"], |call| {
+        function(call, Some(math::atan), f64::atan)
+    }),
+    (&["aten::sinh.out"], |call| function(call, None, f64::sinh)),
+    (&["aten::cosh.out"], |call| function(call, None, f64::cosh)),
+    (&["aten::tanh.out"], |call| {
+        function(call, Some(|| Pointwise::Tanh.op()), f64::tanh)
+    }),
+    (&["aten::asinh.out"], |call| {
+        function(call, None, f64::asinh)
+    }),
+    (&["aten::acosh.out"], |call| {
+        function(call, None, f64::acosh)
+    }),
+    (&["aten::atanh.out"], |call| {
+        function(call, None, f64::atanh)
+    }),
+    (&["aten::expm1.out"], |call| {
+        function(call, None, f64::exp_m1)
+    }),
+    (&["aten::log1p.out"], |call| {
+        function(call, None, f64::ln_1p)
+    }),
+    (&["aten::log2.out"], |call| function(call, None, f64::log2)),
+    (&["aten::log10.out"], |call| {
+        function(call, None, f64::log10)
+    }),
+    (&["aten::erf.out"], |call| {
+        function(call, Some(math::erf), erf)
+    }),
+    (&["aten::sigmoid.out"], |call| {
+        function(call, Some(sigmoid), |x| 1.0 / (1.0 + (-x).exp()))
+    }),
+    (&["aten::logit.out"], logit),
+    (&["aten::relu.out"], |call| {
+        clamped(call, Some(0.0), None, 1)
+    }),
+    (&["aten::clamp.out"], |call| {
+        let (least, most) = (call.optional_double(1)?, call.optional_double(2)?);
+        clamped(call, least, most, 3)
+    }),
+    (&["aten::hardtanh.out"], |call| {
+        let (least, most) = (call.double(1)?, call.double(2)?);
+        clamped(call, Some(least), Some(most), 3)
+    }),
+    (&["aten::clamp.Tensor_out"], clamped_by_tensors),
+    (&["aten::leaky_relu.out"], leaky),
+    (&["aten::elu.out"], elu),
+    (&["aten::gelu.out"], gelu),
+    (&["aten::hardswish.out"], |call| {
+        map(call, 1, |x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0)
+    }),
+    (&["aten::hardsigmoid.out"], |call| {
+        map(call, 1, |x| (x + 3.0).clamp(0.0, 6.0) / 6.0)
+    }),
+    (&["aten::silu.out"], |call| {
+        map(call, 1, |x| x / (1.0 + (-x).exp()))
+    }),
+];
 
 fn bitwise_not(call: &mut Call<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;

@@ -5,32 +5,40 @@ use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::super::builder::Wire;
 use super::super::resize::{Sampling, resize, resize_smoothly};
-use super::{Call, Lower};
+use super::call::{Call, Table};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::upsample_nearest2d.vec_out" => {
-            |call| upsample(call, 2, [|factor| Sampling::Nearest { factor }; 2])
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::upsample_nearest2d.vec_out"], |call| {
+        upsample(call, 2, [|factor| Sampling::Nearest { factor }; 2])
+    }),
+    (&["aten::upsample_bilinear2d.vec_out"], |call| {
+        if call.bool(2)? {
+            upsample(call, 3, [|_| Sampling::Corners; 2])
+        } else {
+            upsample(call, 3, [|factor| Sampling::Centres { factor }; 2])
         }
-        "aten::upsample_bilinear2d.vec_out" => |call| {
-            if call.bool(2)? {
-                upsample(call, 3, [|_| Sampling::Corners; 2])
-            } else {
-                upsample(call, 3, [|factor| Sampling::Centres { factor }; 2])
-            }
-        },
-        "aten::_upsample_bilinear2d_aa.out" => smooth,
-        "aten::grid_sampler_2d.out" => grid,
-        "aten::reflection_pad1d.out"
-        | "aten::reflection_pad2d.out"
-        | "aten::reflection_pad3d.out" => |call| pad(call, PadMode::Reflect),
-        "aten::replication_pad1d.out"
-        | "aten::replication_pad2d.out"
-        | "aten::replication_pad3d.out" => |call| pad(call, PadMode::Edge),
-        _ => return None,
-    })
-}
+    }),
+    (&["aten::_upsample_bilinear2d_aa.out"], smooth),
+    (&["aten::grid_sampler_2d.out"], grid),
+    (
+        &[
+            "aten::reflection_pad1d.out",
+            "aten::reflection_pad2d.out",
+            "aten::reflection_pad3d.out",
+        ],
+        |call| pad(call, PadMode::Reflect),
+    ),
+    (
+        &[
+            "aten::replication_pad1d.out",
+            "aten::replication_pad2d.out",
+            "aten::replication_pad3d.out",
+        ],
+        |call| pad(call, PadMode::Edge),
+    ),
+];
 
 /// Arguments: image, sizes or none, then at `factors` factors or none.
 fn upsample(

@@ -7,32 +7,30 @@ use tract_onnx::tract_core::ops::logic::Iff;
 use super::super::builder::Wire;
 use super::super::datum_type;
 use super::super::frame::Slot;
+use super::call::{Call, Table};
 use super::elements::{
     Indices, broadcast_strides, floats, ints, of_floats, of_ints, pick, places, strides,
 };
-use super::{Call, Lower};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::index.Tensor_out" => index,
-        "aten::index_put.out" => |call| index_put(call, false),
-        "aten::index_put_" => |call| index_put(call, true),
-        "aten::index_select.out" => index_select,
-        "aten::gather.out" => gather,
-        "aten::scatter.src_out" => |call| scatter(call, false),
-        "aten::scatter.value_out" => |call| scatter(call, false),
-        "aten::scatter_add.out" => |call| scatter(call, true),
-        "aten::nonzero.out" => nonzero,
-        "aten::masked_select.out" => masked_select,
-        "aten::masked_scatter.out" => masked_scatter,
-        "aten::repeat_interleave.Tensor_out" => repeat_interleave,
-        "aten::select_scatter.out" => select_scatter,
-        "aten::slice_scatter.out" => slice_scatter,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::index.Tensor_out"], index),
+    (&["aten::index_put.out"], |call| index_put(call, false)),
+    (&["aten::index_put_"], |call| index_put(call, true)),
+    (&["aten::index_select.out"], index_select),
+    (&["aten::gather.out"], gather),
+    (&["aten::scatter.src_out"], |call| scatter(call, false)),
+    (&["aten::scatter.value_out"], |call| scatter(call, false)),
+    (&["aten::scatter_add.out"], |call| scatter(call, true)),
+    (&["aten::nonzero.out"], nonzero),
+    (&["aten::masked_select.out"], masked_select),
+    (&["aten::masked_scatter.out"], masked_scatter),
+    (&["aten::repeat_interleave.Tensor_out"], repeat_interleave),
+    (&["aten::select_scatter.out"], select_scatter),
+    (&["aten::slice_scatter.out"], slice_scatter),
+];
 
 /// Index tensors by dimension; a mask counts for as many as it has.
 struct Indexed {

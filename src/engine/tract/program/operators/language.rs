@@ -5,51 +5,49 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::frame::Slot;
+use super::call::{Call, Table};
 use super::elements::Indices;
-use super::{Call, Lower};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "llama::update_cache.out" => |call| {
-            let position = position(call, 2)?;
-            update(call, 0, 1, position, 3)
-        },
-        "llama::custom_sdpa.out" => |call| {
-            attention(
-                call,
-                Arguments {
-                    keys: 1,
-                    values: 2,
-                    position: 3,
-                    mask: 4,
-                    causal: 6,
-                    scale: 7,
-                    out: 8,
-                },
-            )
-        },
-        "llama::fast_hadamard_transform.out" => hadamard,
-        "llama::sdpa_with_kv_cache.out" => |call| {
-            let start = position(call, 5)?;
-            update(call, 1, 3, start, 3)?;
-            update(call, 2, 4, start, 4)?;
-            attention(
-                call,
-                Arguments {
-                    keys: 3,
-                    values: 4,
-                    position: 5,
-                    mask: 7,
-                    causal: 9,
-                    scale: 10,
-                    out: 11,
-                },
-            )
-        },
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["llama::update_cache.out"], |call| {
+        let position = position(call, 2)?;
+        update(call, 0, 1, position, 3)
+    }),
+    (&["llama::custom_sdpa.out"], |call| {
+        attention(
+            call,
+            Arguments {
+                keys: 1,
+                values: 2,
+                position: 3,
+                mask: 4,
+                causal: 6,
+                scale: 7,
+                out: 8,
+            },
+        )
+    }),
+    (&["llama::fast_hadamard_transform.out"], hadamard),
+    (&["llama::sdpa_with_kv_cache.out"], |call| {
+        let start = position(call, 5)?;
+        update(call, 1, 3, start, 3)?;
+        update(call, 2, 4, start, 4)?;
+        attention(
+            call,
+            Arguments {
+                keys: 3,
+                values: 4,
+                position: 5,
+                mask: 7,
+                causal: 9,
+                scale: 10,
+                out: 11,
+            },
+        )
+    }),
+];
 
 /// Where arguments of an attention stand; the query is the first.
 #[derive(Clone, Copy)]

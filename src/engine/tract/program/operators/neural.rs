@@ -10,24 +10,27 @@ use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind, sigmoid};
 use super::super::builder::{Builder, Wire};
 use super::super::convolution::{Convolution, Window};
 use super::super::datum_type;
+use super::call::{Call, Table};
 use super::elements::{floats, ints, of_floats, of_ints};
-use super::{Call, Lower, widened};
+use super::promotion::widened;
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::mm.out" => |call| product(call, "mk,kn->mn"),
-        "aten::bmm.out" => |call| product(call, "bmk,bkn->bmn"),
-        "aten::addmm.out" => addmm,
-        "aten::linear.out" => linear,
-        "aten::convolution.out" => convolution,
-        "aten::embedding.out" => embedding,
-        "aten::_softmax.out" => |call| softmax(call, SoftmaxKind::Softmax),
-        "aten::_log_softmax.out" => |call| softmax(call, SoftmaxKind::LogSoftmax),
-        "aten::glu.out" => glu,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::mm.out"], |call| product(call, "mk,kn->mn")),
+    (&["aten::bmm.out"], |call| product(call, "bmk,bkn->bmn")),
+    (&["aten::addmm.out"], addmm),
+    (&["aten::linear.out"], linear),
+    (&["aten::convolution.out"], convolution),
+    (&["aten::embedding.out"], embedding),
+    (&["aten::_softmax.out"], |call| {
+        softmax(call, SoftmaxKind::Softmax)
+    }),
+    (&["aten::_log_softmax.out"], |call| {
+        softmax(call, SoftmaxKind::LogSoftmax)
+    }),
+    (&["aten::glu.out"], glu),
+];
 
 /// A product by its formula, in float32, or in the dtype if that is an integer or float64.
 pub(in super::super) fn einsum(

@@ -4,19 +4,23 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
-use super::{Call, Lower};
+use super::call::{Call, Table};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::native_layer_norm.out" => layer_norm,
-        "aten::native_group_norm.out" => group_norm,
-        "aten::_native_batch_norm_legit_no_training.out" => batch_norm,
-        "aten::_native_batch_norm_legit.no_stats_out" => batch_statistics,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::native_layer_norm.out"], layer_norm),
+    (&["aten::native_group_norm.out"], group_norm),
+    (
+        &["aten::_native_batch_norm_legit_no_training.out"],
+        batch_norm,
+    ),
+    (
+        &["aten::_native_batch_norm_legit.no_stats_out"],
+        batch_statistics,
+    ),
+];
 
 /// Rows, each normalised to mean 0 and variance 1: the rows, their means, the inverses of their
 /// standard deviations.

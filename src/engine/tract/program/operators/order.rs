@@ -4,25 +4,27 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
+use super::call::{Call, Table};
 use super::elements::{floats, of_floats, pick};
-use super::{Call, Lower};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::max.dim_max" => |call| extreme_with_place(call, true),
-        "aten::min.dim_min" => |call| extreme_with_place(call, false),
-        "aten::argmax.out" => |call| place(call, true),
-        "aten::argmin.out" => |call| place(call, false),
-        "aten::topk.values" => top,
-        "aten::sort.values" => |call| sort(call, 1, 2, 3),
-        "aten::sort.values_stable" => |call| sort(call, 2, 3, 4),
-        "aten::_cdist_forward.out" => distances,
-        "aten::_pdist_forward.out" => own_distances,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::max.dim_max"], |call| {
+        extreme_with_place(call, true)
+    }),
+    (&["aten::min.dim_min"], |call| {
+        extreme_with_place(call, false)
+    }),
+    (&["aten::argmax.out"], |call| place(call, true)),
+    (&["aten::argmin.out"], |call| place(call, false)),
+    (&["aten::topk.values"], top),
+    (&["aten::sort.values"], |call| sort(call, 1, 2, 3)),
+    (&["aten::sort.values_stable"], |call| sort(call, 2, 3, 4)),
+    (&["aten::_cdist_forward.out"], distances),
+    (&["aten::_pdist_forward.out"], own_distances),
+];
 
 /// Values of one dimension, each with its place: NaN is larger than any number.
 fn ordered(line: &[f64], descending: bool) -> Vec<usize> {

@@ -4,21 +4,19 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::frame::{Number, Slot};
+use super::call::{Call, Table};
 use super::shape::give;
-use super::{Call, Lower};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::split_copy.Tensor_out" => split,
-        "aten::split_with_sizes_copy.out" => split_with_sizes,
-        "aten::unbind_copy.int_out" => unbind,
-        "aten::slice_copy.Tensor_out" => slice,
-        "aten::select_copy.int_out" => select,
-        "aten::narrow_copy.out" => narrow,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::split_copy.Tensor_out"], split),
+    (&["aten::split_with_sizes_copy.out"], split_with_sizes),
+    (&["aten::unbind_copy.int_out"], unbind),
+    (&["aten::slice_copy.Tensor_out"], slice),
+    (&["aten::select_copy.int_out"], select),
+    (&["aten::narrow_copy.out"], narrow),
+];
 
 /// Parts of these sizes, one after another.
 fn parts(call: &mut Call<'_, '_>, input: Wire, axis: usize, sizes: &[TDim]) -> TractResult<()> {

@@ -4,34 +4,69 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
+use super::call::{Call, Table};
 use super::elements::{floats, ints, of_floats, of_ints, strides};
-use super::{Call, Lower};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "quantized_decomposed::quantize_per_tensor.out"
-        | "quantized_decomposed::quantize_per_tensor.Tensor_out" => |call| per_tensor(call, true),
-        "quantized_decomposed::dequantize_per_tensor.out"
-        | "quantized_decomposed::dequantize_per_tensor.Tensor_out" => {
-            |call| per_tensor(call, false)
-        }
-        "quantized_decomposed::quantize_per_channel.out" => |call| per_channel(call, true),
-        "quantized_decomposed::dequantize_per_channel.out" => |call| per_channel(call, false),
-        "quantized_decomposed::quantize_per_token.out" => |call| per_token(call, true),
-        "quantized_decomposed::dequantize_per_token.out" => |call| per_token(call, false),
-        "quantized_decomposed::choose_qparams_per_token_asymmetric.out" => choose_per_token,
-        "quantized_decomposed::choose_qparams.Tensor_out" => choose,
-        "quantized_decomposed::embedding_byte.out" => |call| embedding(call, 8, 6),
-        "quantized_decomposed::embedding_byte.dtype_out" => |call| embedding(call, 8, 7),
-        "quantized_decomposed::embedding_4bit.out" => |call| embedding(call, 4, 6),
-        "quantized_decomposed::embedding_4bit.dtype_out" => |call| embedding(call, 4, 7),
-        "quantized_decomposed::embedding_2bit.out" => |call| embedding(call, 2, 6),
-        "quantized_decomposed::embedding_2bit.dtype_out" => |call| embedding(call, 2, 7),
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (
+        &[
+            "quantized_decomposed::quantize_per_tensor.out",
+            "quantized_decomposed::quantize_per_tensor.Tensor_out",
+        ],
+        |call| per_tensor(call, true),
+    ),
+    (
+        &[
+            "quantized_decomposed::dequantize_per_tensor.out",
+            "quantized_decomposed::dequantize_per_tensor.Tensor_out",
+        ],
+        |call| per_tensor(call, false),
+    ),
+    (
+        &["quantized_decomposed::quantize_per_channel.out"],
+        |call| per_channel(call, true),
+    ),
+    (
+        &["quantized_decomposed::dequantize_per_channel.out"],
+        |call| per_channel(call, false),
+    ),
+    (&["quantized_decomposed::quantize_per_token.out"], |call| {
+        per_token(call, true)
+    }),
+    (
+        &["quantized_decomposed::dequantize_per_token.out"],
+        |call| per_token(call, false),
+    ),
+    (
+        &["quantized_decomposed::choose_qparams_per_token_asymmetric.out"],
+        choose_per_token,
+    ),
+    (&["quantized_decomposed::choose_qparams.Tensor_out"], choose),
+    (&["quantized_decomposed::embedding_byte.out"], |call| {
+        embedding(call, 8, 6)
+    }),
+    (
+        &["quantized_decomposed::embedding_byte.dtype_out"],
+        |call| embedding(call, 8, 7),
+    ),
+    (&["quantized_decomposed::embedding_4bit.out"], |call| {
+        embedding(call, 4, 6)
+    }),
+    (
+        &["quantized_decomposed::embedding_4bit.dtype_out"],
+        |call| embedding(call, 4, 7),
+    ),
+    (&["quantized_decomposed::embedding_2bit.out"], |call| {
+        embedding(call, 2, 6)
+    }),
+    (
+        &["quantized_decomposed::embedding_2bit.dtype_out"],
+        |call| embedding(call, 2, 7),
+    ),
+];
 
 /// Elements to integers or back, each by the scale and zero point that `group` names for its place.
 fn converted(

@@ -3,25 +3,23 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
+use super::call::{Call, Table, axis_of};
 use super::elements::{pick, places, strides};
 use super::shape::give;
-use super::{Call, Lower, axis_of};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::flip.out" => flip,
-        "aten::roll.out" => roll,
-        "aten::as_strided_copy.out" => as_strided,
-        "aten::diagonal_copy.out" => diagonal,
-        "aten::unfold_copy.out" => unfold,
-        "aten::tril.out" => |call| triangle(call, false),
-        "aten::triu.out" => |call| triangle(call, true),
-        "aten::pixel_shuffle.out" => pixel_shuffle,
-        "aten::pixel_unshuffle.out" => pixel_unshuffle,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::flip.out"], flip),
+    (&["aten::roll.out"], roll),
+    (&["aten::as_strided_copy.out"], as_strided),
+    (&["aten::diagonal_copy.out"], diagonal),
+    (&["aten::unfold_copy.out"], unfold),
+    (&["aten::tril.out"], |call| triangle(call, false)),
+    (&["aten::triu.out"], |call| triangle(call, true)),
+    (&["aten::pixel_shuffle.out"], pixel_shuffle),
+    (&["aten::pixel_unshuffle.out"], pixel_unshuffle),
+];
 
 /// Elements picked by a rule that the input's shape decides.
 fn picked(

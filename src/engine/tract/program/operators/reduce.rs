@@ -6,47 +6,54 @@ use tract_onnx::tract_core::ops::nn::Reducer;
 
 use super::super::builder::{Builder, Wire};
 use super::super::datum_type;
+use super::call::{Call, Table};
 use super::elements::{floats, ints, of_floats, of_ints};
 use super::order::first;
-use super::{Call, Lower, widened};
+use super::promotion::widened;
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::sum.IntList_out" => |call| sum(call, false),
-        "aten::mean.out" => |call| sum(call, true),
-        "aten::mean.dtype_out" => |call| {
-            let input = call.tensor(0)?;
-            let axes: Vec<usize> = (0..call.rank(input)?).collect();
-            summed(call, 2, &axes, false, true)
-        },
-        "aten::amax.out" => |call| extreme(call, Reducer::Max),
-        "aten::amin.out" => |call| extreme(call, Reducer::Min),
-        "aten::max.unary_out" => |call| extreme_of_all(call, Reducer::Max),
-        "aten::min.unary_out" => |call| extreme_of_all(call, Reducer::Min),
-        "aten::prod.out" => |call| product(call, None),
-        "aten::prod.int_out" => |call| product(call, Some(1)),
-        "aten::any.out" | "aten::any.dims_out" => |call| logic(call, true),
-        "aten::all.out" | "aten::all.dims_out" => |call| logic(call, false),
-        "aten::any.all_out" => |call| logic_of_all(call, true),
-        "aten::all.all_out" => |call| logic_of_all(call, false),
-        "aten::var.out" => |call| {
-            let correction = if call.bool(2)? { 1.0 } else { 0.0 };
-            variance(call, correction, 3, false)
-        },
-        "aten::var.correction_out" => |call| {
-            let correction = call.optional_double(2)?.unwrap_or(1.0);
-            variance(call, correction, 3, false)
-        },
-        "aten::var_mean.correction_out" => |call| {
-            let correction = call.optional_double(2)?.unwrap_or(1.0);
-            variance(call, correction, 3, true)
-        },
-        "aten::cumsum.out" => cumulated,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::sum.IntList_out"], |call| sum(call, false)),
+    (&["aten::mean.out"], |call| sum(call, true)),
+    (&["aten::mean.dtype_out"], |call| {
+        let input = call.tensor(0)?;
+        let axes: Vec<usize> = (0..call.rank(input)?).collect();
+        summed(call, 2, &axes, false, true)
+    }),
+    (&["aten::amax.out"], |call| extreme(call, Reducer::Max)),
+    (&["aten::amin.out"], |call| extreme(call, Reducer::Min)),
+    (&["aten::max.unary_out"], |call| {
+        extreme_of_all(call, Reducer::Max)
+    }),
+    (&["aten::min.unary_out"], |call| {
+        extreme_of_all(call, Reducer::Min)
+    }),
+    (&["aten::prod.out"], |call| product(call, None)),
+    (&["aten::prod.int_out"], |call| product(call, Some(1))),
+    (&["aten::any.out", "aten::any.dims_out"], |call| {
+        logic(call, true)
+    }),
+    (&["aten::all.out", "aten::all.dims_out"], |call| {
+        logic(call, false)
+    }),
+    (&["aten::any.all_out"], |call| logic_of_all(call, true)),
+    (&["aten::all.all_out"], |call| logic_of_all(call, false)),
+    (&["aten::var.out"], |call| {
+        let correction = if call.bool(2)? { 1.0 } else { 0.0 };
+        variance(call, correction, 3, false)
+    }),
+    (&["aten::var.correction_out"], |call| {
+        let correction = call.optional_double(2)?.unwrap_or(1.0);
+        variance(call, correction, 3, false)
+    }),
+    (&["aten::var_mean.correction_out"], |call| {
+        let correction = call.optional_double(2)?.unwrap_or(1.0);
+        variance(call, correction, 3, true)
+    }),
+    (&["aten::cumsum.out"], cumulated),
+];
 
 /// The dtype that numbers are added up in.
 fn total(dtype: DType) -> DType {

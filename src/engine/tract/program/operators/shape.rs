@@ -4,37 +4,43 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::super::builder::Wire;
-use super::{Call, Lower, axis_of};
+use super::call::{Call, Table, axis_of};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::view_copy.out"
-        | "executorch_prim::et_view.default"
-        | "aten::reshape.out"
-        | "aten::_unsafe_view.out"
-        | "aten::_reshape_copy.out" => view,
-        "aten::permute_copy.out" => permute,
-        "aten::transpose_copy.int_out" => transpose,
-        "aten::t_copy.out" => |call| {
-            let input = call.tensor(0)?;
-            let order: &[usize] = if call.rank(input)? == 2 {
-                &[1, 0]
-            } else {
-                &[0]
-            };
-            ordered(call, input, order)
-        },
-        "aten::unsqueeze_copy.out" => unsqueeze,
-        "aten::squeeze_copy.dim_out" | "aten::squeeze_copy.dims_out" => squeeze,
-        "aten::expand_copy.out" => expand,
-        "aten::repeat.out" => repeat,
-        "aten::cat.out" => cat,
-        "aten::stack.out" => stack,
-        "aten::constant_pad_nd.out" => pad,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (
+        &[
+            "aten::view_copy.out",
+            "executorch_prim::et_view.default",
+            "aten::reshape.out",
+            "aten::_unsafe_view.out",
+            "aten::_reshape_copy.out",
+        ],
+        view,
+    ),
+    (&["aten::permute_copy.out"], permute),
+    (&["aten::transpose_copy.int_out"], transpose),
+    (&["aten::t_copy.out"], |call| {
+        let input = call.tensor(0)?;
+        let order: &[usize] = if call.rank(input)? == 2 {
+            &[1, 0]
+        } else {
+            &[0]
+        };
+        ordered(call, input, order)
+    }),
+    (&["aten::unsqueeze_copy.out"], unsqueeze),
+    (
+        &["aten::squeeze_copy.dim_out", "aten::squeeze_copy.dims_out"],
+        squeeze,
+    ),
+    (&["aten::expand_copy.out"], expand),
+    (&["aten::repeat.out"], repeat),
+    (&["aten::cat.out"], cat),
+    (&["aten::stack.out"], stack),
+    (&["aten::constant_pad_nd.out"], pad),
+];
 
 /// Gives the one output.
 pub(super) fn give(call: &mut Call<'_, '_>, outlet: OutletId, dtype: DType) -> TractResult<()> {

@@ -7,34 +7,39 @@ use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
 use super::super::frame::{Number, Slot};
-use super::{Call, Lower};
+use super::call::{Call, Table};
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::sym_size.int" => |call| {
-            let input = call.tensor(0)?;
-            let shape = call.shape(input)?;
-            let axis = call.axis(1, shape.len())?;
-            set(call, Slot::Int(shape[axis].clone()))
-        },
-        "aten::sym_numel" => |call| {
-            let input = call.tensor(0)?;
-            let count = call.shape(input)?.into_iter().product::<TDim>();
-            set(call, Slot::Int(count.reduce()))
-        },
-        "aten::_local_scalar_dense" => read,
-        "executorch_prim::add.Scalar" => |call| sum(call, false),
-        "executorch_prim::sub.Scalar" => |call| sum(call, true),
-        "executorch_prim::mul.Scalar" => |call| {
-            two(
-                call,
-                |a, b| Some(a * b),
-                |a, b| a * b,
-                || Box::new(math::Mul),
-            )
-        },
-        "executorch_prim::floordiv.Scalar" | "executorch_prim::floordiv.int" => |call| {
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::sym_size.int"], |call| {
+        let input = call.tensor(0)?;
+        let shape = call.shape(input)?;
+        let axis = call.axis(1, shape.len())?;
+        set(call, Slot::Int(shape[axis].clone()))
+    }),
+    (&["aten::sym_numel"], |call| {
+        let input = call.tensor(0)?;
+        let count = call.shape(input)?.into_iter().product::<TDim>();
+        set(call, Slot::Int(count.reduce()))
+    }),
+    (&["aten::_local_scalar_dense"], read),
+    (&["executorch_prim::add.Scalar"], |call| sum(call, false)),
+    (&["executorch_prim::sub.Scalar"], |call| sum(call, true)),
+    (&["executorch_prim::mul.Scalar"], |call| {
+        two(
+            call,
+            |a, b| Some(a * b),
+            |a, b| a * b,
+            || Box::new(math::Mul),
+        )
+    }),
+    (
+        &[
+            "executorch_prim::floordiv.Scalar",
+            "executorch_prim::floordiv.int",
+        ],
+        |call| {
             two(
                 call,
                 |a, b| divided(a, &b),
@@ -42,7 +47,10 @@ pub(super) fn find(name: &str) -> Option<Lower> {
                 || Box::new(math::Div),
             )
         },
-        "executorch_prim::mod.Scalar" | "executorch_prim::mod.int" => |call| {
+    ),
+    (
+        &["executorch_prim::mod.Scalar", "executorch_prim::mod.int"],
+        |call| {
             two(
                 call,
                 remainder,
@@ -50,59 +58,76 @@ pub(super) fn find(name: &str) -> Option<Lower> {
                 || Box::new(math::Rem),
             )
         },
-        "executorch_prim::sym_max.Scalar" => |call| {
-            two(
-                call,
-                |a, b| known(a, &b, i64::max),
-                f64::max,
-                || Box::new(math::Max),
-            )
-        },
-        "executorch_prim::sym_min.Scalar" => |call| {
-            two(
-                call,
-                |a, b| known(a, &b, i64::min),
-                f64::min,
-                || Box::new(math::Min),
-            )
-        },
-        "executorch_prim::truediv.Scalar" => |call| {
-            let quotient = call.double(0)? / call.double(1)?;
-            set(call, Slot::Double(quotient))
-        },
-        "executorch_prim::eq.Scalar" => |call| compared(call, |a, b| a == b, comp_eq),
-        "executorch_prim::lt.Scalar" => |call| compared(call, |a, b| a < b, comp_lt),
-        "executorch_prim::le.Scalar" => |call| compared(call, |a, b| a <= b, comp_lte),
-        "executorch_prim::gt.Scalar" => |call| compared(call, |a, b| a > b, comp_gt),
-        "executorch_prim::ge.Scalar" => |call| compared(call, |a, b| a >= b, comp_gte),
-        "executorch_prim::neg.Scalar" => |call| {
-            if let Slot::Int(value) = call.slot(0)? {
-                return set(call, Slot::Int((-value).reduce()));
-            }
-            let value = call.double(0)?;
-            set(call, Slot::Double(-value))
-        },
-        "executorch_prim::sym_float.Scalar" => |call| {
-            let value = call.double(0)?;
-            set(call, Slot::Double(value))
-        },
-        "executorch_prim::sym_int.Scalar" | "executorch_prim::trunc.Scalar" => {
-            |call| rounded(call, f64::trunc)
+    ),
+    (&["executorch_prim::sym_max.Scalar"], |call| {
+        two(
+            call,
+            |a, b| known(a, &b, i64::max),
+            f64::max,
+            || Box::new(math::Max),
+        )
+    }),
+    (&["executorch_prim::sym_min.Scalar"], |call| {
+        two(
+            call,
+            |a, b| known(a, &b, i64::min),
+            f64::min,
+            || Box::new(math::Min),
+        )
+    }),
+    (&["executorch_prim::truediv.Scalar"], |call| {
+        let quotient = call.double(0)? / call.double(1)?;
+        set(call, Slot::Double(quotient))
+    }),
+    (&["executorch_prim::eq.Scalar"], |call| {
+        compared(call, |a, b| a == b, comp_eq)
+    }),
+    (&["executorch_prim::lt.Scalar"], |call| {
+        compared(call, |a, b| a < b, comp_lt)
+    }),
+    (&["executorch_prim::le.Scalar"], |call| {
+        compared(call, |a, b| a <= b, comp_lte)
+    }),
+    (&["executorch_prim::gt.Scalar"], |call| {
+        compared(call, |a, b| a > b, comp_gt)
+    }),
+    (&["executorch_prim::ge.Scalar"], |call| {
+        compared(call, |a, b| a >= b, comp_gte)
+    }),
+    (&["executorch_prim::neg.Scalar"], |call| {
+        if let Slot::Int(value) = call.slot(0)? {
+            return set(call, Slot::Int((-value).reduce()));
         }
-        "executorch_prim::ceil.Scalar" => |call| rounded(call, f64::ceil),
-        "executorch_prim::round.Scalar" => |call| rounded(call, f64::round_ties_even),
-        "executorch_prim::sym_not.Scalar" => |call| {
-            let value = call.bool(0)?;
-            set(call, Slot::Bool(!value))
-        },
-        "executorch_prim::sym_ite.Scalar" => |call| {
-            let chosen = if call.bool(0)? { 1 } else { 2 };
-            let slot = call.slot(chosen)?;
-            set(call, slot)
-        },
-        _ => return None,
-    })
-}
+        let value = call.double(0)?;
+        set(call, Slot::Double(-value))
+    }),
+    (&["executorch_prim::sym_float.Scalar"], |call| {
+        let value = call.double(0)?;
+        set(call, Slot::Double(value))
+    }),
+    (
+        &[
+            "executorch_prim::sym_int.Scalar",
+            "executorch_prim::trunc.Scalar",
+        ],
+        |call| rounded(call, f64::trunc),
+    ),
+    (&["executorch_prim::ceil.Scalar"], |call| {
+        rounded(call, f64::ceil)
+    }),
+    (&["executorch_prim::round.Scalar"], |call| {
+        rounded(call, f64::round_ties_even)
+    }),
+    (&["executorch_prim::sym_not.Scalar"], |call| {
+        let value = call.bool(0)?;
+        set(call, Slot::Bool(!value))
+    }),
+    (&["executorch_prim::sym_ite.Scalar"], |call| {
+        let chosen = if call.bool(0)? { 1 } else { 2 };
+        let slot = call.slot(chosen)?;
+        set(call, slot)
+    }),
+];
 
 fn set(call: &mut Call<'_, '_>, slot: Slot) -> TractResult<()> {
     let out = call.arg(call.out())?;

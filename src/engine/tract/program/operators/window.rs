@@ -4,18 +4,16 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::convolution::{Window, average_pool, max_pool};
-use super::{Call, Lower};
+use super::call::{Call, Table};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-pub(super) fn find(name: &str) -> Option<Lower> {
-    Some(match name {
-        "aten::max_pool2d_with_indices.out" => max,
-        "aten::avg_pool2d.out" => average,
-        "aten::_adaptive_avg_pool2d.out" => adaptive,
-        _ => return None,
-    })
-}
+/// The operators of this theme.
+pub(super) const TABLE: Table = &[
+    (&["aten::max_pool2d_with_indices.out"], max),
+    (&["aten::avg_pool2d.out"], average),
+    (&["aten::_adaptive_avg_pool2d.out"], adaptive),
+];
 
 /// An image as one of a batch; whether it was none before.
 fn batched(call: &mut Call<'_, '_>, input: OutletId) -> TractResult<(OutletId, bool)> {

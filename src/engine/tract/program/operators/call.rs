@@ -1,0 +1,362 @@
+//! What a lowering of an operator works with: how a call's arguments are read and its outputs given.
+//!
+//! Arguments are named by their place in the operator's schema, as PyTorch has it. Knows no operator.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::frame::{Frame, Number, Slot};
+use super::elements::Indices;
+use crate::model::executorch::body::BodyValue;
+use crate::tensor::DType;
+
+/// Lowers one call.
+pub(super) type Lower = fn(&mut Call<'_, '_>) -> TractResult<()>;
+
+/// Operators by their full names: those of one row are lowered alike.
+pub(super) type Table = &'static [(&'static [&'static str], Lower)];
+
+/// A call that is being lowered.
+pub(super) struct Call<'f, 'm> {
+    /// The method.
+    pub(super) frame: &'f mut Frame<'m>,
+    /// The operator's full name.
+    pub(super) name: &'f str,
+    /// Its arguments: places of values in the method.
+    pub(super) args: &'f [usize],
+}
+
+impl Call<'_, '_> {
+    pub(super) fn arg(&self, at: usize) -> TractResult<usize> {
+        let Some(value) = self.args.get(at) else {
+            bail!("argument {at} is missing");
+        };
+        Ok(*value)
+    }
+
+    pub(super) fn slot(&mut self, at: usize) -> TractResult<Slot> {
+        let value = self.arg(at)?;
+        self.frame.slot(value)
+    }
+
+    pub(super) fn body(&self, at: usize) -> TractResult<&BodyValue> {
+        Ok(&self.frame.method.values[self.arg(at)?])
+    }
+
+    /// A tensor.
+    pub(super) fn tensor(&mut self, at: usize) -> TractResult<Wire> {
+        let value = self.arg(at)?;
+        self.frame.tensor(value)
+    }
+
+    /// A tensor as one of this dtype.
+    pub(super) fn tensor_as(&mut self, at: usize, dtype: DType) -> TractResult<OutletId> {
+        let wire = self.tensor(at)?;
+        Ok(self.frame.builder.cast(wire, dtype)?.outlet)
+    }
+
+    /// How indices of a dimension are checked. `from_end` allows those that are counted from the end.
+    pub(super) fn indices(&self, from_end: bool) -> Indices {
+        Indices::new(self.name, from_end)
+    }
+
+    /// Indices of a dimension of this size as ones that count from its beginning. What is outside
+    /// of it is refused when it runs.
+    pub(super) fn checked(
+        &mut self,
+        outlet: OutletId,
+        size: &TDim,
+        from_end: bool,
+    ) -> TractResult<OutletId> {
+        let indices = self.indices(from_end);
+        let builder = &mut self.frame.builder;
+        let shape = builder.shape(outlet)?;
+        let size = builder.size(size, DType::Int64)?;
+        let inputs = [outlet, size];
+        let check = move |inputs: &[TValue]| {
+            let size = usize::try_from(inputs[1].cast_to_scalar::<i64>()?)?;
+            let mut checked = inputs[0].clone().into_tensor();
+            let mut view = checked.try_as_plain_ram_mut()?;
+            for index in view.as_slice_mut::<i64>()? {
+                *index = i64::try_from(indices.place(*index, size)?)?;
+            }
+            Ok(checked)
+        };
+        Ok(builder
+            .kernel("Indices", DType::Int64, &shape, &inputs, check)?
+            .outlet)
+    }
+
+    /// A tensor, if one is given.
+    pub(super) fn optional_tensor(&mut self, at: usize) -> TractResult<Option<Wire>> {
+        match self.body(at)? {
+            BodyValue::Null => Ok(None),
+            _ => self.tensor(at).map(Some),
+        }
+    }
+
+    /// Tensors of a list.
+    pub(super) fn tensors(&mut self, at: usize) -> TractResult<Vec<Wire>> {
+        let values = match self.body(at)? {
+            BodyValue::TensorList(values) => values.clone(),
+            _ => bail!("argument {at} is no list of tensors"),
+        };
+        let tensors = values.into_iter().map(|value| self.frame.tensor(value));
+        tensors.collect()
+    }
+
+    /// Tensors of a list, some of them none.
+    pub(super) fn optional_tensors(&mut self, at: usize) -> TractResult<Vec<Option<Wire>>> {
+        let values = match self.body(at)? {
+            BodyValue::OptionalTensorList(values) => values.clone(),
+            BodyValue::TensorList(values) => values.iter().copied().map(Some).collect(),
+            _ => bail!("argument {at} is no list of tensors"),
+        };
+        let mut tensors = Vec::new();
+        for value in values {
+            let missing = value
+                .is_none_or(|value| matches!(self.frame.method.values[value], BodyValue::Null));
+            tensors.push(match value {
+                Some(value) if !missing => Some(self.frame.tensor(value)?),
+                _ => None,
+            });
+        }
+        Ok(tensors)
+    }
+
+    /// Whether nothing is given.
+    pub(super) fn is_none(&mut self, at: usize) -> TractResult<bool> {
+        Ok(matches!(self.body(at)?, BodyValue::Null))
+    }
+
+    /// A size or another integer, perhaps of sizes that only a run knows.
+    pub(super) fn dim(&mut self, at: usize) -> TractResult<TDim> {
+        match self.slot(at)? {
+            Slot::Int(value) => Ok(value),
+            Slot::Bool(value) => Ok(i64::from(value).to_dim()),
+            Slot::Number(_) => bail!("argument {at} is only known when the program runs"),
+            _ => bail!("argument {at} is no integer"),
+        }
+    }
+
+    /// An integer.
+    pub(super) fn int(&mut self, at: usize) -> TractResult<i64> {
+        let dim = self.dim(at)?;
+        Ok(dim.to_i64()?)
+    }
+
+    /// An integer, if one is given.
+    pub(super) fn optional_int(&mut self, at: usize) -> TractResult<Option<i64>> {
+        Ok(if self.is_none(at)? {
+            None
+        } else {
+            Some(self.int(at)?)
+        })
+    }
+
+    /// A number.
+    #[expect(clippy::cast_precision_loss, reason = "such numbers are small")]
+    pub(super) fn double(&mut self, at: usize) -> TractResult<f64> {
+        Ok(match self.slot(at)? {
+            Slot::Int(value) => value.to_i64()? as f64,
+            Slot::Double(value) => value,
+            Slot::Bool(value) => f64::from(u8::from(value)),
+            Slot::Number(_) => bail!("argument {at} is only known when the program runs"),
+            _ => bail!("argument {at} is no number"),
+        })
+    }
+
+    /// A number, if one is given.
+    pub(super) fn optional_double(&mut self, at: usize) -> TractResult<Option<f64>> {
+        Ok(if self.is_none(at)? {
+            None
+        } else {
+            Some(self.double(at)?)
+        })
+    }
+
+    /// A boolean.
+    pub(super) fn bool(&mut self, at: usize) -> TractResult<bool> {
+        Ok(match self.slot(at)? {
+            Slot::Bool(value) => value,
+            Slot::Int(value) => value != TDim::Val(0),
+            Slot::Null => false,
+            _ => bail!("argument {at} is no boolean"),
+        })
+    }
+
+    /// A text, if one is given.
+    pub(super) fn text(&mut self, at: usize) -> TractResult<Option<String>> {
+        Ok(match self.slot(at)? {
+            Slot::Text(text) => Some(text),
+            Slot::Null => None,
+            _ => bail!("argument {at} is no text"),
+        })
+    }
+
+    /// Sizes of a list.
+    pub(super) fn dims(&mut self, at: usize) -> TractResult<Vec<TDim>> {
+        let values = match self.body(at)? {
+            BodyValue::IntList(values) => values.clone(),
+            BodyValue::Int(value) => return Ok(vec![value.to_dim()]),
+            BodyValue::Null => return Ok(Vec::new()),
+            _ => bail!("argument {at} is no list of integers"),
+        };
+        let dims = values
+            .into_iter()
+            .map(|value| match self.frame.slot(value)? {
+                Slot::Int(dim) => Ok(dim),
+                Slot::Number(_) => bail!("argument {at} is only known when the program runs"),
+                _ => bail!("argument {at} is no list of integers"),
+            });
+        dims.collect()
+    }
+
+    /// Integers of a list.
+    pub(super) fn ints(&mut self, at: usize) -> TractResult<Vec<i64>> {
+        let dims = self.dims(at)?;
+        dims.iter().map(|dim| Ok(dim.to_i64()?)).collect()
+    }
+
+    /// Sizes of a list that are known.
+    pub(super) fn sizes(&mut self, at: usize) -> TractResult<Vec<usize>> {
+        let ints = self.ints(at)?;
+        ints.into_iter()
+            .map(|int| Ok(usize::try_from(int)?))
+            .collect()
+    }
+
+    /// Numbers of a list, if one is given.
+    pub(super) fn doubles(&mut self, at: usize) -> TractResult<Option<Vec<f64>>> {
+        Ok(match self.body(at)? {
+            BodyValue::DoubleList(values) => Some(values.clone()),
+            BodyValue::Null => None,
+            _ => bail!("argument {at} is no list of numbers"),
+        })
+    }
+
+    /// A dimension of `rank` many, which may be counted from the end.
+    pub(super) fn axis(&mut self, at: usize, rank: usize) -> TractResult<usize> {
+        let axis = self.int(at)?;
+        axis_of(axis, rank)
+    }
+
+    /// Dimensions of a list; all of them if it is none or empty.
+    pub(super) fn axes(&mut self, at: usize, rank: usize) -> TractResult<Vec<usize>> {
+        let axes = self.ints(at)?;
+        if axes.is_empty() {
+            return Ok((0..rank).collect());
+        }
+        axes.into_iter().map(|axis| axis_of(axis, rank)).collect()
+    }
+
+    /// A number as a tensor of one element, whenever it is known.
+    pub(super) fn scalar(&mut self, at: usize, dtype: DType, rank: usize) -> TractResult<OutletId> {
+        if let Slot::Number(number) = self.slot(at)? {
+            let wire = self.frame.sum(&number)?;
+            let wire = self.frame.builder.cast(wire, dtype)?;
+            return self.frame.builder.with_rank(wire.outlet, rank);
+        }
+        if let Slot::Int(dim) = self.slot(at)? {
+            let outlet = self.frame.builder.size(&dim, dtype)?;
+            return self.frame.builder.with_rank(outlet, rank);
+        }
+        let value = self.double(at)?;
+        Ok(self.frame.builder.scalar(value, dtype, rank)?.outlet)
+    }
+
+    /// The kind of number an argument is, as the dtype that stands for the kind.
+    pub(super) fn scalar_kind(&mut self, at: usize) -> TractResult<DType> {
+        Ok(match self.slot(at)? {
+            Slot::Int(_) => DType::Int64,
+            Slot::Bool(_) => DType::Bool,
+            Slot::Number(Number { wire, .. }) => wire.dtype,
+            Slot::Double(_) => DType::Float32,
+            _ => bail!("argument {at} is no number"),
+        })
+    }
+
+    /// The dtype of an output.
+    pub(super) fn out_dtype(&self, at: usize) -> TractResult<DType> {
+        self.frame.dtype(self.arg(at)?)
+    }
+
+    /// Where the one output stands: the last argument, or the one before it if that is the same.
+    pub(super) fn out(&self) -> usize {
+        let last = self.args.len().saturating_sub(1);
+        let before = last.saturating_sub(1);
+        if self.args.get(last) == self.args.get(before) {
+            before
+        } else {
+            last
+        }
+    }
+
+    /// Gives an output, cast to the dtype it has.
+    pub(super) fn give(&mut self, at: usize, wire: Wire) -> TractResult<()> {
+        let value = self.arg(at)?;
+        self.check_room(value, wire)?;
+        self.frame.set_tensor(value, wire)
+    }
+
+    /// Refuses what does not fit the room that the program has for an output, as the runtime does.
+    pub(super) fn check_room(&self, value: usize, wire: Wire) -> TractResult<()> {
+        // ExecuTorch's own operators give caches back under names without room.
+        let Some(tensor) = self.frame.method.values[value].tensor() else {
+            return Ok(());
+        };
+        if !self.name.starts_with("aten::") {
+            return Ok(());
+        }
+        let shape = self.shape(wire)?;
+        let mut known = shape.iter().map(|size| size.to_usize().ok());
+        let needs = known.try_fold(1_usize, |all, size| Some(all.saturating_mul(size?)));
+        let Some(needs) = needs else {
+            return Ok(());
+        };
+        let sizes = tensor.sizes.iter();
+        let room = sizes.fold(1_u64, |all, size| all.saturating_mul(*size));
+        let needs = u64::try_from(needs)?;
+        ensure!(
+            needs <= room,
+            "an output of {needs} elements, and the program has room for {room}"
+        );
+        Ok(())
+    }
+
+    /// Gives outputs of a list.
+    pub(super) fn give_list(&mut self, at: usize, wires: Vec<Wire>) -> TractResult<()> {
+        let values = match self.body(at)? {
+            BodyValue::TensorList(values) => values.clone(),
+            _ => bail!("argument {at} is no list of tensors"),
+        };
+        ensure!(
+            values.len() == wires.len(),
+            "{} outputs for {}",
+            wires.len(),
+            values.len()
+        );
+        for (value, wire) in values.into_iter().zip(wires) {
+            self.frame.set_tensor(value, wire)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn shape(&self, wire: Wire) -> TractResult<Vec<TDim>> {
+        self.frame.builder.shape(wire.outlet)
+    }
+
+    pub(super) fn rank(&self, wire: Wire) -> TractResult<usize> {
+        self.frame.builder.rank(wire.outlet)
+    }
+}
+
+/// A dimension of `rank` many, which may be counted from the end.
+pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
+    let count = i64::try_from(rank.max(1))?;
+    ensure!(
+        -count <= axis && axis < count,
+        "{axis} is none of {rank} dimensions"
+    );
+    Ok(usize::try_from(if axis < 0 { axis + count } else { axis })?)
+}
