@@ -1,20 +1,24 @@
 //! ExecuTorch in a build without it: an engine that says so.
 
-use super::library::{Installation, NativeBackend};
-use super::{Engine, EngineError, LoadRequest, Session};
+use super::library::NativeBackend;
+use super::{Engine, EngineError, LoadRequest, Offer, Session, offer};
+use crate::package::Backend;
 
 /// The engine.
 #[derive(Debug)]
 pub struct ExecuTorch;
 
-/// What there is on this machine: nothing that this build could use.
-pub fn installations() -> Vec<Installation> {
-    Vec::new()
-}
-
 impl Engine for ExecuTorch {
     fn name(&self) -> &'static str {
         "executorch"
+    }
+
+    fn title(&self) -> [&'static str; 2] {
+        ["ExecuTorch", "its own programs"]
+    }
+
+    fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer> {
+        offer::of_executorch(format, backend)
     }
 
     fn is_built(&self) -> bool {

@@ -4,7 +4,10 @@
 //! caller gets an [`EngineError`], never a panic.
 
 mod contract;
+mod error;
 pub mod library;
+mod offer;
+mod provider;
 mod refusal;
 #[cfg(any(feature = "executorch", feature = "ort"))]
 pub mod surroundings;
@@ -21,14 +24,27 @@ pub mod ort;
 pub mod ort;
 pub mod tract;
 
-pub use contract::{
-    Answer, Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, Share,
-};
+pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Session};
+pub use error::EngineError;
+pub use offer::Offer;
+pub use provider::{Placement, Provider, Share};
 
-/// All engines of this build.
+use crate::model::Method;
+
+/// All engines, best first: what a native library runs before what this build runs by itself.
 pub static ENGINES: &[&dyn Engine] = &[&ort::OnnxRuntime, &executorch::ExecuTorch, &tract::Tract];
 
 /// The engine of this name.
 pub fn engine(name: &str) -> Option<&'static dyn Engine> {
     ENGINES.iter().copied().find(|engine| engine.name() == name)
+}
+
+/// What every engine lacks that needs nothing but this build: what then runs on no machine by itself. None
+/// if one of them lacks nothing.
+pub fn gaps_everywhere(format: &str, method: &Method) -> Option<Gaps> {
+    let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
+    let first = everywhere.next()?.gaps(format, method)?;
+    everywhere
+        .all(|engine| engine.gaps(format, method).is_some())
+        .then_some(first)
 }

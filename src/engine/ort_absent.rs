@@ -1,22 +1,23 @@
 //! ONNX Runtime in a build without it: an engine that says so.
 
-use std::path::Path;
-
-use super::library::Installations;
-use super::{Engine, EngineError, LoadRequest, Session};
+use super::{Engine, EngineError, LoadRequest, Offer, Session, offer};
+use crate::package::Backend;
 
 /// The engine.
 #[derive(Debug)]
 pub struct OnnxRuntime;
 
-/// What there is on this machine: nothing that this build could use.
-pub fn installations(_: Option<&Path>) -> Installations {
-    Installations::default()
-}
-
 impl Engine for OnnxRuntime {
     fn name(&self) -> &'static str {
         "ort"
+    }
+
+    fn title(&self) -> [&'static str; 2] {
+        ["ONNX Runtime", "ONNX models"]
+    }
+
+    fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer> {
+        offer::of_onnx_runtime(format, backend)
     }
 
     fn is_built(&self) -> bool {

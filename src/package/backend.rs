@@ -45,7 +45,7 @@ impl Backend {
 
     /// The name under which an ExecuTorch program registers a delegate for this backend, as
     /// ExecuTorch's own backends register themselves.
-    pub fn delegate_id(self) -> &'static str {
+    pub const fn delegate_id(self) -> &'static str {
         match self {
             Self::Xnnpack => "XnnpackBackend",
             Self::CoreMl => "CoreMLBackend",
@@ -53,6 +53,13 @@ impl Backend {
             Self::Qnn => "QnnBackend",
             Self::Mlx => "MLXBackend",
         }
+    }
+
+    /// The backend that registers delegates under this name.
+    pub fn of_delegate(id: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|backend| backend.delegate_id() == id)
     }
 }
 

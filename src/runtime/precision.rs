@@ -6,7 +6,7 @@
 use crate::model::executorch::body::xnnpack::{Datatype, Graph};
 use crate::model::executorch::body::{BodyValue, ProgramBody};
 use crate::model::onnx::each_node;
-use crate::package::PrecisionList;
+use crate::package::{Backend, PrecisionList};
 use crate::source::{FileSource, Pages};
 
 use super::selection::Selection;
@@ -235,7 +235,8 @@ fn of_program(selection: &Selection) -> Vec<Seen> {
         let graph = delegate
             .payload
             .map(|payload| Graph::read(&source, payload));
-        let Some(Ok(graph)) = graph.filter(|_| delegate.id == "XnnpackBackend") else {
+        let Some(Ok(graph)) = graph.filter(|_| delegate.id == Backend::Xnnpack.delegate_id())
+        else {
             continue;
         };
         let types = graph.values.values().map(|value| value.datatype);

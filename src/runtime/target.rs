@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use super::worker::{Launcher, Worker};
 use crate::engine::{
-    self, Answer, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, tract,
+    self, Answer, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider,
+    Session,
 };
 use crate::model::ModelInfo;
 use crate::package::Backend;
@@ -69,6 +70,8 @@ pub struct Started {
     pub load_time: Duration,
     /// Where nodes ran, as far as the engine tells.
     pub placement: Placement,
+    /// Whether it was to run on the backend, and took nothing of the model there.
+    idle: bool,
 }
 
 /// Why a model did not start.
@@ -94,55 +97,15 @@ pub enum StartError {
 /// The candidates for a model of a format and a backend, best first; none if nothing runs the format.
 /// A model without a backend runs on whatever is portable.
 pub fn candidates(format: &str, backend: Option<Backend>) -> Vec<Candidate> {
-    match format {
-        "onnx" => onnx_candidates(backend),
-        "executorch" => program_candidates(backend),
-        _ => Vec::new(),
-    }
-}
-
-fn onnx_candidates(backend: Option<Backend>) -> Vec<Candidate> {
-    let providers: &[Provider] = match backend {
-        Some(Backend::Xnnpack) => &[Provider::Xnnpack],
-        Some(Backend::CoreMl) => &[Provider::CoreMl],
-        Some(Backend::Vulkan) => &[Provider::WebGpu],
-        Some(Backend::Qnn) => &[Provider::Qnn],
-        // No library runs ONNX on MLX; on Apple's machines these compute on the same hardware.
-        Some(Backend::Mlx) if cfg!(target_vendor = "apple") => {
-            &[Provider::CoreMl, Provider::WebGpu]
-        }
-        None | Some(Backend::Mlx) => &[],
+    let of = |engine: &'static dyn Engine| {
+        let offers = engine.offers(format, backend).into_iter();
+        offers.map(|offer| Candidate {
+            engine: engine.name(),
+            provider: offer.provider,
+            fallback: offer.fallback,
+        })
     };
-    let on_target = providers.iter().map(|provider| Candidate {
-        engine: "ort",
-        provider: *provider,
-        fallback: false,
-    });
-    let portable = ["ort", "tract"].map(|engine| Candidate {
-        engine,
-        provider: Provider::Cpu,
-        fallback: backend.is_some(),
-    });
-    on_target.chain(portable).collect()
-}
-
-/// ExecuTorch runs a program on the backends it was exported for; lowered it runs on something else.
-fn program_candidates(backend: Option<Backend>) -> Vec<Candidate> {
-    let provider = match backend {
-        Some(Backend::Xnnpack) => Provider::Xnnpack,
-        _ => Provider::Cpu,
-    };
-    let native = Candidate {
-        engine: "executorch",
-        provider,
-        fallback: false,
-    };
-    let lowered = Candidate {
-        engine: "tract",
-        provider: Provider::Cpu,
-        fallback: backend.is_some(),
-    };
-    vec![native, lowered]
+    ENGINES.iter().copied().flat_map(of).collect()
 }
 
 /// Fails if no engine of this build runs models of this format, and says what to do.
@@ -161,14 +124,10 @@ pub fn require_method_runnable(info: &ModelInfo, method: &str) -> Result<(), Sta
     require_runnable(info.format)?;
     let found = info.method(method).filter(|_| info.names_methods);
     let Some(found) = found else { return Ok(()) };
-    let missing = tract::missing(
-        found.operators.keys().map(String::as_str),
-        found.delegates.iter().map(|delegate| delegate.id.as_str()),
-    );
-    if missing.is_empty() {
-        return Ok(());
+    match engine::gaps_everywhere(info.format, found) {
+        Some(gaps) => Err(StartError::Format(gaps.reason)),
+        None => Ok(()),
     }
-    Err(StartError::Format(tract::refusal_of(&missing)))
 }
 
 /// Loads the model with the best candidate that works and runs it once.
@@ -184,12 +143,7 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
         match attempt(wish, candidate, inputs, launcher) {
             Ok(started) => return finish(wish, started, passed_over),
             Err(error) => {
-                // A provider's failure is its own. A portable engine's may be the model's fault:
-                // the next would only repeat it, with a worse message. A limit is one for all.
-                let by_limit = matches!(error, EngineError::Limit { .. });
-                let is_its_own = candidate.provider != Provider::Cpu && !by_limit;
-                let goes_on =
-                    !error.is_about_the_model() && (is_its_own || error.is_about_the_engine());
+                let goes_on = candidate.is_passed_over_for(&error);
                 passed_over.push((candidate, error));
                 if !goes_on {
                     break;
@@ -215,10 +169,9 @@ fn wished(wish: &Wish) -> Result<Vec<Candidate>, StartError> {
 
 /// Why an engine runs nothing of a format, and what does.
 fn other_format(engine: &str, format: &str) -> String {
-    let runs = match engine {
-        "ort" => "ONNX Runtime (`--engine ort`) runs ONNX models".to_owned(),
-        "executorch" => "ExecuTorch (`--engine executorch`) runs its own programs".to_owned(),
-        other => format!("the engine `{other}` runs other models"),
+    let runs = match engine::engine(engine).map(Engine::title) {
+        Some([title, models]) => format!("{title} (`--engine {engine}`) runs {models}"),
+        None => format!("there is no engine `{engine}`"),
     };
     let is = match format {
         "onnx" => "an ONNX model",
@@ -239,7 +192,7 @@ fn other_format(engine: &str, format: &str) -> String {
 }
 
 fn is_built(engine: &str) -> bool {
-    engine::engine(engine).is_some_and(engine::Engine::is_built)
+    engine::engine(engine).is_some_and(Engine::is_built)
 }
 
 fn attempt(
@@ -272,6 +225,7 @@ fn attempt(
         first,
         load_time,
         placement,
+        idle: false,
     })
 }
 
@@ -282,19 +236,13 @@ fn finish(
     passed_over: Vec<(Candidate, EngineError)>,
 ) -> Result<Started, StartError> {
     started.passed_over = passed_over;
-    let provider = started.candidate.provider;
-    let is_told = !started.placement.shares.is_empty();
-    let idle = match wish.backend {
-        _ if provider != Provider::Cpu => is_told && !started.placement.has(provider),
-        // A program runs on what it was exported for, whatever the backend is called.
-        Some(backend) if started.candidate.engine == "executorch" => {
-            is_told && !started.placement.has_delegate(backend)
-        }
-        _ => false,
-    };
-    if idle {
-        started.candidate.fallback = true;
-    }
+    let Candidate {
+        engine, provider, ..
+    } = started.candidate;
+    let reached = |engine: &dyn Engine| engine.reached(&started.placement, provider, wish.backend);
+    let idle = !started.candidate.fallback && !engine::engine(engine).is_none_or(reached);
+    started.idle = idle;
+    started.candidate.fallback |= idle;
     if idle && wish.strict {
         let reason = idleness(&started);
         return Err(StartError::Strict { reason });
@@ -318,13 +266,11 @@ impl Started {
 
 /// Why what runs is not the backend, though nothing failed.
 fn idleness(started: &Started) -> String {
-    let Candidate {
-        engine, provider, ..
-    } = started.candidate;
+    let provider = started.candidate.provider;
     let backend = started.backend.map_or("", Backend::name);
-    match (engine, provider) {
-        ("executorch", Provider::Cpu) => format!("no part of the program is for {backend}"),
-        (_, Provider::Cpu) => format!("nothing on this machine runs {backend} itself"),
+    match provider {
+        Provider::Cpu if started.idle => format!("no part of the program is for {backend}"),
+        Provider::Cpu => format!("nothing on this machine runs {backend} itself"),
         _ => format!("the {provider} provider took no node of the model"),
     }
 }
@@ -365,24 +311,14 @@ fn causes_first(tried: &[(Candidate, EngineError)]) -> Vec<&(Candidate, EngineEr
     tried
 }
 
-impl Placement {
-    /// Whether the provider ran at least one node. Engines name providers in their own way
-    /// (`QNNExecutionProvider`,
-    /// `XnnpackBackend`).
-    pub fn has(&self, provider: Provider) -> bool {
-        let is = |name: &str| {
-            let name = name.to_lowercase();
-            let short = name.strip_suffix("executionprovider");
-            let short = short.or_else(|| name.strip_suffix("backend"));
-            short.unwrap_or(&name) == provider.name()
-        };
-        self.shares.iter().any(|share| is(&share.provider))
-    }
-
-    /// Whether a part of a program ran that was exported for the backend.
-    fn has_delegate(&self, backend: Backend) -> bool {
-        let mut shares = self.shares.iter();
-        shares.any(|share| share.provider == backend.delegate_id())
+impl Candidate {
+    /// Whether the next candidate is to be tried after this one failed so. A provider's failure is its
+    /// own. A portable engine's may be the model's fault: the next would only repeat it, with a worse
+    /// message. A limit is one for all.
+    pub fn is_passed_over_for(self, error: &EngineError) -> bool {
+        let by_limit = matches!(error, EngineError::Limit { .. });
+        let is_its_own = self.provider != Provider::Cpu && !by_limit;
+        !error.is_about_the_model() && (is_its_own || error.is_about_the_engine())
     }
 }
 

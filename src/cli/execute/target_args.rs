@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::super::exit::Failure;
 use super::deadline;
+use crate::engine::ENGINES;
 use crate::package::Backend;
 use crate::runtime::selection::{self, Choice, Selection, SelectionError};
 use crate::runtime::target::Wish;
@@ -134,7 +135,8 @@ impl TargetArgs {
 
 /// The engine that `--engine` names; `auto` is none.
 pub(super) fn engine_parser() -> PossibleValuesParser {
-    PossibleValuesParser::new(["auto", "ort", "executorch", "tract"])
+    let engines = ENGINES.iter().map(|engine| engine.name());
+    PossibleValuesParser::new(["auto"].into_iter().chain(engines))
 }
 
 /// The engine's name for [`Wish`].

@@ -1,6 +1,6 @@
 //! Whether a program's methods run on any machine, and what is missing if not.
 
-use crate::engine::tract;
+use crate::engine::gaps_everywhere;
 use crate::model::{Method, ModelInfo};
 
 /// What keeps a program's method from running on any machine: operators and delegates by name, and why
@@ -9,10 +9,7 @@ pub(super) fn missing(info: &ModelInfo, method: &Method) -> Option<(Vec<String>,
     if info.format != "executorch" || method.constant {
         return None;
     }
-    let names = tract::missing(
-        method.operators.keys().map(String::as_str),
-        method.delegates.iter().map(|delegate| delegate.id.as_str()),
-    );
-    let why = tract::refusal_of(&names);
-    Some((names.into_iter().collect(), why))
+    let gaps = gaps_everywhere(info.format, method);
+    let gaps = gaps.map(|gaps| (gaps.names.into_iter().collect(), gaps.reason));
+    Some(gaps.unwrap_or_default())
 }

@@ -4,19 +4,29 @@ use super::NAME;
 use crate::engine::library::NativeBackend;
 use crate::engine::{EngineError, LoadOptions, Provider};
 use crate::model::Method;
+use crate::package::Backend;
 
 /// What a library that was found does not run, and what does.
 const ELSEWHERE: [(&str, &str); 7] = [
     (
-        "CoreMLBackend",
+        Backend::CoreMl.delegate_id(),
         "ExecuTorch on Apple's systems, with Core ML",
     ),
     ("CudaBackend", "ExecuTorch built with CUDA"),
-    ("MLXBackend", "ExecuTorch on Apple silicon, with MLX"),
+    (
+        Backend::Mlx.delegate_id(),
+        "ExecuTorch on Apple silicon, with MLX",
+    ),
     ("MPSBackend", "ExecuTorch on Apple silicon, with Metal"),
     ("OpenvinoBackend", "OpenVINO, beside ExecuTorch"),
-    ("QnnBackend", "Qualcomm's libraries, beside ExecuTorch"),
-    ("VulkanBackend", "ExecuTorch built with Vulkan"),
+    (
+        Backend::Qnn.delegate_id(),
+        "Qualcomm's libraries, beside ExecuTorch",
+    ),
+    (
+        Backend::Vulkan.delegate_id(),
+        "ExecuTorch built with Vulkan",
+    ),
 ];
 
 /// Refuses a method with a delegate that is not registered or cannot be used, and a provider that
@@ -65,11 +75,11 @@ pub(super) fn check(
 fn backend_of(provider: Provider) -> Option<&'static str> {
     match provider {
         Provider::Cpu => None,
-        Provider::Xnnpack => Some("XnnpackBackend"),
-        Provider::CoreMl => Some("CoreMLBackend"),
-        Provider::Qnn => Some("QnnBackend"),
+        Provider::Xnnpack => Some(Backend::Xnnpack.delegate_id()),
+        Provider::CoreMl => Some(Backend::CoreMl.delegate_id()),
+        Provider::Qnn => Some(Backend::Qnn.delegate_id()),
         // Programs have no WebGPU; Vulkan is what it stands for.
-        Provider::WebGpu => Some("VulkanBackend"),
+        Provider::WebGpu => Some(Backend::Vulkan.delegate_id()),
     }
 }
 

@@ -15,8 +15,11 @@ mod search;
 mod session;
 mod value;
 
-use super::library::NativeBackend;
-use super::{Engine, EngineError, LoadRequest, Session};
+use std::path::Path;
+
+use super::library::{Installations, NativeBackend};
+use super::{Engine, EngineError, LoadRequest, Offer, Placement, Provider, Session, offer};
+use crate::package::Backend;
 
 pub use search::{VERSION, installations, installations_in};
 
@@ -30,6 +33,33 @@ pub struct ExecuTorch;
 impl Engine for ExecuTorch {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn title(&self) -> [&'static str; 2] {
+        ["ExecuTorch", "its own programs"]
+    }
+
+    fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer> {
+        offer::of_executorch(format, backend)
+    }
+
+    fn installed(&self, _: Option<&Path>) -> Installations {
+        Installations {
+            libraries: installations(),
+            plugins: Vec::new(),
+        }
+    }
+
+    /// A program runs on what it was exported for, whatever the backend is called.
+    fn reached(&self, placement: &Placement, provider: Provider, backend: Option<Backend>) -> bool {
+        let Some(backend) = backend else {
+            return true;
+        };
+        let ran = match provider {
+            Provider::Cpu => placement.has_delegate(backend),
+            provider => placement.has(provider),
+        };
+        ran || placement.shares.is_empty()
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {

@@ -13,7 +13,11 @@ mod search;
 mod session;
 mod value;
 
-use super::{Engine, EngineError, LoadRequest, Session};
+use std::path::Path;
+
+use super::library::Installations;
+use super::{Engine, EngineError, LoadRequest, Offer, Session, offer};
+use crate::package::Backend;
 
 pub use installation::{installations, installations_in};
 
@@ -27,6 +31,18 @@ pub struct OnnxRuntime;
 impl Engine for OnnxRuntime {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn title(&self) -> [&'static str; 2] {
+        ["ONNX Runtime", "ONNX models"]
+    }
+
+    fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer> {
+        offer::of_onnx_runtime(format, backend)
+    }
+
+    fn installed(&self, library: Option<&Path>) -> Installations {
+        installations(library)
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {

@@ -70,8 +70,9 @@ use session::TractSession;
 use source::Source;
 
 use super::refusal::tells_beyond;
-use super::{Engine, EngineError, LoadRequest, Provider, Session};
-use crate::model::{ModelInfo, inspect};
+use super::{Engine, EngineError, Gaps, LoadRequest, Offer, Provider, Session};
+use crate::model::{Method, ModelInfo, inspect};
+use crate::package::Backend;
 use crate::source::FileSource;
 
 /// The engine's name.
@@ -84,6 +85,33 @@ pub struct Tract;
 impl Engine for Tract {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn title(&self) -> [&'static str; 2] {
+        ["tract", "ONNX models and ExecuTorch programs"]
+    }
+
+    fn is_everywhere(&self) -> bool {
+        true
+    }
+
+    fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer> {
+        match format {
+            "onnx" | "executorch" => vec![Offer::portable(backend)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn gaps(&self, format: &str, method: &Method) -> Option<Gaps> {
+        if format != "executorch" {
+            return None;
+        }
+        let names = program::missing(
+            method.operators.keys().map(String::as_str),
+            method.delegates.iter().map(|delegate| delegate.id.as_str()),
+        );
+        let reason = program::refusal(&names);
+        (!names.is_empty()).then_some(Gaps { names, reason })
     }
 
     /// Reads the model and, if all its shapes are fixed, plans it.
@@ -114,20 +142,6 @@ impl Engine for Tract {
         let session = TractSession::new(source, request.signature.clone(), &request.options)?;
         Ok(Box::new(session))
     }
-}
-
-/// What keeps a program's method with these operators and delegates from running here, by their full
-/// names.
-pub fn missing<'a>(
-    operators: impl Iterator<Item = &'a str>,
-    delegates: impl Iterator<Item = &'a str>,
-) -> BTreeSet<String> {
-    program::missing(operators, delegates)
-}
-
-/// Why these do not run here, and what would run them.
-pub fn refusal_of(missing: &BTreeSet<String>) -> String {
-    program::refusal(missing)
 }
 
 fn header(path: &Path) -> Result<ModelInfo, EngineError> {

@@ -13,11 +13,12 @@ use super::plan::Externals;
 use super::shape_xnnpack::GRAPH;
 use super::storage::{Storage, Stored};
 use super::verify::verify;
+use crate::package::Backend;
 use crate::source::pages::PageError;
 use crate::source::{Pages, ReadAt};
 
 /// The backend.
-pub(super) const BACKEND: &str = "XnnpackBackend";
+pub(super) const BACKEND: &str = Backend::Xnnpack.delegate_id();
 /// Reads that all payloads of a program have together.
 const BUDGET: u64 = 8_000_000;
 /// Length of the header `XH00`.

@@ -4,7 +4,7 @@
 //! model it is used for every later session, until it fails to load.
 
 use super::loaded::call_error;
-use crate::engine::{EngineError, Provider};
+use crate::engine::EngineError;
 use crate::package::Backend;
 use crate::runtime::target::{Candidate, StartError, candidates, require_runnable};
 use crate::service::CallError;
@@ -58,11 +58,7 @@ impl Choice {
         if self.proven.take().is_some() {
             return Err(of_loading(&error));
         }
-        // A provider's failure is its own. A portable engine's may be the model's fault: the next
-        // would only repeat it, with a worse message.
-        let goes_on = !error.is_about_the_model()
-            && (candidate.provider != Provider::Cpu || error.is_about_the_engine());
-        if !goes_on {
+        if !candidate.is_passed_over_for(&error) {
             self.passed_over.clear();
             return Err(of_loading(&error));
         }
@@ -96,6 +92,7 @@ fn of_loading(error: &EngineError) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Provider;
 
     fn unsupported() -> EngineError {
         EngineError::Unsupported {

@@ -6,9 +6,8 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use pkgtool::engine::Provider;
 use pkgtool::engine::library::{Installation, Installations};
-use pkgtool::engine::ort::installations;
+use pkgtool::engine::{Provider, engine};
 
 use super::environment::Piece;
 
@@ -40,7 +39,9 @@ fn library(provider: Provider) -> Option<PathBuf> {
 /// Looked at once: it reads all of every library.
 fn this_machine() -> &'static Installations {
     static THIS: OnceLock<Installations> = OnceLock::new();
-    THIS.get_or_init(|| installations(None))
+    THIS.get_or_init(|| {
+        engine("ort").map_or_else(Installations::default, |ort| ort.installed(None))
+    })
 }
 
 fn required<T>(piece: Piece, found: Option<T>) -> Option<T> {

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use serde_json::{Value as Json, json};
 
 use crate::engine::library::{Installation, NativeBackend};
-use crate::engine::{EngineError, executorch, tract};
+use crate::engine::{EngineError, gaps_everywhere};
+use crate::model::{Delegate, Method};
 use crate::package::Backend;
 use crate::runtime::worker::Launcher;
 
@@ -21,7 +22,7 @@ impl Found {
     /// Looks, and opens the library in a process of its own.
     pub(super) fn look(launcher: &Launcher) -> Self {
         Self {
-            installations: executorch::installations(),
+            installations: super::installed("executorch", None).libraries,
             backends: launcher.backends("executorch"),
         }
     }
@@ -67,14 +68,13 @@ impl Found {
             Err(_) => Vec::new(),
         };
         for backend in Backend::ALL {
-            let delegate = delegate_of(backend);
-            let missing = tract::missing(std::iter::empty(), std::iter::once(delegate));
-            let on = if available.contains(&delegate) {
+            let on = if available.contains(&backend.delegate_id()) {
                 "executorch".to_owned()
-            } else if missing.is_empty() {
-                "tract (cpu), a fallback".to_owned()
             } else {
-                format!("nothing: {}", tract::refusal_of(&missing))
+                match gaps_everywhere("executorch", &delegated(backend)) {
+                    None => "tract (cpu), a fallback".to_owned(),
+                    Some(gaps) => format!("nothing: {}", gaps.reason),
+                }
             };
             writeln!(text, "  {:8} {on}", backend.name())?;
         }
@@ -109,14 +109,14 @@ impl Found {
     }
 }
 
-/// The delegate of a backend's programs.
-fn delegate_of(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Xnnpack => "XnnpackBackend",
-        Backend::CoreMl => "CoreMLBackend",
-        Backend::Vulkan => "VulkanBackend",
-        Backend::Qnn => "QnnBackend",
-        Backend::Mlx => "MLXBackend",
+/// A method that is wholly a backend's.
+fn delegated(backend: Backend) -> Method {
+    Method {
+        delegates: vec![Delegate {
+            id: backend.delegate_id().to_owned(),
+            payload_bytes: None,
+        }],
+        ..Method::default()
     }
 }
 

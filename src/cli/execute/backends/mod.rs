@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use crate::engine::library::{Installation, Installations, Plugin};
-use crate::engine::{EngineError, ort};
+use crate::engine::{self, EngineError};
 use crate::model;
 use crate::package::Backend;
 use crate::runtime::machine::Machine;
@@ -59,7 +59,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let launcher = Launcher::new()
         .map_err(|error| Failure::Other(format!("cannot find my own program: {error}")))?;
     let found = Found {
-        ort: ort::installations(args.ort_lib.as_deref()),
+        ort: installed("ort", args.ort_lib.as_deref()),
         executorch: executorch::Found::look(&launcher),
     };
     let probe = Probe::write()?;
@@ -73,6 +73,12 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
         to_text(&found, &outcomes)
     })?;
     Ok(Exit::Clean)
+}
+
+/// What of an engine is on this machine.
+fn installed(name: &str, library: Option<&Path>) -> Installations {
+    let engine = engine::engine(name);
+    engine.map_or_else(Installations::default, |engine| engine.installed(library))
 }
 
 fn try_out(

@@ -6,6 +6,7 @@
 
 mod builder;
 mod convolution;
+mod delegates;
 mod frame;
 mod operators;
 mod pointwise;
@@ -25,9 +26,6 @@ use walk::lower;
 
 use super::guard::Failure;
 use crate::tensor::{DType, Tensor};
-
-/// The backend whose graphs are lowered.
-const XNNPACK: &str = "XnnpackBackend";
 
 /// A method as a graph.
 pub(super) struct Lowered {
@@ -79,7 +77,7 @@ pub(super) fn missing<'a>(
     delegates: impl Iterator<Item = &'a str>,
 ) -> BTreeSet<String> {
     let operators = operators.filter(|name| !operators::is_known(name));
-    let delegates = delegates.filter(|id| *id != XNNPACK);
+    let delegates = delegates.filter(|id| !delegates::is_known(id));
     operators.chain(delegates).map(str::to_owned).collect()
 }
 
@@ -96,13 +94,7 @@ pub(super) fn refusal(missing: &BTreeSet<String>) -> String {
         ));
     }
     for id in delegates {
-        let runtime = match id.as_str() {
-            "CoreMLBackend" => "ExecuTorch with Core ML, on Apple's systems",
-            "MLXBackend" => "ExecuTorch with MLX, on Apple's processors",
-            "VulkanBackend" => "ExecuTorch with Vulkan, on a machine with a GPU",
-            "QnnBackend" => "ExecuTorch with Qualcomm's runtime, on the device it was made for",
-            _ => "ExecuTorch with that backend",
-        };
+        let runtime = delegates::runner(id);
         reasons.push(format!(
             "what is in {id} has no portable form; {runtime} runs it"
         ));

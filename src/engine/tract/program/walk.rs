@@ -12,8 +12,7 @@ use super::builder::Wire;
 use super::frame::{Frame, Slot, dtype_of};
 use super::operators;
 use super::weights::Weights;
-use super::{Lowered, Shapes, State, XNNPACK, xnnpack};
-use crate::model::executorch::body::xnnpack::Graph;
+use super::{Lowered, Shapes, State, delegates};
 use crate::model::executorch::body::{BodyValue, Instruction, MethodBody};
 use crate::tensor::DType;
 
@@ -111,20 +110,8 @@ impl Walk<'_> {
 
     fn delegate(&mut self, at: usize, delegate: usize, args: &[usize]) -> Result<(), Failure> {
         let found = &self.frame.method.delegates[delegate];
-        if found.id != XNNPACK {
-            return Err(Failure::new(format!(
-                "the delegate {} has no portable form",
-                found.id
-            )));
-        }
-        let Some(payload) = found.payload else {
-            return Err(Failure::new("the delegate has no payload"));
-        };
-        let scope = format!("{XNNPACK} (instruction {at})");
-        let graph = Graph::read(self.frame.weights.program(), payload)
-            .map_err(|error| Failure::new(error.to_string()).at(Some(scope.clone())))?;
-        xnnpack::lower(&mut self.frame, &scope, &graph, args)
-            .map_err(|failure| failure.at(Some(scope)))
+        let scope = format!("{} (instruction {at})", found.id);
+        delegates::call(&mut self.frame, (&found.id, &scope), found.payload, args)
     }
 
     fn branch(

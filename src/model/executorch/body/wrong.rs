@@ -6,11 +6,11 @@
 use super::xnnpack::{Datatype, Graph, NodeKind};
 use super::{BodyValue, Instruction, MethodBody, TensorBody};
 use crate::model::ElementType;
-use crate::package::DType;
+use crate::package::{Backend, DType};
 use crate::source::ReadAt;
 
 /// The backend whose graphs are looked into.
-const XNNPACK: &str = "XnnpackBackend";
+const XNNPACK: &str = Backend::Xnnpack.delegate_id();
 
 /// Something that the runtime computes wrongly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -20,6 +20,7 @@ use super::builder::{Builder, Wire};
 use super::frame::Frame;
 use super::pointwise::{Grid, Pointwise, round_to};
 use super::weights::Weights;
+use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::body::xnnpack::{Datatype, Graph, Quantization, Value};
 use crate::tensor::DType;
 
@@ -49,13 +50,16 @@ enum Held {
     },
 }
 
-/// Lowers the call of a graph with these arguments: its inputs, then its outputs.
+/// Lowers the call of a payload's graph with these arguments: its inputs, then its outputs.
 pub(super) fn lower(
     frame: &mut Frame<'_>,
     scope: &str,
-    graph: &Graph,
+    payload: ByteRange,
     args: &[usize],
 ) -> Result<(), Failure> {
+    let graph = Graph::read(frame.weights.program(), payload)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let graph = &graph;
     let (inputs, outputs) = (graph.inputs.len(), graph.outputs.len());
     if args.len() != inputs + outputs {
         return Err(Failure::new(format!(
