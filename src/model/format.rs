@@ -1,15 +1,17 @@
-//! The list of model formats this tool reads, and the choice among them.
+//! What a format of model files is: a name, a way to recognise it, a reader of its header.
+//!
+//! Knows no format; [`super::FORMATS`] lists them.
 
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::path::Path;
 
-use super::{ModelInfo, executorch, onnx};
+use super::ModelInfo;
 use crate::source::ReadAt;
 
-/// How many first bytes [`ModelFormat::matches`] is shown.
-const MAGIC_SIZE: usize = 64;
-
-/// A format of model files: a name, a way to recognise it, a reader of its header.
+/// A format of model files.
 pub trait ModelFormat: Sync {
     /// Lower-case name, as `inspect` prints it.
     fn name(&self) -> &'static str;
@@ -22,25 +24,19 @@ pub trait ModelFormat: Sync {
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError>;
 }
 
-/// All formats; those recognised by their first bytes come before those by their names.
-pub static FORMATS: &[&dyn ModelFormat] = &[
-    &executorch::ExecuTorch,
-    &executorch::FlatTensor,
-    &onnx::Onnx,
-];
+/// A format's own error: which of its rules a file breaks, and where.
+pub trait Breach: Error + Any + Send + Sync {
+    /// The file offset of what is broken, where there is one.
+    fn offset(&self) -> Option<u64>;
+}
 
 /// Why a model file could not be read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum ModelError {
     /// The file cannot be opened or read.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// A broken ExecuTorch program.
-    #[error(transparent)]
-    ExecuTorch(#[from] executorch::Error),
-    /// A broken ONNX model.
-    #[error(transparent)]
-    Onnx(#[from] onnx::Error),
+    Io(io::Error),
+    /// It breaks a rule of its format.
+    Broken(Box<dyn Breach>),
 }
 
 impl ModelError {
@@ -48,30 +44,48 @@ impl ModelError {
     pub fn offset(&self) -> Option<u64> {
         match self {
             Self::Io(_) => None,
-            Self::ExecuTorch(error) => error.offset(),
-            Self::Onnx(error) => error.offset(),
+            Self::Broken(breach) => breach.offset(),
+        }
+    }
+
+    /// The error of a format, if it is of that one.
+    pub fn breach<B: Breach>(self) -> Option<B> {
+        match self {
+            Self::Io(_) => None,
+            Self::Broken(breach) => {
+                let breach: Box<dyn Any> = breach;
+                breach.downcast().ok().map(|breach| *breach)
+            }
         }
     }
 }
 
-/// The format that claims `path`, by its first bytes or its name; `None` if none does.
-pub fn format_of(
-    path: &Path,
-    source: &dyn ReadAt,
-) -> Result<Option<&'static dyn ModelFormat>, ModelError> {
-    let size = usize::try_from(source.len()).map_or(MAGIC_SIZE, |len| len.min(MAGIC_SIZE));
-    let mut first = vec![0; size];
-    source.read_exact_at(0, &mut first)?;
-    Ok(FORMATS
-        .iter()
-        .copied()
-        .find(|format| format.matches(path, &first)))
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Broken(breach) => breach.fmt(f),
+        }
+    }
 }
 
-/// Reads the header of the model at `path`, whose bytes are `source`; `None` if no format here
-/// claims it.
-pub fn inspect(path: &Path, source: &dyn ReadAt) -> Result<Option<ModelInfo>, ModelError> {
-    format_of(path, source)?
-        .map(|format| format.inspect(source))
-        .transpose()
+impl Error for ModelError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io(error) => error.source(),
+            Self::Broken(breach) => breach.source(),
+        }
+    }
+}
+
+impl From<io::Error> for ModelError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl<B: Breach> From<B> for ModelError {
+    fn from(breach: B) -> Self {
+        Self::Broken(Box::new(breach))
+    }
 }

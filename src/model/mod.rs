@@ -11,12 +11,14 @@ mod format;
 mod info;
 pub mod onnx;
 mod open;
+mod recognise;
 
 pub use allowed::Allowed;
 pub use external::ExternalDataError;
-pub use format::{FORMATS, ModelError, ModelFormat, format_of, inspect};
+pub use format::{Breach, ModelError, ModelFormat};
 pub use info::{
     Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, NamedData, Segment,
     TensorInfo, Value, ValueKind,
 };
 pub use open::{OpenError, open};
+pub use recognise::{FORMATS, format_of, inspect};

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::model::Breach;
 use crate::source::pages::PageError;
 
 /// A field of the file: its path from the root table, and where it stands.
@@ -409,9 +410,8 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// The file offset of what is broken, where there is one.
-    pub fn offset(&self) -> Option<u64> {
+impl Breach for Error {
+    fn offset(&self) -> Option<u64> {
         Some(match self {
             Self::Identifier { offset, .. } | Self::Version { offset, .. } => *offset,
             Self::DataIdentifier { .. } => 4,

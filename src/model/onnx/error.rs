@@ -2,6 +2,7 @@
 //!
 //! Every variant names the place as a path of fields (`ModelProto.graph.input[2].type`).
 
+use crate::model::Breach;
 use crate::source::pages::PageError;
 
 /// What is broken in an ONNX model.
@@ -190,9 +191,8 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// The file offset of what is broken, where there is one.
-    pub fn offset(&self) -> Option<u64> {
+impl Breach for Error {
+    fn offset(&self) -> Option<u64> {
         match self {
             Self::Read { error, .. } => Some(error.offset()),
             Self::Missing { offset, .. } => *offset,

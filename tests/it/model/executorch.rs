@@ -14,7 +14,7 @@ mod programs;
 use std::path::{Path, PathBuf};
 
 use pkgtool::model::executorch::{Error, ExecuTorch};
-use pkgtool::model::{ModelError, ModelFormat, ModelInfo};
+use pkgtool::model::{ModelFormat, ModelInfo};
 use pkgtool::source::ReadAt;
 
 /// The programs kept as headers, and their full lengths.
@@ -35,10 +35,9 @@ fn bytes_of(name: &str) -> Vec<u8> {
 }
 
 fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
-    ExecuTorch.inspect(source).map_err(|error| match error {
-        ModelError::ExecuTorch(error) => error,
-        other => panic!("an error of another format: {other}"),
-    })
+    ExecuTorch
+        .inspect(source)
+        .map_err(|error| error.breach().expect("an error of this format"))
 }
 
 fn read(bytes: &[u8]) -> ModelInfo {

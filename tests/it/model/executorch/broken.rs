@@ -1,5 +1,6 @@
 //! Broken programs: each invariant has an error that names place, expectation and finding.
 
+use pkgtool::model::Breach;
 use pkgtool::model::executorch::{Error, ExecuTorch};
 use pkgtool::model::{ElementType, ModelFormat, TensorInfo, ValueKind};
 use std::path::Path;
