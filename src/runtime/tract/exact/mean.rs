@@ -115,6 +115,9 @@ impl Along {
         let results = sums.mapv(|sum| match self {
             Self::Absolute | Self::Squares => sum,
             Self::Root => (sum as f64).sqrt() as i64,
+            Self::Logarithm if sum == 0 && input.datum_type() == DatumType::I32 => {
+                i64::from(i32::MIN)
+            }
             Self::Logarithm if sum == 0 => i64::MIN,
             Self::Logarithm => (sum as f64).ln() as i64,
             Self::Mean => sum.wrapping_div(count),

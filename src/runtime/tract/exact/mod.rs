@@ -5,6 +5,7 @@
 //! ([`settle`]). What is known while a graph is built goes through all three ([`folded`]). Invariant: what is not wrong for the values at hand costs no more than a look at them.
 
 mod cast;
+mod compress;
 mod einsum;
 mod expand;
 mod extreme;
@@ -39,6 +40,7 @@ pub(super) fn register(library: &mut Onnx) {
 fn register_mended(library: &mut Onnx) {
     let operators = &mut library.op_register;
     operators.insert(CAST_TO_INT64, cast::to_dimensions);
+    operators.insert("Compress", compress::compress);
     operators.insert("Einsum", einsum::einsum);
     operators.insert("Gemm", gemm::gemm);
     operators.insert("GlobalLpPool", pool::global_lp_pool);

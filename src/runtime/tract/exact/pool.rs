@@ -25,7 +25,9 @@ pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
                 bail!("a resize to one place by `pytorch_half_pixel` {WRONG}");
             }
         }
-        check_window(model, node)?;
+        // As the library tells the node at which a run failed.
+        check_window(model, node)
+            .with_context(|| format!("Evaluating #{} {:?}", node.id, node.name))?;
         let has_places = node
             .op_as::<MaxPool>()
             .is_some_and(|op| op.with_index_outputs.is_some());
@@ -65,8 +67,8 @@ fn check_window(model: &TypedModel, node: &TypedNode) -> TractResult<()> {
         let missing = window.saturating_sub(padded);
         if missing > 0 && !(is_up && missing < spec.stride(axis)) {
             bail!(
-                "a window of {window} places on {padded} (axis {axis}, padding included) is not \
-                 supported"
+                "a window of {window} places on {padded} (dimension {axis} of space, padding \
+                 included) {WRONG}"
             );
         }
     }
