@@ -180,7 +180,7 @@ fn what_a_program_has_no_room_for_is_not_made() {
     };
     let loaded = launcher.load("tract", &request);
     let answer = loaded.and_then(|mut worker| worker.run(&[input]));
-    let error = answer.err().expect("there is no room").to_string();
+    let error = answer.expect_err("there is no room").to_string();
     assert!(error.contains("aten::full.out"), "{error}");
     assert!(error.contains("the program has room for 16"), "{error}");
 }

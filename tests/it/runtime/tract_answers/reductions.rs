@@ -111,7 +111,7 @@ fn means_and_norms_of_nothing_are_those_of_onnx_runtime() {
     ];
     for (operator, nothing) in operators {
         for (element, dtype) in dtypes {
-            if nothing == none && !dtype.is_float() {
+            if nothing.is_infinite() && !dtype.is_float() {
                 continue;
             }
             let graph = [
