@@ -31,7 +31,7 @@ fn load(graph: Graph) -> Result<Worker, EngineError> {
         },
     };
     let launcher = Launcher {
-        program: PathBuf::from(option_env!("B_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_pkgtool"))),
+        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
         timeout: None,
         memory_limit: None,
     };

@@ -160,7 +160,7 @@ impl Rewrites {
                 self.wrong.insert("MatMulScaleFusion");
             }
             "ReduceMean" => self.wrong.extend([
-                "LayerNormFusion",
+                "LayerNormFusionL1",
                 "LayerNormFusionL2",
                 "SimplifiedLayerNormFusion",
             ]),
