@@ -113,7 +113,7 @@ impl Walk {
         let mut direct = Vec::new();
         for reduction in self.reductions {
             if let Some(one) = reduction.over_input(&self.values, signature) {
-                if is_empty(signature, one.input) {
+                if one.axes.is_none() && is_empty(signature, one.input) {
                     self.found.insert(one.operator, reduction::CAUSE);
                 } else {
                     direct.push(one);

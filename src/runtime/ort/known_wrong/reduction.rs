@@ -26,6 +26,8 @@ pub(in crate::runtime::ort) struct Direct {
     pub(super) operator: String,
     /// The input's place.
     pub(super) input: usize,
+    /// The place of its axes, if they are an input too.
+    pub(super) axes: Option<usize>,
 }
 
 impl Reduction {
@@ -46,25 +48,30 @@ impl Reduction {
 
     /// The reduction, if it is of an input of the model and the file does not show axes from zero on.
     pub(super) fn over_input(self, values: &Values, signature: &Signature) -> Option<Direct> {
-        let stored = self.axes.and_then(|name| values.get(&name));
+        let stored = self.axes.as_ref().and_then(|name| values.get(name));
         let axes = stored.and_then(|stored| stored.ints.as_deref());
         if axes.is_some_and(|axes| axes.iter().all(|axis| *axis >= 0)) {
             return None;
         }
-        let mut inputs = signature.inputs.iter();
-        let input = inputs.position(|spec| spec.name == self.input)?;
+        let place = |name: &String| {
+            let mut inputs = signature.inputs.iter();
+            inputs.position(|spec| spec.name == *name)
+        };
         Some(Direct {
+            input: place(&self.input)?,
+            axes: self.axes.as_ref().and_then(place),
             operator: self.operator,
-            input,
         })
     }
 }
 
 impl Direct {
-    /// Refuses a run whose input is empty.
+    /// Refuses a run whose input is empty, unless its axes are given and are from zero on.
     pub(in crate::runtime::ort) fn check(&self, inputs: &[Tensor]) -> Result<(), EngineError> {
+        let axes = self.axes.and_then(|place| inputs.get(place));
+        let is_right = axes.is_some_and(|axes| axes.to_f64().all(|axis| axis >= 0.0));
         match inputs.get(self.input) {
-            Some(input) if input.is_empty() => {
+            Some(input) if input.is_empty() && !is_right => {
                 Err(refused(vec![self.operator.clone()], CAUSE.to_owned()))
             }
             _ => Ok(()),
