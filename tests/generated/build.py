@@ -387,7 +387,7 @@ def load_known():
 
 
 def faults(known, build, model):
-    """All that are known to be wrong in this case, by the order of known.json."""
+    """The entries of known.json that are of this case."""
     operators = {node.op_type for node in all_nodes(model)}
     for entry in known:
         named = entry.get("operators")
@@ -395,7 +395,7 @@ def faults(known, build, model):
             continue
         if entry.get("label") and not any(part in build.label for part in entry["label"]):
             continue
-        yield entry["wrong"]
+        yield entry
 
 
 def write(build, directory, known):
@@ -431,8 +431,9 @@ def write(build, directory, known):
     inputs = [[values[name] for name, *_ in build.inputs] for values in sets]
     described = describe(build, model, inputs, first, directory, "output")
     described["told"] = told
-    # What an engine answers otherwise is no find, if known.json says so.
-    described["known_of"] = sorted(faults(known, build, model))
+    # What an engine answers otherwise is no find, if known.json says so; what it refuses it must not answer.
+    answered = [entry for entry in faults(known, build, model) if not entry.get("refused")]
+    described["known_of"] = sorted({entry["wrong"] for entry in answered})
     (directory / "case.json").write_text(json.dumps(described))
     if other is not None:
         described = describe(build, model, inputs, other, directory, "other")
@@ -442,7 +443,7 @@ def write(build, directory, known):
 
 def choose(build, model, runtime, reference, known):
     """How the case is told, the answers expected, and others that are as good."""
-    wrong = set(faults(known, build, model))
+    wrong = {entry["wrong"] for entry in faults(known, build, model)}
     if runtime is None:
         if "reference" in wrong:
             raise Skip("only the reference runs it, and is wrong")

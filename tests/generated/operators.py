@@ -254,7 +254,8 @@ def reduce(b):
     if dtype in ("int8", "uint8") and (name not in ("ReduceMax", "ReduceMin") or b.opset < 12):
         dtype = "int32"
     rank = b.between(0, 4)
-    empty = b.chance(0.12)
+    # The mean of nothing is undefined.
+    empty = b.chance(0.12) and name != "ReduceMean"
     dims = b.dims(rank, 0 if empty else 1, 4)
     kind = None
     if dtype in FLOATS:
@@ -1031,29 +1032,35 @@ def recurrent(b):
     count = 2 if direction == "bidirectional" else 1
     hidden, size = b.between(1, 4), b.between(1, 4)
     length, batch = b.dim(1, 4), b.dim(1, 3)
-    x = b.input("float32", [length, batch, Dim(size)], kind="normal")
-    names = [x, b.weights("float32", (count, gates * hidden, size), "unit"), b.weights("float32", (count, gates * hidden, hidden), "unit")]
-    names.append(b.weights("float32", (count, 2 * gates * hidden), "unit") if b.chance(0.6) else "")
-    lengths = b.chance(0.25)
+    # Only the reference has recurrences of float64, and not all of them.
+    dtype = b.pick("float32", "float32", "float64")
+    simple = dtype == "float64"
+    if simple:
+        # Answers by way of float32 are no answers.
+        b.rtol, b.atol = 1e-9, 1e-12
+    x = b.input(dtype, [length, batch, Dim(size)], kind="normal")
+    names = [x, b.weights(dtype, (count, gates * hidden, size), "unit"), b.weights(dtype, (count, gates * hidden, hidden), "unit")]
+    names.append(b.weights(dtype, (count, 2 * gates * hidden), "unit") if b.chance(0.6) else "")
+    lengths = b.chance(0.25) and not simple
     if lengths:
         names.append(b.input("int32", [batch], lambda rng, shape, _: rng.integers(1, min(length.sizes) + 1, shape)))
     else:
         names.append("")
     if b.chance(0.4):
-        names.append(b.input("float32", [Dim(count), batch, Dim(hidden)], kind="unit"))
+        names.append(b.input(dtype, [Dim(count), batch, Dim(hidden)], kind="unit"))
         if name == "LSTM":
-            names.append(b.input("float32", [Dim(count), batch, Dim(hidden)], kind="unit"))
+            names.append(b.input(dtype, [Dim(count), batch, Dim(hidden)], kind="unit"))
     elif name == "LSTM" and b.chance(0.3):
-        names += ["", "", b.weights("float32", (count, 3 * hidden), "unit")]
+        names += ["", "", b.weights(dtype, (count, 3 * hidden), "unit")]
     attributes = {"hidden_size": hidden, "direction": direction}
     if name == "GRU":
         attributes["linear_before_reset"] = b.pick(0, 1)
-    if b.chance(0.2):
+    if b.chance(0.2) and not simple:
         acts = {"LSTM": ["Sigmoid", "Tanh", "Relu"], "GRU": ["HardSigmoid", "Tanh"], "RNN": ["Relu"]}[name]
         attributes["activations"] = acts * count
-    if b.chance(0.15):
+    if b.chance(0.15) and not simple:
         attributes["clip"] = 0.5
-    note(b, name, direction, "lengths" if lengths else "", *[key for key in ("activations", "clip") if key in attributes])
+    note(b, name, dtype, direction, "lengths" if lengths else "", *[key for key in ("activations", "clip") if key in attributes])
     outputs = ["y", "y_h", "y_c"][: 3 if name == "LSTM" else 2]
     kept = [output if b.chance(0.7) else "" for output in outputs]
     if not any(kept):

@@ -54,7 +54,7 @@ impl Engine for OnnxRuntime {
                 reason: "ONNX Runtime reads ONNX models, not ExecuTorch programs".to_owned(),
             });
         }
-        known_wrong::check(&request.model, request.options.provider)?;
-        Ok(Box::new(session::OrtSession::load(request)?))
+        let verdict = known_wrong::check(request)?;
+        Ok(Box::new(session::OrtSession::load(request, verdict)?))
     }
 }

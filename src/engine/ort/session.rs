@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use ort::session::Session;
 
+use super::known_wrong::{Direct, Verdict};
 use super::placement::Profile;
 use super::{NAME, environment, failure, provider, value};
 use crate::engine;
@@ -21,13 +22,15 @@ pub(super) struct OrtSession {
     /// The names ONNX Runtime knows the inputs by, in the signature's order.
     inputs: Vec<String>,
     outputs: Vec<TensorSpec>,
+    /// Inputs that it computes wrongly with when they are empty.
+    direct: Vec<Direct>,
     profile: Option<Profile>,
     placement: Placement,
 }
 
 impl OrtSession {
-    /// Loads the model.
-    pub(super) fn load(request: &LoadRequest) -> Result<Self, EngineError> {
+    /// Loads the model, with what is known of what would be computed wrongly.
+    pub(super) fn load(request: &LoadRequest, verdict: Verdict) -> Result<Self, EngineError> {
         let options = &request.options;
         let ready = environment::ready(options)?;
         let builder =
@@ -39,11 +42,12 @@ impl OrtSession {
         } else {
             None
         };
-        let session = commit(builder, request, profile.as_ref())
+        let session = commit(builder, request, profile.as_ref(), &verdict.without)
             .map_err(|error| failure::of_loading(&error))?;
         Ok(Self {
             inputs: input_names(&session, &request.signature)?,
             outputs: request.signature.outputs.clone(),
+            direct: verdict.direct,
             session,
             profile,
             placement: Placement::default(),
@@ -55,11 +59,15 @@ fn commit(
     mut builder: ort::session::builder::SessionBuilder,
     request: &LoadRequest,
     profile: Option<&Profile>,
+    without: &[String],
 ) -> ort::Result<Session> {
     let LoadOptions { threads, .. } = request.options;
     // Of two pairs of quantisation in a row, of different steps, it makes one whose answers are steps of
     // neither.
     builder = builder.with_config_entry("session.disable_double_qdq_remover", "1")?;
+    if !without.is_empty() {
+        builder = builder.with_disabled_optimizers(without.join(";"))?;
+    }
     if let Some(threads) = threads {
         builder = builder.with_intra_threads(threads)?;
     }
@@ -95,6 +103,9 @@ fn input_names(session: &Session, signature: &Signature) -> Result<Vec<String>, 
 
 impl engine::Session for OrtSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        for direct in &self.direct {
+            direct.check(inputs)?;
+        }
         let start = Instant::now();
         let failed = |error: ort::Error| failure::of_running(&error);
         let mut values = Vec::with_capacity(inputs.len());

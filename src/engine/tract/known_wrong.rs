@@ -57,7 +57,7 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
     KnownWrong {
         operators: &["Resize"],
         applies: has_fractional_scales,
-        cause: "it aligns corners wrongly unless the sizes or whole scales are given",
+        cause: "it aligns or crops corners wrongly unless the sizes or whole scales are given",
     },
     KnownWrong {
         operators: &["QLinearMatMul", "QLinearConv"],
@@ -156,9 +156,13 @@ fn has_gaps(node: &NodeProto, stored: &Stored<'_>) -> bool {
     })
 }
 
-/// Whether a resize aligns corners and is given scales that are not known to be whole.
+/// Whether a resize measures by the last place, as aligned corners do, and is given scales that are not known to be whole.
 fn has_fractional_scales(node: &NodeProto, stored: &Stored<'_>) -> bool {
-    if text(node, "coordinate_transformation_mode") != b"align_corners" || has_input(node, 3) {
+    let is_by_length = matches!(
+        text(node, "coordinate_transformation_mode"),
+        b"align_corners" | b"tf_crop_and_resize"
+    );
+    if !is_by_length || has_input(node, 3) {
         return false;
     }
     let scales = node.input.get(2).and_then(|name| stored.floats(name));

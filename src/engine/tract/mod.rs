@@ -174,7 +174,8 @@ fn unsupported(operators: BTreeSet<String>, reason: &str) -> EngineError {
 /// What the library's refusal is to the caller, if it is one.
 fn refusal(failure: &Failure) -> Option<EngineError> {
     let operator = failure.operator.iter().cloned();
-    tells_beyond(&failure.reason).then(|| unsupported(operator.collect(), &failure.reason))
+    let is_beyond = tells_beyond(&failure.reason) || failure.reason.contains(watch::WRONG);
+    is_beyond.then(|| unsupported(operator.collect(), &failure.reason))
 }
 
 fn failed(failure: &Failure) -> EngineError {

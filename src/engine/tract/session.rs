@@ -108,8 +108,10 @@ impl TractSession {
         if let Some(shapes) = fixed_shapes(&session.signature) {
             match session.plan_shapes(&shapes) {
                 Ok(()) => session.source.forget(),
-                // Values may help, and the first run knows them.
-                Err(_) if session.may_need_values() => session.constants = Constants::Vectors,
+                // Values may help, and the first run knows them: not where the answer would be wrong.
+                Err(failure) if session.may_need_values() && !failure.reason.contains(WRONG) => {
+                    session.constants = Constants::Vectors;
+                }
                 Err(failure) => return Err(failed(&failure)),
             }
         }

@@ -60,6 +60,7 @@ pub(super) fn settle(plan: &mut Plan, declared: &Declared) {
         }
     }
     conclude(&mut open, &plan.evidence, &mut plan.wiring);
+    limit(&mut open, &plan.wiring);
     let mut likely = plan.evidence.bounds.clone();
     likely.extend(plan.wiring.dynamic_bounds());
     for tensor in &open {
@@ -82,6 +83,21 @@ fn conclude(open: &mut [Open<'_>], evidence: &Evidence, wiring: &mut Wiring) {
         let dims = tensor.known.iter().enumerate();
         let known = dims.map(|(dim, known)| known.or_else(|| wiring.of(tensor.value, dim)));
         tensor.known = complete(&tensor.bounds, known.collect());
+    }
+}
+
+/// Takes the smallest sizes that delegates state, where nothing is declared.
+fn limit(open: &mut [Open<'_>], wiring: &Wiring) {
+    let least = wiring.least();
+    for tensor in open {
+        let dims = tensor.allowed.iter_mut().zip(&tensor.bounds).enumerate();
+        for (dim, (allowed, &bound)) in dims.filter(|(_, (allowed, _))| allowed.is_none()) {
+            let least = least.of(wiring, tensor.value, dim);
+            let range = |least| Allowed::range(least, i64::try_from(bound).ok()?, 1, bound);
+            *allowed = least
+                .and_then(|least| i64::try_from(least).ok())
+                .and_then(range);
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 //! every conclusion from what is known. Invariant: a rule never overrides what is known already, and
 //! leaving rules out can only leave more unknown. Knows nothing of tensors or files.
 
+use std::collections::BTreeMap;
+
 use super::evidence::Certain;
 
 /// A dimension of some tensor of a method.
@@ -41,6 +43,8 @@ pub(super) struct Relations {
     rules: Vec<Rule>,
     /// Pairs of one size.
     equal: Vec<(DimId, DimId)>,
+    /// Smallest sizes that are stated.
+    least: Vec<(DimId, u64)>,
 }
 
 impl Relations {
@@ -64,6 +68,27 @@ impl Relations {
     /// Something that will be learnt when all that is more trustworthy has been.
     pub(super) fn fact(&mut self, dim: DimId, certain: Certain) {
         self.facts.push((dim, certain));
+    }
+
+    /// A smallest size of a dimension.
+    pub(super) fn at_least(&mut self, dim: DimId, size: u64) {
+        self.least.push((dim, size));
+    }
+
+    /// The smallest size of each dimension for which one is stated, or for one of its size: the largest of them.
+    pub(super) fn least(&self) -> BTreeMap<DimId, u64> {
+        let mut least = BTreeMap::new();
+        if self.least.is_empty() {
+            return least;
+        }
+        let equal = self.equal_dims();
+        for &(dim, size) in &self.least {
+            let known = least.entry(equal[dim]).or_insert(size);
+            *known = size.max(*known);
+        }
+        let known = equal.iter().enumerate();
+        let known = known.filter_map(|(dim, root)| Some((dim, *least.get(root)?)));
+        known.collect()
     }
 
     /// Adds a rule.

@@ -33,6 +33,16 @@ impl Equal {
     }
 }
 
+/// For dimensions the smallest size that is stated.
+pub(super) struct Least(BTreeMap<DimId, u64>);
+
+impl Least {
+    /// The smallest size of a dimension of a value.
+    pub(super) fn of(&self, wiring: &Wiring, value: u64, dim: usize) -> Option<u64> {
+        self.0.get(&wiring.dim(value, dim)?).copied()
+    }
+}
+
 /// What is needed to wire a method.
 pub(super) struct Method<'a> {
     /// Its values.
@@ -167,6 +177,11 @@ impl Wiring {
             dims.filter(|(dim, _)| self.relations.known(shape.dim(*dim)) == Some(Certain::Dynamic))
                 .map(|(_, &bound)| bound)
         })
+    }
+
+    /// The smallest sizes that are stated of dimensions.
+    pub(super) fn least(&self) -> Least {
+        Least(self.relations.least())
     }
 
     /// Which dimensions are of one size.

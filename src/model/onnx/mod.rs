@@ -23,7 +23,7 @@ mod wire;
 use std::path::Path;
 
 pub use error::Error;
-pub use nodes::{Attribute, Node, each_node};
+pub use nodes::{Attribute, Node, Part, each_node, each_part};
 pub use stored::{Stored, each_stored};
 
 use super::{ModelError, ModelFormat, ModelInfo};

@@ -70,8 +70,36 @@ impl Node {
     }
 }
 
+/// What [`each_part`] shows of a model, in the order of the file.
+#[derive(Debug)]
+pub enum Part<'a> {
+    /// A node, those of subgraphs and functions included.
+    Node(&'a Node),
+    /// An initializer of any graph, with its name.
+    Stored(String, Stored),
+    /// The name of an output of any graph or function.
+    Output(String),
+}
+
 /// Shows every node of the model in `pages` to `visit`, those of subgraphs and functions included.
 pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), Error> {
+    let mut only_nodes = |part: Part<'_>| {
+        if let Part::Node(node) = part {
+            visit(node);
+        }
+    };
+    walk(pages, &mut Visit(&["node"], &mut only_nodes))
+}
+
+/// Shows every part of the model in `pages` to `visit`.
+pub fn each_part(pages: &Pages<'_>, visit: &mut dyn FnMut(Part<'_>)) -> Result<(), Error> {
+    walk(pages, &mut Visit(&["node", "initializer", "output"], visit))
+}
+
+/// The fields of a graph that are wanted, and who is shown them.
+struct Visit<'a>(&'static [&'static str], &'a mut dyn FnMut(Part<'_>));
+
+fn walk(pages: &Pages<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
     let reader = Reader::new(pages);
     let root = Place::root("ModelProto");
     let mut message = Message::whole_file(&reader, &root, schema::MODEL);
@@ -89,7 +117,7 @@ fn graph(
     graph: &Field<'_>,
     definition: &'static [schema::Def],
     depth: u32,
-    visit: &mut dyn FnMut(&Node),
+    visit: &mut Visit<'_>,
 ) -> Result<(), Error> {
     if depth > MAX_DEPTH {
         return Err(Error::TooDeep {
@@ -98,16 +126,38 @@ fn graph(
             limit: MAX_DEPTH,
         });
     }
+    let is_function = std::ptr::eq(definition, schema::FUNCTION);
     let mut message = graph.message(definition)?;
     while let Some(field) = message.next()? {
-        if field.name() == "node" {
-            node(&field, depth, visit)?;
+        if !visit.0.contains(&field.name()) {
+            continue;
+        }
+        match field.name() {
+            "node" => node(&field, depth, visit)?,
+            "initializer" => {
+                let (name, stored) = stored::read(&field)?;
+                (visit.1)(Part::Stored(name, stored));
+            }
+            _ if is_function => (visit.1)(Part::Output(field.text()?)),
+            _ => (visit.1)(Part::Output(output_name(&field)?)),
         }
     }
     Ok(())
 }
 
-fn node(field: &Field<'_>, depth: u32, visit: &mut dyn FnMut(&Node)) -> Result<(), Error> {
+/// The name of a `ValueInfoProto`.
+fn output_name(field: &Field<'_>) -> Result<String, Error> {
+    let mut name = String::new();
+    let mut message = field.message(schema::VALUE_INFO)?;
+    while let Some(field) = message.next()? {
+        if field.name() == "name" {
+            name = field.text()?;
+        }
+    }
+    Ok(name)
+}
+
+fn node(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<(), Error> {
     let mut node = Node::default();
     let (mut domain, mut name) = (String::new(), String::new());
     let mut message = field.message(schema::NODE)?;
@@ -122,15 +172,11 @@ fn node(field: &Field<'_>, depth: u32, visit: &mut dyn FnMut(&Node)) -> Result<(
         }
     }
     node.operator = super::body::qualified(&domain, name);
-    visit(&node);
+    (visit.1)(Part::Node(&node));
     Ok(())
 }
 
-fn attribute(
-    field: &Field<'_>,
-    depth: u32,
-    visit: &mut dyn FnMut(&Node),
-) -> Result<Attribute, Error> {
+fn attribute(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<Attribute, Error> {
     let mut attribute = Attribute::default();
     let mut message = field.message(schema::ATTRIBUTE)?;
     while let Some(field) = message.next()? {

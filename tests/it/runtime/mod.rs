@@ -18,6 +18,8 @@ mod operators;
 mod ort;
 #[cfg(feature = "ort")]
 mod ort_library;
+#[cfg(feature = "ort")]
+mod ort_wrong;
 mod output;
 mod program;
 mod program_hostile;

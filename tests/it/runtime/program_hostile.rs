@@ -150,3 +150,36 @@ fn programs_that_end_too_early_are_refused() {
         }
     }
 }
+
+/// A number of the program says how many elements to make, far more than it has room for.
+#[test]
+fn what_a_program_has_no_room_for_is_not_made() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs/dynamic_sizes.pte");
+    let mut bytes = fs::read(path).expect("a fixture");
+    for (at, byte) in [(4507, 104), (2992, 135)] {
+        bytes[at] = byte;
+    }
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("m.pte");
+    fs::write(&path, bytes).expect("a file");
+    let (info, _) = model::open(&path).expect("its header is sound");
+    let method = info.methods.iter().find(|method| !method.constant);
+    let signature = Signature::of(method.expect("a method"), None).expect("a signature");
+    let input = Tensor::zeros(signature.inputs[0].dtype, vec![8, 3]).expect("it is small");
+    let launcher = Launcher {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
+        timeout: Some(Duration::from_mins(1)),
+        memory_limit: Some(MemoryLimit::Option(512 << 20)),
+    };
+    let request = LoadRequest {
+        model: path,
+        signature,
+        options: LoadOptions::default(),
+    };
+    let loaded = launcher.load("tract", &request);
+    let answer = loaded.and_then(|mut worker| worker.run(&[input]));
+    let error = answer.expect_err("there is no room").to_string();
+    assert!(error.contains("aten::full.out"), "{error}");
+    assert!(error.contains("the program has room for 16"), "{error}");
+}

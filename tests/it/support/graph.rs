@@ -17,6 +17,9 @@ pub(crate) enum Attribute {
     Int(&'static str, u64),
     /// Integers.
     Ints(&'static str, &'static [u64]),
+    /// A text.
+    #[cfg(feature = "ort")]
+    Text(&'static str, &'static str),
 }
 
 /// Number of an element type in ONNX.
@@ -29,6 +32,9 @@ pub(crate) const UINT8: u64 = 2;
 pub(crate) const INT32: u64 = 6;
 /// `int64`.
 pub(crate) const INT64: u64 = 7;
+/// `float64`.
+#[cfg(feature = "ort")]
+pub(crate) const DOUBLE: u64 = 11;
 
 /// A graph being written.
 #[derive(Default)]
@@ -68,6 +74,23 @@ impl Graph {
     pub(crate) fn number(mut self, name: &str, value: f32) -> Self {
         self.parts
             .push(stored(name, FLOAT, &[], &value.to_le_bytes()));
+        self
+    }
+
+    /// Stores numbers as float32.
+    #[cfg(feature = "ort")]
+    pub(crate) fn numbers(mut self, name: &str, dims: &[u64], values: &[f32]) -> Self {
+        let data: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
+        self.parts.push(stored(name, FLOAT, dims, &data));
+        self
+    }
+
+    /// Stores numbers in a row as float64.
+    #[cfg(feature = "ort")]
+    pub(crate) fn doubles(mut self, name: &str, values: &[f64]) -> Self {
+        let data: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
+        let dims = [values.len() as u64];
+        self.parts.push(stored(name, DOUBLE, &dims, &data));
         self
     }
 
@@ -134,6 +157,8 @@ fn attribute(attribute: &Attribute) -> Vec<u8> {
             let values: Vec<u8> = values.iter().flat_map(|value| int(8, *value)).collect();
             (name, [values, int(20, 7)].concat())
         }
+        #[cfg(feature = "ort")]
+        Attribute::Text(name, text) => (name, [part(4, &[text.as_bytes()]), int(20, 3)].concat()),
     };
     part(5, &[&part(1, &[name.as_bytes()]), &value])
 }

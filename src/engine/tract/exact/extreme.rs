@@ -6,6 +6,9 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::{
     BinMiniOp, OptBinByScalar, OptBinChain, OptBinUnicast, TypedBinOp,
 };
+use tract_onnx::tract_core::ops::cnn::{Conv, Deconv};
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 
 use super::mended::{Mend, mended};
@@ -34,6 +37,51 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
         |inner, context, inputs| of_two(inner, context, inputs, false)
     };
     Some(mended(operator, mend))
+}
+
+/// Keeps extremes out of products: fused into one, they drop a NaN that is not the product's.
+pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
+    let mut replaced = Vec::new();
+    for node in model.nodes() {
+        let op = node.op_as::<TypedBinOp>();
+        if op.is_none_or(|op| is_extreme(op.0.as_ref()).is_none()) {
+            continue;
+        }
+        let stored = node.inputs.iter();
+        let stored = stored.map(|input| Ok(model.outlet_fact(*input)?.konst.clone()));
+        let stored = stored.collect::<TractResult<Vec<_>>>()?;
+        let has_nan = stored.iter().flatten().any(|value| has_nan(value));
+        let is_open = stored.iter().all(Option::is_none);
+        let follows = || {
+            node.inputs
+                .iter()
+                .any(|input| follows_product(model, *input, 0))
+        };
+        if has_nan || is_open && follows() {
+            replaced.extend(settled(node.op.as_ref()).map(|op| (node.id, op)));
+        }
+    }
+    for (node, op) in replaced {
+        model.nodes[node].op = op;
+    }
+    Ok(())
+}
+
+/// Steps back from an extreme to a product that it may be fused into.
+const MAX_STEPS: usize = 8;
+
+fn follows_product(model: &TypedModel, from: OutletId, steps: usize) -> bool {
+    let node = model.node(from.node);
+    let is_product = node.op_is::<EinSum>() || node.op_is::<Conv>() || node.op_is::<Deconv>();
+    let goes_on =
+        node.op_is::<TypedBinOp>() || node.op_is::<ElementWiseOp>() || node.op_is::<AxisOp>();
+    is_product
+        || goes_on
+            && steps < MAX_STEPS
+            && node
+                .inputs
+                .iter()
+                .any(|input| follows_product(model, *input, steps + 1))
 }
 
 /// What an operator of two tensors does to each pair.

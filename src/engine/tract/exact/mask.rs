@@ -5,6 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::engine::tract::graph::integer;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::watch::WRONG;
 
@@ -18,13 +19,16 @@ pub(in crate::engine::tract) const ADDITIVE_MASK: &str = "pkgtool.AdditiveMask";
 )]
 pub(super) fn additive(
     _: &ParsingContext<'_>,
-    _: &NodeProto,
+    node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    Ok((expand(AdditiveMask), vec![]))
+    let is_causal = integer(node, "is_causal", 0) != 0;
+    Ok((expand(AdditiveMask { is_causal }), vec![]))
 }
 
 #[derive(Debug, Clone)]
-struct AdditiveMask;
+struct AdditiveMask {
+    is_causal: bool,
+}
 
 impl Expansion for AdditiveMask {
     fn name(&self) -> StaticName {
@@ -65,6 +69,10 @@ impl Expansion for AdditiveMask {
             let identity = tract_onnx::tract_core::ops::identity::Identity;
             return model.wire_node(prefix, identity, &inputs[..1]);
         }
+        ensure!(
+            !self.is_causal,
+            "a mask of booleans beside `is_causal` is not supported"
+        );
         let dtype = model.outlet_fact(inputs[1])?.datum_type;
         let kernel = Kernel::new(
             "AdditiveMask",

@@ -2,15 +2,20 @@
 //!
 //! Three places to do so, the earliest that can see what is wrong: builders of ONNX operators
 //! ([`register`]), the graph before the library optimises it ([`prepare`]), the plan before it runs
-//! ([`settle`]). Invariant: what is not wrong for the values at hand costs no more than a look at them.
+//! ([`settle`]). What is known while a graph is built goes through all three ([`folded`]). Invariant: what is not wrong for the values at hand costs no more than a look at them.
 
 mod cast;
+mod compress;
 mod einsum;
 mod expand;
 mod extreme;
+mod folded;
+mod gemm;
 mod mask;
+mod mean;
 mod mended;
 mod modulo;
+mod numbers;
 mod pointwise;
 mod pool;
 mod product;
@@ -22,23 +27,45 @@ pub(super) use cast::CAST_TO_INT64;
 pub(super) use mask::ADDITIVE_MASK;
 
 use tract_onnx::Onnx;
-use tract_onnx::tract_core::internal::{TractResult, TypedModel};
+use tract_onnx::tract_core::internal::{TractResult, TypedModel, TypedOp};
 
 /// Puts builders of ours in place of the library's.
 pub(super) fn register(library: &mut Onnx) {
+    register_mended(library);
+    for name in folded::LOOKED_AT {
+        library.op_register.insert(name, folded::build);
+    }
+}
+
+fn register_mended(library: &mut Onnx) {
     let operators = &mut library.op_register;
     operators.insert(CAST_TO_INT64, cast::to_dimensions);
+    operators.insert("Compress", compress::compress);
     operators.insert("Einsum", einsum::einsum);
+    operators.insert("Gemm", gemm::gemm);
     operators.insert("GlobalLpPool", pool::global_lp_pool);
+    operators.insert("MatMul", gemm::matmul);
+    operators.insert("Mean", mean::mean);
     operators.insert(ADDITIVE_MASK, mask::additive);
     operators.insert("Mish", pointwise::mish);
     operators.insert("Mod", modulo::modulo);
+    operators.insert("Pow", numbers::pow);
+    for name in [
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceMean",
+        "ReduceSumSquare",
+    ] {
+        operators.insert(name, mean::reduce);
+    }
     operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
     operators.insert("ReduceMax", reduce::max);
     operators.insert("ReduceMin", reduce::min);
     operators.insert("ReduceSum", reduce::sum);
     operators.insert("Selu", pointwise::selu);
     operators.insert("Shrink", pointwise::shrink);
+    operators.insert("Softsign", pointwise::softsign);
     operators.insert("Celu", pointwise::celu);
 }
 
@@ -48,19 +75,27 @@ pub(super) fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     expand::prepare(&mut model)?;
     product::prepare(&mut model);
     pool::prepare(&model)?;
+    numbers::prepare(&mut model)?;
+    extreme::prepare(&mut model)?;
+    quantize::prepare(&mut model)?;
+    folded::prepare(&mut model)?;
     Ok(model)
 }
 
 /// Looks at an optimised graph: its operators do not change any more.
 pub(super) fn settle(model: &mut TypedModel) {
     for node in &mut model.nodes {
-        let op = node.op.clone();
-        let replaced = pointwise::settled(op.as_ref())
-            .or_else(|| extreme::settled(op.as_ref()))
-            .or_else(|| quantize::settled(op.as_ref()))
-            .or_else(|| product::settled(&node.name, op.as_ref()));
+        let replaced = settled(&node.name, node.op.as_ref());
         if let Some(replaced) = replaced {
             node.op = replaced;
         }
     }
+}
+
+/// What stands in the place of this operator, of the node of this name, if anything does.
+fn settled(name: &str, operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
+    pointwise::settled(operator)
+        .or_else(|| extreme::settled(operator))
+        .or_else(|| quantize::settled(operator))
+        .or_else(|| product::settled(name, operator))
 }

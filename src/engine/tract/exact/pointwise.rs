@@ -21,6 +21,8 @@ const CHUNK: usize = 1024;
 const LOW: f32 = -8.0;
 /// Below this the fast error function is off by more than a thousandth of its value.
 const TINY: f32 = 1.0 / 128.0;
+/// Below this the fast approximation of the Gaussian unit loses what is left.
+const NEAR: f32 = -2.0;
 /// Beyond this a square, or a sixth more, may overflow.
 const LARGE: f32 = 1e9;
 /// From here on the error function is 1 in single precision.
@@ -34,8 +36,12 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
         "Silu" => |inner, context, inputs| each_chunk(inner, context, inputs, silu),
         "Erf" => |inner, context, inputs| each_chunk(inner, context, inputs, erf),
         "HardSwish" => |inner, context, inputs| each_chunk(inner, context, inputs, hard_swish),
-        "Asinh" => |inner, context, inputs| each_chunk(inner, context, inputs, asinh),
-        "Acosh" => |inner, context, inputs| each_chunk(inner, context, inputs, acosh),
+        "Asinh" => {
+            |inner, context, inputs| each_double(inner, context, inputs, asinh, asinh_of_double)
+        }
+        "Acosh" => {
+            |inner, context, inputs| each_double(inner, context, inputs, acosh, acosh_of_double)
+        }
         "GeluExact" => |inner, context, inputs| each_chunk(inner, context, inputs, gelu),
         "GeluApproximate" => {
             |inner, context, inputs| each_chunk(inner, context, inputs, gelu_by_tanh)
@@ -78,6 +84,25 @@ fn each_chunk(
                 }
             }
         }
+    }
+    Ok(tvec!(tensor.into_tvalue()))
+}
+
+/// Applies a function of ours to numbers in double precision, where the library's overflows.
+fn each_double(
+    inner: &dyn TypedOp,
+    context: &EvalContext,
+    mut inputs: TVec<TValue>,
+    on_chunk: OnChunk,
+    function: fn(f64) -> f64,
+) -> TractResult<TVec<TValue>> {
+    if inputs[0].datum_type() != DatumType::F64 {
+        return each_chunk(inner, context, inputs, on_chunk);
+    }
+    let mut tensor = inputs.remove(0).into_tensor();
+    let mut plain = tensor.try_as_plain_ram_mut()?;
+    for value in plain.as_slice_mut::<f64>()? {
+        *value = function(*value);
     }
     Ok(tvec!(tensor.into_tvalue()))
 }
@@ -140,15 +165,34 @@ fn hard_swish(values: &mut [f32]) -> TractResult<()> {
     )
 }
 
+/// From here on one more or less is not seen, and twice as much may overflow.
+const FAR: f64 = 1e100;
+
+fn asinh_of_double(value: f64) -> f64 {
+    if value.abs() > FAR {
+        (value.abs().ln() + std::f64::consts::LN_2).copysign(value)
+    } else {
+        value.asinh()
+    }
+}
+
+fn acosh_of_double(value: f64) -> f64 {
+    if value > FAR {
+        value.ln() + std::f64::consts::LN_2
+    } else {
+        value.acosh()
+    }
+}
+
 #[expect(clippy::unnecessary_wraps, reason = "as of the others")]
 fn asinh(values: &mut [f32]) -> TractResult<()> {
-    in_double(values, f64::asinh);
+    in_double(values, asinh_of_double);
     Ok(())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as of the others")]
 fn acosh(values: &mut [f32]) -> TractResult<()> {
-    in_double(values, f64::acosh);
+    in_double(values, acosh_of_double);
     Ok(())
 }
 
@@ -209,14 +253,23 @@ fn gelu(values: &mut [f32]) -> TractResult<()> {
     Ok(())
 }
 
-/// The approximation of [`gelu`] by a hyperbolic tangent; far out it is all or nothing.
+/// The approximation of [`gelu`] by a hyperbolic tangent; where that comes near -1 little is left of it.
 fn gelu_by_tanh(values: &mut [f32]) -> TractResult<()> {
     patched(
         values,
         Func::Gelu,
-        |value| value.abs() <= LOW.abs(),
+        |value| (NEAR..=LOW.abs()).contains(&value),
         |value| {
-            if value < 0.0 { value * 0.0 } else { value }
+            if value > 0.0 {
+                return value;
+            }
+            let root = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
+            let inner = root * (value + 0.044_715 * value * value * value);
+            // An infinity times nothing is nothing here.
+            if inner == f32::NEG_INFINITY {
+                return -0.0;
+            }
+            value * logistic(2.0 * inner)
         },
     )
 }
@@ -256,6 +309,14 @@ pub(super) fn mish(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
         let exponent = value.min(40.0).exp();
         let product = exponent * (exponent + 2.0);
         value * (product / (product + 2.0))
+    }))
+}
+
+/// Builds `Softsign`, which the library computes by a reciprocal: of the largest numbers there is none.
+#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+pub(super) fn softsign(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
+    Ok(built("Softsign", [0.0; 2], |value, _| {
+        value / (1.0 + value.abs())
     }))
 }
 

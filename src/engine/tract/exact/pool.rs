@@ -1,10 +1,11 @@
 //! Pooling. `GlobalLpPool`: the library takes the mean, not the sum, and powers of signs with it.
-//! `MaxPool`: of whole numbers that are all the least, it gives no place.
+//! `MaxPool`: of whole numbers that are all the least, it gives no place. Windows larger than what they
+//! are put on.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
-use tract_onnx::tract_core::ops::cnn::MaxPool;
+use tract_onnx::tract_core::ops::cnn::{Conv, MaxPool, PaddingSpec, SumPool};
 use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Resize};
 use tract_onnx::tract_hir::internal::*;
 
@@ -24,12 +25,51 @@ pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
                 bail!("a resize to one place by `pytorch_half_pixel` {WRONG}");
             }
         }
+        // As the library tells the node at which a run failed.
+        check_window(model, node)
+            .with_context(|| format!("Evaluating #{} {:?}", node.id, node.name))?;
         let has_places = node
             .op_as::<MaxPool>()
             .is_some_and(|op| op.with_index_outputs.is_some());
         let is_whole = has_places && model.outlet_fact(node.inputs[0])?.datum_type.is_integer();
         if is_whole {
             bail!("the place of a largest whole number {WRONG}");
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a window that is larger than what it is put on, padding and all: the library gives one place
+/// of it, or none.
+fn check_window(model: &TypedModel, node: &TypedNode) -> TractResult<()> {
+    let pooled = node.op_as::<MaxPool>().map(|op| &op.pool_spec);
+    let pooled = pooled.or_else(|| node.op_as::<SumPool>().map(|op| &op.pool_spec));
+    let spec = pooled.or_else(|| node.op_as::<Conv>().map(|op| &op.pool_spec));
+    let Some(spec) = spec else {
+        return Ok(());
+    };
+    let (begins, ends, is_up) = match &spec.padding {
+        PaddingSpec::Explicit(begins, ends) => (begins.clone(), ends.clone(), false),
+        PaddingSpec::ExplicitOnnxPool(begins, ends, up) => (begins.clone(), ends.clone(), *up),
+        PaddingSpec::Valid => (tvec![0; spec.rank()], tvec![0; spec.rank()], false),
+        // As many places as there are strides.
+        PaddingSpec::SameUpper | PaddingSpec::SameLower => return Ok(()),
+    };
+    let input = model.outlet_fact(node.inputs[0])?;
+    let shape = spec.data_format.shape(input.shape.to_tvec())?;
+    for (axis, size) in shape.hw_dims().iter().enumerate() {
+        let Ok(size) = size.to_usize() else {
+            continue;
+        };
+        let padded = size.saturating_add(begins[axis]).saturating_add(ends[axis]);
+        let steps = spec.kernel_shape[axis].saturating_sub(1);
+        let window = steps.saturating_mul(spec.dilation(axis)).saturating_add(1);
+        let missing = window.saturating_sub(padded);
+        if missing > 0 && !(is_up && missing < spec.stride(axis)) {
+            bail!(
+                "a window of {window} places on {padded} (dimension {axis} of space, padding \
+                 included) {WRONG}"
+            );
         }
     }
     Ok(())

@@ -1,16 +1,68 @@
 //! Quantization of numbers far beyond the steps: the library's sum with the zero point goes round, and
-//! what is too large becomes the least step.
+//! what is too large becomes the least step. Between two quantizations it makes a table of what happens
+//! to a byte, even where a byte's neighbours matter.
 
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
-use tract_onnx::tract_core::ops::quant::{QuantizeLinearI8, QuantizeLinearU8};
+use tract_onnx::tract_core::ops::quant::{DequantizeLinearF32, QuantizeLinearI8, QuantizeLinearU8};
 
 use super::mended::{Mend, mended};
+use super::slice::hold;
 
 /// Beyond this every number is the last step, whatever the zero point; float32 still has fractions.
 const FAR: f32 = 65536.0;
 /// Adding this and taking it off rounds to whole numbers, half to even.
 const ROUNDER: f32 = 12_582_912.0;
+
+/// Keeps the library from making a table of what lies between two quantizations: a softmax has the axes
+/// of a function of one number, but is none, and a byte with a sign is read as one without.
+pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
+    let mut held = Vec::new();
+    for node in model.nodes() {
+        let Some(signed) = is_signed(node) else {
+            continue;
+        };
+        let mut from = node.inputs[0];
+        let mut is_function = true;
+        loop {
+            let before = model.node(from.node);
+            if before.op_is::<DequantizeLinearF32>() {
+                let bytes = model.outlet_fact(before.inputs[0])?.datum_type;
+                if !is_function || (bytes.unquantized() == DatumType::I8) != signed {
+                    held.push((node.id, node.inputs[0]));
+                }
+                break;
+            }
+            if before.inputs.len() != 1 {
+                break;
+            }
+            is_function &= before.op_is::<ElementWiseOp>() || before.op_is::<Cast>();
+            from = before.inputs[0];
+        }
+    }
+    for (node, from) in held {
+        hold(model, node, from)?;
+    }
+    Ok(())
+}
+
+/// Whether a quantization gives bytes with a sign, if it is one.
+fn is_signed(node: &TypedNode) -> Option<bool> {
+    if is_mini::<QuantizeLinearI8>(node) {
+        Some(true)
+    } else {
+        is_mini::<QuantizeLinearU8>(node).then_some(false)
+    }
+}
+
+fn is_mini<T>(node: &TypedNode) -> bool
+where
+    T: tract_onnx::tract_core::ops::element_wise::ElementWiseMiniOp + 'static,
+{
+    let element_wise = node.op_as::<ElementWiseOp>();
+    element_wise.is_some_and(|op| op.0.is::<T>())
+}
 
 /// What stands in the place of this operator of a plan, if anything does.
 pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
@@ -39,6 +91,12 @@ fn step(value: f32, scale: f32) -> f32 {
     (scaled + ROUNDER) - ROUNDER
 }
 
+/// The number between two others; no number is the least, as ONNX Runtime has it.
+fn within(value: f32, least: f32, most: f32) -> f32 {
+    let value = if value > least { value } else { least };
+    if value < most { value } else { most }
+}
+
 fn unsigned(
     inner: &dyn TypedOp,
     context: &EvalContext,
@@ -63,7 +121,7 @@ fn unsigned(
                 clippy::cast_sign_loss,
                 reason = "clamped"
             )]
-            let value = (step(*from, op.scale) + zero).clamp(0.0, 255.0) as i32 as u8;
+            let value = within(step(*from, op.scale) + zero, 0.0, 255.0) as i32 as u8;
             *to = value;
         }
     }
@@ -90,7 +148,7 @@ fn signed(
             .zip(from.as_slice::<f32>()?);
         for (to, from) in pairs {
             #[expect(clippy::cast_possible_truncation, reason = "clamped")]
-            let value = (step(*from, op.scale) + zero).clamp(-128.0, 127.0) as i32 as i8;
+            let value = within(step(*from, op.scale) + zero, -128.0, 127.0) as i32 as i8;
             *to = value;
         }
     }

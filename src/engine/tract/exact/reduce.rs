@@ -7,6 +7,7 @@ use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_hir::internal::*;
 
 use super::extreme;
+use super::mean::Along;
 use crate::engine::tract::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
@@ -33,12 +34,22 @@ pub(super) fn sum(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
 
 /// What is made of the numbers along the axes.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
+    /// The logarithm of the sum of exponentials.
     Exponents,
+    /// The library's reducer of this name.
     Extreme(Reducer),
+    /// What [`super::mean`] has.
+    Along(Along),
 }
 
-fn built(name: &'static str, kind: Kind, context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+/// Builds a reduction, whose axes are an attribute or an input.
+pub(super) fn built(
+    name: &'static str,
+    kind: Kind,
+    context: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> Built {
     let takes_axes = node.input.len() > 1 && !node.input[1].is_empty();
     let since = if name == "ReduceSum" { 13 } else { 18 };
     let by_input = context.onnx_operator_set_version >= since;
@@ -172,6 +183,11 @@ impl Expansion for Reduction {
         if let Kind::Extreme(reducer) = self.kind {
             return self.wire_extreme(reducer, &reduced, prefix, model, inputs[0]);
         }
+        if let Kind::Along(along) = self.kind {
+            let axes = (0..reduced.len()).filter(|axis| reduced[*axis]).collect();
+            let wire = along.wire(axes, prefix, model, inputs[0])?;
+            return self.without(&reduced, prefix, model, wire);
+        }
         let made = dtype.fact(self.shape(&reduced, &fact.shape));
         let this = self.clone();
         let kernel = Kernel::new(self.name, tvec!(made), move |inputs| {
@@ -203,14 +219,24 @@ impl Reduction {
         } else {
             reduce
         };
-        let mut wire = model.wire_node(prefix, reduce, &[input])?;
-        if !self.keeps {
-            for axis in axes.iter().rev() {
-                let name = format!("{prefix}.without-{axis}");
-                wire = model.wire_node(name, AxisOp::Rm(*axis), &wire)?;
-            }
+        let wire = model.wire_node(prefix, reduce, &[input])?[0];
+        self.without(along, prefix, model, wire)
+    }
+
+    /// The tensor without the axes along which it was reduced, unless they are kept.
+    fn without(
+        &self,
+        along: &[bool],
+        prefix: &str,
+        model: &mut TypedModel,
+        mut wire: OutletId,
+    ) -> TractResult<TVec<OutletId>> {
+        let axes = (0..along.len()).filter(|axis| along[*axis] && !self.keeps);
+        for axis in axes.rev() {
+            let name = format!("{prefix}.without-{axis}");
+            wire = model.wire_node(name, AxisOp::Rm(axis), &[wire])?[0];
         }
-        Ok(wire)
+        Ok(tvec!(wire))
     }
 
     fn eval(&self, reduced: &[bool], input: &Tensor) -> TractResult<Tensor> {

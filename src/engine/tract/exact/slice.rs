@@ -20,15 +20,22 @@ pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
         let fact = model.outlet_fact(from)?;
         // What is known is no matter, and a convolution takes the steps for its own rightly.
         if fact.konst.is_none() && !model.node(from.node).op_is::<Conv>() {
-            held.push((node.id, from, fact.clone(), format!("{}.held", node.name)));
+            held.push((node.id, from));
         }
     }
-    for (slice, from, fact, name) in held {
-        let barrier = model.add_node(name, Held, tvec!(fact))?;
-        model.add_edge(from, InletId::new(barrier, 0))?;
-        model.add_edge(barrier.into(), InletId::new(slice, 0))?;
+    for (slice, from) in held {
+        hold(model, slice, from)?;
     }
     Ok(())
+}
+
+/// Puts a [`Held`] before a node, on its first input.
+pub(super) fn hold(model: &mut TypedModel, node: usize, from: OutletId) -> TractResult<()> {
+    let fact = model.outlet_fact(from)?.clone();
+    let name = format!("{}.held", model.node(node).name);
+    let barrier = model.add_node(name, Held, tvec!(fact))?;
+    model.add_edge(from, InletId::new(barrier, 0))?;
+    model.add_edge(barrier.into(), InletId::new(node, 0))
 }
 
 /// A tensor as it is; nothing is moved past it.

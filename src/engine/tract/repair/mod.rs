@@ -92,16 +92,19 @@ fn spell_out(graph: &mut GraphProto, opset: i64) {
     }
 }
 
-/// An attention whose mask is what is added, whatever it was. A causal one adds its own mask, which
-/// one of booleans cannot be added to: the library says so.
+/// An attention whose mask is what is added, whatever it was. A causal one adds its own mask, which one
+/// of booleans cannot be added to: that is refused.
 fn attend(graph: &mut GraphProto, mut node: NodeProto) {
     let mask = node.input.get(3).filter(|name| !name.is_empty()).cloned();
-    let mask = mask.filter(|_| integer(&node, "is_causal", 0) == 0);
     if let (Some(mask), Some(output)) = (mask, node.output.first()) {
         let added = format!("{output}.attention.mask");
-        graph
-            .node
-            .push(step(ADDITIVE_MASK, &[&mask, &node.input[0]], &added));
+        let mut additive = step(ADDITIVE_MASK, &[&mask, &node.input[0]], &added);
+        additive.attribute.push(AttributeProto {
+            i: integer(&node, "is_causal", 0),
+            ..named("is_causal", INT)
+        });
+        additive.name = format!("{}.mask", node.name);
+        graph.node.push(additive);
         node.input[3] = added;
     }
     graph.node.push(node);

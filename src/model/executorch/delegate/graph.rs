@@ -94,6 +94,13 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// A smallest size of a dimension.
+    pub(super) fn at_least(&mut self, dim: DimId, size: u64) {
+        if self.room.take(1) {
+            self.relations.at_least(dim, size);
+        }
+    }
+
     /// All of a tensor is fixed.
     pub(super) fn fixed(&mut self, shape: &Shape) {
         for (dim, _) in shape.dims() {

@@ -1,6 +1,6 @@
 //! The payload of `MLXBackend`: `MLXGraph` behind a header `MLX0`.
 //!
-//! Its tensor metadata say of each dimension whether it is fixed. Names of slots are not taken: they
+//! Its tensor metadata say of each dimension whether it is fixed, and how small it may be. Names of slots are not taken: they
 //! are the exporter's (`b5c3/x`), with a prefix of its own. Schema: `mlx/serialization/schema.fbs`
 //! of ExecuTorch 1.5.
 
@@ -17,6 +17,7 @@ const SLOT: Field = Field(0, "idx");
 const SLOT_TYPE: Field = Field(1, "slot_type");
 const SHAPE: Field = Field(0, "shape");
 const VALUE: Field = Field(0, "value");
+const LEAST: Field = Field(1, "min_value");
 
 /// Most dimensions of a tensor here.
 const MAX_RANK: u64 = 16;
@@ -53,18 +54,21 @@ fn tensor(dims: &Vector<'_>, graph: &mut Graph<'_>) -> Result<Option<Shape>, Err
     for dim in dims.iter_tables() {
         let dim = dim?;
         let value = dim.i32_or(VALUE, -1)?;
-        let (size, known) = match u64::try_from(value) {
-            Ok(size) => (size, Certain::Fixed),
+        let (size, known, least) = match u64::try_from(value) {
+            Ok(size) => (size, Certain::Fixed, 0),
             // Its bound is the program's, where it states one.
-            Err(_) => (ANY_SIZE, Certain::Dynamic),
+            Err(_) => (ANY_SIZE, Certain::Dynamic, dim.i32_or(LEAST, 0)?),
         };
         bounds.push(size);
-        certain.push(known);
+        certain.push((known, u64::try_from(least).unwrap_or(0)));
     }
     let shape = graph.shape(bounds);
     if let Some(shape) = &shape {
-        for (dim, certain) in certain.into_iter().enumerate() {
+        for (dim, (certain, least)) in certain.into_iter().enumerate() {
             graph.fact(shape.dim(dim), certain);
+            if least > 0 {
+                graph.at_least(shape.dim(dim), least);
+            }
         }
     }
     Ok(shape)

@@ -295,12 +295,14 @@ impl Call<'_, '_> {
     /// Gives an output, cast to the dtype it has.
     pub(super) fn give(&mut self, at: usize, wire: Wire) -> TractResult<()> {
         let value = self.arg(at)?;
-        self.check_room(value, wire)?;
+        self.check_room(at, &self.shape(wire)?)?;
         self.frame.set_tensor(value, wire)
     }
 
-    /// Refuses what does not fit the room that the program has for an output, as the runtime does.
-    pub(super) fn check_room(&self, value: usize, wire: Wire) -> TractResult<()> {
+    /// Refuses a shape that does not fit the room that the program has for an output, as the runtime does.
+    /// What makes tensors out of numbers asks before it makes them.
+    pub(super) fn check_room(&self, at: usize, shape: &[TDim]) -> TractResult<()> {
+        let value = self.arg(at)?;
         // ExecuTorch's own operators give caches back under names without room.
         let Some(tensor) = self.frame.method.values[value].tensor() else {
             return Ok(());
@@ -308,7 +310,6 @@ impl Call<'_, '_> {
         if !self.name.starts_with("aten::") {
             return Ok(());
         }
-        let shape = self.shape(wire)?;
         let mut known = shape.iter().map(|size| size.to_usize().ok());
         let needs = known.try_fold(1_usize, |all, size| Some(all.saturating_mul(size?)));
         let Some(needs) = needs else {

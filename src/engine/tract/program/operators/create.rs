@@ -99,6 +99,7 @@ fn filled(call: &mut Call<'_, '_>, value: usize, shape: &[TDim]) -> TractResult<
     } else {
         call.scalar(value, dtype, 0)?
     };
+    call.check_room(out, shape)?;
     let outlet = call.frame.builder.expand(value, shape)?;
     call.give(out, Wire { outlet, dtype })
 }
@@ -107,6 +108,7 @@ fn same_everywhere(call: &mut Call<'_, '_>, value: f64) -> TractResult<()> {
     let out = call.out();
     let dtype = call.out_dtype(out)?;
     let shape = call.dims(0)?;
+    call.check_room(out, &shape)?;
     let value = call.frame.builder.scalar(value, dtype, 0)?;
     let outlet = call.frame.builder.expand(value.outlet, &shape)?;
     call.give(out, Wire { outlet, dtype })
@@ -142,6 +144,7 @@ fn range(call: &mut Call<'_, '_>, step: Option<usize>) -> TractResult<()> {
             call.dim(end)?
         }
     };
+    call.check_room(out, std::slice::from_ref(&length))?;
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

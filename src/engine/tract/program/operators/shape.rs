@@ -139,6 +139,7 @@ fn expand(call: &mut Call<'_, '_>) -> TractResult<()> {
             *dim = from[at - offset].clone();
         }
     }
+    call.check_room(call.out(), &shape)?;
     let outlet = call.frame.builder.expand(input.outlet, &shape)?;
     give(call, outlet, input.dtype)
 }
@@ -154,6 +155,11 @@ fn repeat(call: &mut Call<'_, '_>) -> TractResult<()> {
         counts.len(),
         shape.len()
     );
+    let repeated = shape.iter().zip(&counts);
+    let repeated: Vec<TDim> = repeated
+        .map(|(size, count)| size.clone() * count.clone())
+        .collect();
+    call.check_room(call.out(), &repeated)?;
     // Each dimension gets one before it, along which it repeats.
     let mut outlet = outlet;
     for (at, count) in counts.iter().enumerate() {

@@ -1,0 +1,106 @@
+//! `Compress`: the library computes it of known tensors only. Here the condition must be known when the
+//! plan is made, as a small input is.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::array::Gather;
+use tract_onnx::tract_hir::internal::*;
+
+type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+
+/// Builds `Compress`.
+pub(super) fn compress(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let axis = node.get_attr_opt("axis")?;
+    Ok((expand(Compress { axis }), vec![]))
+}
+
+#[derive(Debug, Clone)]
+struct Compress {
+    axis: Option<i64>,
+}
+
+/// The places where a condition holds.
+fn places(condition: &Tensor) -> TractResult<Vec<i64>> {
+    let flags = condition.try_as_plain_ram()?;
+    let flags = flags.as_slice::<bool>()?.iter().zip(0..);
+    Ok(flags
+        .filter_map(|(flag, place)| flag.then_some(place))
+        .collect())
+}
+
+impl Compress {
+    /// The axis along which something is left out, of a tensor of this rank.
+    fn axis(&self, rank: usize) -> TractResult<usize> {
+        let Some(axis) = self.axis else { return Ok(0) };
+        let from_end = if axis < 0 {
+            axis + i64::try_from(rank)?
+        } else {
+            axis
+        };
+        let at = usize::try_from(from_end).ok().filter(|at| *at < rank);
+        at.with_context(|| format!("there is no axis {axis} of {rank}"))
+    }
+
+    /// The shape before anything is left out.
+    fn before<D: DimLike>(&self, shape: &[D]) -> TVec<D> {
+        if self.axis.is_some() {
+            return shape.into();
+        }
+        tvec!(shape.iter().cloned().product())
+    }
+}
+
+impl Expansion for Compress {
+    fn name(&self) -> StaticName {
+        "Compress".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 2)?;
+        check_output_arity(outputs, 1)?;
+        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        solver.equals(&inputs[1].datum_type, bool::datum_type())?;
+        solver.equals(&inputs[1].rank, 1)?;
+        solver.given_2(
+            &inputs[0].shape,
+            &inputs[1].value,
+            move |solver, shape, condition| {
+                let axis = self.axis(shape.len())?;
+                let mut shape = self.before(&shape);
+                shape[axis] = places(&condition)?.len().to_dim();
+                solver.equals(&outputs[0].shape, shape)
+            },
+        )
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let condition = model.outlet_fact(inputs[1])?.konst.clone();
+        let condition = condition.context("a condition that only a run knows is not supported")?;
+        let places = places(&condition)?;
+        let shape = model.outlet_fact(inputs[0])?.shape.to_tvec();
+        let axis = self.axis(shape.len())?;
+        let before = self.before(&shape);
+        let size = before[axis].to_i64().unwrap_or(i64::MAX);
+        if let Some(last) = places.last().filter(|last| **last >= size) {
+            bail!("the condition takes place {last} of {size}");
+        }
+        let mut data = inputs[0];
+        if self.axis.is_none() && shape.len() != 1 {
+            let flat = AxisOp::Reshape(0, shape, before);
+            data = model.wire_node(format!("{prefix}.flat"), flat, &[data])?[0];
+        }
+        let places = model.add_const(format!("{prefix}.places"), tensor1(&places))?;
+        model.wire_node(prefix, Gather::new(axis), &[data, places])
+    }
+}

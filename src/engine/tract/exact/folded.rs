@@ -1,0 +1,247 @@
+//! What is known before a plan runs. The library computes such tensors while it builds a graph, by
+//! operators that nobody has mended: here they are computed by a plan of their own, as all others are.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use tract_linalg::multithread::Executor;
+use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_hir::internal::*;
+
+use super::settled;
+use crate::engine::tract::operators;
+use crate::engine::tract::plan::Runner;
+
+type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+
+/// Operators that are mended, or looked at, when a plan runs.
+pub(super) const LOOKED_AT: [&str; 25] = [
+    "Acosh",
+    "Asinh",
+    "BiasGelu",
+    "BitShift",
+    "Clip",
+    "Div",
+    "Erf",
+    "FastGelu",
+    "Gelu",
+    "HardSigmoid",
+    "HardSwish",
+    "Max",
+    "MaxPool",
+    "Mean",
+    "Min",
+    "Pow",
+    "QuantizeLinear",
+    "QuickGelu",
+    "ReduceProd",
+    "Relu",
+    "Sigmoid",
+    "Slice",
+    "Softsign",
+    "Swish",
+    "Tanh",
+];
+/// Operators whose integers are looked at too.
+const WHOLE: [&str; 2] = ["BitShift", "Slice"];
+/// Operators all of whose inputs are data; of the others only the first is.
+const OF_MANY: [&str; 4] = ["Div", "Max", "Mean", "Min"];
+/// Most bytes that are computed early: the library's own bound.
+const MAX_BYTES: usize = 4 << 20;
+
+static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
+    let mut library = operators::reader();
+    super::register_mended(&mut library);
+    library.op_register
+});
+
+/// Builds an operator of [`LOOKED_AT`].
+pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let builder = BUILDERS.0.get(&node.op_type);
+    let builder = builder.with_context(|| format!("no builder of {}", node.op_type))?;
+    let (inner, captured) = builder(context, node)?;
+    let name = node.op_type.as_str();
+    let folded = Folded {
+        inner,
+        whole: WHOLE.contains(&name),
+        many: OF_MANY.contains(&name),
+    };
+    Ok((Box::new(folded), captured))
+}
+
+/// Puts what is mended in the place of operators whose inputs are all known, and were too large to be
+/// computed while the graph was built.
+pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
+    let mut known = vec![false; model.nodes().len()];
+    for id in model.eval_order()? {
+        let node = model.node(id);
+        let is_constant = node.op_is::<Const>();
+        let has_known = !node.inputs.is_empty() && node.inputs.iter().all(|from| known[from.node]);
+        known[id] = is_constant || has_known;
+        if has_known && let Some(replaced) = settled(&node.name, node.op.as_ref()) {
+            model.nodes[id].op = replaced;
+        }
+    }
+    Ok(())
+}
+
+/// An operator of the library that is computed here where all its inputs are known.
+#[derive(Debug, Clone)]
+struct Folded {
+    inner: Box<dyn InferenceOp>,
+    whole: bool,
+    many: bool,
+}
+
+impl PartialEq for Folded {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Folded {}
+
+impl Folded {
+    /// Whether these are to be computed here: not what is a size to the library.
+    fn takes(&self, inputs: &[TValue]) -> bool {
+        let is_data = |input: &TValue| {
+            let dtype = input.datum_type();
+            let is_number = dtype.is_float() || self.whole && dtype.is_integer();
+            is_number && dtype != DatumType::TDim && input.is_plain_ram()
+        };
+        let bytes: usize = inputs
+            .iter()
+            .map(|input| input.len().saturating_mul(input.datum_type().size_of()))
+            .fold(0, usize::saturating_add);
+        inputs.first().is_some_and(is_data)
+            && bytes <= MAX_BYTES
+            && inputs.iter().all(|input| input.is_plain_ram())
+    }
+
+    /// The answer to known inputs, from a plan that does not know them.
+    fn answer(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
+        let mut graph = InferenceModel::default();
+        let mut values = TVec::new();
+        let mut wires = Vec::new();
+        for (place, input) in inputs.iter().enumerate() {
+            let name = format!("x{place}");
+            let wire = if place == 0 || self.many {
+                values.push(input.clone());
+                let fact = InferenceFact::dt_shape(input.datum_type(), input.shape());
+                graph.add_source(name, fact)?
+            } else {
+                let value = input.clone().into_arc_tensor();
+                let fact = InferenceFact::try_from(&value)?;
+                let node = graph.add_node(name, Const::new(value)?, tvec!(fact))?;
+                node.into()
+            };
+            wires.push(wire);
+        }
+        let count = self.inner.nboutputs()?;
+        let facts = (0..count).map(|_| InferenceFact::default()).collect();
+        let node = graph.add_node("y", self.inner.clone(), facts)?;
+        for (place, wire) in wires.into_iter().enumerate() {
+            graph.add_edge(wire, InletId::new(node, place))?;
+        }
+        let outlets: Vec<OutletId> = (0..count).map(|slot| OutletId::new(node, slot)).collect();
+        graph.select_output_outlets(&outlets)?;
+        let build = || super::prepare(graph.into_typed()?);
+        let runner = Runner::new(&Executor::SingleThread, false, build);
+        let runner = runner.map_err(|unplanned| TractError::msg(unplanned.failure.reason));
+        let answer = runner?.run(values, count);
+        answer.map_err(|failure| TractError::msg(failure.reason))
+    }
+}
+
+impl Op for Folded {
+    fn name(&self) -> StaticName {
+        self.inner.name()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        self.inner.info()
+    }
+
+    fn validation(&self) -> Validation {
+        self.inner.validation()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for Folded {
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        if self.takes(&inputs) {
+            return self.answer(&inputs).map(Some);
+        }
+        self.inner.eval_out_of_plan(inputs)
+    }
+}
+
+impl InferenceOp for Folded {
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<(
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+    )> {
+        self.inner.infer_facts(inputs, outputs, observed)
+    }
+
+    fn observe_outlets(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Vec<OutletId>> {
+        self.inner.observe_outlets(model, node)
+    }
+
+    fn incorporate(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Option<InferenceModelPatch>> {
+        self.inner.incorporate(model, node)
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        self.inner.nboutputs()
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut known = TVec::new();
+        for input in &node.inputs {
+            let value = target.outlet_fact(mapping[input])?.konst.clone();
+            known.extend(value.map(IntoTValue::into_tvalue));
+        }
+        if known.len() < node.inputs.len() || !self.takes(&known) {
+            return self.inner.to_typed(source, node, target, mapping);
+        }
+        let answers = self.answer(&known)?.into_iter().enumerate();
+        answers
+            .map(|(slot, answer)| {
+                let name = if slot == 0 {
+                    node.name.clone()
+                } else {
+                    format!("{}.{slot}", node.name)
+                };
+                target.add_const(name, answer.into_arc_tensor())
+            })
+            .collect()
+    }
+
+    as_op!();
+}

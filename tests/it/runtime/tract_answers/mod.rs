@@ -1,0 +1,202 @@
+//! Answers of the tract engine that the library gets wrong when it is left to itself: each of them
+//! three times in one session, with other inputs between.
+
+mod known;
+mod numbers;
+mod products;
+mod quantized;
+mod reductions;
+mod refused;
+mod shapes;
+
+use std::fs;
+use std::path::PathBuf;
+
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
+use pkgtool::model;
+use pkgtool::source::FileSource;
+use pkgtool::tensor::{DType, Signature, Tensor};
+use tempfile::TempDir;
+
+use crate::model::onnx::build::{int, model as model_of, part};
+
+/// An attribute of a node.
+#[derive(Clone, Copy)]
+enum Attribute<'a> {
+    Int(i64),
+    Float(f32),
+    Ints(&'a [i64]),
+    Text(&'a str),
+}
+
+fn attribute((name, value): &(&str, Attribute<'_>)) -> Vec<u8> {
+    let unsigned = i64::cast_unsigned;
+    let content = match value {
+        Attribute::Int(value) => [int(3, unsigned(*value)), int(20, 2)].concat(),
+        Attribute::Float(value) => {
+            let bits = [&[0x15][..], &value.to_le_bytes()].concat();
+            [bits, int(20, 1)].concat()
+        }
+        Attribute::Ints(values) => {
+            let values = values.iter().flat_map(|value| int(8, unsigned(*value)));
+            values.chain(int(20, 7)).collect()
+        }
+        Attribute::Text(text) => [part(4, &[text.as_bytes()]), int(20, 3)].concat(),
+    };
+    part(5, &[&part(1, &[name.as_bytes()]), &content])
+}
+
+fn node(
+    operator: &str,
+    inputs: &[&str],
+    output: &str,
+    attributes: &[(&str, Attribute<'_>)],
+) -> Vec<u8> {
+    let mut content: Vec<u8> = inputs
+        .iter()
+        .flat_map(|input| part(1, &[input.as_bytes()]))
+        .collect();
+    content.extend(part(2, &[output.as_bytes()]));
+    content.extend(part(4, &[operator.as_bytes()]));
+    content.extend(attributes.iter().flat_map(attribute));
+    part(1, &[&content])
+}
+
+const FLOAT: u64 = 1;
+const UINT8: u64 = 2;
+const INT8: u64 = 3;
+const INT32: u64 = 6;
+const INT64: u64 = 7;
+const FLOAT16: u64 = 10;
+const DOUBLE: u64 = 11;
+const BOOL: u64 = 9;
+const UINT64: u64 = 13;
+
+/// An input (field 11) or an output (field 12); a size below zero is left open.
+fn value(field: u64, name: &str, element: u64, shape: Option<&[i64]>) -> Vec<u8> {
+    let mut tensor = int(1, element);
+    if let Some(shape) = shape {
+        let dims: Vec<u8> = shape
+            .iter()
+            .enumerate()
+            .flat_map(|(axis, size)| match u64::try_from(*size) {
+                Ok(size) => part(1, &[&int(1, size)]),
+                Err(_) => part(1, &[&part(2, &[format!("n{axis}").as_bytes()])]),
+            })
+            .collect();
+        tensor.extend(part(2, &[&dims]));
+    }
+    part(
+        field,
+        &[
+            &part(1, &[name.as_bytes()]),
+            &part(2, &[&part(1, &[&tensor])]),
+        ],
+    )
+}
+
+fn numbers(name: &str, values: &[i64]) -> Vec<u8> {
+    let bytes: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    let dims = int(1, values.len() as u64);
+    part(
+        5,
+        &[
+            &dims,
+            &int(2, INT64),
+            &part(8, &[name.as_bytes()]),
+            &part(9, &[&bytes]),
+        ],
+    )
+}
+
+/// A stored tensor of this element type from its bytes.
+fn bytes(name: &str, element: u64, shape: &[u64], values: &[u8]) -> Vec<u8> {
+    let dims: Vec<u8> = shape.iter().flat_map(|size| int(1, *size)).collect();
+    part(
+        5,
+        &[
+            &dims,
+            &int(2, element),
+            &part(8, &[name.as_bytes()]),
+            &part(9, &[values]),
+        ],
+    )
+}
+
+fn floats(name: &str, shape: &[u64], values: &[f32]) -> Vec<u8> {
+    let bytes: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    let dims: Vec<u8> = shape.iter().flat_map(|size| int(1, *size)).collect();
+    part(
+        5,
+        &[
+            &dims,
+            &int(2, FLOAT),
+            &part(8, &[name.as_bytes()]),
+            &part(9, &[&bytes]),
+        ],
+    )
+}
+
+fn load(graph: &[Vec<u8>]) -> Result<Box<dyn Session>, EngineError> {
+    load_on("tract", None, graph)
+}
+
+fn load_on(
+    name: &str,
+    library: Option<PathBuf>,
+    graph: &[Vec<u8>],
+) -> Result<Box<dyn Session>, EngineError> {
+    let folder = TempDir::new().expect("a directory");
+    let path = folder.path().join("model.onnx");
+    let parts: Vec<&[u8]> = graph.iter().map(Vec::as_slice).collect();
+    fs::write(&path, model_of(&parts)).expect("it can be written");
+    let source = FileSource::open(&path).expect("it is there");
+    let info = model::inspect(&path, &source).expect("it can be read");
+    let info = info.expect("it is a model");
+    let request = LoadRequest {
+        signature: Signature::of(&info.methods[0], None).expect("a signature"),
+        model: path,
+        options: LoadOptions {
+            library,
+            ..LoadOptions::default()
+        },
+    };
+    engine(name).expect("it is there").load(&request)
+}
+
+fn tensor(dtype: DType, shape: &[u64], values: &[f64]) -> Tensor {
+    Tensor::from_f64(dtype, shape.to_vec(), values.iter().copied()).expect("it is small")
+}
+
+fn float(shape: &[u64], values: &[f64]) -> Tensor {
+    tensor(DType::Float32, shape, values)
+}
+
+/// Runs each of the inputs three times, in turns, and holds the first output against what is expected.
+fn assert_answers(graph: &[Vec<u8>], runs: &[(Vec<Tensor>, Vec<u64>, Vec<f64>)]) {
+    let mut session = load(graph).expect("it loads");
+    for round in 0..3 {
+        for (inputs, shape, expected) in runs {
+            let answer = session
+                .run(inputs)
+                .unwrap_or_else(|error| panic!("{error}"));
+            let found = &answer.outputs[0];
+            assert_eq!(found.shape(), shape, "round {round}");
+            for (place, (found, expected)) in found.to_f64().zip(expected).enumerate() {
+                let same = found.to_bits() == expected.to_bits()
+                    || found.is_nan() && expected.is_nan()
+                    || (found - expected).abs() <= 1e-5 * expected.abs();
+                assert!(
+                    same,
+                    "round {round}, place {place}: {found}, not {expected}"
+                );
+            }
+        }
+    }
+}

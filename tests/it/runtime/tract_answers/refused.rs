@@ -1,0 +1,139 @@
+//! What is refused, and in which words.
+//!
+//! Each answer three times in one session, with other inputs between.
+
+use super::{Attribute, FLOAT, assert_answers, float, floats, load, load_on, node, value};
+#[cfg(feature = "ort")]
+use crate::support::environment::Piece;
+
+/// What the library would compute wrongly and what nobody has mended is refused.
+#[test]
+fn what_is_not_mended_is_refused() {
+    let refused = |node: Vec<u8>, shape: &[i64], element| {
+        let graph = [
+            value(11, "x", element, Some(shape)),
+            value(12, "y", element, None),
+            floats("s", &[4], &[1.0, 1.0, 0.5, 0.5]),
+            node,
+        ];
+        let error = load(&graph).err().expect("it is refused").to_string();
+        assert!(error.contains("wrong"), "{error}");
+    };
+    let spread = [
+        ("auto_pad", Attribute::Text("SAME_UPPER")),
+        ("kernel_shape", Attribute::Ints(&[2])),
+        ("dilations", Attribute::Ints(&[2])),
+    ];
+    refused(node("AveragePool", &["x"], "y", &spread), &[1, 1, 6], FLOAT);
+}
+
+/// ONNX Runtime scales coordinates by the output's whole size.
+#[cfg(feature = "ort")]
+#[test]
+fn ort_refuses_corners_aligned_by_fractions() {
+    let Some(library) = Piece::Ort.or_skip("aligned corners on ort") else {
+        return;
+    };
+    for (scales, is_right) in [([1.0, 1.0, 2.0, 2.0], true), ([1.0, 1.0, 0.6, 0.6], false)] {
+        let attributes = [
+            ("mode", Attribute::Text("linear")),
+            (
+                "coordinate_transformation_mode",
+                Attribute::Text("align_corners"),
+            ),
+        ];
+        let graph = [
+            value(11, "x", FLOAT, Some(&[1, 1, 4, 4])),
+            value(12, "y", FLOAT, None),
+            floats("s", &[4], &scales),
+            node("Resize", &["x", "", "s"], "y", &attributes),
+        ];
+        let loaded = load_on("ort", Some(library.clone()), &graph);
+        match loaded {
+            Ok(mut session) => {
+                assert!(is_right, "0.6 is no whole number");
+                let image = float(&[1, 1, 4, 4], &[1.0; 16]);
+                let answer = session
+                    .run(&[image])
+                    .unwrap_or_else(|error| panic!("{error}"));
+                assert_eq!(answer.outputs[0].shape(), [1, 1, 8, 8]);
+            }
+            Err(error) => {
+                assert!(!is_right, "{error}");
+                assert!(error.is_about_the_engine(), "{error}");
+                assert!(error.to_string().contains("corners"), "{error}");
+            }
+        }
+    }
+}
+
+/// ONNX Runtime refuses them too, or gives nothing.
+#[test]
+fn windows_larger_than_what_they_are_put_on_are_refused() {
+    let refused = |operator: &str, attributes: &[(&str, Attribute<'_>)]| {
+        let takes_weights = operator == "Conv";
+        let inputs: &[&str] = if takes_weights { &["x", "w"] } else { &["x"] };
+        let graph = [
+            value(11, "x", FLOAT, Some(&[1, 1, 4])),
+            value(12, "y", FLOAT, None),
+            floats("w", &[1, 1, 3], &[1.0; 3]),
+            node(operator, inputs, "y", attributes),
+        ];
+        let error = load(&graph).err().expect("it is refused").to_string();
+        let what = "a window of 5 places on 4 (dimension 0 of space, padding included)";
+        assert!(error.contains(what), "{error}");
+        assert!(error.contains(&format!("`{operator}`")), "{error}");
+    };
+    for operator in ["AveragePool", "MaxPool", "Conv"] {
+        let kernel = ("kernel_shape", Attribute::Ints(&[3]));
+        refused(operator, &[kernel, ("dilations", Attribute::Ints(&[2]))]);
+    }
+    for operator in ["AveragePool", "MaxPool"] {
+        refused(operator, &[("kernel_shape", Attribute::Ints(&[5]))]);
+    }
+}
+
+#[test]
+fn a_window_that_begins_on_its_input_answers() {
+    let graph = [
+        value(11, "x", FLOAT, Some(&[1, 1, 4])),
+        value(12, "y", FLOAT, None),
+        node(
+            "MaxPool",
+            &["x"],
+            "y",
+            &[
+                ("kernel_shape", Attribute::Ints(&[5])),
+                ("strides", Attribute::Ints(&[2])),
+                ("ceil_mode", Attribute::Int(1)),
+            ],
+        ),
+    ];
+    let run = |x: [f64; 4], y: f64| (vec![float(&[1, 1, 4], &x)], vec![1, 1, 1], vec![y]);
+    let runs = [
+        run([1.0, 5.0, 2.0, 3.0], 5.0),
+        run([-1.0, -5.0, -2.0, -3.0], -1.0),
+    ];
+    assert_answers(&graph, &runs);
+}
+
+#[test]
+fn corners_cropped_by_fractions_are_refused() {
+    let graph = [
+        value(11, "x", FLOAT, Some(&[5])),
+        value(12, "y", FLOAT, None),
+        floats("roi", &[2], &[0.25, 0.75]),
+        floats("scales", &[1], &[1.5]),
+        node(
+            "Resize",
+            &["x", "roi", "scales"],
+            "y",
+            &[(
+                "coordinate_transformation_mode",
+                Attribute::Text("tf_crop_and_resize"),
+            )],
+        ),
+    ];
+    let error = load(&graph).err().expect("it is refused").to_string();
+    assert!(error.contains("crops corners wrongly"), "{error}");
+}

@@ -1,0 +1,171 @@
+//! Sizes, slices and conditions.
+//!
+//! Each answer three times in one session, with other inputs between.
+
+use pkgtool::tensor::DType;
+
+use super::{
+    Attribute, BOOL, FLOAT, INT64, assert_answers, float, load, node, numbers, tensor, value,
+};
+
+#[test]
+fn sizes_beyond_32_bits_are_no_small_ones() {
+    let large = 4_294_967_298;
+    for (operator, inputs) in [
+        ("ConstantOfShape", &["s"][..]),
+        ("Expand", &["x", "s"]),
+        ("Tile", &["x", "s"]),
+    ] {
+        let graph = [
+            value(11, "x", FLOAT, Some(&[0, 1])),
+            value(12, "y", INT64, None),
+            numbers("s", &[0, large]),
+            node(operator, inputs, "t", &[]),
+            node("Shape", &["t"], "y", &[]),
+        ];
+        let error = match load(&graph) {
+            Ok(mut session) => session.run(&[float(&[0, 1], &[])]).err(),
+            Err(error) => Some(error),
+        };
+        let error = error.expect("it is refused").to_string();
+        assert!(error.contains("32-bit"), "{error}");
+    }
+}
+
+#[test]
+fn slices_with_steps_are_cut_whatever_gives_their_bounds() {
+    let graph = [
+        value(11, "x", FLOAT, Some(&[-1])),
+        value(11, "end", INT64, Some(&[1])),
+        value(12, "y", FLOAT, None),
+        numbers("start", &[0]),
+        numbers("axis", &[0]),
+        numbers("step", &[2]),
+        node("Slice", &["x", "start", "end", "axis", "step"], "y", &[]),
+    ];
+    let run = |x: &[f64], end: f64, y: &[f64]| {
+        let inputs = vec![
+            float(&[x.len() as u64], x),
+            tensor(DType::Int64, &[1], &[end]),
+        ];
+        (inputs, vec![y.len() as u64], y.to_vec())
+    };
+    let x = [1.0, 2.0, 3.0, 4.0, 5.0];
+    assert_answers(
+        &graph,
+        &[
+            run(&x, 3.0, &[1.0, 3.0]),
+            run(&x, -1.0, &[1.0, 3.0]),
+            run(&x[..2], 100.0, &[1.0]),
+        ],
+    );
+}
+
+#[test]
+fn a_slice_to_the_other_end_is_empty() {
+    for (end, step) in [(i64::MAX, -1), (i64::MIN, 1)] {
+        let graph = [
+            value(11, "x", FLOAT, Some(&[3])),
+            value(12, "y", FLOAT, None),
+            numbers("start", &[-1]),
+            numbers("end", &[end]),
+            numbers("axis", &[0]),
+            numbers("step", &[step]),
+            node("Slice", &["x", "start", "end", "axis", "step"], "y", &[]),
+        ];
+        assert_answers(
+            &graph,
+            &[(vec![float(&[3], &[1.0, 2.0, 3.0])], vec![0], vec![])],
+        );
+    }
+}
+
+#[test]
+fn steps_of_a_slice_stay_behind_a_softmax() {
+    let graph = [
+        value(11, "x", FLOAT, Some(&[-1])),
+        value(12, "y", FLOAT, None),
+        numbers("start", &[0]),
+        numbers("end", &[i64::MAX]),
+        numbers("axis", &[0]),
+        numbers("step", &[2]),
+        node("Softmax", &["x"], "s", &[]),
+        node("Abs", &["s"], "a", &[]),
+        node("Slice", &["a", "start", "end", "axis", "step"], "y", &[]),
+    ];
+    let quarters = vec![0.25, 0.25];
+    let run = |x: &[f64], y: Vec<f64>| (vec![float(&[x.len() as u64], x)], vec![y.len() as u64], y);
+    assert_answers(
+        &graph,
+        &[
+            run(&[1.0; 4], quarters),
+            run(&[3.0; 5], vec![0.2; 3]),
+            run(&[0.0; 2], vec![0.5]),
+        ],
+    );
+}
+
+#[test]
+fn a_given_end_before_all_is_no_end_of_the_axis() {
+    // The least of 64 bits.
+    let least = -(2f64.powi(63));
+    for step in [None, Some(2)] {
+        let mut graph = vec![
+            value(11, "x", FLOAT, Some(&[-1])),
+            value(11, "end", INT64, Some(&[1])),
+            value(12, "y", FLOAT, None),
+            numbers("start", &[-2]),
+            numbers("axis", &[0]),
+        ];
+        let mut inputs = vec!["x", "start", "end", "axis"];
+        if let Some(step) = step {
+            graph.push(numbers("step", &[step]));
+            inputs.push("step");
+        }
+        graph.push(node("Slice", &inputs, "y", &[]));
+        let run = |end: f64, y: &[f64]| {
+            let x = float(&[3], &[1.0, 2.0, 3.0]);
+            let inputs = vec![x, tensor(DType::Int64, &[1], &[end])];
+            (inputs, vec![y.len() as u64], y.to_vec())
+        };
+        assert_answers(
+            &graph,
+            &[run(least, &[]), run(2.0, &[2.0]), run(-1.0, &[2.0])],
+        );
+    }
+}
+
+#[test]
+fn a_condition_picks_what_is_kept() {
+    for (axis, first, second) in [
+        (Some(0), vec![1.0, 2.0], vec![3.0, 4.0]),
+        (Some(-1), vec![1.0, 3.0], vec![2.0, 4.0]),
+        (None, vec![1.0], vec![2.0]),
+    ] {
+        let axis = axis.map(|axis| ("axis", Attribute::Int(axis)));
+        let graph = [
+            value(11, "x", FLOAT, Some(&[2, 2])),
+            value(11, "c", BOOL, Some(&[2])),
+            value(12, "y", FLOAT, None),
+            node("Compress", &["x", "c"], "y", axis.as_slice()),
+        ];
+        let run = |condition: [f64; 2], y: Vec<f64>| {
+            let inputs = vec![
+                float(&[2, 2], &[1.0, 2.0, 3.0, 4.0]),
+                tensor(DType::Bool, &[2], &condition),
+            ];
+            let shape = match axis {
+                Some((_, Attribute::Int(0))) => vec![y.len() as u64 / 2, 2],
+                Some(_) => vec![2, y.len() as u64 / 2],
+                None => vec![y.len() as u64],
+            };
+            (inputs, shape, y)
+        };
+        let runs = [
+            run([1.0, 0.0], first),
+            run([0.0, 1.0], second),
+            run([0.0, 0.0], vec![]),
+        ];
+        assert_answers(&graph, &runs);
+    }
+}
