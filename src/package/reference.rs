@@ -75,7 +75,7 @@ pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBu
 
 /// The path without `.` and with each `name/..` taken out.
 pub fn normalize(path: &Path) -> PathBuf {
-    let mut result = PathBuf::new();
+    let mut result = PathBuf::with_capacity(path.as_os_str().len());
     for component in path.components() {
         match component {
             Component::CurDir => {}
