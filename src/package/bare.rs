@@ -4,7 +4,7 @@
 //! nobody's package.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use walkdir::DirEntry;
@@ -72,8 +72,8 @@ impl Homes {
 
     /// Takes an entry down; says whether it stands in a backend's directory, as far as that matters
     /// for a file of its name. A walk of thousands of files asks for each, so names come first.
-    pub(super) fn look(&mut self, entry: &DirEntry) -> bool {
-        let Some(name) = entry.file_name().to_str() else {
+    pub(super) fn look(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
+        let Some(name) = name.to_str() else {
             return false;
         };
         let is_config = name == config::FILE_NAME;

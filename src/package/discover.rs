@@ -117,12 +117,17 @@ impl Discovery {
         while let Some(entry) = walk.next() {
             match entry {
                 Ok(entry) => {
-                    let in_backend = homes.look(&entry);
-                    self.remember_mark(&entry, directory, &top);
-                    if entry.depth() > 0 && self.leaves_out(&entry) {
+                    let name = entry.file_name();
+                    let in_backend = homes.look(&entry, name);
+                    if walked::is_mark(name) {
+                        self.remember_mark(&entry, directory, &top);
+                    }
+                    if entry.depth() > 0 && self.leaves_out(&entry, name) {
                         walk.skip_current_dir();
-                    } else {
-                        self.take(&entry, directory, in_backend);
+                    } else if let Some(kind) = walked_kind(name, in_backend) {
+                        self.take(&entry, directory, kind);
+                    } else if entry.path_is_symlink() && entry.path().is_dir() {
+                        self.skip(&entry, "a link to a directory; walks do not follow those");
                     }
                 }
                 Err(error) => {
@@ -139,19 +144,12 @@ impl Discovery {
     }
 
     fn remember_mark(&mut self, entry: &DirEntry, directory: &Path, top: &Path) {
-        let is_mark = entry.file_name().to_str().is_some_and(walked::is_mark);
-        if is_mark && let Ok(below) = entry.path().strip_prefix(directory) {
+        if let Ok(below) = entry.path().strip_prefix(directory) {
             self.walked.add_mark(top.join(below));
         }
     }
 
-    fn take(&mut self, entry: &DirEntry, directory: &Path, in_backend: bool) {
-        let Some(kind) = walked_kind(entry.path(), in_backend) else {
-            if entry.path_is_symlink() && entry.path().is_dir() {
-                self.skip(entry, "a link to a directory; walks do not follow those");
-            }
-            return;
-        };
+    fn take(&mut self, entry: &DirEntry, directory: &Path, kind: FoundKind) {
         // A directory in a config's place is no other thing: its check says so.
         if entry.file_type().is_dir() && kind != FoundKind::Config {
             self.skip(entry, "a directory of a config's name");
@@ -165,8 +163,8 @@ impl Discovery {
     }
 
     /// Whether a directory is not to be walked.
-    fn leaves_out(&mut self, entry: &DirEntry) -> bool {
-        let name = entry.file_name().as_encoded_bytes();
+    fn leaves_out(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
+        let name = name.as_encoded_bytes();
         let reason = match name {
             _ if !entry.file_type().is_dir() => return false,
             b"node_modules" => "packages of npm are not walked unless named",
@@ -224,8 +222,7 @@ fn named_kind(path: &Path) -> FoundKind {
     }
 }
 
-fn walked_kind(path: &Path, in_backend: bool) -> Option<FoundKind> {
-    let name = path.file_name()?;
+fn walked_kind(name: &OsStr, in_backend: bool) -> Option<FoundKind> {
     if name == precision::FILE_NAME {
         return Some(FoundKind::PrecisionList);
     }

@@ -4,7 +4,7 @@
 //! the directory that the caller named.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::precision;
@@ -84,6 +84,6 @@ impl<'a> Seen<'a> {
 }
 
 /// Whether a name is worth to be remembered.
-pub(super) fn is_mark(name: &str) -> bool {
-    MARKS.contains(&name)
+pub(super) fn is_mark(name: &OsStr) -> bool {
+    MARKS.iter().any(|mark| name == *mark)
 }
