@@ -38,6 +38,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         let help = match error {
+            ReferenceError::Itself => "name the file that is meant",
             ReferenceError::Empty | ReferenceError::Dots => "name a file, relative to the config's directory",
             ReferenceError::Backslash => "write `/` between directories",
             _ => "move the file into the package and name it relative to the config's directory",
