@@ -22,7 +22,8 @@ rule! {
     /// Correct the field, or rename the directory.
     ///
     /// # What it does not see
-    /// Which of the two is right; the model's delegates may tell (`backend-delegate`).
+    /// Which of the two is right; the model's delegates may tell (`backend-delegate`). A package that
+    /// can be found by a link of the backend's name beside it is where it should be.
     PKG024 "backend-directory" Warning "The directory is not named after the backend." => check
 }
 

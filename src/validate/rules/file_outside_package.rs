@@ -10,7 +10,7 @@ rule! {
     /// directory above with a `.git`, else the root of a download from a hub (`.gitattributes`,
     /// `.cache/huggingface`, a directory in `snapshots`), else two levels above the config's
     /// directory. How the config was named on the command line makes no difference. No absolute
-    /// path, backslash or URL.
+    /// path, backslash or URL, no directory, and not the config itself.
     ///
     /// # Why
     /// A package is downloaded as a tree of files. What lies outside of it is not there on the
