@@ -88,21 +88,27 @@ fn json(rules: &[&RuleMeta]) -> String {
 
 /// Each rule under a heading of its code alone, so that the code is the heading's anchor.
 fn page(rules: &[&RuleMeta]) -> String {
-    let head = "# Rules\n\nThe output of `pkgtool rules --format page`.\n".to_owned();
-    let page = rules.iter().fold(head, |mut text, rule| {
+    let mut page = "# Rules\n\nThe output of `pkgtool rules --format page`.\n".to_owned();
+    for rule in rules {
+        let RuleMeta {
+            code,
+            name,
+            summary,
+            ..
+        } = rule;
         let severity = rule.severity.name();
-        text += &format!("\n## {}\n\n", rule.code);
-        text += &format!("`{}`, {severity}: {}\n", rule.name, rule.summary);
+        let mut lines = vec![format!("\n## {code}\n\n`{name}`, {severity}: {summary}")];
         let mut in_code = false;
         for line in rule.explanation_text().lines() {
             in_code ^= line.starts_with("```");
-            match line.strip_prefix("# ").filter(|_| !in_code) {
-                Some(heading) => text += &format!("\n### {heading}\n\n"),
-                None => text += &format!("{line}\n"),
-            }
+            lines.push(match line.strip_prefix("# ").filter(|_| !in_code) {
+                Some(heading) => format!("\n### {heading}\n"),
+                None => line.to_owned(),
+            });
         }
-        text
-    });
+        page.push_str(&lines.join("\n"));
+        page.push('\n');
+    }
     // Sections end with an empty line, and begin with one.
     page.replace("\n\n\n", "\n\n")
 }

@@ -35,9 +35,9 @@ impl Scan<'_> {
             b'{' => self.object()?,
             b'[' => self.array()?,
             b'"' => Kind::String(self.string()?),
-            b't' => self.word("true", Kind::Bool(true))?,
-            b'f' => self.word("false", Kind::Bool(false))?,
-            b'n' => self.word("null", Kind::Null)?,
+            b't' => self.word("true", Kind::Bool(true)),
+            b'f' => self.word("false", Kind::Bool(false)),
+            b'n' => self.word("null", Kind::Null),
             _ => self.number()?,
         };
         let span = Span::new(start, self.at);
@@ -108,9 +108,9 @@ impl Scan<'_> {
         }
     }
 
-    fn word(&mut self, word: &str, kind: Kind) -> Option<Kind> {
+    fn word(&mut self, word: &str, kind: Kind) -> Kind {
         self.at += word.len();
-        Some(kind)
+        kind
     }
 
     fn number(&mut self) -> Option<Kind> {
