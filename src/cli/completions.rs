@@ -6,6 +6,7 @@ use clap_complete::Shell;
 
 use super::exit::{Exit, Failure};
 use super::{Cli, output};
+use crate::diagnostic::RuleMeta;
 use crate::validate;
 
 /// Arguments of `pkgtool completions`.
@@ -20,8 +21,38 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "pkgtool", &mut script);
-    output::print(&String::from_utf8_lossy(&script))?;
+    let script = String::from_utf8_lossy(&script);
+    output::print(&with_codes(args.shell, &script))?;
     Ok(Exit::Clean)
+}
+
+/// The rules' codes where the library leaves values of arguments out: in every script but those for
+/// Bash and Zsh.
+fn with_codes(shell: Shell, script: &str) -> String {
+    // Where the lines go, and the line of a rule.
+    let (head, line): (&str, fn(&RuleMeta) -> String) = match shell {
+        Shell::Fish => ("", |rule| {
+            let when = "__fish_pkgtool_using_subcommand explain";
+            format!(
+                "complete -c pkgtool -n \"{when}\" -f -a \"{}\" -d '{}'\n",
+                rule.code, rule.name
+            )
+        }),
+        Shell::PowerShell => ("        'pkgtool;explain' {\n", |rule| {
+            let RuleMeta { code, name, .. } = rule;
+            let kind = "[CompletionResultType]::ParameterValue";
+            format!("            [CompletionResult]::new('{code}', '{code}', {kind}, '{name}')\n")
+        }),
+        Shell::Elvish => ("        &'pkgtool;explain'= {\n", |rule| {
+            format!("            cand {} '{}'\n", rule.code, rule.name)
+        }),
+        _ => return script.to_owned(),
+    };
+    let lines: String = validate::rule_metas().into_iter().map(line).collect();
+    if head.is_empty() {
+        return format!("{script}{lines}");
+    }
+    script.replacen(head, &format!("{head}{lines}"), 1)
 }
 
 /// The command line as a user sees it: without hidden commands, and with the rules' codes where a

@@ -24,6 +24,8 @@ enum ListFormat {
     Markdown,
     /// JSON
     Json,
+    /// A Markdown page with what `explain` says of each
+    Page,
 }
 
 /// Runs the command.
@@ -33,6 +35,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         ListFormat::Table => table(&rules),
         ListFormat::Markdown => markdown(&rules),
         ListFormat::Json => json(&rules),
+        ListFormat::Page => page(&rules),
     })?;
     Ok(Exit::Clean)
 }
@@ -81,4 +84,55 @@ fn json(rules: &[&RuleMeta]) -> String {
         })
         .collect();
     format!("{:#}\n", json!({ "version": 1, "rules": rules }))
+}
+
+/// Each rule under a heading of its code alone, so that the code is the heading's anchor.
+fn page(rules: &[&RuleMeta]) -> String {
+    let mut page = "# Rules\n\nThe output of `pkgtool rules --format page`.\n".to_owned();
+    for rule in rules {
+        let RuleMeta {
+            code,
+            name,
+            summary,
+            ..
+        } = rule;
+        let severity = rule.severity.name();
+        let mut lines = vec![format!("\n## {code}\n\n`{name}`, {severity}: {summary}")];
+        let mut in_code = false;
+        for line in rule.explanation_text().lines() {
+            in_code ^= line.starts_with("```");
+            lines.push(match line.strip_prefix("# ").filter(|_| !in_code) {
+                Some(heading) => format!("\n### {heading}\n"),
+                None => line.to_owned(),
+            });
+        }
+        page.push_str(&lines.join("\n"));
+        page.push('\n');
+    }
+    // Sections end with an empty line, and begin with one.
+    page.replace("\n\n\n", "\n\n")
+}
+
+/// Where the page is to be read: in the repository that the package says it comes from, if it says one.
+pub(super) fn page_url() -> Option<String> {
+    page_in(env!("CARGO_PKG_REPOSITORY"))
+}
+
+fn page_in(repository: &str) -> Option<String> {
+    let repository = repository.trim_end_matches('/');
+    let version = env!("CARGO_PKG_VERSION");
+    (!repository.is_empty()).then(|| format!("{repository}/blob/v{version}/docs/rules.md"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page_in;
+
+    #[test]
+    fn a_page_is_where_the_repository_is() {
+        assert_eq!(page_in(""), None);
+        let version = env!("CARGO_PKG_VERSION");
+        let page = format!("https://example.com/pkgtool/blob/v{version}/docs/rules.md");
+        assert_eq!(page_in("https://example.com/pkgtool/"), Some(page));
+    }
 }

@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::exit::{Exit, Failure};
 use super::output;
 use super::report_args::{self, FormatArg};
+use super::rules;
 use crate::diagnostic::render::{Format, Style};
 use crate::diagnostic::{Report, RuleMeta};
 use crate::validate::{self, Options, Outcome};
@@ -137,7 +138,7 @@ impl Args {
     fn style<'a>(
         &self,
         color: bool,
-        rules: &'a [&'static RuleMeta],
+        rules: &'a Rules,
         paths: &'a BTreeMap<String, String>,
     ) -> Style<'a> {
         Style {
@@ -146,7 +147,8 @@ impl Args {
             summary: !self.quiet,
             deny_warnings: self.deny_warnings,
             grouped: !self.ungrouped,
-            rules,
+            rules: &rules.metas,
+            rules_page: rules.page.as_deref(),
             paths,
         }
     }
@@ -160,7 +162,7 @@ impl Args {
             ColorArg::Always => true,
             ColorArg::Never => false,
         };
-        let rules = validate::rule_metas();
+        let rules = Rules::all();
         let mut out = output::stdout();
         let format = self.format.format();
         if !(report.files.is_empty() && format == Format::Human) {
@@ -172,7 +174,7 @@ impl Args {
     }
 
     fn write_reports(&self, report: &Report) -> Result<(), Failure> {
-        let rules = validate::rule_metas();
+        let rules = Rules::all();
         let paths = self.machine_paths(report);
         let written = report_args::write(&self.reports, report, &self.style(false, &rules, &paths));
         match written {
@@ -219,6 +221,21 @@ impl Args {
         } else {
             Exit::Clean
         })
+    }
+}
+
+/// What reports say of the rules.
+struct Rules {
+    metas: Vec<&'static RuleMeta>,
+    page: Option<String>,
+}
+
+impl Rules {
+    fn all() -> Self {
+        Self {
+            metas: validate::rule_metas(),
+            page: rules::page_url(),
+        }
     }
 }
 

@@ -4,12 +4,13 @@
 //! nobody's package.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use walkdir::DirEntry;
 
 use super::discover::strip_current_dir;
+use super::walked::Walked;
 use super::{Backend, config, model_file};
 
 /// A backend's directory that has no `config.json`, but something that asks for one.
@@ -26,7 +27,7 @@ pub struct Bare {
 /// Most model files that are named.
 const MAX_MODELS: usize = 3;
 
-/// The backends' directories of one walk.
+/// The directories of one walk that have models, configs or what was meant for one.
 pub(super) struct Homes {
     /// Whether the walk begins in one; its path may be `.`.
     begins_in_one: bool,
@@ -35,6 +36,7 @@ pub(super) struct Homes {
 
 #[derive(Default)]
 struct Home {
+    in_backend: bool,
     has_config: bool,
     misnamed: Option<String>,
     models: Vec<String>,
@@ -45,16 +47,14 @@ impl Home {
         if is_config {
             self.has_config = true;
         } else if is_model {
-            if self.models.len() < MAX_MODELS {
-                self.models.push(name.to_owned());
-            }
+            self.models.push(name.to_owned());
         } else if self.misnamed.is_none() && !entry.file_type().is_dir() {
             self.misnamed = Some(name.to_owned());
         }
     }
 
     fn lacks_config(&self) -> bool {
-        !self.has_config && (self.misnamed.is_some() || !self.models.is_empty())
+        self.in_backend && !self.has_config && (self.misnamed.is_some() || !self.models.is_empty())
     }
 }
 
@@ -72,8 +72,8 @@ impl Homes {
 
     /// Takes an entry down; says whether it stands in a backend's directory, as far as that matters
     /// for a file of its name. A walk of thousands of files asks for each, so names come first.
-    pub(super) fn look(&mut self, entry: &DirEntry) -> bool {
-        let Some(name) = entry.file_name().to_str() else {
+    pub(super) fn look(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
+        let Some(name) = name.to_str() else {
             return false;
         };
         let is_config = name == config::FILE_NAME;
@@ -89,30 +89,34 @@ impl Homes {
             1 => self.begins_in_one,
             _ => is_backend(parent.file_name().and_then(|name| name.to_str())),
         };
-        if in_backend {
+        if in_backend || is_model {
             if !self.seen.contains_key(parent.as_os_str()) {
                 self.seen.insert(parent.into(), Home::default());
             }
             if let Some(home) = self.seen.get_mut(parent.as_os_str()) {
+                home.in_backend = in_backend;
                 home.take(name, is_config, is_model, entry);
             }
         }
         in_backend
     }
 
-    /// Those that lack a config.
-    pub(super) fn bare(self) -> Vec<Bare> {
-        let homes = self
-            .seen
-            .into_iter()
-            .filter(|(_, home)| home.lacks_config());
-        let mut bare: Vec<Bare> = homes
-            .map(|(directory, home)| Bare {
-                directory: strip_current_dir(Path::new(&directory)),
-                misnamed: home.misnamed,
-                models: home.models,
-            })
-            .collect();
+    /// Those of backends that lack a config; the names of models go to `walked`.
+    pub(super) fn finish(self, walked: &mut Walked) -> Vec<Bare> {
+        let mut bare = Vec::new();
+        for (directory, home) in self.seen {
+            let directory = strip_current_dir(Path::new(&directory));
+            if home.lacks_config() {
+                bare.push(Bare {
+                    directory: directory.clone(),
+                    misnamed: home.misnamed,
+                    models: home.models.iter().take(MAX_MODELS).cloned().collect(),
+                });
+            }
+            if !home.models.is_empty() {
+                walked.add_models(directory, home.models);
+            }
+        }
         bare.sort_by(|a, b| a.directory.cmp(&b.directory));
         bare
     }

@@ -12,7 +12,8 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::bare::{Bare, Homes};
 use super::config::SCHEMA_ID;
-use super::{Loaded, config, foreign, precision};
+use super::walked::{self, Walked};
+use super::{Loaded, Roots, config, foreign, precision};
 use crate::source::json::Node;
 
 /// What a walk found.
@@ -26,6 +27,8 @@ pub struct Discovery {
     pub skipped: Vec<Skipped>,
     /// Backends' directories without a config.
     pub bare: Vec<Bare>,
+    /// What else was seen.
+    pub walked: Walked,
 }
 
 /// A file to check.
@@ -108,15 +111,25 @@ impl Discovery {
     }
 
     fn walk_directory(&mut self, directory: &Path) {
-        let mut passed_over = Vec::new();
         let mut homes = Homes::new(directory);
-        let walk = WalkDir::new(directory)
-            .sort_by_file_name()
-            .into_iter()
-            .filter_entry(|entry| entry.depth() == 0 || !is_left_out(entry, &mut passed_over));
-        for entry in walk {
+        let top = Roots::new().absolute(directory);
+        let mut walk = WalkDir::new(directory).sort_by_file_name().into_iter();
+        while let Some(entry) = walk.next() {
             match entry {
-                Ok(entry) => self.take(&entry, directory, &mut homes),
+                Ok(entry) => {
+                    let name = entry.file_name();
+                    let in_backend = homes.look(&entry, name);
+                    if walked::is_mark(name) {
+                        self.remember_mark(&entry, directory, &top);
+                    }
+                    if entry.depth() > 0 && self.leaves_out(&entry, name) {
+                        walk.skip_current_dir();
+                    } else if let Some(kind) = walked_kind(name, in_backend) {
+                        self.take(&entry, directory, kind);
+                    } else if entry.path_is_symlink() && entry.path().is_dir() {
+                        self.skip(&entry, "a link to a directory; walks do not follow those");
+                    }
+                }
                 Err(error) => {
                     let path = error.path().unwrap_or(directory).to_owned();
                     let reason = error
@@ -126,18 +139,17 @@ impl Discovery {
                 }
             }
         }
-        self.skipped.extend(passed_over);
-        self.bare.extend(homes.bare());
+        self.bare.extend(homes.finish(&mut self.walked));
+        self.walked.add_top(directory, top);
     }
 
-    fn take(&mut self, entry: &DirEntry, directory: &Path, homes: &mut Homes) {
-        let in_backend = homes.look(entry);
-        let Some(kind) = walked_kind(entry.path(), in_backend) else {
-            if entry.path_is_symlink() && entry.path().is_dir() {
-                self.skip(entry, "a link to a directory; walks do not follow those");
-            }
-            return;
-        };
+    fn remember_mark(&mut self, entry: &DirEntry, directory: &Path, top: &Path) {
+        if let Ok(below) = entry.path().strip_prefix(directory) {
+            self.walked.add_mark(top.join(below));
+        }
+    }
+
+    fn take(&mut self, entry: &DirEntry, directory: &Path, kind: FoundKind) {
         // A directory in a config's place is no other thing: its check says so.
         if entry.file_type().is_dir() && kind != FoundKind::Config {
             self.skip(entry, "a directory of a config's name");
@@ -148,6 +160,22 @@ impl Discovery {
             kind,
             walked_from: Some(directory.to_owned()),
         });
+    }
+
+    /// Whether a directory is not to be walked.
+    fn leaves_out(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
+        let name = name.as_encoded_bytes();
+        let reason = match name {
+            _ if !entry.file_type().is_dir() => return false,
+            b"node_modules" => "packages of npm are not walked unless named",
+            [b'.', ..] => "a hidden directory is not walked unless named",
+            _ => return false,
+        };
+        // Every checkout has one: to name it would tell nobody anything.
+        if name != b".git" {
+            self.skip(entry, reason);
+        }
+        true
     }
 
     fn skip(&mut self, entry: &DirEntry, reason: &str) {
@@ -194,8 +222,7 @@ fn named_kind(path: &Path) -> FoundKind {
     }
 }
 
-fn walked_kind(path: &Path, in_backend: bool) -> Option<FoundKind> {
-    let name = path.file_name()?;
+fn walked_kind(name: &OsStr, in_backend: bool) -> Option<FoundKind> {
     if name == precision::FILE_NAME {
         return Some(FoundKind::PrecisionList);
     }
@@ -207,24 +234,6 @@ fn walked_kind(path: &Path, in_backend: bool) -> Option<FoundKind> {
     } else {
         FoundKind::MaybeConfig
     })
-}
-
-fn is_left_out(entry: &DirEntry, passed_over: &mut Vec<Skipped>) -> bool {
-    let name = entry.file_name().as_encoded_bytes();
-    let reason = match name {
-        _ if !entry.file_type().is_dir() => return false,
-        b"node_modules" => "packages of npm are not walked unless named",
-        [b'.', ..] => "a hidden directory is not walked unless named",
-        _ => return false,
-    };
-    // Every checkout has one: to name it would tell nobody anything.
-    if name != b".git" {
-        passed_over.push(Skipped {
-            path: strip_current_dir(entry.path()),
-            reason: reason.to_owned(),
-        });
-    }
-    true
 }
 
 pub(super) fn strip_current_dir(path: &Path) -> PathBuf {

@@ -77,16 +77,24 @@ impl Loaded {
     fn from_broken_utf8(error: &std::string::FromUtf8Error) -> Self {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.as_bytes();
-        let message = match bytes {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "The file is UTF-16; JSON is UTF-8".to_owned(),
-            _ => format!("Byte 0x{:02x} at offset {at} is not UTF-8", bytes[at]),
+        let (message, help) = match bytes {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => (
+                "The file is UTF-16; JSON is UTF-8".to_owned(),
+                "save it as UTF-8",
+            ),
+            [0x1f, 0x8b, ..] => ("The file is packed by gzip".to_owned(), "unpack it"),
+            [b'P', b'K', 3, 4, ..] => ("The file is a ZIP archive".to_owned(), "unpack it"),
+            _ => {
+                let message = format!("Byte 0x{:02x} at offset {at} is not UTF-8", bytes[at]);
+                (message, "save it as UTF-8")
+            }
         };
         Self {
             text: String::from_utf8_lossy(&bytes[..at]).into_owned(),
             document: Err(LoadFault::Syntax(SyntaxError {
                 message,
                 span: Span::new(at, at),
-                help: "save it as UTF-8".into(),
+                help: help.into(),
             })),
         }
     }
@@ -137,6 +145,16 @@ mod tests {
             panic!("not a syntax fault");
         };
         assert!(error.message.contains("UTF-16"));
+        for (packed, what) in [
+            (&b"\x1f\x8b\x08\0\0\0\0\0"[..], "gzip"),
+            (b"PK\x03\x04\x14\0\xff", "ZIP"),
+        ] {
+            let LoadFault::Syntax(error) = fault(packed) else {
+                panic!("not a syntax fault");
+            };
+            assert!(error.message.contains(what), "{error:?}");
+            assert_eq!(error.help, "unpack it");
+        }
         let LoadFault::Syntax(error) = fault(b"{\"a\": \"\xe9\"}") else {
             panic!("not a syntax fault");
         };

@@ -16,6 +16,7 @@ pub mod naming;
 pub mod precision;
 pub mod reference;
 pub mod roots;
+pub mod walked;
 
 pub use backend::Backend;
 pub use bare::Bare;
@@ -25,3 +26,4 @@ pub use dtype::DType;
 pub use load::{LoadFault, Loaded};
 pub use precision::PrecisionList;
 pub use roots::Roots;
+pub use walked::{Seen, Walked};

@@ -1,6 +1,6 @@
 //! Which files are models, as far as their names tell.
 
-use std::path::Path;
+use std::path::is_separator;
 
 /// Extensions of model files, files of weights beside them left out.
 const EXTENSIONS: [&str; 7] = [
@@ -26,10 +26,38 @@ pub fn is_bundle(path: &str) -> bool {
 }
 
 fn is_one_of(path: &str, extensions: &[&str]) -> bool {
-    let extension = Path::new(path).extension().and_then(|it| it.to_str());
-    extension.is_some_and(|extension| {
-        extensions
+    // Walks ask for every file: a `Path` would be taken apart into its components.
+    let Some((stem, extension)) = path.trim_end_matches(is_separator).rsplit_once('.') else {
+        return false;
+    };
+    !stem.is_empty()
+        && !stem.ends_with(is_separator)
+        && extensions
             .iter()
             .any(|known| extension.eq_ignore_ascii_case(known))
-    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{has_extension, is_bundle};
+
+    #[test]
+    fn extensions_are_those_of_the_last_name() {
+        for model in ["m.pte", "a.b/m.PTE", "..onnx", "a/m.mlpackage/", "m.x.pte"] {
+            assert!(has_extension(model), "{model}");
+        }
+        for other in [
+            "pte",
+            ".pte",
+            "a/.pte",
+            "m.pte/config",
+            "m.pte.txt",
+            "",
+            "/",
+            "m.",
+        ] {
+            assert!(!has_extension(other), "{other}");
+        }
+        assert!(is_bundle("m.mlmodelc//") && !is_bundle("m.pte"));
+    }
 }

@@ -5,6 +5,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::{config, model_file};
+
 /// Why a reference cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
@@ -26,6 +28,9 @@ pub enum ReferenceError {
     /// A NUL character, which no file system takes.
     #[error("contains a NUL character")]
     Nul,
+    /// The config in which it is written.
+    #[error("is this config itself")]
+    Itself,
     /// More `..` than there are directories up to the package root.
     #[error("leaves the package root")]
     OutsideRoot,
@@ -66,16 +71,22 @@ pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBu
             _ => {}
         }
     }
-    if named {
-        Ok(normalize(&directory.join(reference)))
-    } else {
-        Err(ReferenceError::Dots)
+    // No system opens a file by a name that ends so, only the directory of a bundle.
+    let is_directory = reference.ends_with('/') && !model_file::is_bundle(reference);
+    if !named || is_directory {
+        return Err(ReferenceError::Dots);
     }
+    let path = normalize(&directory.join(reference));
+    let is_config = reference.ends_with(config::FILE_NAME);
+    if is_config && path == normalize(&directory.join(config::FILE_NAME)) {
+        return Err(ReferenceError::Itself);
+    }
+    Ok(path)
 }
 
 /// The path without `.` and with each `name/..` taken out.
 pub fn normalize(path: &Path) -> PathBuf {
-    let mut result = PathBuf::new();
+    let mut result = PathBuf::with_capacity(path.as_os_str().len());
     for component in path.components() {
         match component {
             Component::CurDir => {}
@@ -112,6 +123,14 @@ mod tests {
     fn references_stay_inside_the_root() {
         let at = |reference| resolve(Path::new("repo/1b/xnnpack"), 2, reference);
         assert_eq!(at("m.pte"), Ok(PathBuf::from("repo/1b/xnnpack/m.pte")));
+        assert_eq!(
+            at("m.mlpackage/"),
+            Ok(PathBuf::from("repo/1b/xnnpack/m.mlpackage"))
+        );
+        assert_eq!(
+            at("../config.json"),
+            Ok(PathBuf::from("repo/1b/config.json"))
+        );
         assert_eq!(at("../../t.json"), Ok(PathBuf::from("repo/t.json")));
         assert_eq!(
             at("./a/../m.pte"),
@@ -121,6 +140,9 @@ mod tests {
             ("", ReferenceError::Empty),
             (".", ReferenceError::Dots),
             ("..", ReferenceError::Dots),
+            ("m.pte/", ReferenceError::Dots),
+            ("config.json", ReferenceError::Itself),
+            ("a/../config.json", ReferenceError::Itself),
             ("../../../t.json", ReferenceError::OutsideRoot),
             ("a/../../../../b", ReferenceError::OutsideRoot),
             ("/etc/passwd", ReferenceError::Absolute),

@@ -2,6 +2,7 @@
 //!
 //! Asks the system for the working directory once a run, and looks at each directory once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Backend;
 use super::reference::normalize;
+use super::walked::Seen;
 
 /// The working directory, and the repositories found so far.
 #[derive(Debug, Default)]
@@ -41,7 +43,12 @@ impl Roots {
     /// nearest ancestor that is a repository's root, else two levels above the config's directory.
     /// How the caller named the config makes no difference.
     pub fn package_root(&self, directory: &Path) -> PathBuf {
-        match self.repository(directory) {
+        self.package_root_seen(directory, None)
+    }
+
+    /// The same, the disk not asked for what a walk has seen.
+    pub fn package_root_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> PathBuf {
+        match self.repository(directory, seen) {
             Some(root) => root,
             None => directory.ancestors().nth(2).unwrap_or(directory).to_owned(),
         }
@@ -49,23 +56,27 @@ impl Roots {
 
     /// The nearest ancestor of the absolute `directory` with a `.git`.
     pub fn checkout(&self, directory: &Path) -> Option<PathBuf> {
-        nearest(&self.checkouts, directory, |ancestor| {
-            ancestor.join(".git").symlink_metadata().is_ok()
+        self.checkout_seen(directory, None)
+    }
+
+    fn checkout_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<PathBuf> {
+        nearest(&self.checkouts, directory, seen, |ancestor| {
+            has(ancestor, ".git", seen)
         })
     }
 
     /// Directories in which the precision list of a config in the absolute `directory` is looked
     /// for, the nearest first: those from its own up to the package `root`, then the one the caller
     /// named.
-    pub fn list_places(
-        &self,
-        directory: &Path,
+    pub fn list_places<'a>(
+        &'a self,
+        directory: &'a Path,
         root: &Path,
-        walked_from: Option<&Path>,
-    ) -> Vec<PathBuf> {
+        walked_from: Option<&'a Path>,
+    ) -> impl Iterator<Item = Cow<'a, Path>> {
         let own = directory.ancestors().take(depth_below(directory, root) + 1);
-        let given = walked_from.map(|given| self.absolute(given));
-        own.map(Path::to_owned).chain(given).collect()
+        let given = walked_from.into_iter().map(|given| self.absolute(given));
+        own.map(Cow::Borrowed).chain(given.map(Cow::Owned))
     }
 
     /// The path as reports show it: relative to the working directory where it lies below it, with
@@ -80,23 +91,44 @@ impl Roots {
         }
     }
 
-    fn repository(&self, directory: &Path) -> Option<PathBuf> {
+    fn repository(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<PathBuf> {
         let directory = match directory.parent() {
             Some(above) if is_backend(directory) => above,
             _ => directory,
         };
-        let checkout = self.checkout(directory);
-        checkout.or_else(|| nearest(&self.downloads, directory, is_download))
+        self.checkout_seen(directory, seen).or_else(|| {
+            nearest(&self.downloads, directory, seen, |ancestor| {
+                is_download(ancestor, seen)
+            })
+        })
     }
 }
 
+/// Whether something that a walk would have remembered is in the absolute `directory`.
+fn has(directory: &Path, name: &str, seen: Option<Seen<'_>>) -> bool {
+    let known = seen.and_then(|seen| seen.has(directory, name));
+    known.unwrap_or_else(|| directory.join(name).symlink_metadata().is_ok())
+}
+
 /// The nearest ancestor that is of the kind, itself included.
-fn nearest(known: &Nearest, directory: &Path, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+fn nearest(
+    known: &Nearest,
+    directory: &Path,
+    seen: Option<Seen<'_>>,
+    is_it: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
     // The lock is not held while the disk is asked: at worst two threads ask the same.
     let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
     let mut passed = Vec::new();
     let mut found = None;
     for ancestor in directory.ancestors() {
+        // To know it costs nothing: no lock, no entry.
+        if seen.is_some_and(|seen| seen.covers(ancestor)) {
+            if is_it(ancestor) {
+                return Some(ancestor.to_owned());
+            }
+            continue;
+        }
         if let Some(answer) = known().get(ancestor.as_os_str()) {
             found.clone_from(answer);
             break;
@@ -118,11 +150,11 @@ fn is_backend(directory: &Path) -> bool {
 }
 
 /// Whether a directory is the root of a download from a hub, which has no `.git`.
-fn is_download(directory: &Path) -> bool {
-    let has = |name: &str| directory.join(name).symlink_metadata().is_ok();
+fn is_download(directory: &Path, seen: Option<Seen<'_>>) -> bool {
     let parent = directory.parent().and_then(Path::file_name);
-    has(".gitattributes")
-        || has(".cache/huggingface/download")
+    let has_downloads = || directory.join(".cache/huggingface/download");
+    has(directory, ".gitattributes", seen)
+        || has(directory, ".cache", seen) && has_downloads().symlink_metadata().is_ok()
         || parent.is_some_and(|name| name == "snapshots")
 }
 

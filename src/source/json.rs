@@ -1,10 +1,10 @@
 //! JSON text as a tree in which every node knows its byte span.
 //!
-//! Two libraries share the work: `serde_json` decides what is JSON (RFC 8259, nothing more) and
-//! gives the value that schemas are checked against; `jsonc-parser`, its leniencies off, gives the
-//! positions. Invariant: a [`Document`] exists only for text that both accept; its nesting, values
-//! and keys are bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all its members in the tree; look-ups find the last one, as
-//! `serde_json` does.
+//! `serde_json` decides what is JSON (RFC 8259, nothing more) and gives the value that schemas are
+//! checked against; `positions` finds where its parts stand. What is no JSON is read once more by
+//! `jsonc-parser`, its leniencies off, for a better word. Invariant: the nesting, values and keys of a
+//! [`Document`] are bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all
+//! its members in the tree; look-ups find the last one, as `serde_json` does.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseErrorKind;
 use serde_json::error::Category;
 
-use super::{LineIndex, Members, Span, slips};
+use super::{LineIndex, Members, Span, positions, slips};
 
 /// Deepest nesting of arrays and objects that is read.
 pub const MAX_DEPTH: usize = 127;
@@ -27,6 +27,8 @@ pub const MAX_KEY: usize = 256;
 /// What to do where nothing better is known.
 const RULES_OF_JSON: &str =
     "strings are in double quotes, `,` stands between members, and there are no comments";
+
+const TOO_MANY: &str = "a config has some hundreds; is this the right file?";
 
 const FEWER_LEVELS: &str = "a config needs no more than 10 levels";
 
@@ -104,14 +106,16 @@ pub struct JsonPath(Vec<Step>);
 impl Document {
     /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
-        let better = |error: SyntaxError| slips::name(text, &error).unwrap_or(error);
-        let tree = parse_tree(text).map_err(better)?;
-        measure(&tree, &mut 0)?;
-        let value = serde_json::from_str(text).map_err(|error| serde_error(text, &error))?;
-        Ok(Self {
-            root: Node::from_ast(&tree),
-            value,
-        })
+        let parsed = serde_json::from_str(text);
+        match parsed.map(|value| (positions::tree(text), value)) {
+            Ok((Some(root), value)) => Ok(Self { root, value }),
+            Ok((None, _)) => Err(fault(text).unwrap_or_else(|| SyntaxError {
+                message: "Too large".to_owned(),
+                span: Span::new(0, text.len()),
+                help: TOO_MANY.into(),
+            })),
+            Err(error) => Err(fault(text).unwrap_or_else(|| serde_error(text, &error))),
+        }
     }
 
     /// The node at `path`.
@@ -218,37 +222,6 @@ impl Node {
             Step::Index(index) => self.elements().get(*index),
         }
     }
-
-    fn from_ast(value: &ast::Value<'_>) -> Self {
-        let range = value.range();
-        let kind = match value {
-            ast::Value::NullKeyword(_) => Kind::Null,
-            ast::Value::BooleanLit(literal) => Kind::Bool(literal.value),
-            ast::Value::NumberLit(literal) => Kind::Number(literal.value.to_owned()),
-            ast::Value::StringLit(literal) => Kind::String(literal.value.to_string()),
-            ast::Value::Array(array) => {
-                Kind::Array(array.elements.iter().map(Self::from_ast).collect())
-            }
-            ast::Value::Object(object) => {
-                Kind::Object(object.properties.iter().map(Member::from_ast).collect())
-            }
-        };
-        Self {
-            span: Span::new(range.start, range.end),
-            kind,
-        }
-    }
-}
-
-impl Member {
-    fn from_ast(property: &ast::ObjectProp<'_>) -> Self {
-        let range = property.name.range();
-        Self {
-            key: property.name.as_str().to_owned(),
-            key_span: Span::new(range.start, range.end),
-            value: Node::from_ast(&property.value),
-        }
-    }
 }
 
 impl JsonPath {
@@ -321,6 +294,13 @@ impl FromIterator<Step> for JsonPath {
     }
 }
 
+/// What `jsonc-parser` says is wrong with a text, or what is too large in it.
+fn fault(text: &str) -> Option<SyntaxError> {
+    let better = |error: SyntaxError| slips::name(text, &error).unwrap_or(error);
+    let measured = parse_tree(text).map_err(better);
+    measured.and_then(|tree| measure(&tree, &mut 0)).err()
+}
+
 fn parse_tree(text: &str) -> Result<ast::Value<'_>, SyntaxError> {
     let strict = jsonc_parser::ParseOptions {
         allow_comments: false,
@@ -359,7 +339,7 @@ fn measure(value: &ast::Value<'_>, values: &mut usize) -> Result<(), SyntaxError
         return Err(SyntaxError {
             message: format!("Too many values: more than {MAX_VALUES}"),
             span: Span::new(range.start, range.end),
-            help: "a config has some hundreds; is this the right file?".into(),
+            help: TOO_MANY.into(),
         });
     }
     match value {

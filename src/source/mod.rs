@@ -10,6 +10,7 @@ pub mod lines;
 pub mod members;
 pub mod pages;
 pub mod path_set;
+mod positions;
 pub mod read_at;
 mod slips;
 pub mod span;

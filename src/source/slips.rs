@@ -31,6 +31,7 @@ const WORDS: [(&str, &str); 9] = [
 /// A better word for a syntax error of `text`; `None` where the parser's is good.
 pub(super) fn name(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
     conflict(text)
+        .or_else(|| nul(text))
         .or_else(|| other_notation(text))
         .or_else(|| word(text, error.span.start))
         .or_else(|| bracket(text, error))
@@ -50,6 +51,16 @@ fn conflict(text: &str) -> Option<SyntaxError> {
         at += line.len();
     }
     None
+}
+
+/// A NUL character that stands nowhere in JSON: what a disk or a download left.
+fn nul(text: &str) -> Option<SyntaxError> {
+    let at = text.find('\0')?;
+    Some(SyntaxError {
+        message: "The file has NUL characters".to_owned(),
+        span: Span::new(at, at + 1),
+        help: "it was written or fetched in part, or is no text: write or fetch it again".into(),
+    })
 }
 
 fn other_notation(text: &str) -> Option<SyntaxError> {
@@ -250,6 +261,7 @@ mod tests {
             "conflict marker",
             "<<<<<<< HEAD",
         );
+        check("{\"a\": 1}\n\0\0\0", "NUL", "\0");
         check("<!DOCTYPE html>\n<html></html>", "HTML", "<!DOCTYPE html>");
         check("model: tiny\nfamily: tiny\n", "YAML", "model: tiny");
         check("# a config\nmodel: tiny\n", "YAML", "# a config");

@@ -27,6 +27,8 @@ pub(super) struct Inputs<'a> {
     pub(super) directory: &'a Path,
     /// The same from the file system's root.
     pub(super) absolute: &'a Path,
+    /// Names of the model files in it, if a walk listed them.
+    pub(super) models: Option<&'a [String]>,
     /// How many directories `directory` lies below the package root.
     pub(super) depth: usize,
     pub(super) precisions: &'a Arc<Precisions>,
@@ -39,6 +41,8 @@ pub(crate) struct Context<'a> {
     pub(super) directory: &'a Path,
     /// The same from the file system's root.
     pub(super) absolute: &'a Path,
+    /// Names of the model files in it, if a walk listed them.
+    pub(super) models_beside: Option<&'a [String]>,
     /// How many directories it lies below the package root.
     pub(super) depth: usize,
     /// Its text and document.
@@ -94,6 +98,7 @@ impl<'a> Context<'a> {
         let mut context = Self {
             directory: inputs.directory,
             absolute: inputs.absolute,
+            models_beside: inputs.models,
             depth: inputs.depth,
             loaded,
             is_list,

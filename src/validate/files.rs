@@ -4,6 +4,7 @@
 //! pointer; of a JSON file its text as a stream, never held whole.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ pub(super) struct FileCache {
         clippy::type_complexity,
         reason = "path → (as model?) → facts, made once"
     )]
-    facts: Mutex<HashMap<(PathBuf, bool), Arc<OnceLock<Arc<FileFacts>>>>>,
+    facts: Mutex<HashMap<(OsString, bool), Arc<OnceLock<Arc<FileFacts>>>>>,
 }
 
 impl FileCache {
@@ -88,7 +89,7 @@ impl FileCache {
     pub(super) fn facts(&self, path: &Path, is_model: bool) -> Arc<FileFacts> {
         let cell = {
             let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
-            let cell = facts.entry((path.to_owned(), is_model)).or_default();
+            let cell = facts.entry((path.into(), is_model)).or_default();
             Arc::clone(cell)
         };
         let look = || Arc::new(FileFacts::look(path, is_model && self.open_models));

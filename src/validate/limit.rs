@@ -42,8 +42,13 @@ impl<'d> Worst<'d> {
         }
     }
 
-    /// Everything that was kept, with its place, and a note if that is not all.
-    pub(super) fn locate(mut self, source: &Arc<SourceText>) -> Vec<Diagnostic> {
+    /// Everything that was kept, with its place in the source, and a note if that is not all. The
+    /// source is asked for only if there is something.
+    pub(super) fn locate(mut self, source: impl FnOnce() -> SourceText) -> Vec<Diagnostic> {
+        if self.kept.is_empty() && self.dropped == 0 {
+            return Vec::new();
+        }
+        let source = &Arc::new(source());
         self.sort();
         let mut diagnostics: Vec<Diagnostic> = Vec::with_capacity(self.kept.len());
         let mut text = 0;

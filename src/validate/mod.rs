@@ -26,8 +26,8 @@ use rayon::prelude::*;
 
 use crate::diagnostic::{Diagnostic, Finding, Report, RuleMeta, SourceText};
 use crate::package::{
-    Discovery, Found, FoundKind, Loaded, PrecisionList, Roots, Skipped, discover, foreign,
-    model_file, roots,
+    Discovery, Found, FoundKind, Loaded, PrecisionList, Roots, Seen, Skipped, Walked, discover,
+    foreign, model_file, roots,
 };
 use context::{Context, Precisions};
 use files::FileCache;
@@ -122,7 +122,7 @@ pub fn validate_found(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Outcome, Error> {
-    let run = Run::new(options)?;
+    let run = Run::new(options, &discovery.walked)?;
     let total = discovery.found.len();
     let done = std::sync::atomic::AtomicUsize::new(0);
     let check = |found: &Found| {
@@ -145,9 +145,10 @@ pub fn validate_found(
 /// it, but the file itself is not read and need not exist.
 pub fn validate_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<Outcome, Error> {
     let found = Found::named(path);
-    let run = Run::new(options)?;
+    let discovery = Discovery::default();
+    let run = Run::new(options, &discovery.walked)?;
     let checked = run.check_loaded(&found, &Loaded::from_bytes(bytes));
-    Ok(collect(vec![checked], &Discovery::default(), &run.roots))
+    Ok(collect(vec![checked], &discovery, &run.roots))
 }
 
 /// The fate of one found file.
@@ -170,7 +171,8 @@ enum CheckedKind {
 }
 
 /// What is shared by all files of one run.
-struct Run {
+struct Run<'a> {
+    walked: &'a Walked,
     files: FileCache,
     given: Option<Arc<Precisions>>,
     embedded: Arc<Precisions>,
@@ -178,13 +180,14 @@ struct Run {
     roots: Roots,
 }
 
-impl Run {
-    fn new(options: &Options) -> Result<Self, Error> {
+impl<'a> Run<'a> {
+    fn new(options: &Options, walked: &'a Walked) -> Result<Self, Error> {
         let given = match &options.precisions {
             Some(path) => Some(Arc::new(given_precisions(path)?)),
             None => None,
         };
         Ok(Self {
+            walked,
             files: FileCache::new(options.open_models),
             given,
             embedded: Arc::new(Precisions::trusted(PrecisionList::embedded())),
@@ -214,8 +217,10 @@ impl Run {
         }
         let directory = found.path.parent().unwrap_or(Path::new("")).to_owned();
         let absolute = self.roots.absolute(&directory);
-        let root = self.roots.package_root(&absolute);
-        let precisions = self.precisions_for(found, &absolute, &root);
+        let top = found.walked_from.as_deref();
+        let seen = top.and_then(|top| self.walked.below(top));
+        let root = self.roots.package_root_seen(&absolute, seen);
+        let precisions = self.precisions_for(found, &absolute, &root, seen);
         let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(loaded);
         let context = Context::build(&context::Inputs {
             loaded,
@@ -223,24 +228,26 @@ impl Run {
             depth: roots::depth_below(&absolute, &root),
             absolute: &absolute,
             directory: &directory,
+            models: seen.map(|seen| seen.models_in(&directory)),
             precisions: &precisions,
             files: &self.files,
         });
-        let source = Arc::new(self.source(&found.path, loaded.text.clone()));
         let mut worst = Worst::new(loaded.document.as_ref().ok());
         for rule in RULES {
             let mut findings = Vec::new();
             (rule.check)(&context, &mut findings);
             worst.add(findings);
         }
+        let path = self.roots.shown(&found.path);
         Checked::File {
-            path: source.path.clone(),
             kind: if is_list {
                 CheckedKind::PrecisionList
             } else {
-                CheckedKind::Config(Placed::new(&context, &source).map(Box::new))
+                let placed = Placed::new(&context, &found.path, &path);
+                CheckedKind::Config(placed.map(Box::new))
             },
-            diagnostics: worst.locate(&source),
+            diagnostics: worst.locate(|| SourceText::new(path.clone(), loaded.text.clone())),
+            path,
         }
     }
 
@@ -260,18 +267,26 @@ impl Run {
     /// The precision list that rules the config: the one given, else the nearest from the config's
     /// directory up to the package root, else the one at the root of what is validated, else the
     /// embedded one.
-    fn precisions_for(&self, found: &Found, absolute: &Path, root: &Path) -> Arc<Precisions> {
+    fn precisions_for(
+        &self,
+        found: &Found,
+        absolute: &Path,
+        root: &Path,
+        seen: Option<Seen<'_>>,
+    ) -> Arc<Precisions> {
         if let Some(given) = &self.given {
             return Arc::clone(given);
         }
-        let places = self
-            .roots
-            .list_places(absolute, root, found.walked_from.as_deref());
-        let list = places.iter().find_map(|directory| self.list_in(directory));
+        let top = found.walked_from.as_deref();
+        let mut places = self.roots.list_places(absolute, root, top);
+        let list = places.find_map(|directory| self.list_in(&directory, seen));
         list.unwrap_or_else(|| Arc::clone(&self.embedded))
     }
 
-    fn list_in(&self, directory: &Path) -> Option<Arc<Precisions>> {
+    fn list_in(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<Arc<Precisions>> {
+        if seen.and_then(|seen| seen.has_list(directory)) == Some(false) {
+            return None;
+        }
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lists.get(directory.as_os_str()) {
             return known.clone();

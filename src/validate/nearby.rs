@@ -9,11 +9,24 @@ use std::path::{Path, PathBuf};
 use super::context::Context;
 use super::references::Referenced;
 use crate::package::reference::normalize;
-use crate::package::{Backend, naming};
+use crate::package::{Backend, model_file, naming};
 use crate::source::suggest;
 
 /// Most entries of a directory that are looked at.
 const MAX_ENTRIES: usize = 100;
+
+/// What programs append to the name of a file while they fetch it.
+const UNFINISHED: [&str; 7] = [
+    "part",
+    "partial",
+    "crdownload",
+    "download",
+    "incomplete",
+    "tmp",
+    "aria2",
+];
+/// What packing appends.
+const PACKED: [&str; 6] = ["gz", "zip", "xz", "zst", "bz2", "7z"];
 
 /// What to write instead of `missing`'s reference, which leads to `path`.
 pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> Option<String> {
@@ -27,6 +40,9 @@ pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> 
     }
     let directory = path.parent()?;
     let free = names_in(directory, &taken);
+    if let Some(other) = free.iter().find_map(|other| stand_in(name, other)) {
+        return Some(other);
+    }
     let prefix = reference.strip_suffix(name).unwrap_or_default();
     if let Some(same) = free.iter().find(|other| other.eq_ignore_ascii_case(name)) {
         return Some(format!(
@@ -36,8 +52,67 @@ pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> 
     let alike = free
         .iter()
         .filter(|other| !is_other_file(context, name, other));
-    let near = suggest::nearest(name, alike.map(String::as_str))?;
-    Some(format!("did you mean `{prefix}{near}`?"))
+    let near = decoded(name).filter(|decoded| free.contains(decoded));
+    let near =
+        near.or_else(|| Some(suggest::nearest(name, alike.map(String::as_str))?.to_owned()))?;
+    let unseen = unseen_difference(name, &near).unwrap_or_default();
+    Some(format!("did you mean `{prefix}{near}`?{unseen}"))
+}
+
+/// What to do about a file that is there in place of the one of this name.
+fn stand_in(name: &str, other: &str) -> Option<String> {
+    if stem(other) == name && model_file::has_extension(other) {
+        return Some(format!(
+            "did you mean `{other}`? The extension belongs to the name"
+        ));
+    }
+    let ending = other.strip_prefix(name)?.strip_prefix('.')?;
+    if UNFINISHED.contains(&ending) {
+        Some(format!(
+            "`{other}` is there, a download that did not end: fetch the file again"
+        ))
+    } else if PACKED.contains(&ending) {
+        Some(format!("unpack `{other}`: models are read as they are"))
+    } else {
+        None
+    }
+}
+
+/// A name whose characters were written as in a URL (`%20`).
+fn decoded(name: &str) -> Option<String> {
+    let mut parts = name.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Where two names differ, if nobody sees it: white space at an end, characters without a shape, letters
+/// that look the same.
+fn unseen_difference(name: &str, near: &str) -> Option<String> {
+    let (mut written, mut real) = (name.chars(), near.chars());
+    let different = loop {
+        match (written.next(), real.next()) {
+            (None, None) => return None,
+            (one, other) if one == other => {}
+            different => break different,
+        }
+    };
+    let is_plain = |c: Option<char>| c.is_none_or(|c| c.is_ascii_graphic());
+    if is_plain(different.0) && is_plain(different.1) {
+        return None;
+    }
+    let code = |c: Option<char>| match c {
+        Some(c) => format!("U+{:04X}", u32::from(c)),
+        None => "nothing".to_owned(),
+    };
+    Some(format!(
+        " The reference has {} where the file's name has {}",
+        code(different.0),
+        code(different.1)
+    ))
 }
 
 /// The files that the config names already: none of them was meant again.

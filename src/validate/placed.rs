@@ -11,12 +11,17 @@ use std::sync::Arc;
 use super::context::Context;
 use super::rules;
 use crate::diagnostic::{Anchor, Diagnostic, SourceText};
-use crate::package::{Backend, Config};
+use crate::package::{Backend, Config, Loaded};
 use crate::source::{JsonPath, Span};
 
 /// A config with its place and what it says of the model as a whole.
 pub(super) struct Placed {
-    pub(super) source: Arc<SourceText>,
+    /// Its path as it was found. Its text is not kept: a run may have thousands, each of megabytes.
+    path: PathBuf,
+    /// The path as reports show it.
+    shown: String,
+    /// How long its text was.
+    length: usize,
     /// Its directory, from the file system's root.
     directory: PathBuf,
     model: String,
@@ -37,7 +42,7 @@ struct Said {
 
 impl Placed {
     /// `None` for a config that does not name its model.
-    pub(super) fn new(context: &Context<'_>, source: &Arc<SourceText>) -> Option<Self> {
+    pub(super) fn new(context: &Context<'_>, path: &Path, shown: &str) -> Option<Self> {
         let config = context.config.as_ref()?;
         let document = context.document()?;
         let span = |key: &str| document.value_span(&JsonPath::root().key(key));
@@ -53,7 +58,9 @@ impl Placed {
                 })
             });
         Some(Self {
-            source: Arc::clone(source),
+            path: path.to_owned(),
+            shown: shown.to_owned(),
+            length: context.loaded.text.len(),
             directory: context.absolute.to_owned(),
             model: config.model.clone()?,
             size: config.size.clone(),
@@ -61,6 +68,20 @@ impl Placed {
             said: said.collect(),
             model_span: span("model"),
         })
+    }
+
+    /// Its text, read again, and `span` in it; neither if it was changed since.
+    fn source(&self, span: Span) -> (Arc<SourceText>, Span) {
+        let text = Loaded::read(&self.path).text;
+        let is_boundary = |at| text.is_char_boundary(at);
+        let is_as_before =
+            text.len() == self.length && is_boundary(span.start) && is_boundary(span.end);
+        let (text, span) = if is_as_before {
+            (text, span)
+        } else {
+            (String::new(), Span::new(0, 0))
+        };
+        (Arc::new(SourceText::new(self.shown.clone(), text)), span)
     }
 
     /// The backend that its directory is named after.
@@ -133,7 +154,7 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
         return Comparison::default();
     }
     // What stands where it should comes first: of two the other one is too many.
-    let order = |one: &Placed| (!one.is_at_home(), one.source.path.clone());
+    let order = |one: &Placed| (!one.is_at_home(), one.shown.clone());
     placed.sort_by_cached_key(order);
     let mut comparison = Comparison::default();
     find_duplicates(&placed, &mut comparison);
@@ -175,13 +196,11 @@ fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
         }
         // A config whose place says another backend or size has that wrong: it is told so already.
         if let Some(earlier) = earlier.filter(|_| !one.contradicts_its_place()) {
-            let anchor = Anchor::At(JsonPath::root().key("model"), one.model_span);
-            let finding =
-                rules::config_duplicate(anchor, &one.model, backend, &earlier.source.path);
-            comparison
-                .diagnostics
-                .push(finding.locate(&one.source, None));
-            comparison.duplicates.insert(one.source.path.clone());
+            let (source, span) = one.source(one.model_span);
+            let anchor = Anchor::At(JsonPath::root().key("model"), span);
+            let finding = rules::config_duplicate(anchor, &one.model, backend, &earlier.shown);
+            comparison.diagnostics.push(finding.locate(&source, None));
+            comparison.duplicates.insert(one.shown.clone());
         }
     }
 }
@@ -200,14 +219,11 @@ fn disagreements(siblings: &[&Placed], key: &str) -> Vec<Diagnostic> {
     let others = said.iter().filter(|(_, it)| it.meaning != usual.meaning);
     others
         .map(|(one, it)| {
-            let anchor = Anchor::At(JsonPath::root().key(key), it.span);
-            let finding = rules::backends_disagree(
-                anchor,
-                key,
-                (&it.shown, &usual.shown),
-                &usual_in.source.path,
-            );
-            finding.locate(&one.source, None)
+            let (source, span) = one.source(it.span);
+            let anchor = Anchor::At(JsonPath::root().key(key), span);
+            let said = (it.shown.as_str(), usual.shown.as_str());
+            let finding = rules::backends_disagree(anchor, key, said, &usual_in.shown);
+            finding.locate(&source, None)
         })
         .collect()
 }

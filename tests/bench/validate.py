@@ -1,6 +1,7 @@
 """Times `pkgtool` against the schema checkers of the field, and on very large model files.
 
     python3 tests/bench/validate.py [--runs 15] [--json FILE]
+    python3 tests/bench/validate.py --against BINARY [--pkgtool BINARY] [--runs 15]
 
 Whole processes, on the same configs, in turn (A B A B …) after one warm-up run each; medians, and
 ratios of medians. The peers are installed into target/bench: `@sourcemeta/jsonschema` and
@@ -11,6 +12,10 @@ The peers get the published schema; pkgtool also checks names, references, sizes
 licences. `--no-model` is on for the configs: there are files, but no models. pkgtool and
 `@sourcemeta/jsonschema` are given the directory and find the configs; the other peers cannot do
 that and get the list of them.
+
+With `--against` another build of pkgtool is the only peer, and what is compared is the processor time
+(user and system) of each process: wall clocks of a busy machine cannot tell a few per cent. Both
+must be built with the same features.
 """
 
 import argparse
@@ -40,7 +45,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--against", type=Path, help="another build of pkgtool")
+    parser.add_argument("--pkgtool", type=Path, default=PKGTOOL, help="the build that is measured")
     options = parser.parse_args()
+    if options.against:
+        with tempfile.TemporaryDirectory() as scratch:
+            bench_builds(Path(scratch), options.pkgtool, options.against, options.runs)
+        return
     subprocess.run(["cargo", "build", "--release", "--locked"], cwd=ROOT, check=True)
     CACHE.mkdir(parents=True, exist_ok=True)
     peers = install_peers()
@@ -127,6 +138,41 @@ def bench_configs(scratch, peers, runs):
             print(f"| {count} | {mine:.1f} | {name} | {theirs:.1f} | {theirs / mine:.1f} |")
         shutil.rmtree(folder)
     return rows
+
+
+def bench_builds(scratch, ours, theirs, runs):
+    """Processor time of two builds: medians, least, and the median of the ratios of each turn."""
+    print("| configs | build | other | ratio | least | turn by turn |\n|---|---|---|---|---|---|")
+    for count in SIZES:
+        folder = scratch / str(count)
+        write_configs(folder, count)
+        commands = [[build, "validate", "--no-model", folder] for build in (ours, theirs)]
+        turns = []
+        for turn in range(runs + 1):
+            # Who comes first pays for cold caches.
+            order = commands if turn % 2 else commands[::-1]
+            times = {id(command): processor_time(command) for command in order}
+            turns.append([times[id(command)] for command in commands])
+        mine, other = zip(*turns[1:])
+        median = statistics.median
+        ratio, least = median(mine) / median(other), min(mine) / min(other)
+        by_turn = median(a / b for a, b in turns[1:])
+        print(f"| {count} | {median(mine):.2f} ms | {median(other):.2f} ms "
+              f"| {ratio:.3f} | {least:.3f} | {by_turn:.3f} |")
+        shutil.rmtree(folder)
+
+
+def processor_time(command):
+    """Milliseconds that one run, which must succeed, takes of all processors."""
+    command = [str(part) for part in command]
+    null = os.open(os.devnull, os.O_RDWR)
+    actions = [(os.POSIX_SPAWN_DUP2, null, stream) for stream in (1, 2)]
+    child = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+    os.close(null)
+    _, status, usage = os.wait4(child, 0)
+    if status != 0:
+        sys.exit(f"{command[0]} failed with {os.waitstatus_to_exitcode(status)}")
+    return (usage.ru_utime + usage.ru_stime) * 1000
 
 
 def bench_models(scratch, runs):

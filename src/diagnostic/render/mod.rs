@@ -47,6 +47,9 @@ pub struct Style<'a> {
     pub grouped: bool,
     /// All rules of the tool (SARIF only).
     pub rules: &'a [&'static RuleMeta],
+    /// The address of a page that explains them, each under an anchor of its code in small letters
+    /// (SARIF only).
+    pub rules_page: Option<&'a str>,
     /// Paths as machines want them, relative to the repository, by those of the report; one that is
     /// not here is as the report has it (SARIF, GitHub and JUnit).
     pub paths: &'a BTreeMap<String, String>,

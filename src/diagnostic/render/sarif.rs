@@ -11,8 +11,6 @@ use serde_json::{Value, json};
 use super::Style;
 use crate::diagnostic::{Diagnostic, Report, RuleMeta, Severity};
 
-/// Where the rules are explained; each has an anchor of its code.
-const RULES: &str = "https://pkgtool.dev/rules";
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
 pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -20,7 +18,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     let driver = json!({
         "name": "pkgtool",
         "semanticVersion": env!("CARGO_PKG_VERSION"),
-        "rules": rules.iter().map(|rule| descriptor(rule)).collect::<Vec<_>>(),
+        "rules": rules.iter().map(|rule| descriptor(rule, style)).collect::<Vec<_>>(),
     });
     let mut seen: HashMap<String, usize> = HashMap::new();
     let results = report.diagnostics.iter().map(|diagnostic| {
@@ -44,17 +42,21 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     writeln!(out)
 }
 
-fn descriptor(rule: &RuleMeta) -> Value {
+fn descriptor(rule: &RuleMeta, style: &Style<'_>) -> Value {
     let explanation = rule.explanation_text();
-    json!({
+    let mut descriptor = json!({
         "id": rule.code,
         "name": rule.name,
         "shortDescription": { "text": rule.summary },
         "fullDescription": { "text": first_section(&explanation) },
-        "helpUri": format!("{RULES}#{}", rule.code.to_ascii_lowercase()),
         "help": { "text": explanation, "markdown": explanation },
         "defaultConfiguration": { "level": level(rule.severity) },
-    })
+    });
+    if let Some(page) = style.rules_page {
+        let anchor = rule.code.to_ascii_lowercase();
+        descriptor["helpUri"] = json!(format!("{page}#{anchor}"));
+    }
+    descriptor
 }
 
 fn result(diagnostic: &Diagnostic, style: &Style<'_>) -> Value {

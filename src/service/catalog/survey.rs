@@ -132,7 +132,6 @@ pub(super) fn precision_lists(found: &Found, roots: &Roots) -> Vec<PathBuf> {
     let root = roots.package_root(&directory);
     let places = roots.list_places(&directory, &root, found.walked_from.as_deref());
     places
-        .into_iter()
         .map(|place| place.join(precision::FILE_NAME))
         .collect()
 }

@@ -1,5 +1,7 @@
 //! `backend-directory`: a config in a directory of another name than its backend.
 
+use std::path::Path;
+
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::Backend;
 use crate::source::JsonPath;
@@ -20,7 +22,8 @@ rule! {
     /// Correct the field, or rename the directory.
     ///
     /// # What it does not see
-    /// Which of the two is right; the model's delegates may tell (`backend-delegate`).
+    /// Which of the two is right; the model's delegates may tell (`backend-delegate`). A package that
+    /// can be found by a link of the backend's name beside it is where it should be.
     PKG024 "backend-directory" Warning "The directory is not named after the backend." => check
 }
 
@@ -36,7 +39,13 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     let above = context.absolute.parent();
     let is_below = above.and_then(|above| above.file_name()).is_some_and(|name| name == backend.name());
-    let is_taken = above.is_some_and(|above| above.join(backend.name()).symlink_metadata().is_ok());
+    let home = above.map(|above| above.join(backend.name()));
+    let is_taken = home.as_ref().is_some_and(|home| home.symlink_metadata().is_ok());
+    // A link of the backend's name leads here: so the package can be found by it.
+    let real = |path: &Path| path.canonicalize().ok();
+    if is_taken && real(context.absolute).is_some_and(|here| home.and_then(|home| real(&home)) == Some(here)) {
+        return;
+    }
     let help = match Backend::from_name(directory) {
         Some(other) => format!("write \"backend\": \"{other}\", or move the package to `{backend}/`"),
         None if is_below => format!("move the package's files up into `{backend}/`"),

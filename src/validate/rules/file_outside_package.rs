@@ -10,7 +10,7 @@ rule! {
     /// directory above with a `.git`, else the root of a download from a hub (`.gitattributes`,
     /// `.cache/huggingface`, a directory in `snapshots`), else two levels above the config's
     /// directory. How the config was named on the command line makes no difference. No absolute
-    /// path, backslash or URL.
+    /// path, backslash or URL, no directory, and not the config itself.
     ///
     /// # Why
     /// A package is downloaded as a tree of files. What lies outside of it is not there on the
@@ -38,6 +38,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         let help = match error {
+            ReferenceError::Itself => "name the file that is meant",
             ReferenceError::Empty | ReferenceError::Dots => "name a file, relative to the config's directory",
             ReferenceError::Backslash => "write `/` between directories",
             _ => "move the file into the package and name it relative to the config's directory",

@@ -47,9 +47,12 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
     let listed: HashSet<&OsStr> = facts.map(|facts| facts.path.as_os_str()).collect();
-    let mut unlisted: Vec<String> = model_files(context.directory)
-        .filter(|name| !listed.contains(normalize(&context.directory.join(name)).as_os_str()))
-        .collect();
+    let is_listed =
+        |name: &String| listed.contains(normalize(&context.directory.join(name)).as_os_str());
+    let mut unlisted: Vec<String> = match context.models_beside {
+        Some(names) => names.iter().filter(|name| !is_listed(name)).cloned().collect(),
+        None => model_files(context.directory).filter(|name| !is_listed(name)).collect(),
+    };
     unlisted.sort();
     unlisted.truncate(MAX_LISTED);
     for name in unlisted {

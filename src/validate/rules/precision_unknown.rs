@@ -9,6 +9,17 @@ use crate::package::leftover::is_placeholder;
 use crate::package::{naming, precision};
 use crate::source::suggest;
 
+/// What frameworks call a precision, and its token.
+const OTHER_NAMES: [(&str, &str); 7] = [
+    ("float32", "fp32"),
+    ("float", "fp32"),
+    ("f32", "fp32"),
+    ("float16", "fp16"),
+    ("half", "fp16"),
+    ("f16", "fp16"),
+    ("bfloat16", "bf16"),
+];
+
 rule! {
     /// # What it checks
     /// Every variant's precision is a token of the precision list: the one given with
@@ -48,7 +59,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         // A slip is made once: a name that has the token too means it.
         let stems = variant.files.iter().filter_map(|file| Path::new(&file.reference).file_stem());
         let agreed = stems.filter_map(|stem| stem.to_str()).any(|stem| naming::has_token(stem, token));
-        let help = match suggest::nearest(token, list.tokens()) {
+        let other_name = OTHER_NAMES.iter().find(|(name, _)| name == token).map(|(_, meant)| *meant);
+        let other_name = other_name.filter(|meant| list.contains(meant));
+        let help = match other_name.or_else(|| suggest::nearest(token, list.tokens())) {
             _ if agreed => format!(
                 "the file's name has it too: if it is right, add it to a `{}` in the package",
                 precision::FILE_NAME

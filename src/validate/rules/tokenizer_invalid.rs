@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::diagnostic::{Anchor, Finding};
+use crate::package::model_file;
 use crate::validate::context::Context;
 use crate::validate::files::FileState;
 
@@ -36,9 +37,13 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         }
         if let Err(error) = facts.json() {
             let anchor = Anchor::Value(file.file.path.clone());
-            let message = format!("`{}` is not JSON: {error}", file.file.reference);
-            let finding = RULE.meta.finding(anchor, message);
-            findings.push(finding.help("fetch or export the tokenizer again").about(&facts.path));
+            let reference = &file.file.reference;
+            let (message, help) = if model_file::has_extension(reference) {
+                (format!("`{reference}` is a model file, not JSON"), "name the tokenizer's file")
+            } else {
+                (format!("`{reference}` is not JSON: {error}"), "fetch or export the tokenizer again")
+            };
+            findings.push(RULE.meta.finding(anchor, message).help(help).about(&facts.path));
         }
     }
 }

@@ -17,6 +17,7 @@ const MAX_QUOTE: usize = 60;
 pub(super) fn describe(
     error: &ValidationError<'_>,
     node: Option<&Node>,
+    path: &JsonPath,
 ) -> (String, Option<String>) {
     let found = Found {
         value: error.instance(),
@@ -27,7 +28,7 @@ pub(super) fn describe(
             let expected = expected_type(kind);
             (
                 format!("expected {expected}, found {}", found.kind()),
-                type_help(kind, found.value),
+                type_help(kind, found.value, path),
             )
         }
         ValidationErrorKind::Enum { options } => not_one_of(&found, options),
@@ -113,7 +114,15 @@ fn not_one_of(found: &Found<'_>, options: &Value) -> (String, Option<String>) {
     let options: Vec<&str> = options.filter_map(Value::as_str).collect();
     let word = found.value.as_str().unwrap_or_default();
     let all = format!("one of {}", list(&options));
+    let alone = found
+        .value
+        .as_array()
+        .and_then(|several| match &several[..] {
+            [Value::String(one)] => options.iter().find(|option| *option == one),
+            _ => None,
+        });
     let help = match synonyms::meant(word, &options)[..] {
+        [] if alone.is_some() => format!("write {}, without brackets", found.first()),
         [] => format!("it must be {all}"),
         [meant] => format!("did you mean `{meant}`? It must be {all}"),
         ref several => format!(
@@ -146,7 +155,7 @@ fn token_help(text: &str) -> String {
 }
 
 /// What to write where only the type is wrong.
-fn type_help(kind: &TypeKind, found: &Value) -> Option<String> {
+fn type_help(kind: &TypeKind, found: &Value, path: &JsonPath) -> Option<String> {
     let TypeKind::Single(wanted) = kind else {
         return None;
     };
@@ -155,12 +164,29 @@ fn type_help(kind: &TypeKind, found: &Value) -> Option<String> {
         ("integer", Value::String(text)) if text.trim().parse::<i64>().is_ok() => {
             Some(format!("write {}, without quotes", text.trim()))
         }
+        ("integer", Value::String(_) | Value::Null) if is_dimension(path) => {
+            Some("write -1 for a dimension that is open".to_owned())
+        }
+        ("string", Value::Array(several)) => match &several[..] {
+            [one @ Value::String(_)] => {
+                Some(format!("write {}, without brackets", cut(&one.to_string())))
+            }
+            _ if path.steps() == [Step::Key("license".into())] => {
+                Some("write one SPDX expression, such as \"MIT OR Apache-2.0\"".to_owned())
+            }
+            _ => None,
+        },
         ("string", Value::Number(_)) => Some("write it in double quotes".to_owned()),
         (_, Value::Null) => {
             Some("write a value, or leave the field out if it is optional".to_owned())
         }
         _ => None,
     }
+}
+
+/// Whether a path leads to a tensor's size.
+fn is_dimension(path: &JsonPath) -> bool {
+    matches!(path.steps(), [.., Step::Key(key), Step::Index(_)] if &**key == "shape")
 }
 
 fn at_least(limit: u64, noun: &str) -> (String, Option<String>) {
@@ -190,6 +216,11 @@ impl Found<'_> {
             Some(Kind::Number(written)) => cut(written),
             _ => cut(&self.value.to_string()),
         }
+    }
+
+    /// The first element of an array, short.
+    fn first(&self) -> String {
+        cut(&self.value[0].to_string())
     }
 
     fn kind(&self) -> String {

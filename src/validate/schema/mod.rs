@@ -134,7 +134,7 @@ fn read(error: &ValidationError<'_>, document: &Document, schema: &'static Value
         }
         ValidationErrorKind::UniqueItems => repeated(&path, document),
         _ => {
-            let (message, help) = message::describe(error, document.node(&path));
+            let (message, help) = message::describe(error, document.node(&path), &path);
             vec![Raw::Value {
                 path,
                 message,

@@ -37,6 +37,30 @@ fn every_rule_is_explained_by_code_and_by_name() {
 }
 
 #[test]
+fn the_page_of_rules_in_the_repository_is_the_tools_own() {
+    let page = pkgtool(["rules", "--format", "page"]).run().expect_code(0);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/rules.md");
+    if std::env::var_os("README_UPDATE").is_some() {
+        std::fs::write(path, &page.stdout).expect("the page can be written");
+    }
+    let written = std::fs::read_to_string(path).expect("the page");
+    for (number, (written, real)) in written.lines().zip(page.stdout.lines()).enumerate() {
+        assert_eq!(written, real, "docs/rules.md line {}", number + 1);
+    }
+    assert_eq!(written.lines().count(), page.stdout.lines().count());
+    for rule in rule_metas() {
+        // The anchor that a SARIF report names.
+        assert!(written.contains(&format!("\n## {}\n", rule.code)));
+        // A careful reader wants to know what a silence means.
+        let explanation = rule.explanation_text();
+        let (_, unseen) = explanation
+            .split_once("\n# What it does not see\n")
+            .unwrap_or_else(|| panic!("{} does not say what it does not see", rule.code));
+        assert!(unseen.trim().len() > 5, "{}: {unseen}", rule.code);
+    }
+}
+
+#[test]
 fn rules_are_listed_in_three_formats() {
     let table = pkgtool(["rules"]).run().expect_code(0).stdout;
     insta::assert_snapshot!(table);
@@ -73,10 +97,24 @@ fn completions_and_manual_pages_are_printed() {
         assert!(script.contains("deny-warnings"), "{shell}");
     }
     // What nobody calls is not offered, rules are.
-    for shell in ["bash", "zsh"] {
+    for (shell, offer) in [
+        ("bash", "PKG049"),
+        ("zsh", "PKG049"),
+        (
+            "fish",
+            r#"-n "__fish_pkgtool_using_subcommand explain" -f -a "PKG049" -d 'config-duplicate'"#,
+        ),
+        (
+            "powershell",
+            "::new('PKG049', 'PKG049', [CompletionResultType]::ParameterValue, 'config-duplicate')",
+        ),
+        ("elvish", "cand PKG049 'config-duplicate'"),
+    ] {
         let script = pkgtool(["completions", shell]).run().expect_code(0).stdout;
         assert!(!script.contains("worker"), "{shell}");
-        assert!(script.contains("PKG049"), "{shell}");
+        assert!(script.contains(offer), "{shell}");
+        let after = script.split_once(offer).map_or("", |(_, after)| after);
+        assert!(!after.contains(offer), "{shell} offers it twice");
     }
     pkgtool(["completions", "cmd"]).run().expect_code(2);
     let page = pkgtool(["man"]).run().expect_code(0).stdout;

@@ -54,6 +54,19 @@ fn what_differs_is_reported_on_the_variant_in_the_config() {
     assert!(read("junit").contains("CMP001"));
     let sarif: serde_json::Value = serde_json::from_str(&read("sarif")).expect("it is JSON");
     assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "CMP001");
+    // No page explains these rules: their explanation is in the report.
+    assert_eq!(
+        sarif["runs"][0]["tool"]["driver"]["rules"][0]["helpUri"],
+        serde_json::Value::Null
+    );
+    // The directory that paths begin at can be set, as for `validate`.
+    arguments.extend(["--root", "packages-examples"]);
+    compare(&arguments).expect_code(1);
+    let line = fs::read_to_string(report("github")).expect("a report");
+    assert!(
+        line.starts_with("::error file=spotter/s/qnn/config.json,line="),
+        "{line}"
+    );
 }
 
 #[test]

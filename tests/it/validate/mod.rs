@@ -9,3 +9,5 @@ mod schema_cases;
 mod sloppy;
 #[cfg(unix)]
 mod special;
+#[cfg(unix)]
+mod walked;

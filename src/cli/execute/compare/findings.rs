@@ -68,6 +68,7 @@ pub(super) fn style<'a>(
         deny_warnings: false,
         grouped: false,
         rules,
+        rules_page: None,
         paths,
     }
 }

@@ -78,6 +78,11 @@ pub(in super::super) struct Args {
     /// Write the findings to a file as well; may be given several times
     #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
     reports: Vec<(FormatArg, PathBuf)>,
+
+    /// The directory that paths in SARIF, GitHub and JUnit reports are relative to. Without it the
+    /// root of the checkout that a file lies in
+    #[arg(long, value_name = "DIR", requires = "reports")]
+    root: Option<PathBuf>,
 }
 
 /// Demands on the agreement.
@@ -143,7 +148,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let [_, b] = &sides;
     let found = findings::of(&report, b);
     let rules = findings::rules();
-    let paths = report_args::machine_paths(&found, None);
+    let paths = report_args::machine_paths(&found, args.root.as_deref());
     let style = findings::style(output::width(), &rules, &paths);
     report_args::write(&args.reports, &found, &style)?;
     // A report that goes to standard output goes there alone.

@@ -13,7 +13,7 @@ pub(super) struct Case {
     pub(super) expected: &'static [&'static str],
 }
 
-const fn case(
+pub(super) const fn case(
     name: &'static str,
     package: &'static str,
     sloppy: fn(&mut Repository),
@@ -27,9 +27,9 @@ const fn case(
     }
 }
 
-const C: &str = "xnnpack/config.json";
+pub(super) const C: &str = "xnnpack/config.json";
 const EFF: &str = "xnnpack/efficientnet_v2_s_xnnpack_fp32.pte";
-const SSD: &str = "xnnpack/ssdlite320_mobilenet_v3_large_xnnpack_fp32.pte";
+pub(super) const SSD: &str = "xnnpack/ssdlite320_mobilenet_v3_large_xnnpack_fp32.pte";
 
 pub(super) const CASES: &[Case] = &[
     // Syntax.

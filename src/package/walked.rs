@@ -1,0 +1,89 @@
+//! What walks saw of directories, so that the disk is not asked for it again.
+//!
+//! Invariant: it speaks only of directories that a walk listed: those between what the walk found and
+//! the directory that the caller named.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::precision;
+
+/// Names that say something of the directory in which they stand.
+const MARKS: [&str; 4] = [".git", ".gitattributes", ".cache", precision::FILE_NAME];
+
+/// What walks saw.
+#[derive(Debug, Default)]
+pub struct Walked {
+    /// The directories that the caller named, as named, and from the file system's root.
+    tops: HashMap<OsString, PathBuf>,
+    /// Paths from the file system's root whose names are marks.
+    marks: HashSet<OsString>,
+    /// Names of model files by their directory, which is written as in what was found.
+    models: HashMap<OsString, Vec<String>>,
+}
+
+/// What is known of the directories below one that the caller named.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    top: &'a Path,
+    walked: &'a Walked,
+}
+
+impl Walked {
+    pub(super) fn add_top(&mut self, named: &Path, absolute: PathBuf) {
+        self.tops.insert(named.into(), absolute);
+    }
+
+    pub(super) fn add_mark(&mut self, absolute: PathBuf) {
+        self.marks.insert(absolute.into_os_string());
+    }
+
+    pub(super) fn add_models(&mut self, directory: PathBuf, names: Vec<String>) {
+        self.models.insert(directory.into_os_string(), names);
+    }
+
+    /// What is known below the directory that the caller named so; `None` if it was not walked.
+    pub fn below(&self, named: &Path) -> Option<Seen<'_>> {
+        let top = self.tops.get(named.as_os_str())?;
+        Some(Seen { top, walked: self })
+    }
+}
+
+impl<'a> Seen<'a> {
+    /// Whether the absolute `directory` was listed, if all on the way to it is known to be.
+    pub(super) fn covers(&self, directory: &Path) -> bool {
+        let [directory, top] =
+            [directory, self.top].map(|path| path.as_os_str().as_encoded_bytes());
+        let rest = directory.strip_prefix(top);
+        let is_separator = |byte: &u8| std::path::is_separator(char::from(*byte));
+        rest.is_some_and(|rest| {
+            rest.first().is_none_or(is_separator) || top.last().is_some_and(is_separator)
+        })
+    }
+
+    /// Whether something of the name of a mark is in the absolute `directory`; `None` if the disk
+    /// has to be asked.
+    pub(super) fn has(&self, directory: &Path, mark: &str) -> Option<bool> {
+        let marks = &self.walked.marks;
+        let is_there = || marks.contains(directory.join(mark).as_os_str());
+        self.covers(directory)
+            .then(|| !marks.is_empty() && is_there())
+    }
+
+    /// Whether a precision list is in the absolute `directory`; `None` if the disk has to be asked.
+    pub fn has_list(&self, directory: &Path) -> Option<bool> {
+        self.has(directory, precision::FILE_NAME)
+    }
+
+    /// Names of the model files in the directory of something that was found.
+    pub fn models_in(&self, directory: &Path) -> &'a [String] {
+        let models = self.walked.models.get(directory.as_os_str());
+        models.map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Whether a name is worth to be remembered.
+pub(super) fn is_mark(name: &OsStr) -> bool {
+    MARKS.iter().any(|mark| name == *mark)
+}
