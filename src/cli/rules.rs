@@ -121,7 +121,8 @@ pub(super) fn page_url() -> Option<String> {
 fn page_in(repository: &str) -> Option<String> {
     let repository = repository.trim_end_matches('/');
     let version = env!("CARGO_PKG_VERSION");
-    (!repository.is_empty()).then(|| format!("{repository}/blob/v{version}/docs/rules.md"))
+    (!repository.is_empty())
+        .then(|| format!("{repository}/blob/v{version}/src/validate/rules/README.md"))
 }
 
 #[cfg(test)]
@@ -132,7 +133,8 @@ mod tests {
     fn a_page_is_where_the_repository_is() {
         assert_eq!(page_in(""), None);
         let version = env!("CARGO_PKG_VERSION");
-        let page = format!("https://example.com/pkgtool/blob/v{version}/docs/rules.md");
+        let page =
+            format!("https://example.com/pkgtool/blob/v{version}/src/validate/rules/README.md");
         assert_eq!(page_in("https://example.com/pkgtool/"), Some(page));
     }
 }

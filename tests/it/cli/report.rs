@@ -323,7 +323,10 @@ fn sarif_names_the_page_of_the_rules() {
         .render(&Report::default(), &style, &mut out)
         .expect("a report");
     let sarif: Value = serde_json::from_slice(&out).expect("JSON");
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/rules.md"));
+    let page = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/validate/rules/README.md"
+    ));
     let page = page.expect("the page");
     for rule in sarif["runs"][0]["tool"]["driver"]["rules"]
         .as_array()
