@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 
 use walkdir::DirEntry;
 
-use super::discover::strip_current_dir;
-use super::walked::Walked;
+use super::walked::{Walked, strip_current_dir};
 use super::{Backend, config, model_file};
 
 /// A backend's directory that has no `config.json`, but something that asks for one.

@@ -12,7 +12,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::bare::{Bare, Homes};
 use super::config::SCHEMA_ID;
-use super::walked::{self, Walked};
+use super::walked::{self, Walked, strip_current_dir};
 use super::{Loaded, Roots, config, foreign, precision};
 use crate::source::json::Node;
 
@@ -234,8 +234,4 @@ fn walked_kind(name: &OsStr, in_backend: bool) -> Option<FoundKind> {
     } else {
         FoundKind::MaybeConfig
     })
-}
-
-pub(super) fn strip_current_dir(path: &Path) -> PathBuf {
-    path.strip_prefix(".").unwrap_or(path).to_owned()
 }

@@ -87,3 +87,7 @@ impl<'a> Seen<'a> {
 pub(super) fn is_mark(name: &OsStr) -> bool {
     MARKS.iter().any(|mark| name == *mark)
 }
+
+pub(super) fn strip_current_dir(path: &Path) -> PathBuf {
+    path.strip_prefix(".").unwrap_or(path).to_owned()
+}

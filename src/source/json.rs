@@ -14,15 +14,10 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseErrorKind;
 use serde_json::error::Category;
 
-use super::{LineIndex, Members, Span, positions, slips};
+pub use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Node};
+pub use super::syntax::SyntaxError;
 
-/// Deepest nesting of arrays and objects that is read.
-pub const MAX_DEPTH: usize = 127;
-/// Most values, nested ones included, of a document that is read. Each can have several faults, and
-/// each fault is held with its path.
-pub const MAX_VALUES: usize = 100_000;
-/// Longest key that is read, in bytes.
-pub const MAX_KEY: usize = 256;
+use super::{LineIndex, Span, positions, slips};
 
 /// What to do where nothing better is known.
 const RULES_OF_JSON: &str =
@@ -32,18 +27,6 @@ const TOO_MANY: &str = "a config has some hundreds; is this the right file?";
 
 const FEWER_LEVELS: &str = "a config needs no more than 10 levels";
 
-/// Why a text is not JSON.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct SyntaxError {
-    /// What is wrong, without the place.
-    pub message: String,
-    /// Where.
-    pub span: Span,
-    /// What to do.
-    pub help: Cow<'static, str>,
-}
-
 /// A parsed JSON text.
 #[derive(Debug, Clone)]
 pub struct Document {
@@ -51,43 +34,6 @@ pub struct Document {
     pub root: Node,
     /// The same as a plain value; of repeated keys the last.
     pub value: serde_json::Value,
-}
-
-/// A value and where it stands.
-#[derive(Debug, Clone)]
-pub struct Node {
-    /// The value's text, quotes and brackets included.
-    pub span: Span,
-    /// The value.
-    pub kind: Kind,
-}
-
-/// The kinds of JSON values.
-#[derive(Debug, Clone)]
-pub enum Kind {
-    /// `null`
-    Null,
-    /// `true` or `false`
-    Bool(bool),
-    /// A number, as written.
-    Number(String),
-    /// A string, its escapes resolved.
-    String(String),
-    /// An array.
-    Array(Vec<Node>),
-    /// An object's members in order, repeated keys included.
-    Object(Members),
-}
-
-/// A key and its value.
-#[derive(Debug, Clone)]
-pub struct Member {
-    /// The key, its escapes resolved.
-    pub key: String,
-    /// The key's text, quotes included.
-    pub key_span: Span,
-    /// The value.
-    pub value: Node,
 }
 
 /// One step of a path.
@@ -120,14 +66,14 @@ impl Document {
 
     /// The node at `path`.
     pub fn node(&self, path: &JsonPath) -> Option<&Node> {
-        path.0.iter().try_fold(&self.root, Node::step)
+        path.0.iter().try_fold(&self.root, child)
     }
 
     /// The span of the value at `path`, or of the deepest existing value on the way there.
     pub fn value_span(&self, path: &JsonPath) -> Span {
         let mut node = &self.root;
         for step in &path.0 {
-            match node.step(step) {
+            match child(node, step) {
                 Some(next) => node = next,
                 None => break,
             }
@@ -144,83 +90,10 @@ impl Document {
     }
 }
 
-impl Node {
-    /// The member of this key, the last if it is repeated; `None` in anything but an object.
-    pub fn member(&self, key: &str) -> Option<&Member> {
-        match &self.kind {
-            Kind::Object(members) => members.last(key),
-            _ => None,
-        }
-    }
-
-    /// The value of the member of this key.
-    pub fn get(&self, key: &str) -> Option<&Node> {
-        self.member(key).map(|member| &member.value)
-    }
-
-    /// The members of an object; none for anything else.
-    pub fn members(&self) -> &[Member] {
-        match &self.kind {
-            Kind::Object(members) => members,
-            _ => &[],
-        }
-    }
-
-    /// The members that count: of a repeated key the last.
-    pub fn effective_members(&self) -> impl Iterator<Item = &Member> {
-        let members = match &self.kind {
-            Kind::Object(members) => Some(members.effective()),
-            _ => None,
-        };
-        members.into_iter().flatten()
-    }
-
-    /// The elements of an array; none for anything else.
-    pub fn elements(&self) -> &[Node] {
-        match &self.kind {
-            Kind::Array(elements) => elements,
-            _ => &[],
-        }
-    }
-
-    /// The string, if it is one.
-    pub fn as_str(&self) -> Option<&str> {
-        match &self.kind {
-            Kind::String(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The integer, if it is a whole number; `1.0` is one, as in JSON Schema. One that does not
-    /// fit becomes the nearest that does.
-    pub fn as_i64(&self) -> Option<i64> {
-        let Kind::Number(text) = &self.kind else {
-            return None;
-        };
-        let number: serde_json::Number = text.parse().ok()?;
-        number.as_i64().or_else(|| {
-            let float = number.as_f64()?;
-            #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
-            let nearest = float as i64;
-            (float.fract() == 0.0).then_some(nearest)
-        })
-    }
-
-    /// Whether it is `null`.
-    pub fn is_null(&self) -> bool {
-        matches!(self.kind, Kind::Null)
-    }
-
-    /// Whether it is an object.
-    pub fn is_object(&self) -> bool {
-        matches!(self.kind, Kind::Object(_))
-    }
-
-    fn step(&self, step: &Step) -> Option<&Node> {
-        match step {
-            Step::Key(key) => self.get(key),
-            Step::Index(index) => self.elements().get(*index),
-        }
+fn child<'n>(node: &'n Node, step: &Step) -> Option<&'n Node> {
+    match step {
+        Step::Key(key) => node.get(key),
+        Step::Index(index) => node.elements().get(*index),
     }
 }
 

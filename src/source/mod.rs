@@ -7,7 +7,7 @@
 pub mod json;
 pub mod lfs;
 pub mod lines;
-pub mod members;
+mod node;
 pub mod pages;
 pub mod path_set;
 mod positions;
@@ -15,12 +15,13 @@ pub mod read_at;
 mod slips;
 pub mod span;
 pub mod suggest;
+mod syntax;
 pub mod text;
 pub mod trail;
 
 pub use json::{Document, JsonPath};
 pub use lines::{LineIndex, Position};
-pub use members::Members;
+pub use node::Members;
 pub use pages::Pages;
 pub use path_set::PathSet;
 pub use read_at::{FileSource, ReadAt};

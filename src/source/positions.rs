@@ -4,7 +4,7 @@
 //! What is larger than [`MAX_VALUES`] and [`MAX_KEY`] allow has no tree.
 
 use super::Span;
-use super::json::{Kind, MAX_KEY, MAX_VALUES, Member, Node};
+use super::node::{Kind, MAX_KEY, MAX_VALUES, Member, Node};
 
 /// The tree of a JSON text; `None` if it is too large.
 pub(super) fn tree(text: &str) -> Option<Node> {

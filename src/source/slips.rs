@@ -4,7 +4,7 @@
 //! Invariant: one pass over the text, strings left out; the place named is always inside the text.
 
 use super::Span;
-use super::json::SyntaxError;
+use super::syntax::SyntaxError;
 
 /// Words of other notations, and what JSON has instead.
 const WORDS: [(&str, &str); 9] = [

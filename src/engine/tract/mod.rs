@@ -53,6 +53,7 @@ mod plan;
 mod program;
 mod recurrence;
 mod repair;
+mod runner;
 mod scaled;
 mod session;
 mod slim;

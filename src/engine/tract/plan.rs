@@ -1,30 +1,23 @@
-//! One plan: a graph optimised for certain input shapes, and what runs it.
-//!
-//! Invariant: a failed run names the operator it was at and leaves the plan usable.
+//! One plan: a model's graph, for certain shapes or values of its inputs.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
-use tract_linalg::multithread::{Executor, multithread_tract_scope};
+use tract_linalg::multithread::Executor;
 use tract_onnx::prelude::{
     DatumType, InferenceFact, InferenceModel, InferenceModelExt, OutletId, TValue, TVec,
-    Tensor as TractTensor, TractError, TractResult, TypedModel,
+    Tensor as TractTensor, TractError, TractResult,
 };
-use tract_onnx::tract_core::internal::RunOptions;
 use tract_onnx::tract_core::internal::ToDim;
 use tract_onnx::tract_core::ops::konst::Const;
-use tract_onnx::tract_core::plan::{SimplePlan, SimpleState, eval};
 use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoid};
 
 use super::elements::{datum_type, give, sizes, take};
 use super::exact;
 use super::guard::{Failure, guarded};
-use super::recurrence::{Memory, memory, start_anew};
-use super::watch::{WRONG, Watch, watch};
+use super::runner::{Runner, Unplanned};
+use super::watch::WRONG;
 use crate::model::Dim;
 use crate::tensor::{Signature, Tensor, TensorSpec};
-
-type State = SimpleState<tract_onnx::prelude::TypedFact, Box<dyn tract_onnx::prelude::TypedOp>>;
 
 /// What a plan is made for.
 pub(super) enum Inputs<'a> {
@@ -46,34 +39,6 @@ pub(super) struct Plan {
     runner: Runner,
     /// Whether an input is part of the plan.
     constant: Vec<bool>,
-}
-
-/// Why there is no plan.
-pub(super) struct Unplanned {
-    /// What happened.
-    pub(super) failure: Failure,
-    /// Whether the graph was right and optimising it failed: as it is it may still run.
-    pub(super) optimising: bool,
-}
-
-impl From<Failure> for Unplanned {
-    fn from(failure: Failure) -> Self {
-        Self {
-            failure,
-            optimising: false,
-        }
-    }
-}
-
-/// A graph that can be run again and again.
-pub(super) struct Runner {
-    state: State,
-    /// What to look at when a node runs, by the node's number.
-    watched: Vec<Option<Watch>>,
-    /// Whether a node has a state that must be made again before each run but the first.
-    keeps: bool,
-    /// Whether it has run since its states were made.
-    used: bool,
 }
 
 impl Plan {
@@ -108,7 +73,7 @@ impl Plan {
                 }
             }
         }
-        let runner = Runner::new(executor, optimise, || exact::prepare(graph.into_typed()?))?;
+        let runner = exact::runner(executor, optimise, || graph.into_typed())?;
         Ok(Self { runner, constant })
     }
 
@@ -135,118 +100,6 @@ impl Plan {
         let pairs = values.into_iter().zip(&signature.outputs);
         pairs.map(|(value, spec)| take(value, spec)).collect()
     }
-}
-
-impl Runner {
-    /// Plans the graph that `build` gives, optimised if that is wanted.
-    pub(super) fn new(
-        executor: &Executor,
-        optimise: bool,
-        build: impl FnOnce() -> TractResult<TypedModel>,
-    ) -> Result<Self, Unplanned> {
-        let mut model = guarded(build)?;
-        start_anew(&mut model);
-        // Packing weights while planning takes threads too.
-        let plan = || multithread_tract_scope(executor.clone(), || plan(model, optimise, executor));
-        let state = guarded(plan).map_err(|failure| Unplanned {
-            failure,
-            optimising: optimise,
-        })?;
-        let nodes = state.plan().model().nodes().iter();
-        let watched = nodes.map(|node| watch(node.op.as_op())).collect();
-        let keeps = keeping(&state)?;
-        Ok(Self {
-            state,
-            watched,
-            keeps,
-            used: false,
-        })
-    }
-
-    /// How many nodes it has.
-    pub(super) fn nodes(&self) -> u64 {
-        self.state.plan().order_without_consts().len() as u64
-    }
-
-    /// Runs it once; it must give this many outputs. A failure names the node it was at.
-    pub(super) fn run(
-        &mut self,
-        values: TVec<TValue>,
-        outputs: usize,
-    ) -> Result<TVec<TValue>, Failure> {
-        self.forget()?;
-        let current = Cell::new(None);
-        let (state, watched) = (&mut self.state, &self.watched);
-        let result = guarded(|| {
-            state.run_plan_with_eval(values, |context, op_state, node, inputs| {
-                current.set(Some(node.id));
-                let Some(watch) = watched.get(node.id).copied().flatten() else {
-                    return eval(context, op_state, node, inputs);
-                };
-                watch.before(&inputs)?;
-                let outputs = eval(context, op_state, node, inputs.clone())?;
-                watch.after(&inputs, &outputs)?;
-                Ok(outputs)
-            })
-        });
-        match result {
-            Ok(values) if values.len() == outputs => Ok(values),
-            Ok(values) => Err(Failure::new(format!(
-                "it gave {} outputs, the model has {outputs}",
-                values.len()
-            ))),
-            Err(failure) => {
-                let operator = current.get().map(|id| self.describe(id));
-                self.renew()?;
-                Err(failure.at(operator))
-            }
-        }
-    }
-
-    fn describe(&self, id: usize) -> String {
-        let node = &self.state.plan().model().nodes()[id];
-        node.name.clone()
-    }
-
-    /// Makes states anew that the run before this one has left behind.
-    fn forget(&mut self) -> Result<(), Failure> {
-        if self.used && self.keeps {
-            self.renew()?;
-        }
-        self.used = true;
-        Ok(())
-    }
-
-    /// A failed run leaves half of its values behind.
-    fn renew(&mut self) -> Result<(), Failure> {
-        let plan = Arc::clone(self.state.plan());
-        self.state = guarded(|| plan.spawn())?;
-        Ok(())
-    }
-}
-
-fn plan(model: TypedModel, optimise: bool, executor: &Executor) -> TractResult<State> {
-    let mut model = if optimise {
-        model.into_optimized()?
-    } else {
-        model
-    };
-    exact::settle(&mut model);
-    let options = RunOptions {
-        executor: Some(executor.clone()),
-        ..RunOptions::default()
-    };
-    let plan: Arc<SimplePlan<_, _>> = SimplePlan::new_with_options(model, &options)?;
-    plan.spawn()
-}
-
-/// Whether a node has a state that does not begin anew by itself.
-fn keeping(state: &State) -> Result<bool, Failure> {
-    let mut keeps = false;
-    for (node, kept) in state.plan().model().nodes().iter().zip(&state.op_states) {
-        keeps |= kept.is_some() && guarded(|| memory(node.op.as_op()))? == Memory::Keeps;
-    }
-    Ok(keeps)
 }
 
 fn set_fact(graph: &mut InferenceModel, place: usize, fact: InferenceFact) -> Result<(), Failure> {

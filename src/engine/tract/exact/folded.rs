@@ -12,8 +12,6 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::internal::*;
 
 use super::settled;
-use crate::engine::tract::operators;
-use crate::engine::tract::plan::Runner;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
@@ -53,7 +51,7 @@ const OF_MANY: [&str; 4] = ["Div", "Max", "Mean", "Min"];
 const MAX_BYTES: usize = 4 << 20;
 
 static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
-    let mut library = operators::reader();
+    let mut library = tract_onnx::onnx();
     super::register_mended(&mut library);
     library.op_register
 });
@@ -148,8 +146,8 @@ impl Folded {
         }
         let outlets: Vec<OutletId> = (0..count).map(|slot| OutletId::new(node, slot)).collect();
         graph.select_output_outlets(&outlets)?;
-        let build = || super::prepare(graph.into_typed()?);
-        let runner = Runner::new(&Executor::SingleThread, false, build);
+        let build = || graph.into_typed();
+        let runner = super::runner(&Executor::SingleThread, false, build);
         let runner = runner.map_err(|unplanned| TractError::msg(unplanned.failure.reason));
         let answer = runner?.run(values, count);
         answer.map_err(|failure| TractError::msg(failure.reason))

@@ -7,23 +7,9 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::nn::Reducer;
 
-use super::reduce::{Kind, built};
 use crate::engine::tract::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
-
-/// Builds `ReduceL1` and the others that [`Along`] has.
-pub(super) fn reduce(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    let (name, along) = match node.op_type.as_str() {
-        "ReduceL1" => ("ReduceL1", Along::Absolute),
-        "ReduceL2" => ("ReduceL2", Along::Root),
-        "ReduceLogSum" => ("ReduceLogSum", Along::Logarithm),
-        "ReduceMean" => ("ReduceMean", Along::Mean),
-        "ReduceSumSquare" => ("ReduceSumSquare", Along::Squares),
-        other => bail!("{other} is no reduction of these"),
-    };
-    built(name, Kind::Along(along), context, node)
-}
 
 /// What is made of the numbers along axes.
 #[derive(Debug, Clone, Copy)]

@@ -26,8 +26,11 @@ mod slice;
 pub(super) use cast::CAST_TO_INT64;
 pub(super) use mask::ADDITIVE_MASK;
 
+use tract_linalg::multithread::Executor;
 use tract_onnx::Onnx;
 use tract_onnx::tract_core::internal::{TractResult, TypedModel, TypedOp};
+
+use super::runner::{Runner, Unplanned};
 
 /// Puts builders of ours in place of the library's.
 pub(super) fn register(library: &mut Onnx) {
@@ -57,7 +60,7 @@ fn register_mended(library: &mut Onnx) {
         "ReduceMean",
         "ReduceSumSquare",
     ] {
-        operators.insert(name, mean::reduce);
+        operators.insert(name, reduce::along);
     }
     operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
     operators.insert("ReduceMax", reduce::max);
@@ -69,8 +72,17 @@ fn register_mended(library: &mut Onnx) {
     operators.insert("Celu", pointwise::celu);
 }
 
+/// The graph that `build` gives, mended, as what runs it.
+pub(super) fn runner(
+    executor: &Executor,
+    optimise: bool,
+    build: impl FnOnce() -> TractResult<TypedModel>,
+) -> Result<Runner, Unplanned> {
+    Runner::new(executor, optimise, || prepare(build()?), settle)
+}
+
 /// Looks at a graph before it is optimised; an error says what cannot be planned rightly.
-pub(super) fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
+fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     slice::prepare(&mut model)?;
     expand::prepare(&mut model)?;
     product::prepare(&mut model);

@@ -32,9 +32,22 @@ pub(super) fn sum(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     built("ReduceSum", Kind::Extreme(Reducer::Sum), context, node)
 }
 
+/// Builds `ReduceL1` and the others that [`Along`] has.
+pub(super) fn along(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let (name, along) = match node.op_type.as_str() {
+        "ReduceL1" => ("ReduceL1", Along::Absolute),
+        "ReduceL2" => ("ReduceL2", Along::Root),
+        "ReduceLogSum" => ("ReduceLogSum", Along::Logarithm),
+        "ReduceMean" => ("ReduceMean", Along::Mean),
+        "ReduceSumSquare" => ("ReduceSumSquare", Along::Squares),
+        other => bail!("{other} is no reduction of these"),
+    };
+    built(name, Kind::Along(along), context, node)
+}
+
 /// What is made of the numbers along the axes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+enum Kind {
     /// The logarithm of the sum of exponentials.
     Exponents,
     /// The library's reducer of this name.
@@ -44,12 +57,7 @@ pub(super) enum Kind {
 }
 
 /// Builds a reduction, whose axes are an attribute or an input.
-pub(super) fn built(
-    name: &'static str,
-    kind: Kind,
-    context: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> Built {
+fn built(name: &'static str, kind: Kind, context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let takes_axes = node.input.len() > 1 && !node.input[1].is_empty();
     let since = if name == "ReduceSum" { 13 } else { 18 };
     let by_input = context.onnx_operator_set_version >= since;

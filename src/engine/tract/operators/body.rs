@@ -18,7 +18,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::super::exact;
 use super::super::graph::attribute;
 use super::super::guard::Failure;
-use super::super::plan::Runner;
+use super::super::runner::Runner;
 
 /// Most plans that are kept.
 const MAX_PLANS: usize = 8;
@@ -195,8 +195,8 @@ impl Body {
             plans.known.push(found);
         } else {
             let planned = |optimise| {
-                let build = || exact::prepare(self.for_values(inputs, &is_constant)?.into_typed()?);
-                Runner::new(&current_tract_executor(), optimise, build)
+                let build = || self.for_values(inputs, &is_constant)?.into_typed();
+                exact::runner(&current_tract_executor(), optimise, build)
             };
             let runner = planned(true)
                 .or_else(|unplanned| {

@@ -11,8 +11,9 @@ use tract_linalg::multithread::Executor;
 use tract_onnx::prelude::{IntoTValue, TValue, TVec};
 
 use super::super::agreement::agree;
+use super::super::exact;
 use super::super::guard::{Failure, guarded};
-use super::super::plan::Runner;
+use super::super::runner::Runner;
 use super::super::session::{answer, executor, placement};
 use super::super::{failed, unsupported};
 use super::weights::Weights;
@@ -135,7 +136,7 @@ impl ProgramSession {
             given,
             outputs,
             states: states.collect(),
-            runner: Runner::new(&self.executor, optimise, || Ok(model))
+            runner: Runner::new(&self.executor, optimise, || Ok(model), exact::settle)
                 .map_err(|unplanned| unplanned.failure)?,
         })
     }

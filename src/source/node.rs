@@ -1,4 +1,4 @@
-//! An object's members in order, and found by their keys.
+//! The values of a JSON text, each with its place, and an object's members by their keys.
 //!
 //! Invariant: a look-up costs the logarithm of the number of members, so that no object is so wide
 //! that asking for each of its keys takes quadratic time. Of a repeated key the last counts, as in
@@ -6,10 +6,55 @@
 
 use std::ops::Deref;
 
-use super::json::Member;
+use super::Span;
+
+/// Deepest nesting of arrays and objects that is read.
+pub const MAX_DEPTH: usize = 127;
+/// Most values, nested ones included, of a document that is read. Each can have several faults, and
+/// each fault is held with its path.
+pub const MAX_VALUES: usize = 100_000;
+/// Longest key that is read, in bytes.
+pub const MAX_KEY: usize = 256;
 
 /// Objects of at most so many members are searched from the end: no index costs less.
 const MAX_SCANNED: usize = 8;
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// The value's text, quotes and brackets included.
+    pub span: Span,
+    /// The value.
+    pub kind: Kind,
+}
+
+/// The kinds of JSON values.
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number, as written.
+    Number(String),
+    /// A string, its escapes resolved.
+    String(String),
+    /// An array.
+    Array(Vec<Node>),
+    /// An object's members in order, repeated keys included.
+    Object(Members),
+}
+
+/// A key and its value.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// The key, its escapes resolved.
+    pub key: String,
+    /// The key's text, quotes included.
+    pub key_span: Span,
+    /// The value.
+    pub value: Node,
+}
 
 /// The members of one object, repeated keys included.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +62,79 @@ pub struct Members {
     list: Vec<Member>,
     /// Positions in `list` by key and then by position; empty for a short list.
     by_key: Vec<usize>,
+}
+
+impl Node {
+    /// The member of this key, the last if it is repeated; `None` in anything but an object.
+    pub fn member(&self, key: &str) -> Option<&Member> {
+        match &self.kind {
+            Kind::Object(members) => members.last(key),
+            _ => None,
+        }
+    }
+
+    /// The value of the member of this key.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.member(key).map(|member| &member.value)
+    }
+
+    /// The members of an object; none for anything else.
+    pub fn members(&self) -> &[Member] {
+        match &self.kind {
+            Kind::Object(members) => members,
+            _ => &[],
+        }
+    }
+
+    /// The members that count: of a repeated key the last.
+    pub fn effective_members(&self) -> impl Iterator<Item = &Member> {
+        let members = match &self.kind {
+            Kind::Object(members) => Some(members.effective()),
+            _ => None,
+        };
+        members.into_iter().flatten()
+    }
+
+    /// The elements of an array; none for anything else.
+    pub fn elements(&self) -> &[Node] {
+        match &self.kind {
+            Kind::Array(elements) => elements,
+            _ => &[],
+        }
+    }
+
+    /// The string, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The integer, if it is a whole number; `1.0` is one, as in JSON Schema. One that does not
+    /// fit becomes the nearest that does.
+    pub fn as_i64(&self) -> Option<i64> {
+        let Kind::Number(text) = &self.kind else {
+            return None;
+        };
+        let number: serde_json::Number = text.parse().ok()?;
+        number.as_i64().or_else(|| {
+            let float = number.as_f64()?;
+            #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
+            let nearest = float as i64;
+            (float.fract() == 0.0).then_some(nearest)
+        })
+    }
+
+    /// Whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self.kind, Kind::Null)
+    }
+
+    /// Whether it is an object.
+    pub fn is_object(&self) -> bool {
+        matches!(self.kind, Kind::Object(_))
+    }
 }
 
 impl Members {
