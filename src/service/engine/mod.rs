@@ -26,7 +26,7 @@ use crate::runtime::input::{Generator, InputArgs, assemble, open_dims};
 use crate::runtime::{Signature, Tensor};
 use ledger::Ledger;
 use loaded::Source;
-use shared::Shared;
+use shared::{Host, Shared};
 
 /// On whose behalf [`Endpoint::warm`] runs: no account has this number.
 const NOBODY: AccountId = AccountId(i64::MIN);
@@ -95,13 +95,13 @@ impl Engines {
         settings: &ServiceSettings,
     ) -> Arc<Endpoint> {
         let number = self.endpoints.fetch_add(1, Ordering::Relaxed);
-        let shared = Shared::new(
+        let host = Host {
             number,
-            model,
-            settings.clone(),
-            self.source.clone(),
-            Arc::clone(&self.ledger),
-        );
+            source: self.source.clone(),
+            ledger: Arc::clone(&self.ledger),
+            start_owner: owner::start,
+        };
+        let shared = Shared::new(model, settings.clone(), host);
         Arc::new(Endpoint { shared })
     }
 
