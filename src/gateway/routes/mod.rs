@@ -1,12 +1,13 @@
-//! The routes, one file for each resource.
+//! The routes, one file for each group. A handler and its path stand once, in the group's file: the
+//! router and the OpenAPI document are both made of them.
 
-pub(super) mod configs;
-pub(super) mod docs;
-pub(super) mod health;
-pub(super) mod predict;
-pub(super) mod registry;
-pub(super) mod services;
-pub(super) mod tasks;
+mod configs;
+mod docs;
+mod health;
+mod predict;
+mod registry;
+mod services;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -15,31 +16,44 @@ use axum::http::{HeaderValue, Method, header};
 use axum::middleware;
 use axum::routing::{MethodRouter, get, post};
 use tower_http::cors::{AllowOrigin, CorsLayer};
+use utoipa::openapi::path::{PathItem, Paths};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use super::Gateway;
 use super::error::Error;
 use super::observe::observe;
+use super::{Gateway, openapi};
 
 /// Spellings of one prefix.
 const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
 
+/// The groups under the prefix, each with the spelling that the document has.
+const GROUPS: [(fn() -> Routes, &str); 5] = [
+    (tasks::routes, "/api/mlpgateway"),
+    (predict::routes, "/api/mlpgateway"),
+    (services::routes, "/api/mlpgateway"),
+    (configs::routes, "/api/mlpgateway"),
+    (registry::routes, "/api/mlpcore"),
+];
+
 /// Days a browser may remember what is allowed across origins.
 const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 
-type Routes = Router<Arc<Gateway>>;
+/// Routes with what the document says of them.
+type Routes = OpenApiRouter<Arc<Gateway>>;
+
+/// The handlers of a path, likewise.
+type Handlers = UtoipaMethodRouter<Arc<Gateway>>;
 
 /// All routes.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
-    let mut routes = Routes::new();
-    for prefix in PREFIXES {
-        routes = routes.nest(prefix, under_prefix());
-    }
+    let (routes, document) = described().split_for_parts();
+    let document = Arc::new(document);
     let routes = routes
-        .route("/p/{account}/{model}", only(post(predict::raw), "POST"))
-        .route("/healthz", reading(get(health::live)))
-        .route("/readyz", reading(get(health::ready)))
-        .route("/metrics", reading(get(health::metrics)))
-        .route("/openapi.json", reading(get(docs::document)))
+        .route("/p/{account}/{model}", taking(post(predict::raw), "POST"))
+        .route(
+            "/openapi.json",
+            reading(get(async move || docs::document(&document))),
+        )
         .route("/docs", reading(get(docs::page)))
         .fallback(async || Error::no_path());
     let cors = cors(&gateway.settings.cors.origins);
@@ -54,71 +68,52 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     .with_state(gateway)
 }
 
-fn under_prefix() -> Routes {
-    let model = "/account/{account}/model/{model}";
-    let task = "/account/{account}/async/task";
-    let at = |base: &str, rest: &str| format!("{base}{rest}");
-    Routes::new()
-        .route(
-            &at(model, "/async/predict"),
-            only(post(tasks::create), "POST"),
-        )
-        .route(
-            &at(model, "/async/predict-with-config"),
-            only(post(tasks::create_with_config), "POST"),
-        )
-        .route(
-            &at(model, "/async/predict-with-config-v2"),
-            only(post(tasks::create_with_config_v2), "POST"),
-        )
-        .route(task, reading(get(tasks::list)))
-        .route(&at(task, "/{task}"), reading(get(tasks::status)))
-        .route(&at(task, "/{task}/response"), reading(get(tasks::result)))
-        .route(
-            &at(task, "/{task}/cancel"),
-            only(post(tasks::cancel), "POST"),
-        )
-        .route(&at(model, "/predict"), only(post(predict::raw), "POST"))
-        .route(
-            &at(model, "/predict-with-config"),
-            only(post(predict::with_config), "POST"),
-        )
-        .route(
-            &at(model, "/predict-with-config-v2"),
-            only(post(predict::with_config_v2), "POST"),
-        )
-        .route(model, reading(get(services::info)))
-        .route("/account/{account}/model", reading(get(services::list)))
-        .route(
-            &at(model, "/predict-config"),
-            only(get(configs::list).post(configs::create), "GET, HEAD, POST"),
-        )
-        .route(
-            &at(model, "/predict-config/{config}"),
-            only(
-                get(configs::read).delete(configs::delete),
-                "GET, HEAD, DELETE",
-            ),
-        )
-        .route("/providers", reading(get(registry::providers)))
-        .route(
-            "/providers/{provider}/models",
-            reading(get(registry::models)),
-        )
-        .route(
-            "/providers/{provider}/models/{model}",
-            reading(get(registry::model)),
-        )
-}
-
-/// A path that is only read.
-fn reading(routes: MethodRouter<Arc<Gateway>>) -> MethodRouter<Arc<Gateway>> {
-    only(routes, "GET, HEAD")
+/// Everything that the document describes, under every spelling of the prefix.
+fn described() -> Routes {
+    let mut all = Routes::with_openapi(openapi::frame()).merge(health::routes());
+    for (routes, shown) in GROUPS {
+        for prefix in PREFIXES {
+            let group = routes();
+            all = if prefix == shown {
+                all.nest(prefix, group)
+            } else {
+                let (undescribed, _) = group.split_for_parts();
+                all.nest(prefix, undescribed.into())
+            };
+        }
+    }
+    all
 }
 
 /// A path that says which methods it has, if it is asked with another.
-fn only(routes: MethodRouter<Arc<Gateway>>, methods: &'static str) -> MethodRouter<Arc<Gateway>> {
-    routes.fallback(async move || Error::no_method(methods))
+fn only((schemas, paths, handlers): Handlers) -> Handlers {
+    let methods = methods(&paths);
+    (schemas, paths, taking(handlers, &methods))
+}
+
+/// The methods that the handlers of a path take.
+fn methods(paths: &Paths) -> String {
+    let of = |has: fn(&PathItem) -> bool| paths.paths.values().any(has);
+    let all = [
+        (of(|item| item.get.is_some()), "GET, HEAD"),
+        (of(|item| item.post.is_some()), "POST"),
+        (of(|item| item.put.is_some()), "PUT"),
+        (of(|item| item.patch.is_some()), "PATCH"),
+        (of(|item| item.delete.is_some()), "DELETE"),
+    ];
+    let methods = all.iter().filter(|(is_there, _)| *is_there);
+    let names: Vec<&str> = methods.map(|(_, name)| *name).collect();
+    names.join(", ")
+}
+
+/// A path that is only read, and not in the document.
+fn reading(handlers: MethodRouter<Arc<Gateway>>) -> MethodRouter<Arc<Gateway>> {
+    taking(handlers, "GET, HEAD")
+}
+
+fn taking(handlers: MethodRouter<Arc<Gateway>>, methods: &str) -> MethodRouter<Arc<Gateway>> {
+    let methods: Arc<str> = methods.into();
+    handlers.fallback(async move || Error::no_method(&methods))
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {
