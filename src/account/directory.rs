@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use rusqlite::Connection;
 
-use super::store::{all_accounts, all_keys, version};
+use super::accounts::{all_accounts, all_keys, version};
 use super::{Account, AccountId, ApiKey, Secret};
 use crate::database::{Database, DatabaseError, Timestamp};
 

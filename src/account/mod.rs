@@ -3,15 +3,15 @@
 //! Invariant: a key's secret is shown once and stored only as a hash. Knows nothing of HTTP and of
 //! tasks.
 
+mod accounts;
+mod configs;
 mod directory;
 mod key;
-mod services;
-mod store;
 
+pub use accounts::{AccountError, Accounts};
+pub use configs::{PredictConfig, PredictConfigs, ServiceNumbers};
 pub use directory::{Directory, Snapshot};
 pub use key::{ApiKey, Permission, Permissions, Secret, UnknownPermission};
-pub use services::{PredictConfig, PredictConfigs, ServiceNumbers};
-pub use store::{AccountError, Accounts};
 
 use crate::database::Timestamp;
 

@@ -6,7 +6,6 @@
 mod blobs;
 mod failure;
 mod id;
-mod memory;
 mod queue;
 mod rate;
 mod record;
@@ -16,7 +15,6 @@ mod store;
 pub use blobs::{BlobError, Blobs};
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use id::{TaskId, TaskIds};
-pub use memory::MemoryTasks;
 pub use queue::{Find, Queue, QueueOptions};
 pub use record::{
     Claimed, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Outcome, Status, Task,

@@ -10,9 +10,10 @@ use proptest::sample::Index;
 use pkgtool::account::AccountId;
 use pkgtool::database::Timestamp;
 use pkgtool::task::{
-    Caps, Content, Failure, Idempotency, Lease, MemoryTasks, NewTask, OnCrash, Status, TaskStore,
+    Caps, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Status, TaskStore,
 };
 
+use super::memory::MemoryTasks;
 use super::{ACCOUNTS, block_on, directory, id, of, open};
 
 const CAPS: Caps = Caps {

@@ -2,14 +2,17 @@
 
 mod blobs;
 mod machine;
+mod memory;
 mod story;
 
 use std::sync::Arc;
 
 use pkgtool::account::{AccountId, Accounts};
 use pkgtool::database::{Database, Timestamp};
-use pkgtool::task::{Caps, Content, MemoryTasks, NewTask, OnCrash, SqliteTasks, TaskId, TaskStore};
+use pkgtool::task::{Caps, Content, NewTask, OnCrash, SqliteTasks, TaskId, TaskStore};
 use tempfile::TempDir;
+
+use memory::MemoryTasks;
 
 /// The accounts of these tests, with their requests per second.
 const ACCOUNTS: [(AccountId, u32); 3] = [

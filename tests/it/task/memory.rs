@@ -1,24 +1,22 @@
 //! Tasks in memory: the protocol in its simplest form. What the tests hold other stores against.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{broadcast, watch};
-
-use super::rate::Rates;
-use super::{
+use pkgtool::account::AccountId;
+use pkgtool::database::{DatabaseError, Timestamp};
+use pkgtool::task::{
     Caps, Claimed, Content, EnqueueError, Event, Failure, Lease, NewTask, OnCrash, Outcome, Status,
     Task, TaskId, TaskStore,
 };
-use crate::account::AccountId;
-use crate::database::{DatabaseError, Timestamp};
+use tokio::sync::{broadcast, watch};
 
 /// How far a place in the queue is counted.
 const FURTHEST_PLACE: usize = 1000;
 
 /// Tasks that end with the process.
 #[derive(Debug)]
-pub struct MemoryTasks {
+pub(super) struct MemoryTasks {
     caps: Caps,
     state: Mutex<State>,
     wakeups: watch::Sender<u64>,
@@ -30,7 +28,8 @@ struct State {
     /// Requests per second of each account; a blocked one is not here.
     accounts: BTreeMap<AccountId, u32>,
     rows: BTreeMap<TaskId, Row>,
-    rates: Rates,
+    /// When each account's requests of the last second were made, the oldest first.
+    requests: BTreeMap<AccountId, VecDeque<i64>>,
     /// When each account was served last, counted in claims.
     served: BTreeMap<AccountId, u64>,
     claims: u64,
@@ -46,7 +45,7 @@ struct Row {
 
 impl MemoryTasks {
     /// No tasks, and these accounts with their requests per second.
-    pub fn new(caps: Caps, accounts: impl IntoIterator<Item = (AccountId, u32)>) -> Self {
+    pub(super) fn new(caps: Caps, accounts: impl IntoIterator<Item = (AccountId, u32)>) -> Self {
         let state = State {
             accounts: accounts.into_iter().collect(),
             ..State::default()
@@ -60,7 +59,7 @@ impl MemoryTasks {
     }
 
     /// What happens to a process's memory of turns when it ends.
-    pub fn forget_turns(&self) {
+    pub(super) fn forget_turns(&self) {
         let mut state = self.state();
         state.served.clear();
         state.claims = 0;
@@ -121,6 +120,25 @@ impl MemoryTasks {
 }
 
 impl State {
+    /// Counts a request, or gives the milliseconds after which one will be accepted.
+    fn rate(&mut self, account: AccountId, limit: u32, now: Timestamp) -> Result<(), u64> {
+        let made = self.requests.entry(account).or_default();
+        // A clock that jumped back: what was made later was made now.
+        made.iter_mut().for_each(|at| *at = (*at).min(now.0));
+        made.retain(|at| now.0 - *at < 1000);
+        let limit = limit as usize;
+        if made.len() < limit {
+            made.push_back(now.0);
+            return Ok(());
+        }
+        let leaves = if limit == 0 {
+            now.0
+        } else {
+            made[made.len() - limit]
+        };
+        Err((leaves + 1000 - now.0).unsigned_abs())
+    }
+
     fn count(&self, account: AccountId, status: Status) -> usize {
         let tasks = self.rows.values();
         tasks
@@ -166,7 +184,7 @@ impl TaskStore for MemoryTasks {
         let rps = state.accounts.get(&task.caller).copied();
         let rps = rps.ok_or(EnqueueError::Blocked)?;
         let rate = |state: &mut State| {
-            let admitted = state.rates.admit(task.caller, rps, now);
+            let admitted = state.rate(task.caller, rps, now);
             admitted.map_err(|retry_after| EnqueueError::RateExceeded {
                 limit: rps,
                 retry_after,
@@ -218,7 +236,7 @@ impl TaskStore for MemoryTasks {
         let mut state = self.state();
         let limit = state.accounts.get(&account).copied();
         let limit = limit.ok_or(EnqueueError::Blocked)?;
-        let admitted = state.rates.admit(account, limit, now);
+        let admitted = state.rate(account, limit, now);
         admitted.map_err(|retry_after| EnqueueError::RateExceeded { limit, retry_after })
     }
 
