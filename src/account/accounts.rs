@@ -1,20 +1,18 @@
-//! Accounts and keys in the database.
+//! Accounts and keys, as the command line changes them: names are checked here, and found.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
-
-use super::{Account, AccountId, ApiKey, Permissions, Secret};
-use crate::database::{Database, DatabaseError, Timestamp};
+use super::key::{ApiKey, Permissions, Secret};
+use super::record::Account;
+use super::store::{AccountStore, NewKey};
+use crate::database::{DatabaseError, Timestamp};
 
 /// Longest name of an account or a key.
 const LONGEST_NAME: usize = 64;
 
 /// Accounts and keys.
-#[derive(Debug)]
 pub struct Accounts {
-    database: Database,
-    connection: Mutex<Connection>,
+    store: Arc<dyn AccountStore>,
 }
 
 /// Why an account or a key was not made or changed.
@@ -63,67 +61,50 @@ pub enum AccountError {
 }
 
 impl Accounts {
-    /// The accounts of a database.
-    pub fn open(database: &Database) -> Result<Self, DatabaseError> {
-        Ok(Self {
-            connection: Mutex::new(database.connect()?),
-            database: database.clone(),
-        })
+    /// The accounts of a store.
+    pub fn new(store: Arc<dyn AccountStore>) -> Self {
+        Self { store }
     }
 
     /// Makes an account.
-    pub fn create(&self, name: &str, rps: u32, now: Timestamp) -> Result<Account, AccountError> {
+    pub async fn create(
+        &self,
+        name: &str,
+        rps: u32,
+        now: Timestamp,
+    ) -> Result<Account, AccountError> {
         check_name(name)?;
         if name.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(AccountError::Name {
                 name: name.to_owned(),
             });
         }
-        let made = self.with(|connection| {
-            let sql = "INSERT INTO account (name, rps, created_at) VALUES (?1, ?2, ?3)
-                ON CONFLICT (name) DO NOTHING";
-            let inserted = connection.execute(sql, params![name, rps, now.0])?;
-            Ok((inserted == 1).then(|| connection.last_insert_rowid()))
-        })?;
-        match made {
-            Some(id) => Ok(Account {
-                id: AccountId(id),
-                name: name.to_owned(),
-                rps,
-                blocked: false,
-                created_at: now,
-            }),
-            None => Err(AccountError::Exists {
-                what: "an account",
-                name: name.to_owned(),
-            }),
-        }
+        let made = self.store.create_account(name, rps, now).await?;
+        made.ok_or_else(|| AccountError::Exists {
+            what: "an account",
+            name: name.to_owned(),
+        })
     }
 
     /// Changes an account, named by name or number.
-    pub fn set(
+    pub async fn set(
         &self,
         account: &str,
         rps: Option<u32>,
         blocked: Option<bool>,
     ) -> Result<Account, AccountError> {
-        let found = self.find(account)?;
-        self.with(|connection| {
-            let sql = "UPDATE account SET rps = ?2, blocked = ?3 WHERE id = ?1";
-            let rps = rps.unwrap_or(found.rps);
-            let blocked = blocked.unwrap_or(found.blocked);
-            connection.execute(sql, params![found.id.0, rps, blocked])
-        })?;
-        self.find(account)
+        let found = self.find(account).await?;
+        let changed = self.store.change_account(found.id, rps, blocked).await?;
+        changed.ok_or_else(|| unknown_account(account))
     }
 
     /// All accounts, the oldest first.
-    pub fn list(&self) -> Result<Vec<Account>, DatabaseError> {
-        self.with(all_accounts)
+    pub async fn list(&self) -> Result<Vec<Account>, DatabaseError> {
+        self.store.accounts().await
     }
 
     /// Makes a key and gives its secret, which nobody can read again.
-    pub fn create_key(
+    pub async fn create_key(
         &self,
         account: &str,
         name: &str,
@@ -135,69 +116,47 @@ impl Accounts {
         if permissions == Permissions::default() {
             return Err(AccountError::NoPermission);
         }
-        let account = self.find(account)?.id;
+        let account = self.find(account).await?.id;
         let secret = Secret::random().map_err(AccountError::Random)?;
-        let made = self.with(|connection| {
-            let sql = "INSERT INTO api_key
-                    (account, name, hash, predict, read, write, created_at, expires_at)
-                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (account, name) DO NOTHING";
-            let inserted = connection.execute(
-                sql,
-                params![
-                    account.0,
-                    name,
-                    Secret::hash(secret.reveal()),
-                    permissions.predict,
-                    permissions.read,
-                    permissions.write,
-                    now.0,
-                    expires_at.map(|at| at.0),
-                ],
-            )?;
-            Ok((inserted == 1).then(|| connection.last_insert_rowid()))
-        })?;
-        let Some(id) = made else {
-            return Err(AccountError::Exists {
+        let key = NewKey {
+            account,
+            name: name.to_owned(),
+            hash: Secret::hash(secret.reveal()),
+            permissions,
+            expires_at,
+        };
+        match self.store.create_key(key, now).await? {
+            Some(key) => Ok((key, secret)),
+            None => Err(AccountError::Exists {
                 what: "a key",
                 name: name.to_owned(),
-            });
-        };
-        let key = ApiKey {
-            id,
-            name: name.to_owned(),
-            account,
-            permissions,
-            created_at: now,
-            expires_at,
-            revoked_at: None,
-        };
-        Ok((key, secret))
+            }),
+        }
     }
 
     /// The keys of an account or of all, the oldest first, each with its account's name.
-    pub fn keys(&self, account: Option<&str>) -> Result<Vec<(ApiKey, String)>, AccountError> {
-        let account = account.map(|account| self.find(account)).transpose()?;
-        let keys = self.with(all_keys)?;
-        let of = |key: &ApiKey| {
-            account
-                .as_ref()
-                .is_none_or(|account| account.id == key.account)
+    pub async fn keys(&self, account: Option<&str>) -> Result<Vec<(ApiKey, String)>, AccountError> {
+        let account = match account {
+            Some(account) => Some(self.find(account).await?.id),
+            None => None,
         };
-        let keys = keys.into_iter().filter(|(key, ..)| of(key));
-        Ok(keys.map(|(key, name, _)| (key, name)).collect())
+        let keys = self.store.keys().await?.into_iter();
+        let of_it = keys.filter(|stored| account.is_none_or(|id| id == stored.key.account));
+        Ok(of_it
+            .map(|stored| (stored.key, stored.account_name))
+            .collect())
     }
 
     /// Revokes a key, named by name or number.
-    pub fn revoke(
+    pub async fn revoke(
         &self,
         account: Option<&str>,
         key: &str,
         now: Timestamp,
     ) -> Result<ApiKey, AccountError> {
         let number: Option<i64> = key.parse().ok();
-        let mut found: Vec<ApiKey> = self
-            .keys(account)?
-            .into_iter()
+        let all = self.keys(account).await?.into_iter();
+        let mut found: Vec<ApiKey> = all
             .map(|(key, _)| key)
             .filter(|known| known.name == key || number == Some(known.id))
             .collect();
@@ -209,90 +168,28 @@ impl Accounts {
             return Err(AccountError::Ambiguous { name });
         }
         if key.revoked_at.is_none() {
-            self.with(|connection| {
-                let sql = "UPDATE api_key SET revoked_at = ?2 WHERE id = ?1";
-                connection.execute(sql, params![key.id, now.0])
-            })?;
+            self.store.revoke_key(key.id, now).await?;
             key.revoked_at = Some(now);
         }
         Ok(key)
     }
 
-    fn find(&self, account: &str) -> Result<Account, AccountError> {
+    async fn find(&self, account: &str) -> Result<Account, AccountError> {
         let number: Option<i64> = account.parse().ok();
-        let all = self.list()?;
+        let all = self.list().await?;
         let found = all.into_iter().find(|known| match number {
             Some(number) => known.id.0 == number,
             None => known.name == account,
         });
-        found.ok_or_else(|| AccountError::Unknown {
-            what: "account",
-            name: account.to_owned(),
-        })
-    }
-
-    fn with<T>(
-        &self,
-        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, DatabaseError> {
-        let connection = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        call(&connection).map_err(|error| self.database.error(&error))
+        found.ok_or_else(|| unknown_account(account))
     }
 }
 
-/// All accounts, the oldest first.
-pub(super) fn all_accounts(connection: &Connection) -> Result<Vec<Account>, rusqlite::Error> {
-    let sql = "SELECT id, name, rps, blocked, created_at FROM account ORDER BY id";
-    let mut read = connection.prepare_cached(sql)?;
-    let account = |row: &Row<'_>| {
-        Ok(Account {
-            id: AccountId(row.get(0)?),
-            name: row.get(1)?,
-            rps: row.get(2)?,
-            blocked: row.get(3)?,
-            created_at: Timestamp(row.get(4)?),
-        })
-    };
-    read.query_map([], account)?.collect()
-}
-
-/// A key, its account's name, the hash of its secret.
-pub(super) type KeyRow = (ApiKey, String, [u8; 32]);
-
-/// All keys, the oldest first.
-pub(super) fn all_keys(connection: &Connection) -> Result<Vec<KeyRow>, rusqlite::Error> {
-    let sql = "SELECT api_key.id, api_key.name, account, predict, read, write,
-            api_key.created_at, expires_at, revoked_at, account.name, hash
-        FROM api_key JOIN account ON account.id = account ORDER BY api_key.id";
-    let mut read = connection.prepare_cached(sql)?;
-    let key = |row: &Row<'_>| {
-        let moment =
-            |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(Timestamp));
-        let key = ApiKey {
-            id: row.get(0)?,
-            name: row.get(1)?,
-            account: AccountId(row.get(2)?),
-            permissions: Permissions {
-                predict: row.get(3)?,
-                read: row.get(4)?,
-                write: row.get(5)?,
-            },
-            created_at: Timestamp(row.get(6)?),
-            expires_at: moment(7)?,
-            revoked_at: moment(8)?,
-        };
-        Ok((key, row.get(9)?, row.get(10)?))
-    };
-    read.query_map([], key)?.collect()
-}
-
-/// The number that changes with accounts and keys.
-pub(super) fn version(connection: &Connection) -> Result<Option<i64>, rusqlite::Error> {
-    let mut read = connection.prepare_cached("SELECT version FROM account_version")?;
-    read.query_row([], |row| row.get(0)).optional()
+fn unknown_account(account: &str) -> AccountError {
+    AccountError::Unknown {
+        what: "account",
+        name: account.to_owned(),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), AccountError> {

@@ -7,11 +7,12 @@ mod calendar;
 mod directory;
 mod error;
 mod lock;
-mod sqlite;
+pub(crate) mod sqlite;
 mod timestamp;
+mod url;
 
 pub(crate) use directory::make_directory;
 pub use error::DatabaseError;
 pub use lock::DataLock;
-pub use sqlite::{Database, FILE};
 pub use timestamp::Timestamp;
+pub use url::{DatabaseUrl, DatabaseUrlError};

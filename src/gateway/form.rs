@@ -196,8 +196,8 @@ impl Form for Raw {
         let query = InQuery::<RawParameters>::from_request_parts(&mut parts, gateway).await;
         let InQuery(parameters) = query?;
         let config = match parameters.config_id {
-            Some(id) => Some(config_text(gateway, service, id)?),
-            None => default_config(gateway, service)?,
+            Some(id) => Some(config_text(gateway, service, id).await?),
+            None => default_config(gateway, service).await?,
         };
         Ok(Request {
             body: read_body(gateway, HttpRequest::from_parts(parts, body)).await?,
@@ -226,7 +226,7 @@ impl Form for Whole {
             body: body.slice_ref(parsed.data.get().as_bytes()),
             config: match given {
                 Some(config) => Some(config.get().to_owned()),
-                None => default_config(gateway, service)?,
+                None => default_config(gateway, service).await?,
             },
             data_type: parsed.data_type,
         })
@@ -247,20 +247,20 @@ impl Form for Texts {
             body: parsed.data.into(),
             config: match given {
                 Some(config) => Some(config),
-                None => default_config(gateway, service)?,
+                None => default_config(gateway, service).await?,
             },
             data_type: parsed.data_type,
         })
     }
 }
 
-fn default_config(gateway: &Gateway, service: &Service) -> Result<Option<String>, Error> {
-    let default = gateway.configs.default_of(service.id)?;
+async fn default_config(gateway: &Gateway, service: &Service) -> Result<Option<String>, Error> {
+    let default = gateway.configs.default_of(service.id).await?;
     Ok(default.map(|config| config.config.clone()))
 }
 
-fn config_text(gateway: &Gateway, service: &Service, id: i64) -> Result<String, Error> {
-    let found = gateway.configs.get(service.id, id)?;
+async fn config_text(gateway: &Gateway, service: &Service, id: i64) -> Result<String, Error> {
+    let found = gateway.configs.get(service.id, id).await?;
     found.map(|config| config.config.clone()).ok_or_else(|| {
         let name = &service.name;
         Error::bad_request(format!("`{name}` has no predict config {id}")).with("place", "configId")

@@ -13,7 +13,7 @@ use super::settings::Settings;
 use crate::account::{AccountId, Directory, PredictConfigs};
 use crate::service::engine::Engines;
 use crate::service::{Catalog, Service, Unserved};
-use crate::task::{Blobs, TaskIds, TaskStore};
+use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore};
 
 /// Everything that requests are answered from.
 pub struct Gateway {
@@ -136,5 +136,14 @@ impl Gateway {
             // A stranger does not learn what is there.
             _ => Err(Error::not_public()),
         }
+    }
+
+    /// What an account may do now, as the caps and its own limits have it.
+    pub(super) fn limit(&self, account: AccountId) -> Result<Limit, EnqueueError> {
+        let accounts = self.directory.snapshot();
+        let limit = accounts
+            .by_id(account)
+            .and_then(|account| self.settings.caps().of(account));
+        limit.ok_or(EnqueueError::Blocked)
     }
 }

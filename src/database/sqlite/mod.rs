@@ -7,13 +7,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::DatabaseError;
 use super::directory::make_directory;
-
-/// The database's file in the data directory.
-pub const FILE: &str = "pkgtool.db";
 
 /// Migrations, in order: the schema's version is how many of them have run.
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
@@ -26,16 +23,18 @@ const STATEMENTS: usize = 64;
 
 /// A database that is open and up to date.
 #[derive(Debug, Clone)]
-pub struct Database {
+pub(crate) struct Sqlite {
     path: PathBuf,
 }
 
-impl Database {
-    /// Opens the database of a data directory; makes both if they are not there.
-    pub fn open(directory: &Path) -> Result<Self, DatabaseError> {
-        make_directory(directory)?;
+impl Sqlite {
+    /// Opens the database of a file; makes it and its directory if they are not there.
+    pub(crate) fn open(file: &Path) -> Result<Self, DatabaseError> {
+        if let Some(directory) = file.parent().filter(|it| !it.as_os_str().is_empty()) {
+            make_directory(directory)?;
+        }
         let database = Self {
-            path: directory.join(FILE),
+            path: file.to_owned(),
         };
         let mut connection = database.connect()?;
         database.migrate(&mut connection)?;
@@ -43,12 +42,12 @@ impl Database {
     }
 
     /// Its file.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// A connection that reads and writes.
-    pub fn connect(&self) -> Result<Connection, DatabaseError> {
+    pub(crate) fn connect(&self) -> Result<Connection, DatabaseError> {
         let open = || {
             let connection = Connection::open(&self.path)?;
             connection.busy_timeout(BUSY)?;
@@ -63,7 +62,7 @@ impl Database {
     }
 
     /// A connection that only reads.
-    pub fn connect_to_read(&self) -> Result<Connection, DatabaseError> {
+    pub(crate) fn connect_to_read(&self) -> Result<Connection, DatabaseError> {
         let open = || {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let connection = Connection::open_with_flags(&self.path, flags)?;
@@ -75,8 +74,19 @@ impl Database {
     }
 
     /// What an error of SQLite is to us.
-    pub fn error(&self, error: &rusqlite::Error) -> DatabaseError {
-        DatabaseError::of(&self.path, error)
+    pub(crate) fn error(&self, error: &rusqlite::Error) -> DatabaseError {
+        let path = self.path.display().to_string();
+        let reason = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => DatabaseError::Full { path },
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                DatabaseError::ReadOnly { path, reason }
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                DatabaseError::Corrupt { path, reason }
+            }
+            _ => DatabaseError::Other { path, reason },
+        }
     }
 
     fn migrate(&self, connection: &mut Connection) -> Result<(), DatabaseError> {

@@ -14,8 +14,8 @@ use super::super::auth::Caller;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, read_body};
 use super::super::form::ServicePath;
-use super::{Routes, only};
-use crate::account::{Permission, PredictConfig};
+use super::path::{Routes, only};
+use crate::account::{NewConfig, Permission, PredictConfig};
 use crate::database::Timestamp;
 use crate::service::{Kind, Service};
 
@@ -119,7 +119,7 @@ async fn list(
     InPath(path): InPath<ServicePath>,
 ) -> Result<Json<Vec<PredictConfigData>>, Error> {
     let service = service(&gateway, caller, Permission::Read, &path)?;
-    let configs = gateway.configs.list(service.id)?;
+    let configs = gateway.configs.list(service.id).await?;
     let data = configs.iter();
     Ok(Json(
         data.map(|config| PredictConfigData::of(&service, config))
@@ -161,10 +161,13 @@ async fn create(
     if let Kind::Device(device) = &service.kind {
         device.check_config(&text)?;
     }
-    let now = Timestamp::now();
-    let stored = gateway
-        .configs
-        .create(service.id, &new.name, &text, new.is_default, now)?;
+    let config = NewConfig {
+        service: service.id,
+        name: new.name,
+        config: text,
+        is_default: new.is_default,
+    };
+    let stored = gateway.configs.create(config, Timestamp::now()).await?;
     Ok(Json(PredictConfigData::of(&service, &stored)))
 }
 
@@ -193,7 +196,7 @@ async fn read(
     let path = ServicePath { account, model };
     let service = service(&gateway, caller, Permission::Read, &path)?;
     let found = match config.parse() {
-        Ok(id) => gateway.configs.get(service.id, id)?,
+        Ok(id) => gateway.configs.get(service.id, id).await?,
         Err(_) => None,
     };
     let found = found.ok_or_else(|| Error::no_entity("predict config", &config))?;
@@ -225,7 +228,7 @@ async fn delete(
     let path = ServicePath { account, model };
     let service = service(&gateway, caller, Permission::Write, &path)?;
     let deleted = match config.parse() {
-        Ok(id) => gateway.configs.delete(service.id, id)?,
+        Ok(id) => gateway.configs.delete(service.id, id).await?,
         Err(_) => false,
     };
     if deleted {

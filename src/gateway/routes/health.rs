@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
 use super::super::metrics::Present;
-use super::{Routes, only};
+use super::path::{Routes, only};
 use crate::service::Kind;
 
 /// The media type of the metrics page.

@@ -4,6 +4,7 @@
 mod configs;
 mod docs;
 mod health;
+mod path;
 mod predict;
 mod registry;
 mod services;
@@ -14,20 +15,22 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{get, post};
 use tower_http::cors::{AllowOrigin, CorsLayer};
-use utoipa::openapi::path::{PathItem, Paths};
-use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use super::error::Error;
 use super::observe::observe;
 use super::{Gateway, openapi};
+use path::{Routes, reading, taking};
 
 /// Spellings of one prefix.
 const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
 
-/// The groups under the prefix, each with the spelling that the document has.
-const GROUPS: [(fn() -> Routes, &str); 5] = [
+/// A group's routes, and the spelling of the prefix that the document has.
+type Group = (fn() -> Routes, &'static str);
+
+/// The groups under the prefix.
+const GROUPS: [Group; 5] = [
     (tasks::routes, "/api/mlpgateway"),
     (predict::routes, "/api/mlpgateway"),
     (services::routes, "/api/mlpgateway"),
@@ -37,12 +40,6 @@ const GROUPS: [(fn() -> Routes, &str); 5] = [
 
 /// Days a browser may remember what is allowed across origins.
 const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
-
-/// Routes with what the document says of them.
-type Routes = OpenApiRouter<Arc<Gateway>>;
-
-/// The handlers of a path, likewise.
-type Handlers = UtoipaMethodRouter<Arc<Gateway>>;
 
 /// All routes.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
@@ -83,37 +80,6 @@ fn described() -> Routes {
         }
     }
     all
-}
-
-/// A path that says which methods it has, if it is asked with another.
-fn only((schemas, paths, handlers): Handlers) -> Handlers {
-    let methods = methods(&paths);
-    (schemas, paths, taking(handlers, &methods))
-}
-
-/// The methods that the handlers of a path take.
-fn methods(paths: &Paths) -> String {
-    let of = |has: fn(&PathItem) -> bool| paths.paths.values().any(has);
-    let all = [
-        (of(|item| item.get.is_some()), "GET, HEAD"),
-        (of(|item| item.post.is_some()), "POST"),
-        (of(|item| item.put.is_some()), "PUT"),
-        (of(|item| item.patch.is_some()), "PATCH"),
-        (of(|item| item.delete.is_some()), "DELETE"),
-    ];
-    let methods = all.iter().filter(|(is_there, _)| *is_there);
-    let names: Vec<&str> = methods.map(|(_, name)| *name).collect();
-    names.join(", ")
-}
-
-/// A path that is only read, and not in the document.
-fn reading(handlers: MethodRouter<Arc<Gateway>>) -> MethodRouter<Arc<Gateway>> {
-    taking(handlers, "GET, HEAD")
-}
-
-fn taking(handlers: MethodRouter<Arc<Gateway>>, methods: &str) -> MethodRouter<Arc<Gateway>> {
-    let methods: Arc<str> = methods.into();
-    handlers.fallback(async move || Error::no_method(&methods))
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

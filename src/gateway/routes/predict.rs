@@ -13,7 +13,7 @@ use super::super::form::{
     Asked, Call, Predict2RequestData, PredictRequestData, Raw, RawParameters, ServicePath, Texts,
     Whole,
 };
-use super::{Routes, only};
+use super::path::{Routes, only};
 use crate::database::Timestamp;
 
 /// The routes under a prefix.
@@ -91,11 +91,13 @@ async fn with_config_v2(
 }
 
 async fn answer(gateway: &Gateway, call: Call) -> Result<Response, Error> {
-    gateway.store.admit(call.caller, Timestamp::now()).await?;
+    let (caller, now) = (call.caller, Timestamp::now());
+    let limit = gateway.limit(caller)?;
+    gateway.store.admit(caller, limit, now).await?;
     let prepared = call.service.prepare(&call.request)?;
     drop(call.request);
     let limit = call.service.settings.predict_timeout();
-    let answer = call.service.predict(prepared, call.caller, Some(limit));
+    let answer = call.service.predict(prepared, caller, Some(limit));
     let answer = answer.await?;
     Ok(([(header::CONTENT_TYPE, answer.content_type)], answer.body).into_response())
 }

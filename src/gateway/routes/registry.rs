@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
-use super::{Routes, only};
+use super::path::{Routes, only};
 use crate::service::{Description, Kind, Service};
 
 /// The backends' names as people write them.

@@ -13,7 +13,7 @@ use super::super::auth::Caller;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
-use super::{Routes, only};
+use super::path::{Routes, only};
 use crate::account::Permission;
 use crate::service::{Kind, Service};
 

@@ -20,7 +20,7 @@ use super::super::form::{
     Call, Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable, ServicePath,
     Texts, Whole,
 };
-use super::{Routes, only};
+use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
 use crate::service::{Request, Service};
@@ -394,7 +394,10 @@ async fn enqueue(gateway: &Gateway, call: Call, key: Option<String>) -> Result<R
         },
         idempotency,
     };
-    let accepted = gateway.store.enqueue(task, now).await;
+    let accepted = match gateway.limit(caller) {
+        Ok(limit) => gateway.store.enqueue(task, limit, now).await,
+        Err(error) => Err(error),
+    };
     if in_blob && !matches!(accepted, Ok(accepted) if accepted == id) {
         gateway.blobs.delete_body(id).await;
     }
