@@ -8,6 +8,7 @@ mod batch;
 mod choice;
 mod ledger;
 mod loaded;
+mod model;
 mod owner;
 mod queue;
 mod request;
@@ -21,9 +22,10 @@ use std::time::Duration;
 
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
-use crate::package::Backend;
 use crate::runtime::input::{Generator, InputArgs, assemble, open_dims};
 use crate::runtime::{Signature, Tensor};
+pub use model::{Activity, EndpointModel};
+
 use ledger::Ledger;
 use loaded::Source;
 use shared::{Host, Shared};
@@ -39,42 +41,10 @@ pub struct Engines {
     endpoints: AtomicU64,
 }
 
-/// What the sessions of an endpoint load.
-#[derive(Debug, Clone)]
-pub struct EndpointModel {
-    /// The service's name, for logs.
-    pub service: String,
-    /// The model file.
-    pub model: PathBuf,
-    /// Its format, as in [`crate::model::ModelInfo::format`].
-    pub format: &'static str,
-    /// The method.
-    pub signature: Signature,
-    /// The backend it was made for.
-    pub backend: Option<Backend>,
-    /// Bytes of its weights.
-    pub weight_bytes: u64,
-}
-
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
 #[derive(Debug)]
 pub struct Endpoint {
     shared: Arc<Shared>,
-}
-
-/// What an endpoint is doing, for metrics.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Activity {
-    /// Requests that wait.
-    pub waiting: usize,
-    /// Requests that run.
-    pub running: usize,
-    /// Loaded sessions.
-    pub sessions: usize,
-    /// Runs that gave an answer since the start; requests that shared one count once.
-    pub runs: u64,
-    /// Sessions that died in a run since the start.
-    pub crashes: u64,
 }
 
 impl Engines {

@@ -16,9 +16,10 @@ use super::batch::{self, Batching};
 use super::choice::{Choice, refused_format};
 use super::ledger::{Bell, Ledger, TooLarge};
 use super::loaded::Source;
+use super::model::{Activity, EndpointModel};
 use super::queue::Queue;
 use super::request::{Outcome, Waiting};
-use super::{Activity, EndpointModel};
+
 use crate::account::AccountId;
 use crate::runtime::Tensor;
 use crate::runtime::worker::Stopper;

@@ -5,13 +5,13 @@
 mod moves;
 mod reads;
 mod rows;
+mod shared;
 mod writer;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use super::rate::Rates;
 use super::{
     Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, Status, Task,
     TaskId, TaskStore, Turns,
@@ -20,10 +20,8 @@ use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Timestamp};
 use reads::Readers;
+use shared::Shared;
 use writer::Writer;
-
-/// Ends of tasks that a slow listener may be behind.
-const EVENTS: usize = 4096;
 
 /// Tasks in a database that one server writes.
 #[derive(Debug)]
@@ -33,38 +31,16 @@ pub(super) struct SqliteTasks {
     shared: Arc<Shared>,
 }
 
-/// What the writer and the callers' threads have in common.
-#[derive(Debug)]
-struct Shared {
-    rates: Mutex<Rates>,
-    wakeups: watch::Sender<u64>,
-    events: broadcast::Sender<Event>,
-}
-
 impl SqliteTasks {
     /// The tasks of a database.
     pub(super) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
         let readers = Readers::open(database)?;
-        let shared = Arc::new(Shared {
-            rates: Mutex::default(),
-            wakeups: watch::Sender::new(0),
-            events: broadcast::Sender::new(EVENTS),
-        });
+        let shared = Arc::new(Shared::new());
         Ok(Arc::new(Self {
             writer: Writer::start(database, Arc::clone(&shared))?,
             readers,
             shared,
         }))
-    }
-}
-
-impl Shared {
-    /// Counts a request in its account's rate.
-    fn admit(&self, account: AccountId, limit: Limit, now: Timestamp) -> Result<(), EnqueueError> {
-        let limit = limit.rps;
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        let admitted = rates.admit(account, limit, now);
-        admitted.map_err(|retry_after| EnqueueError::RateExceeded { limit, retry_after })
     }
 }
 

@@ -6,12 +6,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::Shared;
 use super::reads::find;
 use super::rows::{
     self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED, COMPLETED, EXPIRED, FAILED, RUNNING,
     WAITING, columns,
 };
+use super::shared::Shared;
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Timestamp};
