@@ -2,17 +2,16 @@
 //! change, of this process or another.
 
 use std::collections::HashMap;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use rusqlite::Connection;
+use tokio::task::AbortHandle;
 
-use super::store::{all_accounts, all_keys, version};
-use super::{Account, AccountId, ApiKey, Secret};
-use crate::database::{Database, DatabaseError, Timestamp};
+use super::key::{ApiKey, Secret};
+use super::record::{Account, AccountId};
+use super::store::{AccountStore, StoredKey};
+use crate::database::{DatabaseError, Timestamp};
 
 /// How often is looked for changes.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -21,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct Directory {
     current: Arc<ArcSwap<Snapshot>>,
-    stop: Mutex<Option<(mpsc::Sender<()>, JoinHandle<()>)>>,
+    follower: AbortHandle,
 }
 
 /// All accounts and keys at one moment.
@@ -33,36 +32,15 @@ pub struct Snapshot {
 }
 
 impl Directory {
-    /// Reads a database's accounts and watches them.
-    pub fn watch(database: &Database) -> Result<Arc<Self>, DatabaseError> {
-        let connection = database.connect_to_read()?;
-        let mut seen = version(&connection).map_err(|error| database.error(&error))?;
-        let first = Snapshot::read(&connection).map_err(|error| database.error(&error))?;
+    /// Reads a store's accounts and watches them. Must be called on a tokio runtime.
+    pub async fn watch(store: Arc<dyn AccountStore>) -> Result<Arc<Self>, DatabaseError> {
+        let seen = store.version().await?;
+        let first = Snapshot::read(&*store).await?;
         let current = Arc::new(ArcSwap::from_pointee(first));
-        let shared = Arc::clone(&current);
-        let (stop, stopped) = mpsc::channel();
-        let name = "accounts".to_owned();
-        let follow = move || {
-            let mut warned = false;
-            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                match refresh(&connection, &mut seen, &shared) {
-                    Ok(()) => warned = false,
-                    Err(error) if !warned => {
-                        tracing::warn!(%error, "accounts and keys cannot be read again");
-                        warned = true;
-                    }
-                    Err(_) => {}
-                }
-            }
-        };
-        let thread = thread::Builder::new().name(name).spawn(follow);
-        let thread = thread.map_err(|error| DatabaseError::Other {
-            path: database.path().display().to_string(),
-            reason: format!("no thread can be started: {error}"),
-        })?;
+        let follower = tokio::spawn(follow(store, seen, Arc::clone(&current)));
         Ok(Arc::new(Self {
             current,
-            stop: Mutex::new(Some((stop, thread))),
+            follower: follower.abort_handle(),
         }))
     }
 
@@ -74,43 +52,58 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        let stop = self
-            .stop
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some((stop, thread)) = stop {
-            drop(stop);
-            // A panic there was told when it happened.
-            let _ = thread.join();
+        self.follower.abort();
+    }
+}
+
+/// Puts a new snapshot in the place of the old whenever something changed.
+async fn follow(store: Arc<dyn AccountStore>, mut seen: i64, current: Arc<ArcSwap<Snapshot>>) {
+    let mut warned = false;
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        match refresh(&*store, &mut seen, &current).await {
+            Ok(()) => warned = false,
+            Err(error) if !warned => {
+                tracing::warn!(%error, "accounts and keys cannot be read again");
+                warned = true;
+            }
+            Err(_) => {}
         }
     }
 }
 
-fn refresh(
-    connection: &Connection,
-    seen: &mut Option<i64>,
-    shared: &ArcSwap<Snapshot>,
-) -> Result<(), rusqlite::Error> {
-    let now = version(connection)?;
+async fn refresh(
+    store: &dyn AccountStore,
+    seen: &mut i64,
+    current: &ArcSwap<Snapshot>,
+) -> Result<(), DatabaseError> {
+    // Before what it is the version of: a change in between is seen the next time.
+    let now = store.version().await?;
     if now != *seen {
-        shared.store(Arc::new(Snapshot::read(connection)?));
+        current.store(Arc::new(Snapshot::read(store).await?));
         *seen = now;
     }
     Ok(())
 }
 
 impl Snapshot {
-    fn read(connection: &Connection) -> Result<Self, rusqlite::Error> {
+    /// What a store has now.
+    pub async fn read(store: &dyn AccountStore) -> Result<Self, DatabaseError> {
+        let accounts = store.accounts().await?;
+        Ok(Self::new(accounts, store.keys().await?))
+    }
+
+    /// These accounts and keys.
+    pub fn new(accounts: Vec<Account>, keys: Vec<StoredKey>) -> Self {
         let mut snapshot = Self::default();
-        for account in all_accounts(connection)? {
+        for account in accounts {
             snapshot.by_name.insert(account.name.clone(), account.id);
             snapshot.accounts.insert(account.id, account);
         }
-        for (key, _, hash) in all_keys(connection)? {
-            snapshot.keys.insert(hash, key);
+        for stored in keys {
+            snapshot.keys.insert(stored.hash, stored.key);
         }
-        Ok(snapshot)
+        snapshot
     }
 
     /// The key of a secret, and its account; `None` if it is not known, has expired or was revoked.

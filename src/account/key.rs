@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-use super::AccountId;
+use super::record::AccountId;
 use crate::database::Timestamp;
 
 /// What a key may be used for.

@@ -3,33 +3,18 @@
 //! Invariant: a key's secret is shown once and stored only as a hash. Knows nothing of HTTP and of
 //! tasks.
 
+mod accounts;
+mod configs;
 mod directory;
 mod key;
-mod services;
+mod record;
+mod sqlite;
 mod store;
 
+pub use accounts::{AccountError, Accounts};
+pub use configs::PredictConfigs;
 pub use directory::{Directory, Snapshot};
 pub use key::{ApiKey, Permission, Permissions, Secret, UnknownPermission};
-pub use services::{PredictConfig, PredictConfigs, ServiceNumbers};
-pub use store::{AccountError, Accounts};
-
-use crate::database::Timestamp;
-
-/// An account's number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AccountId(pub i64);
-
-/// An account.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
-    /// Its number.
-    pub id: AccountId,
-    /// Its name: letters, digits, `-`, `_`, `.`; not digits only.
-    pub name: String,
-    /// Requests per second; limits of tasks follow from it.
-    pub rps: u32,
-    /// Blocked accounts get 402.
-    pub blocked: bool,
-    /// When it was made.
-    pub created_at: Timestamp,
-}
+pub use record::{Account, AccountId, PredictConfig};
+pub(crate) use sqlite::SqliteAccounts;
+pub use store::{AccountStore, NewConfig, NewKey, StoredKey};

@@ -1,9 +1,5 @@
 //! Why the database did not do what it was asked.
 
-use std::path::Path;
-
-use rusqlite::ErrorCode;
-
 /// A failure of the database or of the disk below it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DatabaseError {
@@ -26,7 +22,7 @@ pub enum DatabaseError {
     Corrupt {
         /// The database's file.
         path: String,
-        /// What SQLite said.
+        /// What the database said.
         reason: String,
     },
     /// Another server serves from this directory.
@@ -55,22 +51,4 @@ pub enum DatabaseError {
         /// What happened.
         reason: String,
     },
-}
-
-impl DatabaseError {
-    /// What an error of SQLite is, of the database at `path`.
-    pub fn of(path: &Path, error: &rusqlite::Error) -> Self {
-        let path = path.display().to_string();
-        let reason = error.to_string();
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::Full { path },
-            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-                Self::ReadOnly { path, reason }
-            }
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Self::Corrupt { path, reason }
-            }
-            _ => Self::Other { path, reason },
-        }
-    }
 }

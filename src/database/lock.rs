@@ -3,7 +3,8 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 
-use super::{DatabaseError, make_directory};
+use super::DatabaseError;
+use super::directory::make_directory;
 
 /// The file that is locked.
 const FILE: &str = "lock";

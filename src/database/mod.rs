@@ -1,135 +1,18 @@
-//! The data directory: one SQLite database, its schema and migrations, and the lock of the process that
-//! serves from it.
+//! Databases: what there is of them, how they fail, moments; the data directory and the lock of the process
+//! that serves from it.
 //!
-//! Invariant: every connection has the same settings (write-ahead log, full synchronisation, foreign
-//! keys, a time to wait for others), and the schema is brought up to date before anything else reads
-//! it. Knows nothing of what the tables mean.
+//! Invariant: knows nothing of what is kept.
 
 mod calendar;
+mod directory;
 mod error;
 mod lock;
+pub(crate) mod sqlite;
 mod timestamp;
+mod url;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-
+pub(crate) use directory::make_directory;
 pub use error::DatabaseError;
 pub use lock::DataLock;
 pub use timestamp::Timestamp;
-
-/// The database's file in the data directory.
-pub const FILE: &str = "pkgtool.db";
-
-/// Migrations, in order: the schema's version is how many of them have run.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
-
-/// How long a connection waits for another process that writes.
-const BUSY: Duration = Duration::from_secs(10);
-
-/// Prepared statements that a connection keeps.
-const STATEMENTS: usize = 64;
-
-/// A database that is open and up to date.
-#[derive(Debug, Clone)]
-pub struct Database {
-    path: PathBuf,
-}
-
-impl Database {
-    /// Opens the database of a data directory; makes both if they are not there.
-    pub fn open(directory: &Path) -> Result<Self, DatabaseError> {
-        make_directory(directory)?;
-        let database = Self {
-            path: directory.join(FILE),
-        };
-        let mut connection = database.connect()?;
-        database.migrate(&mut connection)?;
-        Ok(database)
-    }
-
-    /// Its file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// A connection that reads and writes.
-    pub fn connect(&self) -> Result<Connection, DatabaseError> {
-        let open = || {
-            let connection = Connection::open(&self.path)?;
-            connection.busy_timeout(BUSY)?;
-            connection.set_prepared_statement_cache_capacity(STATEMENTS);
-            connection.pragma_update(None, "journal_mode", "WAL")?;
-            // What is answered for must survive the loss of power, not only of the process.
-            connection.pragma_update(None, "synchronous", "FULL")?;
-            connection.pragma_update(None, "foreign_keys", true)?;
-            Ok(connection)
-        };
-        open().map_err(|error| self.error(&error))
-    }
-
-    /// A connection that only reads.
-    pub fn connect_to_read(&self) -> Result<Connection, DatabaseError> {
-        let open = || {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(&self.path, flags)?;
-            connection.busy_timeout(BUSY)?;
-            connection.set_prepared_statement_cache_capacity(STATEMENTS);
-            Ok(connection)
-        };
-        open().map_err(|error| self.error(&error))
-    }
-
-    /// What an error of SQLite is to us.
-    pub fn error(&self, error: &rusqlite::Error) -> DatabaseError {
-        DatabaseError::of(&self.path, error)
-    }
-
-    fn migrate(&self, connection: &mut Connection) -> Result<(), DatabaseError> {
-        let latest = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-        let mut run = || -> Result<Option<i64>, rusqlite::Error> {
-            // Two processes may start at once: the version is read inside the transaction.
-            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let version: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-            let Some(missing) = usize::try_from(version)
-                .ok()
-                .and_then(|version| MIGRATIONS.get(version..))
-            else {
-                return Ok(Some(version));
-            };
-            if missing.is_empty() {
-                return Ok(None);
-            }
-            for migration in missing {
-                change.execute_batch(migration)?;
-            }
-            change.pragma_update(None, "user_version", latest)?;
-            change.commit()?;
-            Ok(None)
-        };
-        match run().map_err(|error| self.error(&error))? {
-            None => Ok(()),
-            Some(found) => Err(DatabaseError::TooNew {
-                path: self.path.display().to_string(),
-                found,
-                known: latest,
-            }),
-        }
-    }
-}
-
-/// Makes a directory that only its owner may read.
-pub(crate) fn make_directory(directory: &Path) -> Result<(), DatabaseError> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder
-        .create(directory)
-        .map_err(|error| DatabaseError::ReadOnly {
-            path: directory.display().to_string(),
-            reason: error.to_string(),
-        })
-}
+pub use url::{DatabaseUrl, DatabaseUrlError};

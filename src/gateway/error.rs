@@ -171,11 +171,11 @@ impl Error {
     }
 
     /// A path that has other methods.
-    pub(super) fn no_method(allow: &'static str) -> Self {
+    pub(super) fn no_method(allow: &str) -> Self {
         let message = format!("this path takes {allow} only");
         let status = StatusCode::METHOD_NOT_ALLOWED;
         let mut error = Self::new(status, "METHOD_NOT_ALLOWED", message);
-        error.more.allow = Some(HeaderValue::from_static(allow));
+        error.more.allow = HeaderValue::from_str(allow).ok();
         error
     }
 

@@ -5,144 +5,16 @@
 mod auth;
 mod error;
 mod extract;
+mod form;
 mod metrics;
 mod observe;
 mod openapi;
+mod request_id;
 mod routes;
 mod server;
 pub mod settings;
-
-use std::collections::HashMap;
-use std::sync::Arc;
+mod state;
 
 pub use server::{Bound, ServeError, Tls};
 pub use settings::Settings;
-
-use crate::account::{AccountId, Directory, PredictConfigs};
-use crate::service::engine::Engines;
-use crate::service::{Catalog, Service, Unserved};
-use crate::task::{Blobs, TaskIds, TaskStore};
-
-/// Everything that requests are answered from.
-pub struct Gateway {
-    settings: Settings,
-    directory: Arc<Directory>,
-    configs: Arc<PredictConfigs>,
-    services: Arc<Services>,
-    engines: Arc<Engines>,
-    store: Arc<dyn TaskStore>,
-    blobs: Arc<Blobs>,
-    ids: Arc<TaskIds>,
-    metrics: metrics::Metrics,
-    request_ids: observe::RequestIds,
-    started: std::time::Instant,
-}
-
-/// What a gateway is made of.
-pub struct Parts {
-    /// Settings.
-    pub settings: Settings,
-    /// Accounts and keys.
-    pub directory: Arc<Directory>,
-    /// Predict configs.
-    pub configs: Arc<PredictConfigs>,
-    /// Services.
-    pub services: Arc<Services>,
-    /// Sessions.
-    pub engines: Arc<Engines>,
-    /// Tasks.
-    pub store: Arc<dyn TaskStore>,
-    /// Bodies and answers.
-    pub blobs: Arc<Blobs>,
-    /// Ids of tasks.
-    pub ids: Arc<TaskIds>,
-}
-
-/// The services of packages and the proxies.
-pub struct Services {
-    catalog: Arc<Catalog>,
-    proxies: HashMap<(AccountId, String), Arc<Service>>,
-}
-
-impl Services {
-    /// Proxies go before packages of the same name.
-    pub fn new(catalog: Arc<Catalog>, proxies: Vec<Service>) -> Self {
-        let proxies = proxies.into_iter();
-        Self {
-            catalog,
-            proxies: proxies
-                .map(|service| ((service.owner, service.name.clone()), Arc::new(service)))
-                .collect(),
-        }
-    }
-
-    /// The service of this name or number.
-    pub fn find(&self, owner: AccountId, model: &str) -> Option<Arc<Service>> {
-        if !self.proxies.is_empty() {
-            let number: Option<i64> = model.parse().ok();
-            let found = self.proxies.iter().find(|((account, name), service)| {
-                *account == owner && (name == model || number == Some(service.id))
-            });
-            if let Some((_, service)) = found {
-                return Some(Arc::clone(service));
-            }
-        }
-        self.catalog.find(owner, model)
-    }
-
-    /// Packages that are there but not served.
-    pub fn unserved(&self) -> Arc<Vec<Unserved>> {
-        self.catalog.unserved()
-    }
-
-    /// Ends all sessions; what runs is let end.
-    pub async fn stop(&self) {
-        self.catalog.stop().await;
-    }
-
-    /// All of them, in the order of owner and name.
-    pub fn all(&self) -> Vec<Arc<Service>> {
-        let mut all: Vec<_> = self.proxies.values().map(Arc::clone).collect();
-        all.extend(self.catalog.all().iter().map(Arc::clone));
-        all.sort_by(|a, b| (&a.owner_name, &a.name).cmp(&(&b.owner_name, &b.name)));
-        all.dedup_by(|a, b| a.owner == b.owner && a.name == b.name);
-        all
-    }
-}
-
-impl Gateway {
-    /// A gateway of these parts.
-    pub fn new(parts: Parts) -> Arc<Self> {
-        Arc::new(Self {
-            settings: parts.settings,
-            directory: parts.directory,
-            configs: parts.configs,
-            services: parts.services,
-            engines: parts.engines,
-            store: parts.store,
-            blobs: parts.blobs,
-            ids: parts.ids,
-            metrics: metrics::Metrics::new(),
-            request_ids: observe::RequestIds::new(),
-            started: std::time::Instant::now(),
-        })
-    }
-
-    /// The service that a caller may use: its own, or another account's public one.
-    fn service_for(
-        &self,
-        caller: AccountId,
-        account: &str,
-        model: &str,
-    ) -> Result<Arc<Service>, error::Error> {
-        let snapshot = self.directory.snapshot();
-        let owner = snapshot.account(account).map(|account| account.id);
-        let found = owner.and_then(|owner| self.services.find(owner, model));
-        match found {
-            Some(service) if service.owner == caller || service.settings.public => Ok(service),
-            None if owner == Some(caller) => Err(error::Error::no_service(model)),
-            // A stranger does not learn what is there.
-            _ => Err(error::Error::not_public()),
-        }
-    }
-}
+pub use state::{Gateway, Parts, Services};

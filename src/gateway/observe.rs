@@ -3,65 +3,24 @@
 //!
 //! Invariant: no key and no body is ever logged.
 
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument as _;
 
 use super::Gateway;
 use super::error::Error;
-
-/// The request's id, kept if a client sends one.
-const REQUEST_ID: HeaderName = HeaderName::from_static("z-requestid");
-
-/// Longest id that is taken over from a client.
-const LONGEST_ID: usize = 128;
+use super::request_id::REQUEST_ID;
 
 /// What becomes known of a request while it is answered.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Account and key name, once the key was found.
     pub(super) caller: OnceLock<(String, String)>,
-}
-
-/// Makes ids that differ between processes and requests.
-#[derive(Debug)]
-pub(super) struct RequestIds {
-    process: u64,
-    next: AtomicU64,
-}
-
-impl RequestIds {
-    pub(super) fn new() -> Self {
-        let mut random = [0; 8];
-        // Without randomness ids repeat after a restart, which only logs would show.
-        let _ = getrandom::fill(&mut random);
-        Self {
-            process: u64::from_ne_bytes(random),
-            next: AtomicU64::new(1),
-        }
-    }
-
-    fn of(&self, headers: &HeaderMap) -> HeaderValue {
-        let sent = headers.get(REQUEST_ID).filter(|sent| {
-            let visible = |byte: &u8| byte.is_ascii_graphic();
-            !sent.is_empty() && sent.len() <= LONGEST_ID && sent.as_bytes().iter().all(visible)
-        });
-        if let Some(sent) = sent {
-            return sent.clone();
-        }
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut text = String::with_capacity(32);
-        // Writing to a string does not fail.
-        let _ = write!(text, "{:016x}-{number:x}", self.process);
-        HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("-"))
-    }
 }
 
 /// Answers a request, and says so.

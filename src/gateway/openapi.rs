@@ -1,9 +1,7 @@
-//! The OpenAPI document, from the handlers and their types.
+//! The OpenAPI document without its paths, which the routes bring along.
 
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
-
-use super::routes::{configs, health, predict, registry, services, tasks};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -14,31 +12,6 @@ use super::routes::{configs, health, predict, registry, services, tasks};
             spellings of one prefix: every operation answers under all three. Every response carries \
             `Z-requestId`.",
     ),
-    paths(
-        tasks::create,
-        tasks::create_with_config,
-        tasks::create_with_config_v2,
-        tasks::status,
-        tasks::result,
-        tasks::cancel,
-        tasks::list,
-        predict::raw,
-        predict::with_config,
-        predict::with_config_v2,
-        services::info,
-        services::list,
-        configs::list,
-        configs::create,
-        configs::read,
-        configs::delete,
-        registry::providers,
-        registry::models,
-        registry::model,
-        health::live,
-        health::ready,
-        health::metrics,
-    ),
-    components(schemas(tasks::TaskStatus)),
     modifiers(&Keys),
     tags(
         (name = "tasks", description = "Asynchronous predict: accepted now, answered later"),
@@ -62,7 +35,7 @@ impl Modify for Keys {
     }
 }
 
-/// The document.
-pub(super) fn document() -> utoipa::openapi::OpenApi {
+/// The document, before any path is in it.
+pub(super) fn frame() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }

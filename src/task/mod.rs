@@ -6,20 +6,23 @@
 mod blobs;
 mod failure;
 mod id;
-mod memory;
+mod limits;
 mod queue;
 mod rate;
 mod record;
 mod sqlite;
 mod store;
+mod stores;
+mod turns;
 
 pub use blobs::{BlobError, Blobs};
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use id::{TaskId, TaskIds};
-pub use memory::MemoryTasks;
+pub use limits::{Caps, Limit, Limits};
 pub use queue::{Find, Queue, QueueOptions};
 pub use record::{
     Claimed, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Outcome, Status, Task,
 };
-pub use sqlite::SqliteTasks;
-pub use store::{Caps, EnqueueError, Event, TaskStore};
+pub use store::{EnqueueError, Event, TaskStore};
+pub use stores::Stores;
+pub use turns::Turns;

@@ -1,21 +1,14 @@
 //! The seam between the protocol of tasks and what keeps them.
 
+use std::sync::Arc;
+
 use tokio::sync::{broadcast, watch};
 
-use super::{Claimed, Content, Failure, Lease, NewTask, Status, Task, TaskId};
+use super::limits::{Limit, Limits};
+use super::record::{Claimed, Content, Failure, Lease, NewTask, Status, Task};
+use super::{TaskId, Turns};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
-
-/// System limits on an account's tasks; its own requests per second may be less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Caps {
-    /// Waiting tasks.
-    pub waiting: u32,
-    /// Running tasks.
-    pub running: u32,
-    /// Claims of a task before it is given up.
-    pub attempts: u32,
-}
 
 /// Why a request is not accepted.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -54,22 +47,38 @@ pub struct Event {
     pub status: Status,
 }
 
-/// Keeps tasks. Every method is one move of the protocol, atomic and durable when it returns; time is
-/// an argument, so that tests own the clock.
+/// Keeps tasks. Every method is one move of the protocol, atomic and durable when it returns. Time, ids,
+/// limits and turns are arguments: a store reads no accounts, and tests own the clock.
 #[async_trait::async_trait]
 pub trait TaskStore: Send + Sync {
-    /// Accepts a task, if the account's limits allow it: its waiting tasks, then its rate, both
+    /// The greatest id of a task that is stored: those of new tasks must be greater.
+    async fn last_id(&self) -> Result<Option<TaskId>, DatabaseError>;
+
+    /// Accepts a task, if its caller's limit allows it: its waiting tasks, then its rate, both
     /// counted in the same transaction. For a repeated idempotency key the first task's id.
-    async fn enqueue(&self, task: NewTask, now: Timestamp) -> Result<TaskId, EnqueueError>;
+    async fn enqueue(
+        &self,
+        task: NewTask,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<TaskId, EnqueueError>;
 
     /// Counts a request that makes no task (a synchronous predict) in the account's rate.
-    async fn admit(&self, account: AccountId, now: Timestamp) -> Result<(), EnqueueError>;
+    async fn admit(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<(), EnqueueError>;
 
-    /// Claims up to `max` waiting tasks: accounts take turns (the one served longest ago first), each
-    /// account's tasks in the order they came, none beyond its running limit. Counts the attempt.
+    /// Claims up to `max` waiting tasks: accounts take turns (the one served longest ago first, of
+    /// several the one with the least number), each account's tasks in the order they came, none beyond
+    /// its running limit. Counts the attempt. The turns are as before the first of these claims.
     async fn claim(
         &self,
         max: usize,
+        turns: &Arc<Turns>,
+        limits: &Limits,
         lease_until: Timestamp,
     ) -> Result<Vec<Claimed>, DatabaseError>;
 
@@ -99,12 +108,13 @@ pub trait TaskStore: Send + Sync {
     ) -> Result<bool, DatabaseError>;
 
     /// Puts a running task back to its place in the queue. `crashed`: its worker died, which is counted,
-    /// and after the last allowed time (or if the service wants no retry) the task is canceled with
+    /// and the `attempts`-th time (or if the service wants no retry) the task is canceled with
     /// [`Failure::crashed`]. `false` if the lease was lost.
     async fn release(
         &self,
         lease: Lease,
         crashed: bool,
+        attempts: u32,
         now: Timestamp,
     ) -> Result<bool, DatabaseError>;
 
@@ -128,10 +138,10 @@ pub trait TaskStore: Send + Sync {
 
     /// Treats every running task as [`TaskStore::release`] with `crashed` does: for a store that only
     /// one process uses, when that process starts. Gives how many there were.
-    async fn recover(&self, now: Timestamp) -> Result<u64, DatabaseError>;
+    async fn recover(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
 
     /// The same for running tasks whose lease ended.
-    async fn reap(&self, now: Timestamp) -> Result<u64, DatabaseError>;
+    async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
 
     /// Marks up to `max` answers as gone whose time has come, the oldest first, and gives their
     /// leases in the order of their ids, so that the caller deletes their blobs.

@@ -173,7 +173,12 @@ def family(pid):
     """A process and all its descendants."""
     found = [pid]
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in tasks.read_text().split():
+        try:
+            children = tasks.read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            # The thread ended since it was listed: its children are another thread's now.
+            continue
+        for child in children:
             found += family(int(child))
     return found
 

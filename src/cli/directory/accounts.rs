@@ -47,10 +47,14 @@ pub(in super::super) enum Command {
 }
 
 /// Runs the command.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Create { name, rps, place } => {
-            let account = place.accounts()?.create(name, *rps, Timestamp::now())?;
+            let account = place
+                .accounts()
+                .await?
+                .create(name, *rps, Timestamp::now())
+                .await?;
             output::print(&rows(&[account]))?;
         }
         Command::Set {
@@ -59,11 +63,11 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
             blocked,
             place,
         } => {
-            let account = place.accounts()?.set(account, *rps, *blocked)?;
+            let account = place.accounts().await?.set(account, *rps, *blocked).await?;
             output::print(&rows(&[account]))?;
         }
         Command::List { json, place } => {
-            let all = place.accounts()?.list()?;
+            let all = place.accounts().await?.list().await?;
             output::print(&if *json { as_json(&all) } else { rows(&all) })?;
         }
     }

@@ -53,7 +53,7 @@ pub(in super::super) enum Command {
 }
 
 /// Runs the command.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Create {
             account,
@@ -67,8 +67,9 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
                 let message = "--expires is in the past: the key would never be accepted";
                 return Err(Failure::Other(message.to_owned()));
             }
-            let accounts = place.accounts()?;
-            let (_, secret) = accounts.create_key(account, name, *permission, *expires, now)?;
+            let accounts = place.accounts().await?;
+            let made = accounts.create_key(account, name, *permission, *expires, now);
+            let (_, secret) = made.await?;
             output::note("this is the only time that the key is shown");
             output::print(&format!("{}\n", secret.reveal()))?;
         }
@@ -77,7 +78,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
             json,
             place,
         } => {
-            let keys = place.accounts()?.keys(account.as_deref())?;
+            let keys = place.accounts().await?.keys(account.as_deref()).await?;
             output::print(&if *json { as_json(&keys) } else { rows(&keys) })?;
         }
         Command::Revoke {
@@ -85,8 +86,9 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
             account,
             place,
         } => {
-            let accounts = place.accounts()?;
-            let revoked = accounts.revoke(account.as_deref(), key, Timestamp::now())?;
+            let accounts = place.accounts().await?;
+            let revoked = accounts.revoke(account.as_deref(), key, Timestamp::now());
+            let revoked = revoked.await?;
             output::note(&format!("key `{}` is revoked", revoked.name));
         }
     }

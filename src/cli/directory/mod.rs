@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use super::data_dir;
 use super::exit::{Exit, Failure};
 use crate::account::{AccountError, Accounts};
-use crate::database::{Database, DatabaseError};
+use crate::database::{DatabaseError, DatabaseUrl};
+use crate::task::Stores;
 
 /// The data directory.
 #[derive(Debug, clap::Args)]
@@ -39,17 +40,23 @@ pub(super) enum Command {
 
 /// Runs the command.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
-    match command {
-        Command::Accounts(command) => accounts::run(command),
-        Command::Keys(command) => keys::run(command),
-    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Other(format!("no runtime can be started: {error}")))?;
+    runtime.block_on(async {
+        match command {
+            Command::Accounts(command) => accounts::run(command).await,
+            Command::Keys(command) => keys::run(command).await,
+        }
+    })
 }
 
 impl Place {
-    fn accounts(&self) -> Result<Accounts, Failure> {
+    async fn accounts(&self) -> Result<Accounts, Failure> {
         let directory = data_dir::of(&self.data_dir).map_err(Failure::Other)?;
-        let database = Database::open(&directory)?;
-        Ok(Accounts::open(&database)?)
+        let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
+        Ok(Accounts::new(stores.accounts().await?))
     }
 }
 

@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::super::exit::Failure;
 use crate::account::{
-    AccountId, Accounts, Directory, Permissions, PredictConfigs, Secret, ServiceNumbers,
+    Account, AccountId, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret,
 };
-use crate::database::{DataLock, Database, Timestamp};
-use crate::gateway::settings::{LOCAL_ACCOUNT, Proxy, Settings};
+use crate::database::{DataLock, DatabaseUrl, Timestamp};
+use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
 use crate::gateway::{Parts, Services};
 use crate::runtime::machine::Machine;
 use crate::service::engine::Engines;
 use crate::service::{Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream};
-use crate::task::{Blobs, Caps, Queue, QueueOptions, SqliteTasks, TaskStore};
+use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskIds, TaskStore};
 
 /// Requests per second of the first account.
 const FIRST_RPS: u32 = 50;
@@ -29,7 +31,8 @@ pub(super) struct Running {
     configs: Arc<PredictConfigs>,
     services: Arc<Services>,
     engines: Arc<Engines>,
-    tasks: Arc<SqliteTasks>,
+    tasks: Arc<dyn TaskStore>,
+    ids: Arc<TaskIds>,
     blobs: Arc<Blobs>,
     queue: Queue,
     first_key: Option<Secret>,
@@ -42,44 +45,48 @@ impl Running {
         let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
         let directory = &settings.data_dir;
         let lock = DataLock::take(directory).map_err(|error| other(&error))?;
-        let database = Database::open(directory).map_err(|error| other(&error))?;
-        let accounts = Accounts::open(&database).map_err(|error| other(&error))?;
-        let first_key = first_account(&accounts)?;
-        let caps = Caps {
-            waiting: settings.limits.waiting,
-            running: settings.limits.running,
-            attempts: settings.limits.attempts,
-        };
-        let tasks = SqliteTasks::open(&database, caps).map_err(|error| other(&error))?;
+        let stores = Stores::open(&DatabaseUrl::in_directory(directory)).await;
+        let stores = stores.map_err(|error| other(&error))?;
+        let store = stores.accounts().await.map_err(|error| other(&error))?;
+        let accounts = Accounts::new(Arc::clone(&store));
+        let first_key = first_account(&accounts).await?;
+        let caps = settings.caps();
+        let tasks = stores.tasks().await.map_err(|error| other(&error))?;
+        let last = tasks.last_id().await.map_err(|error| other(&error))?;
         let blobs = Blobs::open(&directory.join("blobs")).map_err(|error| other(&error))?;
         let blobs = Arc::new(blobs);
         // Nobody else runs this store's tasks: what it says is running died with a former process.
-        let orphans = tasks.recover(Timestamp::now()).await;
+        let orphans = tasks.recover(caps.attempts, Timestamp::now()).await;
         let orphans = orphans.map_err(|error| other(&error))?;
         if orphans > 0 {
             tracing::warn!(tasks = orphans, "tasks were running when the server ended");
         }
-        let numbers = ServiceNumbers::open(&database).map_err(|error| other(&error))?;
         let engines = engines(&settings)?;
-        let catalog = catalog(&settings, &accounts, &numbers, &engines)?;
-        let proxies = proxies(&settings, &accounts, &numbers)?;
+        let all = accounts.list().await.map_err(|error| other(&error))?;
+        let catalog = catalog(&settings, &all, &store, &engines)?;
+        let proxies = proxies(&settings, &all, &*store).await?;
         let services = Arc::new(Services::new(catalog, proxies));
         let finding = Arc::clone(&services);
+        let watched = Directory::watch(Arc::clone(&store)).await;
+        let watched = watched.map_err(|error| other(&error))?;
         let queue = Queue::start(QueueOptions {
-            store: Arc::clone(&tasks) as Arc<dyn TaskStore>,
+            store: Arc::clone(&tasks),
             blobs: Arc::clone(&blobs),
             find: Box::new(move |owner, name| finding.find(owner, name)),
+            directory: Arc::clone(&watched),
+            caps,
             max_running: settings.tasks.running,
             lease: Duration::from_secs_f64(settings.tasks.lease_s),
             answer_ttl: Duration::from_secs_f64(settings.tasks.answer_ttl_days * DAY),
         });
         Ok(Self {
-            directory: Directory::watch(&database).map_err(|error| other(&error))?,
-            configs: Arc::new(PredictConfigs::open(&database).map_err(|error| other(&error))?),
+            directory: watched,
+            configs: Arc::new(PredictConfigs::new(store)),
             settings,
             services,
             engines,
             tasks,
+            ids: Arc::new(TaskIds::after(last)),
             blobs,
             queue,
             first_key,
@@ -95,9 +102,9 @@ impl Running {
             configs: Arc::clone(&self.configs),
             services: Arc::clone(&self.services),
             engines: Arc::clone(&self.engines),
-            store: Arc::clone(&self.tasks) as Arc<dyn TaskStore>,
+            store: Arc::clone(&self.tasks),
             blobs: Arc::clone(&self.blobs),
-            ids: self.tasks.ids(),
+            ids: Arc::clone(&self.ids),
         }
     }
 
@@ -123,16 +130,17 @@ impl Running {
 }
 
 /// Makes the account `local` with a key, if there is no account yet.
-fn first_account(accounts: &Accounts) -> Result<Option<Secret>, Failure> {
+async fn first_account(accounts: &Accounts) -> Result<Option<Secret>, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let now = Timestamp::now();
-    if !accounts.list().map_err(|error| other(&error))?.is_empty() {
+    let all = accounts.list().await;
+    if !all.map_err(|error| other(&error))?.is_empty() {
         return Ok(None);
     }
-    let made = accounts.create(LOCAL_ACCOUNT, FIRST_RPS, now);
+    let made = accounts.create(LOCAL_ACCOUNT, FIRST_RPS, now).await;
     made.map_err(|error| other(&error))?;
     let made = accounts.create_key(LOCAL_ACCOUNT, "first", Permissions::ALL, None, now);
-    let (_, secret) = made.map_err(|error| other(&error))?;
+    let (_, secret) = made.await.map_err(|error| other(&error))?;
     Ok(Some(secret))
 }
 
@@ -150,8 +158,8 @@ fn engines(settings: &Settings) -> Result<Arc<Engines>, Failure> {
 
 fn catalog(
     settings: &Settings,
-    accounts: &Accounts,
-    numbers: &ServiceNumbers,
+    accounts: &[Account],
+    store: &Arc<dyn AccountStore>,
     engines: &Arc<Engines>,
 ) -> Result<Arc<Catalog>, Failure> {
     let mut directories = Vec::new();
@@ -172,15 +180,16 @@ fn catalog(
         add(&publisher.account, &publisher.packages)?;
     }
     let own = settings.clone();
-    let numbers = numbers.clone();
+    let store = Arc::clone(store);
+    let runtime = Handle::current();
     let started = Catalog::start(CatalogOptions {
         directories,
         // The settings were checked, for every name that they have.
         settings: Box::new(move |name| own.service(name).unwrap_or_default()),
         number: Box::new(move |owner, name| {
-            numbers
-                .number(owner, name)
-                .map_err(|error| error.to_string())
+            // A catalog asks now and then, and has nothing else to do meanwhile.
+            let number = || runtime.block_on(store.service_number(owner, name));
+            tokio::task::block_in_place(number).map_err(|error| error.to_string())
         }),
         engines: Arc::clone(engines),
     });
@@ -197,11 +206,8 @@ fn require_directory(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-fn owner(accounts: &Accounts, name: &str) -> Result<AccountId, Failure> {
-    let all = accounts
-        .list()
-        .map_err(|error| Failure::Other(error.to_string()))?;
-    let found = all.into_iter().find(|account| account.name == name);
+fn owner(accounts: &[Account], name: &str) -> Result<AccountId, Failure> {
+    let found = accounts.iter().find(|account| account.name == name);
     found.map(|account| account.id).ok_or_else(|| {
         Failure::Other(format!(
             "there is no account `{name}`; make it with `pkgtool accounts create --name {name} \
@@ -210,27 +216,28 @@ fn owner(accounts: &Accounts, name: &str) -> Result<AccountId, Failure> {
     })
 }
 
-fn proxies(
+async fn proxies(
     settings: &Settings,
-    accounts: &Accounts,
-    numbers: &ServiceNumbers,
+    accounts: &[Account],
+    store: &dyn AccountStore,
 ) -> Result<Vec<Service>, Failure> {
-    let proxy = |proxy: &Proxy| {
+    let mut services = Vec::new();
+    for proxy in &settings.proxies {
         let owner = owner(accounts, &proxy.account)?;
         let shown = proxy.display_name.as_deref().unwrap_or(&proxy.name);
         let limit = settings.limits.answer_bytes;
         let upstream = Upstream::new(shown, &proxy.upstream, limit)
             .map_err(|error| Failure::Other(format!("proxy `{}`: {error}", proxy.name)))?;
         let service = settings.service(&proxy.name);
-        let number = numbers.number(owner, &proxy.name);
-        Ok(Service {
+        let number = store.service_number(owner, &proxy.name).await;
+        services.push(Service {
             id: number.map_err(|error| Failure::Other(error.to_string()))?,
             owner,
             owner_name: proxy.account.clone(),
             name: proxy.name.clone(),
             settings: service.map_err(|error| Failure::Other(error.to_string()))?,
             kind: Kind::Proxy(upstream),
-        })
-    };
-    settings.proxies.iter().map(proxy).collect()
+        });
+    }
+    Ok(services)
 }

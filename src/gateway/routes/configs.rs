@@ -7,12 +7,15 @@ use axum::extract::{self, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, read_body};
-use crate::account::{Permission, PredictConfig};
+use super::super::form::ServicePath;
+use super::path::{Routes, only};
+use crate::account::{NewConfig, Permission, PredictConfig};
 use crate::database::Timestamp;
 use crate::service::{Kind, Service};
 
@@ -22,10 +25,17 @@ const LONGEST_NAME: usize = 200;
 /// Longest config, in bytes.
 const LONGEST_CONFIG: usize = 64 << 10;
 
+/// The routes under a prefix.
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(only(routes!(list, create)))
+        .routes(only(routes!(read, delete)))
+}
+
 /// A stored predict config.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in super::super) struct PredictConfigData {
+struct PredictConfigData {
     id: PredictConfigId,
     name: String,
     /// Whether it is taken where a request names none.
@@ -46,7 +56,7 @@ struct PredictConfigId {
 /// A predict config to be stored.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in super::super) struct NewPredictConfig {
+struct NewPredictConfig {
     /// Its name.
     #[schema(min_length = 1, max_length = 200)]
     name: String,
@@ -78,11 +88,11 @@ fn service(
     gateway: &Gateway,
     caller: Caller,
     permission: Permission,
-    (account, model): (&str, &str),
+    path: &ServicePath,
 ) -> Result<Arc<Service>, Error> {
     let caller = caller.require(permission)?;
-    let found = gateway.service_for(caller, account, model);
-    let found = found.map_err(|error| error.for_reading("service", model))?;
+    let found = gateway.service_for(caller, &path.account, &path.model);
+    let found = found.map_err(|error| error.for_reading("service", &path.model))?;
     if permission == Permission::Write && found.owner != caller {
         return Err(Error::another_account());
     }
@@ -92,13 +102,10 @@ fn service(
 /// Predict configs of a service.
 #[utoipa::path(
     get,
-    path = "/api/mlpgateway/account/{account}/model/{model}/predict-config",
+    path = "/account/{account}/model/{model}/predict-config",
     tag = "services",
     operation_id = "listPredictConfigs",
-    params(
-        ("account" = String, Path, description = "The service's owner: its name or number"),
-        ("model" = String, Path, description = "The service: its name or number"),
-    ),
+    params(ServicePath),
     responses(
         (status = 200, description = "Configs, the oldest first", body = Vec<PredictConfigData>),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
@@ -106,13 +113,13 @@ fn service(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn list(
+async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath((account, model)): InPath<(String, String)>,
+    InPath(path): InPath<ServicePath>,
 ) -> Result<Json<Vec<PredictConfigData>>, Error> {
-    let service = service(&gateway, caller, Permission::Read, (&account, &model))?;
-    let configs = gateway.configs.list(service.id)?;
+    let service = service(&gateway, caller, Permission::Read, &path)?;
+    let configs = gateway.configs.list(service.id).await?;
     let data = configs.iter();
     Ok(Json(
         data.map(|config| PredictConfigData::of(&service, config))
@@ -123,13 +130,10 @@ pub(in super::super) async fn list(
 /// Store a predict config.
 #[utoipa::path(
     post,
-    path = "/api/mlpgateway/account/{account}/model/{model}/predict-config",
+    path = "/account/{account}/model/{model}/predict-config",
     tag = "services",
     operation_id = "createPredictConfig",
-    params(
-        ("account" = String, Path, description = "The service's owner: its name or number"),
-        ("model" = String, Path, description = "The service: its name or number"),
-    ),
+    params(ServicePath),
     request_body(content = NewPredictConfig, content_type = "application/json"),
     responses(
         (status = 200, description = "The stored config", body = PredictConfigData),
@@ -138,13 +142,13 @@ pub(in super::super) async fn list(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn create(
+async fn create(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath((account, model)): InPath<(String, String)>,
+    InPath(path): InPath<ServicePath>,
     request: extract::Request,
 ) -> Result<Json<PredictConfigData>, Error> {
-    let service = service(&gateway, caller, Permission::Write, (&account, &model))?;
+    let service = service(&gateway, caller, Permission::Write, &path)?;
     let body = read_body(&gateway, request).await?;
     let new: NewPredictConfig = serde_json::from_slice(&body).map_err(|error| {
         Error::bad_request(format!("the body is wrong: {error}")).with("place", "$")
@@ -157,22 +161,24 @@ pub(in super::super) async fn create(
     if let Kind::Device(device) = &service.kind {
         device.check_config(&text)?;
     }
-    let now = Timestamp::now();
-    let stored = gateway
-        .configs
-        .create(service.id, &new.name, &text, new.is_default, now)?;
+    let config = NewConfig {
+        service: service.id,
+        name: new.name,
+        config: text,
+        is_default: new.is_default,
+    };
+    let stored = gateway.configs.create(config, Timestamp::now()).await?;
     Ok(Json(PredictConfigData::of(&service, &stored)))
 }
 
 /// A predict config.
 #[utoipa::path(
     get,
-    path = "/api/mlpgateway/account/{account}/model/{model}/predict-config/{config}",
+    path = "/account/{account}/model/{model}/predict-config/{config}",
     tag = "services",
     operation_id = "readPredictConfig",
     params(
-        ("account" = String, Path, description = "The service's owner: its name or number"),
-        ("model" = String, Path, description = "The service: its name or number"),
+        ServicePath,
         ("config" = i64, Path, description = "The config's number"),
     ),
     responses(
@@ -182,14 +188,15 @@ pub(in super::super) async fn create(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn read(
+async fn read(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath((account, model, config)): InPath<(String, String, String)>,
 ) -> Result<Json<PredictConfigData>, Error> {
-    let service = service(&gateway, caller, Permission::Read, (&account, &model))?;
+    let path = ServicePath { account, model };
+    let service = service(&gateway, caller, Permission::Read, &path)?;
     let found = match config.parse() {
-        Ok(id) => gateway.configs.get(service.id, id)?,
+        Ok(id) => gateway.configs.get(service.id, id).await?,
         Err(_) => None,
     };
     let found = found.ok_or_else(|| Error::no_entity("predict config", &config))?;
@@ -199,12 +206,11 @@ pub(in super::super) async fn read(
 /// Delete a predict config.
 #[utoipa::path(
     delete,
-    path = "/api/mlpgateway/account/{account}/model/{model}/predict-config/{config}",
+    path = "/account/{account}/model/{model}/predict-config/{config}",
     tag = "services",
     operation_id = "deletePredictConfig",
     params(
-        ("account" = String, Path, description = "The service's owner: its name or number"),
-        ("model" = String, Path, description = "The service: its name or number"),
+        ServicePath,
         ("config" = i64, Path, description = "The config's number"),
     ),
     responses(
@@ -214,14 +220,15 @@ pub(in super::super) async fn read(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn delete(
+async fn delete(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath((account, model, config)): InPath<(String, String, String)>,
 ) -> Result<StatusCode, Error> {
-    let service = service(&gateway, caller, Permission::Write, (&account, &model))?;
+    let path = ServicePath { account, model };
+    let service = service(&gateway, caller, Permission::Write, &path)?;
     let deleted = match config.parse() {
-        Ok(id) => gateway.configs.delete(service.id, id)?,
+        Ok(id) => gateway.configs.delete(service.id, id).await?,
         Err(_) => false,
     };
     if deleted {

@@ -1,17 +1,15 @@
 //! The API's description, and a page that shows it.
 
 use axum::Json;
-use axum::response::Html;
+use axum::response::{Html, IntoResponse as _, Response};
 use utoipa::openapi::OpenApi;
 
-use super::super::openapi;
-
 /// The OpenAPI document.
-pub(in super::super) async fn document() -> Json<OpenApi> {
-    Json(openapi::document())
+pub(super) fn document(document: &OpenApi) -> Response {
+    Json(document).into_response()
 }
 
 /// The document, for people.
-pub(in super::super) async fn page() -> Html<&'static str> {
+pub(super) async fn page() -> Html<&'static str> {
     Html(include_str!("docs.html"))
 }

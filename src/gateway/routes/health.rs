@@ -8,19 +8,29 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
 use super::super::metrics::Present;
+use super::path::{Routes, only};
 use crate::service::Kind;
 
 /// The media type of the metrics page.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// The routes, under no prefix.
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(only(routes!(live)))
+        .routes(only(routes!(ready)))
+        .routes(only(routes!(metrics)))
+}
+
 /// How the server is.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in super::super) struct Health {
+struct Health {
     /// `ok`.
     status: &'static str,
     /// The release.
@@ -32,7 +42,7 @@ pub(in super::super) struct Health {
 /// What is served.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in super::super) struct Readiness {
+struct Readiness {
     /// `ready`.
     status: &'static str,
     /// Services.
@@ -53,7 +63,7 @@ pub(in super::super) struct Readiness {
     operation_id = "health",
     responses((status = 200, description = "The server is alive", body = Health)),
 )]
-pub(in super::super) async fn live(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
+async fn live(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     Json(Health {
         status: "ok",
         version: env!("CARGO_PKG_VERSION"),
@@ -72,9 +82,7 @@ pub(in super::super) async fn live(State(gateway): State<Arc<Gateway>>) -> Json<
         (status = "5XX", description = "Its database does not answer", body = ErrorBody),
     ),
 )]
-pub(in super::super) async fn ready(
-    State(gateway): State<Arc<Gateway>>,
-) -> Result<Json<Readiness>, Error> {
+async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, Error> {
     let load = gateway.store.load().await;
     let (waiting, running) = load.map_err(|error| {
         let message = "the database does not answer";
@@ -97,7 +105,7 @@ pub(in super::super) async fn ready(
     operation_id = "metrics",
     responses((status = 200, description = "Metrics in the OpenMetrics text format", body = String, content_type = "application/openmetrics-text")),
 )]
-pub(in super::super) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
     let services = gateway.services.all();
     let sessions = services.iter().map(|service| match &service.kind {
         Kind::Device(device) => device.activity().sessions,

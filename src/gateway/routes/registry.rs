@@ -7,10 +7,12 @@ use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
+use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
+use super::path::{Routes, only};
 use crate::service::{Description, Kind, Service};
 
 /// The backends' names as people write them.
@@ -22,10 +24,18 @@ const DISPLAY_NAMES: [(&str, &str); 5] = [
     ("mlx", "MLX"),
 ];
 
+/// The routes under a prefix.
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(only(routes!(providers)))
+        .routes(only(routes!(models)))
+        .routes(only(routes!(model)))
+}
+
 /// Who offers models: a backend that serves something here, or an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in super::super) struct Provider {
+struct Provider {
     /// Unique identifier.
     name: String,
     /// Display name.
@@ -34,20 +44,20 @@ pub(in super::super) struct Provider {
 
 /// All providers.
 #[derive(Debug, Serialize, ToSchema)]
-pub(in super::super) struct Providers {
+struct Providers {
     providers: Vec<Provider>,
 }
 
 /// The models of a provider.
 #[derive(Debug, Serialize, ToSchema)]
-pub(in super::super) struct Models {
+struct Models {
     models: Vec<Model>,
 }
 
 /// A model of a provider.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in super::super) struct Model {
+struct Model {
     /// Identifier unique within the provider.
     name: String,
     /// Display name.
@@ -76,12 +86,12 @@ struct Parameters {
 /// Who offers models.
 #[utoipa::path(
     get,
-    path = "/api/mlpcore/providers",
+    path = "/providers",
     tag = "registry",
     operation_id = "listProviders",
     responses((status = 200, description = "Providers", body = Providers)),
 )]
-pub(in super::super) async fn providers(State(gateway): State<Arc<Gateway>>) -> Json<Providers> {
+async fn providers(State(gateway): State<Arc<Gateway>>) -> Json<Providers> {
     let mut providers: Vec<Provider> = Vec::new();
     for service in gateway.services.all() {
         for provider in providers_of(&service) {
@@ -97,7 +107,7 @@ pub(in super::super) async fn providers(State(gateway): State<Arc<Gateway>>) -> 
 /// Models of a provider.
 #[utoipa::path(
     get,
-    path = "/api/mlpcore/providers/{provider}/models",
+    path = "/providers/{provider}/models",
     tag = "registry",
     operation_id = "listModels",
     params(("provider" = String, Path, description = "The provider's name")),
@@ -106,7 +116,7 @@ pub(in super::super) async fn providers(State(gateway): State<Arc<Gateway>>) -> 
         (status = "4XX", description = "There is no such provider", body = ErrorBody),
     ),
 )]
-pub(in super::super) async fn models(
+async fn models(
     State(gateway): State<Arc<Gateway>>,
     InPath(provider): InPath<String>,
 ) -> Result<Json<Models>, Error> {
@@ -120,7 +130,7 @@ pub(in super::super) async fn models(
 /// A model of a provider.
 #[utoipa::path(
     get,
-    path = "/api/mlpcore/providers/{provider}/models/{model}",
+    path = "/providers/{provider}/models/{model}",
     tag = "registry",
     operation_id = "readModel",
     params(
@@ -132,7 +142,7 @@ pub(in super::super) async fn models(
         (status = "4XX", description = "There is no such model", body = ErrorBody),
     ),
 )]
-pub(in super::super) async fn model(
+async fn model(
     State(gateway): State<Arc<Gateway>>,
     InPath((provider, model)): InPath<(String, String)>,
 ) -> Result<Json<Model>, Error> {

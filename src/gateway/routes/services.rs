@@ -6,22 +6,32 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
+use super::super::form::ServicePath;
+use super::path::{Routes, only};
 use crate::account::Permission;
 use crate::service::{Kind, Service};
 
 /// Seconds that a session may take to load.
 const LOAD_TIMEOUT: u64 = 300;
 
+/// The routes under a prefix.
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(only(routes!(info)))
+        .routes(only(routes!(list)))
+}
+
 /// A service.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "clients read these fields")]
-pub(in super::super) struct ServiceInfo {
+struct ServiceInfo {
     id: ServiceId,
     model_name: String,
     /// Account that owns the image; the service's own here.
@@ -222,27 +232,24 @@ impl ServiceInfo {
 /// Info of a service.
 #[utoipa::path(
     get,
-    path = "/api/mlpgateway/account/{account}/model/{model}",
+    path = "/account/{account}/model/{model}",
     tag = "services",
     operation_id = "serviceInfo",
-    params(
-        ("account" = String, Path, description = "The service's owner: its name or number"),
-        ("model" = String, Path, description = "The service: its name or number"),
-    ),
+    params(ServicePath),
     responses(
         (status = 200, description = "The service", body = ServiceInfo),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn info(
+async fn info(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath((account, model)): InPath<(String, String)>,
+    InPath(path): InPath<ServicePath>,
 ) -> Result<Json<ServiceInfo>, Error> {
     let caller = caller.require(Permission::Read)?;
-    let service = gateway.service_for(caller, &account, &model);
-    let service = service.map_err(|error| error.for_reading("service", &model))?;
+    let service = gateway.service_for(caller, &path.account, &path.model);
+    let service = service.map_err(|error| error.for_reading("service", &path.model))?;
     let attempts = gateway.settings.limits.attempts;
     Ok(Json(ServiceInfo::of(&service, attempts)))
 }
@@ -250,7 +257,7 @@ pub(in super::super) async fn info(
 /// Services of an account that the caller may use.
 #[utoipa::path(
     get,
-    path = "/api/mlpgateway/account/{account}/model",
+    path = "/account/{account}/model",
     tag = "services",
     operation_id = "listServices",
     params(("account" = String, Path, description = "The services' owner: its name or number")),
@@ -260,7 +267,7 @@ pub(in super::super) async fn info(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn list(
+async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(account): InPath<String>,

@@ -3,34 +3,33 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{self, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::extract::State;
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, InQuery};
-use super::predict::{Call, Predict2RequestData, PredictRequestData, RawParameters};
+use super::super::form::{
+    Call, Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable, ServicePath,
+    Texts, Whole,
+};
+use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
-use crate::service::Request;
+use crate::service::{Request, Service};
 use crate::task::{
     BlobError, Content, Idempotency, NewTask, OnCrash, Outcome, Status, Task, TaskId,
 };
 
 /// Where a waiting task stands in its account's queue, from 1.
 const QUEUE_POSITION: HeaderName = HeaderName::from_static("x-queue-position");
-
-/// A client's own name for a request that it may repeat.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-/// Longest such name, in bytes.
-const LONGEST_IDEMPOTENCY_KEY: usize = 255;
 
 /// Longest time a status or result is waited for, in seconds.
 const LONGEST_WAIT: u64 = 60;
@@ -39,10 +38,22 @@ const LONGEST_WAIT: u64 = 60;
 const LISTED: usize = 100;
 const MOST_LISTED: usize = 1000;
 
+/// The routes under a prefix.
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(only(routes!(create)))
+        .routes(only(routes!(create_with_config)))
+        .routes(only(routes!(create_with_config_v2)))
+        .routes(only(routes!(list)))
+        .routes(only(routes!(status)))
+        .routes(only(routes!(result)))
+        .routes(only(routes!(cancel)))
+}
+
 /// A task's state.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in super::super) struct AsyncTaskData {
+struct AsyncTaskData {
     /// Task identifier.
     task_id: String,
     /// Number of the account on whose behalf the task was created.
@@ -60,7 +71,7 @@ pub(in super::super) struct AsyncTaskData {
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
-pub(in super::super) enum TaskStatus {
+enum TaskStatus {
     Queued,
     Processing,
     Completed,
@@ -70,7 +81,7 @@ pub(in super::super) enum TaskStatus {
 /// How long an answer is waited for.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(in super::super) struct WaitParameters {
+struct WaitParameters {
     /// Seconds to wait for the task's end before answering, at most 60.
     #[param(maximum = 60, nullable = false)]
     wait: Option<u64>,
@@ -79,7 +90,7 @@ pub(in super::super) struct WaitParameters {
 /// Which tasks are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(in super::super) struct ListParameters {
+struct ListParameters {
     /// Only tasks in this state.
     #[param(nullable = false)]
     status: Option<TaskStatus>,
@@ -109,14 +120,10 @@ impl AsyncTaskData {
 /// Create a task with a raw body.
 #[utoipa::path(
     post,
-    path = "/api/mlpgateway/account/{account}/model/{model}/async/predict",
+    path = "/account/{account}/model/{model}/async/predict",
     tag = "tasks",
     operation_id = "createTask",
-    params(
-        ("account" = String, Path, description = "The service's owner: its name or number"),
-        ("model" = String, Path, description = "The service: its name or number"),
-        RawParameters,
-    ),
+    params(ServicePath, RawParameters),
     request_body(content = Option<serde_json::Value>, content_type = "application/json", description = "Predict data in the service's own format"),
     responses(
         (status = 200, description = "The task's id", body = String, content_type = "application/json"),
@@ -125,29 +132,20 @@ impl AsyncTaskData {
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn create(
+async fn create(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
-    InPath(path): InPath<(String, String)>,
-    parameters: Result<InQuery<RawParameters>, Error>,
-    request: extract::Request,
+    Repeatable { call, key, .. }: Repeatable<Raw>,
 ) -> Result<Response, Error> {
-    let call = Call::new(&gateway, caller, &path)?;
-    let repeat = idempotency_key(request.headers())?;
-    let request = call.raw(&gateway, parameters?, request).await?;
-    enqueue(&gateway, call, request, repeat).await
+    enqueue(&gateway, call, key).await
 }
 
 /// Create a task with data and config.
 #[utoipa::path(
     post,
-    path = "/api/mlpgateway/account/{account}/model/{model}/async/predict-with-config",
+    path = "/account/{account}/model/{model}/async/predict-with-config",
     tag = "tasks",
     operation_id = "createTaskWithConfig",
-    params(
-        ("account" = String, Path, description = "The service's owner: its name or number"),
-        ("model" = String, Path, description = "The service: its name or number"),
-    ),
+    params(ServicePath),
     request_body(content = PredictRequestData<'static>, content_type = "application/json"),
     responses(
         (status = 200, description = "The task's id", body = String, content_type = "application/json"),
@@ -156,28 +154,20 @@ pub(in super::super) async fn create(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn create_with_config(
+async fn create_with_config(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
-    InPath(path): InPath<(String, String)>,
-    request: extract::Request,
+    Repeatable { call, key, .. }: Repeatable<Whole>,
 ) -> Result<Response, Error> {
-    let call = Call::new(&gateway, caller, &path)?;
-    let repeat = idempotency_key(request.headers())?;
-    let request = call.with_config(&gateway, request).await?;
-    enqueue(&gateway, call, request, repeat).await
+    enqueue(&gateway, call, key).await
 }
 
 /// Create a task with data and config as texts.
 #[utoipa::path(
     post,
-    path = "/api/mlpgateway/account/{account}/model/{model}/async/predict-with-config-v2",
+    path = "/account/{account}/model/{model}/async/predict-with-config-v2",
     tag = "tasks",
     operation_id = "createTaskWithConfigV2",
-    params(
-        ("account" = String, Path, description = "The service's owner: its name or number"),
-        ("model" = String, Path, description = "The service: its name or number"),
-    ),
+    params(ServicePath),
     request_body(content = Predict2RequestData, content_type = "application/json"),
     responses(
         (status = 200, description = "The task's id", body = String, content_type = "application/json"),
@@ -186,22 +176,17 @@ pub(in super::super) async fn create_with_config(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn create_with_config_v2(
+async fn create_with_config_v2(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
-    InPath(path): InPath<(String, String)>,
-    request: extract::Request,
+    Repeatable { call, key, .. }: Repeatable<Texts>,
 ) -> Result<Response, Error> {
-    let call = Call::new(&gateway, caller, &path)?;
-    let repeat = idempotency_key(request.headers())?;
-    let request = call.with_config_v2(&gateway, request).await?;
-    enqueue(&gateway, call, request, repeat).await
+    enqueue(&gateway, call, key).await
 }
 
 /// Status of a task.
 #[utoipa::path(
     get,
-    path = "/api/mlpgateway/account/{account}/async/task/{task}",
+    path = "/account/{account}/async/task/{task}",
     tag = "tasks",
     operation_id = "taskStatus",
     params(
@@ -216,7 +201,7 @@ pub(in super::super) async fn create_with_config_v2(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn status(
+async fn status(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath((account, id)): InPath<(String, String)>,
@@ -238,7 +223,7 @@ pub(in super::super) async fn status(
 /// Result of a task.
 #[utoipa::path(
     get,
-    path = "/api/mlpgateway/account/{account}/async/task/{task}/response",
+    path = "/account/{account}/async/task/{task}/response",
     tag = "tasks",
     operation_id = "taskResult",
     params(
@@ -254,7 +239,7 @@ pub(in super::super) async fn status(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn result(
+async fn result(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath((account, id)): InPath<(String, String)>,
@@ -297,7 +282,7 @@ pub(in super::super) async fn result(
 /// Cancel a task.
 #[utoipa::path(
     post,
-    path = "/api/mlpgateway/account/{account}/async/task/{task}/cancel",
+    path = "/account/{account}/async/task/{task}/cancel",
     tag = "tasks",
     operation_id = "cancelTask",
     params(
@@ -311,7 +296,7 @@ pub(in super::super) async fn result(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn cancel(
+async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath((account, id)): InPath<(String, String)>,
@@ -328,7 +313,7 @@ pub(in super::super) async fn cancel(
 /// List the account's tasks, the newest first.
 #[utoipa::path(
     get,
-    path = "/api/mlpgateway/account/{account}/async/task",
+    path = "/account/{account}/async/task",
     tag = "tasks",
     operation_id = "listTasks",
     params(
@@ -342,7 +327,7 @@ pub(in super::super) async fn cancel(
     ),
     security(("key" = [])),
 )]
-pub(in super::super) async fn list(
+async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(account): InPath<String>,
@@ -378,38 +363,41 @@ impl From<TaskStatus> for Status {
 }
 
 /// Stores a task whose request was checked: what is wrong with it is told now, not later.
-async fn enqueue(
-    gateway: &Gateway,
-    call: Call,
-    request: Request,
-    repeat: Option<String>,
-) -> Result<Response, Error> {
-    call.service.prepare(&request)?;
+async fn enqueue(gateway: &Gateway, call: Call, key: Option<String>) -> Result<Response, Error> {
+    let Call {
+        service,
+        caller,
+        request,
+    } = call;
+    service.prepare(&request)?;
     let now = Timestamp::now();
     let id = gateway.ids.next(now);
-    let idempotency = repeat.map(|key| Idempotency {
+    let idempotency = key.map(|key| Idempotency {
         key,
-        fingerprint: fingerprint(&call, &request),
+        fingerprint: fingerprint(&service, &request),
     });
     let body = gateway.blobs.put_body(id, request.body).await;
     let body = body.map_err(|error| storage(&error).because(&error))?;
     let in_blob = matches!(body, Content::Blob { .. });
     let task = NewTask {
         id,
-        caller: call.caller,
-        owner: call.service.owner,
-        service: call.service.name.clone(),
+        caller,
+        owner: service.owner,
+        service: service.name.clone(),
         body,
         config: request.config,
         data_type: request.data_type,
-        on_crash: if call.service.settings.retry_after_crash {
+        on_crash: if service.settings.retry_after_crash {
             OnCrash::Retry
         } else {
             OnCrash::Fail
         },
         idempotency,
     };
-    let accepted = gateway.store.enqueue(task, now).await;
+    let accepted = match gateway.limit(caller) {
+        Ok(limit) => gateway.store.enqueue(task, limit, now).await,
+        Err(error) => Err(error),
+    };
     if in_blob && !matches!(accepted, Ok(accepted) if accepted == id) {
         gateway.blobs.delete_body(id).await;
     }
@@ -420,17 +408,17 @@ async fn enqueue(
 }
 
 /// Everything that makes a request the same as another.
-fn fingerprint(call: &Call, request: &Request) -> [u8; 32] {
+fn fingerprint(service: &Service, request: &Request) -> [u8; 32] {
     let mut hash = Sha256::new();
     let config = request.config.as_deref().map(str::as_bytes);
     let data_type = request.data_type.as_deref().map(str::as_bytes);
     let parts = [
-        Some(call.service.name.as_bytes()),
+        Some(service.name.as_bytes()),
         Some(&request.body[..]),
         config,
         data_type,
     ];
-    hash.update(call.service.owner.0.to_be_bytes());
+    hash.update(service.owner.0.to_be_bytes());
     for part in parts {
         // Lengths keep the parts apart.
         let length = part.map_or(u64::MAX, |part| part.len() as u64);
@@ -438,22 +426,6 @@ fn fingerprint(call: &Call, request: &Request) -> [u8; 32] {
         hash.update(part.unwrap_or_default());
     }
     hash.finalize().into()
-}
-
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
-    let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
-        return Ok(None);
-    };
-    match value.to_str() {
-        Ok(key) if (1..=LONGEST_IDEMPOTENCY_KEY).contains(&key.len()) => Ok(Some(key.to_owned())),
-        _ => {
-            let message = format!(
-                "the Idempotency-Key must have 1 to {LONGEST_IDEMPOTENCY_KEY} visible ASCII \
-                 characters"
-            );
-            Err(Error::bad_request(message).with("place", "Idempotency-Key"))
-        }
-    }
 }
 
 /// A task of the account.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::service::ServiceSettings;
+use crate::task::Caps;
 
 /// Name of the account that exists from the start.
 pub const LOCAL_ACCOUNT: &str = "local";
@@ -233,6 +234,15 @@ impl Settings {
     /// The settings as a file.
     pub fn print(&self) -> String {
         toml::to_string_pretty(self).unwrap_or_else(|error| format!("# {error}\n"))
+    }
+
+    /// The limits of tasks that only a file sets.
+    pub fn caps(&self) -> Caps {
+        Caps {
+            waiting: self.limits.waiting,
+            running: self.limits.running,
+            attempts: self.limits.attempts,
+        }
     }
 
     /// How a service runs: the defaults, with what is set for it over them.

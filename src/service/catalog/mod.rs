@@ -3,79 +3,34 @@
 //! Invariant: readers see a whole service or none; a service is replaced only by one whose package
 //! was validated and did not change meanwhile.
 
+mod options;
+mod shared;
 mod stage;
 mod survey;
 mod table;
 mod watch;
 
-use std::fmt;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use rayon::prelude::*;
 use tokio::runtime::Handle;
-use tokio::sync::watch::{self as channel, Receiver, Sender};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::watch::{self as channel, Receiver};
+use tokio::task::JoinHandle;
 
-use super::engine::Engines;
-use super::{Service, ServiceSettings};
+use super::Service;
 use crate::account::AccountId;
+pub use options::{CatalogOptions, Numbering, PackageDirectory, Unserved};
+
+use shared::{Shared, lock};
 use survey::Survey;
-use table::Table;
 use watch::{Book, Watch};
-
-/// A directory of packages and whose services they become.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackageDirectory {
-    /// The directory.
-    pub path: PathBuf,
-    /// The publisher's account.
-    pub owner: AccountId,
-    /// Its name.
-    pub owner_name: String,
-}
-
-/// Gives the lasting number of an account's service of this name, or says why there is none now.
-pub type Numbering = Box<dyn Fn(AccountId, &str) -> Result<i64, String> + Send + Sync>;
-
-/// What a catalog is made of.
-pub struct CatalogOptions {
-    /// Where packages are.
-    pub directories: Vec<PackageDirectory>,
-    /// Settings of a service by its name.
-    pub settings: Box<dyn Fn(&str) -> ServiceSettings + Send + Sync>,
-    /// The lasting number of a service.
-    pub number: Numbering,
-    /// Where sessions come from.
-    pub engines: Arc<Engines>,
-}
-
-/// A package that is not served, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unserved {
-    /// The package's directory or config.
-    pub path: PathBuf,
-    /// Why, in a line for each finding.
-    pub reason: String,
-}
 
 /// The services of a server.
 #[derive(Debug)]
 pub struct Catalog {
     shared: Arc<Shared>,
     watch: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the catalog and its watch have in common.
-struct Shared {
-    options: CatalogOptions,
-    table: ArcSwap<Table>,
-    changes: Sender<u64>,
-    /// Whether the catalog was stopped, or dropped.
-    stop: Sender<bool>,
-    /// Services that were taken away and let their last requests end.
-    endings: Mutex<JoinSet<()>>,
 }
 
 impl Catalog {
@@ -195,19 +150,5 @@ fn warm_all(shared: &Arc<Shared>, runtime: &Handle) {
                 }
             });
         }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let directories = &self.options.directories;
-        f.debug_struct("Shared")
-            .field("directories", directories)
-            .field("table", &self.table)
-            .finish_non_exhaustive()
     }
 }

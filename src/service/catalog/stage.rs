@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::super::{Device, DeviceParts, Kind, PackageConfig, Service, ServiceSettings};
-use super::CatalogOptions;
+use super::options::CatalogOptions;
 use super::survey::{Package, precision_lists};
 use crate::diagnostic::Severity;
 use crate::package::{Config, Discovery, Loaded, PrecisionList, Roots};

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use walkdir::WalkDir;
 
-use super::{PackageDirectory, Unserved};
+use super::options::{PackageDirectory, Unserved};
 use crate::database::Timestamp;
 use crate::package::{
     Config, Discovery, Found, FoundKind, Loaded, Roots, precision, reference, roots,

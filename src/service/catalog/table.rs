@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::Service;
-use super::Unserved;
+use super::options::Unserved;
 use super::survey::PackageKey;
 use crate::account::AccountId;
 

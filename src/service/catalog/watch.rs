@@ -14,10 +14,11 @@ use tokio::sync::watch::Receiver;
 use tokio::task::{self, JoinError, JoinSet};
 
 use super::super::{Device, Kind, Service};
+use super::options::{CatalogOptions, Unserved};
+use super::shared::{Shared, lock};
 use super::stage::{self, Built};
 use super::survey::{Fingerprint, Package, PackageKey, Survey};
 use super::table::Table;
-use super::{CatalogOptions, Shared, Unserved, lock};
 
 /// How long a package must not change before it is looked into.
 const QUIET: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::EndpointModel;
+use super::model::EndpointModel;
 use crate::engine::{EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
 use crate::runtime::target::Candidate;
 use crate::runtime::worker::{Launcher, Stopper, Worker};

@@ -8,6 +8,7 @@ mod batch;
 mod choice;
 mod ledger;
 mod loaded;
+mod model;
 mod owner;
 mod queue;
 mod request;
@@ -21,12 +22,14 @@ use std::time::Duration;
 
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
-use crate::package::Backend;
 use crate::tensor::input::{Generator, InputArgs, assemble, open_dims};
 use crate::tensor::{Signature, Tensor};
+
+pub use model::{Activity, EndpointModel};
+
 use ledger::Ledger;
 use loaded::Source;
-use shared::Shared;
+use shared::{Host, Shared};
 
 /// On whose behalf [`Endpoint::warm`] runs: no account has this number.
 const NOBODY: AccountId = AccountId(i64::MIN);
@@ -39,42 +42,10 @@ pub struct Engines {
     endpoints: AtomicU64,
 }
 
-/// What the sessions of an endpoint load.
-#[derive(Debug, Clone)]
-pub struct EndpointModel {
-    /// The service's name, for logs.
-    pub service: String,
-    /// The model file.
-    pub model: PathBuf,
-    /// Its format, as in [`crate::model::ModelInfo::format`].
-    pub format: &'static str,
-    /// The method.
-    pub signature: Signature,
-    /// The backend it was made for.
-    pub backend: Option<Backend>,
-    /// Bytes of its weights.
-    pub weight_bytes: u64,
-}
-
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
 #[derive(Debug)]
 pub struct Endpoint {
     shared: Arc<Shared>,
-}
-
-/// What an endpoint is doing, for metrics.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Activity {
-    /// Requests that wait.
-    pub waiting: usize,
-    /// Requests that run.
-    pub running: usize,
-    /// Loaded sessions.
-    pub sessions: usize,
-    /// Runs that gave an answer since the start; requests that shared one count once.
-    pub runs: u64,
-    /// Sessions that died in a run since the start.
-    pub crashes: u64,
 }
 
 impl Engines {
@@ -95,13 +66,13 @@ impl Engines {
         settings: &ServiceSettings,
     ) -> Arc<Endpoint> {
         let number = self.endpoints.fetch_add(1, Ordering::Relaxed);
-        let shared = Shared::new(
+        let host = Host {
             number,
-            model,
-            settings.clone(),
-            self.source.clone(),
-            Arc::clone(&self.ledger),
-        );
+            source: self.source.clone(),
+            ledger: Arc::clone(&self.ledger),
+            start_owner: owner::start,
+        };
+        let shared = Shared::new(model, settings.clone(), host);
         Arc::new(Endpoint { shared })
     }
 

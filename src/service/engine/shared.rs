@@ -4,6 +4,7 @@
 //! is held for bookkeeping only, never while a model loads or runs.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,10 +16,10 @@ use super::batch::{self, Batching};
 use super::choice::{Choice, refused_format};
 use super::ledger::{Bell, Ledger, TooLarge};
 use super::loaded::Source;
-use super::owner;
+use super::model::{Activity, EndpointModel};
 use super::queue::Queue;
 use super::request::{Outcome, Waiting};
-use super::{Activity, EndpointModel};
+
 use crate::account::AccountId;
 use crate::runtime::worker::Stopper;
 use crate::service::{CallError, Isolation, ServiceSettings};
@@ -26,6 +27,20 @@ use crate::tensor::Tensor;
 
 /// What a session takes beyond its weights: the process, the engine's code, small tensors.
 const BESIDE_WEIGHTS: u64 = 32 << 20;
+
+/// Starts a thread that owns the session of a seat.
+pub(super) type StartOwner = fn(&Arc<Shared>, u64) -> io::Result<JoinHandle<()>>;
+
+/// What an endpoint has from its server.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// The endpoint's number there.
+    pub(super) number: u64,
+    /// Where sessions come from.
+    pub(super) source: Source,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) start_owner: StartOwner,
+}
 
 /// An endpoint, as its threads see it.
 #[derive(Debug)]
@@ -40,6 +55,7 @@ pub(super) struct Shared {
     pub(super) rows_limit: Option<u64>,
     /// What every request is answered with, if nothing will ever run the model.
     hopeless: Option<CallError>,
+    start_owner: StartOwner,
     state: Mutex<State>,
     /// Wakes owner threads.
     pub(super) wake: Condvar,
@@ -110,13 +126,13 @@ pub(super) struct Ticket<'a> {
 }
 
 impl Shared {
-    pub(super) fn new(
-        number: u64,
-        model: EndpointModel,
-        settings: ServiceSettings,
-        source: Source,
-        ledger: Arc<Ledger>,
-    ) -> Arc<Self> {
+    pub(super) fn new(model: EndpointModel, settings: ServiceSettings, host: Host) -> Arc<Self> {
+        let Host {
+            number,
+            source,
+            ledger,
+            start_owner,
+        } = host;
         let rows_limit = batch::rows_limit(&model.signature);
         let rows_limit = rows_limit.filter(|_| settings.batch_max_size > 1);
         let too_large = ledger.check(estimate(&model)).err().map(of_size);
@@ -146,6 +162,7 @@ impl Shared {
             source,
             ledger,
             rows_limit,
+            start_owner,
             state: Mutex::new(state),
             wake: Condvar::new(),
             changed: Notify::new(),
@@ -212,7 +229,7 @@ impl Shared {
                 return;
             }
             let seat = state.number();
-            match owner::start(self, seat) {
+            match (self.start_owner)(self, seat) {
                 Ok(thread) => {
                     state.seats.insert(seat, Seat::default());
                     state.threads.retain(|thread| !thread.is_finished());

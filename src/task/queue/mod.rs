@@ -15,9 +15,9 @@ use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::Instrument as _;
 
-use super::{Blobs, Claimed, Event, Lease, Status, TaskId, TaskStore};
-use crate::account::AccountId;
-use crate::database::Timestamp;
+use super::{Blobs, Caps, Claimed, Event, Lease, Limits, Status, TaskId, TaskStore, Turns};
+use crate::account::{AccountId, Directory};
+use crate::database::{DatabaseError, Timestamp};
 use crate::service::Service;
 
 /// Finds a service by its owner and name.
@@ -40,6 +40,10 @@ pub struct QueueOptions {
     pub blobs: Arc<Blobs>,
     /// Where services are.
     pub find: Find,
+    /// What accounts may do,
+    pub directory: Arc<Directory>,
+    /// within these caps.
+    pub caps: Caps,
     /// Tasks that may run at the same time, of all accounts.
     pub max_running: usize,
     /// How long a claim holds without a sign of life.
@@ -62,6 +66,7 @@ struct Dispatcher {
     held: HashMap<TaskId, (Lease, AbortHandle)>,
     by_id: HashMap<Id, TaskId>,
     orphans_at: Instant,
+    turns: Arc<Turns>,
 }
 
 impl Queue {
@@ -74,6 +79,7 @@ impl Queue {
             held: HashMap::new(),
             by_id: HashMap::new(),
             orphans_at: Instant::now() + ORPHANS,
+            turns: Arc::default(),
         };
         Self {
             stop,
@@ -87,6 +93,15 @@ impl Queue {
         if let Err(error) = self.dispatcher.await {
             tracing::error!(%error, "the queue ended badly");
         }
+    }
+}
+
+impl QueueOptions {
+    /// Puts a running task back.
+    async fn release(&self, lease: Lease, crashed: bool) -> Result<bool, DatabaseError> {
+        let attempts = self.caps.attempts;
+        let now = Timestamp::now();
+        self.store.release(lease, crashed, attempts, now).await
     }
 }
 
@@ -124,9 +139,14 @@ impl Dispatcher {
             return true;
         }
         let until = Timestamp::now().after(self.options.lease);
-        match self.options.store.claim(free, until).await {
+        let options = &self.options;
+        let accounts = Arc::clone(&options.directory.snapshot());
+        let limits = Limits::new(accounts, options.caps);
+        let claimed = options.store.claim(free, &self.turns, &limits, until).await;
+        match claimed {
             Ok(claimed) => {
                 for task in claimed {
+                    Arc::make_mut(&mut self.turns).served(task.caller);
                     self.spawn(task);
                 }
                 true
@@ -175,9 +195,10 @@ impl Dispatcher {
             && error.is_panic()
         {
             tracing::error!(task = %lease.task, %error, "a run of a task ended badly");
-            let store = Arc::clone(&self.options.store);
+            let options = Arc::clone(&self.options);
             tokio::spawn(async move {
-                if let Err(error) = store.release(lease, true, Timestamp::now()).await {
+                let released = options.release(lease, true).await;
+                if let Err(error) = released {
                     tracing::error!(task = %lease.task, %error, "it cannot be put back");
                 }
             });
@@ -220,7 +241,7 @@ impl Dispatcher {
                 }
             }
         }
-        if let Err(error) = store.reap(now).await {
+        if let Err(error) = store.reap(self.options.caps.attempts, now).await {
             tracing::error!(%error, "lost tasks cannot be put back");
         }
         let look_for_orphans = self.orphans_at <= Instant::now();
@@ -242,8 +263,7 @@ impl Dispatcher {
         let left: Vec<Lease> = self.held.values().map(|(lease, _)| *lease).collect();
         self.running.shutdown().await;
         for lease in left {
-            let released = self.options.store.release(lease, false, Timestamp::now());
-            if let Err(error) = released.await {
+            if let Err(error) = self.options.release(lease, false).await {
                 // It is found running at the next start, and put back then.
                 tracing::error!(task = %lease.task, %error, "it cannot be put back");
             }

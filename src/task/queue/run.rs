@@ -123,10 +123,7 @@ async fn fail(options: &QueueOptions, lease: Lease, failure: Failure) -> bool {
 }
 
 async fn release(options: &QueueOptions, lease: Lease, crashed: bool) {
-    insist(lease, || {
-        options.store.release(lease, crashed, Timestamp::now())
-    })
-    .await;
+    insist(lease, || Box::pin(options.release(lease, crashed))).await;
 }
 
 /// Tries until the store takes it: a full disk must not lose an outcome.

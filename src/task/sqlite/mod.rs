@@ -2,113 +2,83 @@
 //!
 //! Invariant: a move is answered after its commit; counts in memory are those of the database.
 
-mod limits;
 mod moves;
 mod reads;
 mod rows;
+mod shared;
 mod writer;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use super::rate::Rates;
 use super::{
-    Caps, Claimed, Content, EnqueueError, Event, Failure, Lease, NewTask, Status, Task, TaskId,
-    TaskIds, TaskStore,
+    Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, Status, Task,
+    TaskId, TaskStore, Turns,
 };
 use crate::account::AccountId;
-use crate::database::{Database, DatabaseError, Timestamp};
-use limits::Limits;
+use crate::database::sqlite::Sqlite;
+use crate::database::{DatabaseError, Timestamp};
 use reads::Readers;
+use shared::Shared;
 use writer::Writer;
-
-/// Ends of tasks that a slow listener may be behind.
-const EVENTS: usize = 4096;
 
 /// Tasks in a database that one server writes.
 #[derive(Debug)]
-pub struct SqliteTasks {
+pub(super) struct SqliteTasks {
     writer: Writer,
     readers: Readers,
     shared: Arc<Shared>,
-    ids: Arc<TaskIds>,
-}
-
-/// What the writer and the callers' threads have in common.
-#[derive(Debug)]
-struct Shared {
-    caps: Caps,
-    limits: Limits,
-    rates: Mutex<Rates>,
-    wakeups: watch::Sender<u64>,
-    events: broadcast::Sender<Event>,
 }
 
 impl SqliteTasks {
     /// The tasks of a database.
-    pub fn open(database: &Database, caps: Caps) -> Result<Arc<Self>, DatabaseError> {
+    pub(super) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
         let readers = Readers::open(database)?;
-        let shared = Arc::new(Shared {
-            caps,
-            limits: Limits::default(),
-            rates: Mutex::default(),
-            wakeups: watch::Sender::new(0),
-            events: broadcast::Sender::new(EVENTS),
-        });
-        let ids = Arc::new(TaskIds::after(readers.last_id()?));
+        let shared = Arc::new(Shared::new());
         Ok(Arc::new(Self {
             writer: Writer::start(database, Arc::clone(&shared))?,
             readers,
             shared,
-            ids,
         }))
-    }
-
-    /// Makes ids for new tasks, greater than all that were stored.
-    pub fn ids(&self) -> Arc<TaskIds> {
-        Arc::clone(&self.ids)
-    }
-}
-
-impl SqliteTasks {
-    /// Limits the database to so many pages of 4 KiB, as a full disk would.
-    pub async fn limit_pages(&self, pages: u32) -> Result<(), DatabaseError> {
-        let make = move |moves: &mut moves::Moves<'_>| moves.limit_pages(pages);
-        self.writer.submit(make).await
-    }
-}
-
-impl Shared {
-    /// Counts a request in its account's rate.
-    fn admit(&self, account: AccountId, limit: u32, now: Timestamp) -> Result<(), EnqueueError> {
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        let admitted = rates.admit(account, limit, now);
-        admitted.map_err(|retry_after| EnqueueError::RateExceeded { limit, retry_after })
     }
 }
 
 #[async_trait::async_trait]
 impl TaskStore for SqliteTasks {
-    async fn enqueue(&self, task: NewTask, now: Timestamp) -> Result<TaskId, EnqueueError> {
-        let make = move |moves: &mut moves::Moves<'_>| moves.enqueue(&task, now);
+    async fn last_id(&self) -> Result<Option<TaskId>, DatabaseError> {
+        self.readers.last_id()
+    }
+
+    async fn enqueue(
+        &self,
+        task: NewTask,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<TaskId, EnqueueError> {
+        let make = move |moves: &mut moves::Moves<'_>| moves.enqueue(&task, limit, now);
         self.writer.submit(make).await
     }
 
-    async fn admit(&self, account: AccountId, now: Timestamp) -> Result<(), EnqueueError> {
-        let limit = self.readers.account(&self.shared.limits, account)?;
-        match limit {
-            Some(limit) if !limit.blocked => self.shared.admit(account, limit.rps, now),
-            _ => Err(EnqueueError::Blocked),
-        }
+    async fn admit(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<(), EnqueueError> {
+        self.shared.admit(account, limit, now)
     }
 
     async fn claim(
         &self,
         max: usize,
+        turns: &Arc<Turns>,
+        limits: &Limits,
         lease_until: Timestamp,
     ) -> Result<Vec<Claimed>, DatabaseError> {
-        let make = move |moves: &mut moves::Moves<'_>| moves.claim(max, lease_until);
+        let (turns, limits) = (Arc::clone(turns), limits.clone());
+        let make =
+            move |moves: &mut moves::Moves<'_>| moves.claim(max, &turns, &limits, lease_until);
         self.writer.submit(make).await
     }
 
@@ -148,9 +118,11 @@ impl TaskStore for SqliteTasks {
         &self,
         lease: Lease,
         crashed: bool,
+        attempts: u32,
         now: Timestamp,
     ) -> Result<bool, DatabaseError> {
-        let make = move |moves: &mut moves::Moves<'_>| moves.release(lease, crashed, now);
+        let make =
+            move |moves: &mut moves::Moves<'_>| moves.release(lease, (crashed, attempts), now);
         self.writer.submit(make).await
     }
 
@@ -177,13 +149,13 @@ impl TaskStore for SqliteTasks {
         self.readers.list(caller, status, before, max)
     }
 
-    async fn recover(&self, now: Timestamp) -> Result<u64, DatabaseError> {
-        let make = move |moves: &mut moves::Moves<'_>| moves.give_back(None, now);
+    async fn recover(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
+        let make = move |moves: &mut moves::Moves<'_>| moves.give_back(None, attempts, now);
         self.writer.submit(make).await
     }
 
-    async fn reap(&self, now: Timestamp) -> Result<u64, DatabaseError> {
-        let make = move |moves: &mut moves::Moves<'_>| moves.give_back(Some(now), now);
+    async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
+        let make = move |moves: &mut moves::Moves<'_>| moves.give_back(Some(now), attempts, now);
         self.writer.submit(make).await
     }
 

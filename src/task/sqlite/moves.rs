@@ -4,23 +4,25 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::Shared;
 use super::reads::find;
 use super::rows::{
     self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED, COMPLETED, EXPIRED, FAILED, RUNNING,
     WAITING, columns,
 };
+use super::shared::Shared;
 use crate::account::AccountId;
-use crate::database::{Database, DatabaseError, Timestamp};
+use crate::database::sqlite::Sqlite;
+use crate::database::{DatabaseError, Timestamp};
 use crate::task::{
-    Claimed, Content, EnqueueError, Event, Failure, Lease, NewTask, OnCrash, Status, Task, TaskId,
+    Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash, Status,
+    Task, TaskId, Turns,
 };
 
 /// What a transaction works with.
 pub(super) struct Moves<'a> {
-    pub(super) database: &'a Database,
+    pub(super) database: &'a Sqlite,
     pub(super) connection: &'a Connection,
     pub(super) loads: &'a mut Loads,
     pub(super) shared: &'a Shared,
@@ -36,21 +38,28 @@ pub(super) struct News {
     pub(super) events: Vec<Event>,
 }
 
-/// Waiting and running tasks of each account, and whose turn it is.
+/// Waiting and running tasks of each account.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     accounts: HashMap<AccountId, Load>,
-    /// Accounts with waiting tasks, the one served longest ago first.
-    turns: BTreeSet<(u64, AccountId)>,
-    served: u64,
+    /// Accounts with waiting tasks.
+    waiting: BTreeSet<AccountId>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
     waiting: u32,
     running: u32,
-    /// When it was served last, counted in claims.
-    served: u64,
+}
+
+/// A running task that is to be put back.
+struct Found {
+    task: TaskId,
+    caller: AccountId,
+    /// How often its process died.
+    crashes: u32,
+    /// Whether it may run again then.
+    retries: bool,
 }
 
 /// Whether a request was made before, by its idempotency key.
@@ -93,49 +102,29 @@ impl Loads {
         Ok(loads)
     }
 
-    /// Takes over the counts of `stored`, and keeps the order of turns.
-    pub(super) fn counts_from(&mut self, stored: Self) {
-        let before = std::mem::replace(self, stored);
-        self.served = before.served;
-        for (account, load) in before.accounts {
-            if self.accounts.contains_key(&account) {
-                self.change(account, |now| now.served = load.served);
-            }
-        }
-    }
-
     fn of(&self, account: AccountId) -> Load {
         self.accounts.get(&account).copied().unwrap_or_default()
     }
 
     fn change(&mut self, account: AccountId, change: impl FnOnce(&mut Load)) {
         let load = self.accounts.entry(account).or_default();
-        let before = *load;
+        let waited = load.waiting > 0;
         change(load);
-        if before.waiting > 0 && (load.waiting == 0 || load.served != before.served) {
-            self.turns.remove(&(before.served, account));
-        }
-        if load.waiting > 0 {
-            self.turns.insert((load.served, account));
+        match (waited, load.waiting > 0) {
+            (false, true) => {
+                self.waiting.insert(account);
+            }
+            (true, false) => {
+                self.waiting.remove(&account);
+            }
+            _ => {}
         }
     }
 
-    /// Whose turn it is, of the accounts that may have one more running.
-    fn next(&self, may_run: impl Fn(AccountId, Load) -> bool) -> Option<AccountId> {
-        let mut turns = self.turns.iter();
-        turns
-            .find(|(_, account)| may_run(*account, self.of(*account)))
-            .map(|(_, account)| *account)
-    }
-
-    fn claimed(&mut self, account: AccountId) {
-        self.served += 1;
-        let served = self.served;
-        self.change(account, |load| {
-            load.waiting = load.waiting.saturating_sub(1);
-            load.running += 1;
-            load.served = served;
-        });
+    /// Whether a waiting task of an account may run.
+    fn may_run(&self, account: AccountId, limits: &Limits) -> bool {
+        let load = self.of(account);
+        load.waiting > 0 && load.running < limits.running(account)
     }
 }
 
@@ -147,31 +136,27 @@ impl Moves<'_> {
     pub(super) fn enqueue(
         &mut self,
         task: &NewTask,
+        limit: Limit,
         now: Timestamp,
     ) -> Result<TaskId, EnqueueError> {
-        let limit = match self.shared.limits.of(task.caller) {
-            Some(limit) if !limit.blocked => limit,
-            _ => return Err(EnqueueError::Blocked),
-        };
         let repeated = self.repeated(task);
         match repeated.map_err(|error| self.fault(&error))? {
             Repeated::No => {}
             Repeated::Another => return Err(EnqueueError::Conflict),
             Repeated::Same(first) => {
-                self.shared.admit(task.caller, limit.rps, now)?;
+                self.shared.admit(task.caller, limit, now)?;
                 return Ok(first);
             }
         }
-        let most = limit.rps.min(self.shared.caps.waiting);
+        let most = limit.waiting;
         if self.loads.of(task.caller).waiting >= most {
             return Err(EnqueueError::TooManyWaiting { limit: most });
         }
-        self.shared.admit(task.caller, limit.rps, now)?;
+        self.shared.admit(task.caller, limit, now)?;
         self.insert(task, now).map_err(|error| self.fault(&error))?;
         self.loads.change(task.caller, |load| load.waiting += 1);
         // Nobody is woken for an account that may run no more: the end of a task will do that.
-        let running = self.loads.of(task.caller).running;
-        self.news.wake |= running < limit.rps.min(self.shared.caps.running);
+        self.news.wake |= self.loads.of(task.caller).running < limit.running;
         Ok(task.id)
     }
 
@@ -220,38 +205,55 @@ impl Moves<'_> {
     pub(super) fn claim(
         &mut self,
         max: usize,
+        turns: &Turns,
+        limits: &Limits,
         lease_until: Timestamp,
     ) -> Result<Vec<Claimed>, DatabaseError> {
+        let waiting = self.loads.waiting.iter().copied();
+        let mut next: BTreeSet<(u64, AccountId)> = waiting
+            .filter(|account| self.loads.may_run(*account, limits))
+            .map(|account| (turns.last(account), account))
+            .collect();
+        let mut claims = turns.claims();
+        let mut claimed = Vec::new();
+        while claimed.len() < max
+            && let Some((_, account)) = next.pop_first()
+        {
+            let task = self.claim_first(account, lease_until);
+            let Some(task) = task.map_err(|error| self.fault(&error))? else {
+                // Only a damaged database gets here.
+                tracing::error!(account = account.0, "waiting tasks are missing");
+                self.loads.change(account, |load| load.waiting = 0);
+                continue;
+            };
+            claims += 1;
+            self.loads.change(account, |load| {
+                load.waiting = load.waiting.saturating_sub(1);
+                load.running += 1;
+            });
+            if self.loads.may_run(account, limits) {
+                next.insert((claims, account));
+            }
+            claimed.push(task);
+        }
+        Ok(claimed)
+    }
+
+    /// Claims the first waiting task of an account.
+    fn claim_first(
+        &self,
+        account: AccountId,
+        lease_until: Timestamp,
+    ) -> Result<Option<Claimed>, rusqlite::Error> {
         let sql = format!(
             "UPDATE task SET status = 1, attempt = attempt + 1, lease_until = ?2
              WHERE id = (SELECT id FROM task INDEXED BY task_waiting
                  WHERE status = 0 AND caller = ?1 ORDER BY id LIMIT 1)
              RETURNING {CLAIMED}"
         );
-        let mut claimed = Vec::new();
-        let shared = self.shared;
-        let may_run = |account, load: Load| {
-            let rps = shared.limits.of(account).map_or(0, |limit| limit.rps);
-            load.running < rps.min(shared.caps.running)
-        };
-        while claimed.len() < max
-            && let Some(account) = self.loads.next(may_run)
-        {
-            let one = || {
-                let mut update = self.connection.prepare_cached(&sql)?;
-                let values = params![account.0, lease_until.0];
-                update.query_row(values, rows::claimed).optional()
-            };
-            if let Some(task) = one().map_err(|error| self.fault(&error))? {
-                self.loads.claimed(account);
-                claimed.push(task);
-            } else {
-                // Only a damaged database gets here.
-                tracing::error!(account = account.0, "waiting tasks are missing");
-                self.loads.change(account, |load| load.waiting = 0);
-            }
-        }
-        Ok(claimed)
+        let mut update = self.connection.prepare_cached(&sql)?;
+        let values = params![account.0, lease_until.0];
+        update.query_row(values, rows::claimed).optional()
     }
 
     pub(super) fn heartbeat(
@@ -355,36 +357,33 @@ impl Moves<'_> {
     pub(super) fn release(
         &mut self,
         lease: Lease,
-        crashed: bool,
+        (crashed, attempts): (bool, u32),
         now: Timestamp,
     ) -> Result<bool, DatabaseError> {
-        let sql = "SELECT caller, crashes, retries FROM task
+        let sql = "SELECT id, caller, crashes, retries FROM task
             WHERE id = ?1 AND attempt = ?2 AND status = 1";
         let read = || {
             let mut read = self.connection.prepare_cached(sql)?;
             let values = params![lease.task.as_bytes(), lease.attempt];
-            let row = read.query_row(values, |row| {
-                Ok((AccountId(row.get(0)?), row.get(1)?, row.get(2)?))
-            });
-            row.optional()
+            read.query_row(values, found).optional()
         };
-        let Some((caller, before, retries)) = read().map_err(|error| self.fault(&error))? else {
+        let Some(found) = read().map_err(|error| self.fault(&error))? else {
             return Ok(false);
         };
-        self.put_back(lease.task, caller, (crashed, before, retries), now)?;
+        self.put_back(&found, (crashed, attempts), now)?;
         Ok(true)
     }
 
     /// Puts a running task back into the queue, or gives it up if it crashed too often.
     fn put_back(
         &mut self,
-        task: TaskId,
-        caller: AccountId,
-        (crashed, before, retries): (bool, u32, bool),
+        found: &Found,
+        (crashed, attempts): (bool, u32),
         now: Timestamp,
     ) -> Result<(), DatabaseError> {
-        let deaths = before + u32::from(crashed);
-        let given_up = crashed && (!retries || deaths >= self.shared.caps.attempts);
+        let (task, caller) = (found.task, found.caller);
+        let deaths = found.crashes + u32::from(crashed);
+        let given_up = crashed && (!found.retries || deaths >= attempts);
         if given_up {
             let failure = Failure::crashed();
             let sql = "UPDATE task SET status = ?2, completed_at = max(created_at, ?3),
@@ -421,21 +420,19 @@ impl Moves<'_> {
     pub(super) fn give_back(
         &mut self,
         leases_before: Option<Timestamp>,
+        attempts: u32,
         now: Timestamp,
     ) -> Result<u64, DatabaseError> {
         let sql = "SELECT id, caller, crashes, retries FROM task INDEXED BY task_running
             WHERE status = 1 AND (?1 IS NULL OR lease_until <= ?1)";
         let read = || {
             let mut read = self.connection.prepare_cached(sql)?;
-            let rows = read.query_map([leases_before.map(|before| before.0)], |row| {
-                let id = TaskId::from_bytes(row.get(0)?);
-                Ok((id, AccountId(row.get(1)?), row.get(2)?, row.get(3)?))
-            })?;
+            let rows = read.query_map([leases_before.map(|before| before.0)], found)?;
             rows.collect::<Result<Vec<_>, _>>()
         };
         let lost = read().map_err(|error| self.fault(&error))?;
-        for (task, caller, crashes, retries) in &lost {
-            self.put_back(*task, *caller, (true, *crashes, *retries), now)?;
+        for found in &lost {
+            self.put_back(found, (true, attempts), now)?;
         }
         Ok(lost.len() as u64)
     }
@@ -495,13 +492,18 @@ impl Moves<'_> {
         gone().map_err(|error| self.fault(&error))
     }
 
-    pub(super) fn limit_pages(&mut self, pages: u32) -> Result<(), DatabaseError> {
-        let set = self.connection.pragma_update(None, "max_page_count", pages);
-        set.map_err(|error| self.fault(&error))
-    }
-
     fn execute(&self, sql: &str, values: &[&dyn rusqlite::ToSql]) -> Result<(), DatabaseError> {
         let execute = || self.connection.prepare_cached(sql)?.execute(values);
         execute().map(drop).map_err(|error| self.fault(&error))
     }
+}
+
+/// A running task, from its id, caller, crashes and retries.
+fn found(row: &Row<'_>) -> Result<Found, rusqlite::Error> {
+    Ok(Found {
+        task: TaskId::from_bytes(row.get(0)?),
+        caller: AccountId(row.get(1)?),
+        crashes: row.get(2)?,
+        retries: row.get(3)?,
+    })
 }

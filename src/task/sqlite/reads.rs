@@ -7,10 +7,10 @@ use std::thread;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::limits::{Limit, Limits};
 use super::rows::{self, TASK};
 use crate::account::AccountId;
-use crate::database::{Database, DatabaseError};
+use crate::database::DatabaseError;
+use crate::database::sqlite::Sqlite;
 use crate::task::{Lease, Outcome, Status, Task, TaskId};
 
 /// How far a place in the queue is counted.
@@ -25,7 +25,7 @@ const LARGE: usize = 4096;
 /// Connections that read. A read takes microseconds, so it is made where it is asked for.
 #[derive(Debug)]
 pub(super) struct Readers {
-    database: Database,
+    database: Sqlite,
     connections: Vec<Mutex<Connection>>,
     next: AtomicUsize,
     /// Tasks in a final state: nothing changes them but the sweep. Who asks for a state asks again, and
@@ -35,7 +35,7 @@ pub(super) struct Readers {
 
 impl Readers {
     /// As many as threads may read at once.
-    pub(super) fn open(database: &Database) -> Result<Self, DatabaseError> {
+    pub(super) fn open(database: &Sqlite) -> Result<Self, DatabaseError> {
         let cores = thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let connect = |_| database.connect_to_read().map(Mutex::new);
         Ok(Self {
@@ -44,18 +44,6 @@ impl Readers {
             next: AtomicUsize::new(0),
             finished: Mutex::default(),
         })
-    }
-
-    /// An account's limits, as they are or were a moment ago.
-    pub(super) fn account(
-        &self,
-        limits: &Limits,
-        account: AccountId,
-    ) -> Result<Option<Limit>, DatabaseError> {
-        if !limits.are_fresh() {
-            self.with(|connection| limits.refresh(connection))?;
-        }
-        Ok(limits.of(account))
     }
 
     /// The greatest id.

@@ -10,9 +10,10 @@ use std::thread::{self, JoinHandle};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
-use super::Shared;
 use super::moves::{Loads, Moves, News};
-use crate::database::{Database, DatabaseError};
+use super::shared::Shared;
+use crate::database::DatabaseError;
+use crate::database::sqlite::Sqlite;
 
 /// Most moves in one transaction.
 const GROUP: usize = 512;
@@ -45,11 +46,10 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts it, with the counts of what is stored.
-    pub(super) fn start(database: &Database, shared: Arc<Shared>) -> Result<Self, DatabaseError> {
+    pub(super) fn start(database: &Sqlite, shared: Arc<Shared>) -> Result<Self, DatabaseError> {
         let connection = database.connect()?;
         let open = || {
             connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-            shared.limits.refresh(&connection)?;
             Loads::read(&connection)
         };
         let loads = open().map_err(|error| database.error(&error))?;
@@ -153,7 +153,7 @@ impl AsDatabaseError for crate::task::EnqueueError {
 }
 
 struct Thread {
-    database: Database,
+    database: Sqlite,
     connection: Connection,
     loads: Loads,
     shared: Arc<Shared>,
@@ -233,12 +233,7 @@ impl Thread {
                 return Err(error);
             }
         };
-        let mut first_fault = self
-            .shared
-            .limits
-            .refresh(&transaction)
-            .err()
-            .map(|error| fault(&error));
+        let mut first_fault = None;
         let mut moves = Moves {
             database: &self.database,
             connection: &transaction,
@@ -263,7 +258,7 @@ impl Thread {
     /// Counts again what is stored, after something was undone.
     fn reload(&mut self) {
         match Loads::read(&self.connection) {
-            Ok(loads) => self.loads.counts_from(loads),
+            Ok(loads) => self.loads = loads,
             Err(error) => tracing::error!(%error, "tasks cannot be counted"),
         }
     }

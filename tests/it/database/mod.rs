@@ -1,14 +1,22 @@
 //! The data directory: who may use it, and what is told when it is damaged or can't be written.
 
+mod full_disk;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
-use pkgtool::account::{AccountError, Accounts};
-use pkgtool::database::{DataLock, Database, DatabaseError, Timestamp};
-use pkgtool::task::TaskStore;
+use pkgtool::database::{DataLock, DatabaseError, DatabaseUrl, Timestamp};
+use pkgtool::task::Stores;
 
 use crate::support::environment::say;
-use crate::task::{WIDE, block_on, directory, id, new, open};
+use crate::task::{WIDE, accounts, block_on, directory, id, new, open};
+use full_disk::FullDisk;
+
+/// Opens the database of a data directory.
+fn open_in(directory: &Path) -> Result<Stores, DatabaseError> {
+    block_on(Stores::open(&DatabaseUrl::in_directory(directory)))
+}
 
 #[test]
 fn one_server_at_a_time() {
@@ -23,13 +31,14 @@ fn one_server_at_a_time() {
 #[test]
 fn a_later_releases_database_is_left_alone() {
     let directory = tempfile::tempdir().expect("a directory");
-    let database = Database::open(directory.path()).expect("it is new");
-    let connection = database.connect().expect("it opens");
+    open_in(directory.path()).expect("it is new");
+    let connection = rusqlite::Connection::open(directory.path().join("pkgtool.db"));
+    let connection = connection.expect("it opens");
     connection
         .pragma_update(None, "user_version", 99)
         .expect("it can be set");
     drop(connection);
-    let error = Database::open(directory.path()).expect_err("it is too new");
+    let error = open_in(directory.path()).expect_err("it is too new");
     assert!(matches!(error, DatabaseError::TooNew { found: 99, .. }));
     assert!(error.to_string().contains("later release"), "{error}");
 }
@@ -38,7 +47,7 @@ fn a_later_releases_database_is_left_alone() {
 fn only_its_owner_may_read_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let inner = directory.path().join("data");
-    Database::open(&inner).expect("it is new");
+    open_in(&inner).expect("it is new");
     let mode = fs::metadata(&inner)
         .expect("it is there")
         .permissions()
@@ -51,10 +60,10 @@ fn a_directory_that_cannot_be_written_is_told() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("file");
     fs::write(&file, "").expect("it can be made");
-    let error = Database::open(&file.join("data")).expect_err("a file is no directory");
+    let error = open_in(&file.join("data")).expect_err("a file is no directory");
     assert!(matches!(error, DatabaseError::ReadOnly { .. }), "{error}");
     let locked = directory.path().join("locked");
-    Database::open(&locked).expect("it is new");
+    open_in(&locked).expect("it is new");
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("it is ours");
     if fs::write(locked.join("probe"), "").is_ok() {
         say("SKIPPED a_directory_that_cannot_be_written_is_told, in part: root may write anywhere");
@@ -68,19 +77,19 @@ fn a_directory_that_cannot_be_written_is_told() {
 fn a_file_that_is_no_database_is_told() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("pkgtool.db"), vec![0x55; 9000]).expect("it can be made");
-    let error = Database::open(directory.path()).expect_err("it is none");
+    let error = open_in(directory.path()).expect_err("it is none");
     assert!(matches!(error, DatabaseError::Corrupt { .. }), "{error}");
 }
 
 #[test]
 fn a_damaged_page_harms_only_what_is_in_it() {
-    let (directory, database) = directory();
-    accounts_without_limits(&database);
+    let (directory, stores) = directory();
+    accounts_without_limits(&stores);
     let caps = pkgtool::task::Caps {
         waiting: 10_000,
         ..WIDE
     };
-    let store = open(&database, caps);
+    let store = open(&stores, caps);
     block_on(async {
         for number in 1..=2000 {
             let made = store.enqueue(new(number), Timestamp(1)).await;
@@ -101,7 +110,7 @@ fn a_damaged_page_harms_only_what_is_in_it() {
         .expect("a page with the task");
     bytes[page * 4096..page * 4096 + 64].fill(0xa5);
     fs::write(&file, bytes).expect("it can be changed");
-    let store = open(&database, caps);
+    let store = open(&stores, caps);
     let (mut read, mut damaged) = (0, 0);
     block_on(async {
         for number in 1..=2000 {
@@ -127,43 +136,54 @@ fn a_damaged_page_harms_only_what_is_in_it() {
 
 #[test]
 fn a_full_disk_is_told_and_what_was_accepted_stays() {
-    let (_directory, database) = directory();
-    accounts_without_limits(&database);
+    let (directory, stores) = directory();
+    accounts_without_limits(&stores);
     let caps = pkgtool::task::Caps {
         waiting: 1_000_000,
         ..WIDE
     };
-    let store = open(&database, caps);
+    let store = open(&stores, caps);
+    let disk = FullDisk::of(directory.path());
     block_on(async {
         store
             .enqueue(new(1), Timestamp(1))
             .await
             .expect("it is accepted");
-        store.limit_pages(60).await.expect("it can be set");
         let mut accepted = 1;
-        let error = loop {
-            match store.enqueue(new(accepted + 1), Timestamp(1)).await {
-                Ok(_) => accepted += 1,
-                Err(error) => break error,
+        // It fills up three times, and room is made.
+        for room in [200_000, 300_000, 100_000] {
+            disk.leave(room);
+            let error = loop {
+                match store.enqueue(new(accepted + 1), Timestamp(1)).await {
+                    Ok(_) => accepted += 1,
+                    Err(error) => break error,
+                }
+                assert!(accepted < 10_000, "it is never full");
+            };
+            assert!(error.to_string().contains("disk is full"), "{error}");
+            for number in 1..=accepted {
+                let task = store.get(id(number)).await.expect("it works");
+                assert!(task.is_some(), "{number} of {accepted} is lost");
             }
-            assert!(accepted < 100_000, "it is never full");
-        };
-        assert!(error.to_string().contains("disk is full"), "{error}");
-        for number in 1..=accepted {
-            let task = store.get(id(number)).await.expect("it works");
-            assert!(task.is_some(), "{number} of {accepted} is lost");
+            let lost = store.get(id(accepted + 1)).await.expect("it works");
+            assert_eq!(lost, None, "it was refused");
+            assert_eq!(store.load().await.expect("it works"), (accepted, 0));
+            disk.make_room();
+            let made = store.enqueue(new(accepted + 1), Timestamp(1)).await;
+            made.expect("it is accepted");
+            accepted += 1;
+            assert_eq!(store.load().await.expect("it works"), (accepted, 0));
         }
-        assert_eq!(store.load().await.expect("it works"), (accepted, 0));
-        // Room is made: it goes on.
-        store.limit_pages(100_000).await.expect("it can be set");
-        let made = store.enqueue(new(accepted + 1), Timestamp(1)).await;
-        made.expect("it is accepted");
-        assert_eq!(store.load().await.expect("it works"), (accepted + 1, 0));
+        assert!(accepted > 3, "something was accepted between");
     });
 }
 
-fn accounts_without_limits(database: &Database) {
-    let accounts = Accounts::open(database).expect("accounts");
-    let set: Result<_, AccountError> = accounts.set("a1", Some(1_000_000), None);
-    set.expect("it is there");
+fn accounts_without_limits(stores: &Stores) {
+    block_on(async {
+        let set = accounts(stores)
+            .await
+            .set("a1", Some(1_000_000), None)
+            .await;
+        set.expect("it is there");
+    });
 }

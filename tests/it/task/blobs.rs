@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use pkgtool::database::Timestamp;
-use pkgtool::task::{BlobError, Blobs, Content, Lease, TaskStore};
+use pkgtool::task::{BlobError, Blobs, Content, Lease};
 
 use super::{WIDE, block_on, directory, id, new, open};
 
@@ -103,8 +103,8 @@ fn what_was_changed_is_noticed() {
 
 #[test]
 fn blobs_without_a_task_are_removed_when_they_are_old() {
-    let (directory, database) = directory();
-    let store = open(&database, WIDE);
+    let (directory, stores) = directory();
+    let store = open(&stores, WIDE);
     let place = directory.path().join("blobs");
     let blobs = Blobs::open(&place).expect("it opens");
     let long = Bytes::from("x".repeat(1000));
@@ -146,7 +146,7 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
             .complete(second, answer, Timestamp(3), Timestamp(99))
             .await
             .expect("it works");
-        blobs.sweep_orphans(&*store).await;
+        blobs.sweep_orphans(&*store.store).await;
         assert_eq!(files(&place).len(), 5, "all of them are young");
         for file in files(&place) {
             let old = SystemTime::now() - Duration::from_hours(2);
@@ -156,7 +156,7 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
                 .expect("it is ours");
             file.set_modified(old).expect("it can be set");
         }
-        blobs.sweep_orphans(&*store).await;
+        blobs.sweep_orphans(&*store.store).await;
     });
     let mut left: Vec<String> = files(&place)
         .iter()

@@ -9,11 +9,9 @@ use proptest::sample::Index;
 
 use pkgtool::account::AccountId;
 use pkgtool::database::Timestamp;
-use pkgtool::task::{
-    Caps, Content, Failure, Idempotency, Lease, MemoryTasks, NewTask, OnCrash, Status, TaskStore,
-};
+use pkgtool::task::{Caps, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Status};
 
-use super::{ACCOUNTS, block_on, directory, id, of, open};
+use super::{ACCOUNTS, Limited, block_on, directory, id, in_memory, of, open};
 
 const CAPS: Caps = Caps {
     waiting: 5,
@@ -102,7 +100,7 @@ impl History {
 }
 
 /// Makes a step on one store and writes down the answer.
-async fn make(store: &dyn TaskStore, history: &History, step: &Step, now: Timestamp) -> String {
+async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -> String {
     let after = |millis: i64| Timestamp(now.0 + millis);
     match step.clone() {
         Step::Enqueue {
@@ -166,8 +164,8 @@ async fn make(store: &dyn TaskStore, history: &History, step: &Step, now: Timest
 }
 
 /// Everything that can be read.
-async fn seen(store: &dyn TaskStore, tasks: u64) -> String {
-    let mut text = format!("{:?}", store.load().await);
+async fn seen(store: &Limited, tasks: u64) -> String {
+    let mut text = format!("{:?} {:?}", store.load().await, store.last_id().await);
     for number in 1..=tasks + 1 {
         let (task, place) = (store.get(id(number)).await, store.place(id(number)).await);
         let _ = write!(text, "\n{task:?} {place:?}");
@@ -188,9 +186,9 @@ proptest! {
     fn the_store_does_as_the_model_does(
         steps in proptest::collection::vec((step(), -50..400_i64), 1..60)
     ) {
-        let (_directory, database) = directory();
-        let model = MemoryTasks::new(CAPS, ACCOUNTS);
-        let mut store = open(&database, CAPS);
+        let (_directory, stores) = directory();
+        let model = in_memory(CAPS);
+        let mut store = open(&stores, CAPS);
         let mut history = History::default();
         let mut now = 1_000_000;
         for (step, passed) in steps {
@@ -198,14 +196,14 @@ proptest! {
             now += passed;
             if matches!(step, Step::Reopen) {
                 drop(store);
-                store = open(&database, CAPS);
+                store = open(&stores, CAPS);
                 // What only a process remembers: whose turn it is, and the last second.
                 model.forget_turns();
                 now += 2000;
             }
             let at = Timestamp(now);
             let (expected, found) = block_on(async {
-                (make(&model, &history, &step, at).await, make(&*store, &history, &step, at).await)
+                (make(&model, &history, &step, at).await, make(&store, &history, &step, at).await)
             });
             prop_assert_eq!(&expected, &found, "{:?}", step);
             match step {
@@ -214,7 +212,7 @@ proptest! {
                 _ => {}
             }
             let (expected, found) = block_on(async {
-                (seen(&model, history.tasks).await, seen(&*store, history.tasks).await)
+                (seen(&model, history.tasks).await, seen(&store, history.tasks).await)
             });
             prop_assert_eq!(expected, found, "after {:?}", step);
         }
@@ -223,7 +221,7 @@ proptest! {
 }
 
 /// The leases that hold now.
-fn running(model: &MemoryTasks) -> Vec<Lease> {
+fn running(model: &Limited) -> Vec<Lease> {
     block_on(async {
         let mut leases = Vec::new();
         for (account, _) in ACCOUNTS {

@@ -1,15 +1,20 @@
 //! Task stores: one story for each of them, and a machine that holds SQLite's against the model.
 
 mod blobs;
+mod limited;
 mod machine;
+mod memory;
 mod story;
 
 use std::sync::Arc;
 
-use pkgtool::account::{AccountId, Accounts};
-use pkgtool::database::{Database, Timestamp};
-use pkgtool::task::{Caps, Content, MemoryTasks, NewTask, OnCrash, SqliteTasks, TaskId, TaskStore};
+use pkgtool::account::{Account, AccountId, Accounts, Snapshot};
+use pkgtool::database::{DatabaseUrl, Timestamp};
+use pkgtool::task::{Caps, Content, NewTask, OnCrash, Stores, TaskId};
 use tempfile::TempDir;
+
+pub(crate) use limited::Limited;
+use memory::MemoryTasks;
 
 /// The accounts of these tests, with their requests per second.
 const ACCOUNTS: [(AccountId, u32); 3] = [
@@ -27,26 +32,54 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A data directory with the accounts.
-pub(crate) fn directory() -> (TempDir, Database) {
+pub(crate) fn directory() -> (TempDir, Stores) {
     let directory = tempfile::tempdir().expect("a directory");
-    let database = Database::open(directory.path()).expect("a database");
-    let accounts = Accounts::open(&database).expect("accounts");
-    for (id, rps) in ACCOUNTS {
-        let made = accounts.create(&format!("a{}", id.0), rps, Timestamp(0));
-        assert_eq!(made.expect("it is new").id, id);
-    }
-    (directory, database)
+    let stores = block_on(async {
+        let stores = Stores::open(&DatabaseUrl::in_directory(directory.path())).await;
+        let stores = stores.expect("a database");
+        let accounts = accounts(&stores).await;
+        for (id, rps) in ACCOUNTS {
+            let name = format!("a{}", id.0);
+            let made = accounts.create(&name, rps, Timestamp(0)).await;
+            assert_eq!(made.expect("it is new").id, id);
+        }
+        stores
+    });
+    (directory, stores)
 }
 
-pub(crate) fn open(database: &Database, caps: Caps) -> Arc<SqliteTasks> {
-    SqliteTasks::open(database, caps).expect("a store")
+pub(crate) async fn accounts(stores: &Stores) -> Accounts {
+    Accounts::new(stores.accounts().await.expect("accounts"))
+}
+
+/// The tasks of a database, with the limits of its accounts as they are now.
+pub(crate) fn open(stores: &Stores, caps: Caps) -> Arc<Limited> {
+    block_on(async {
+        let accounts = stores.accounts().await.expect("accounts");
+        let accounts = Snapshot::read(&*accounts).await.expect("it works");
+        let tasks = stores.tasks().await.expect("a store");
+        Arc::new(Limited::new(tasks, accounts, caps))
+    })
+}
+
+/// Tasks in memory, with the accounts.
+fn in_memory(caps: Caps) -> Limited {
+    let account = |(id, rps): (AccountId, u32)| Account {
+        id,
+        name: format!("a{}", id.0),
+        rps,
+        blocked: false,
+        created_at: Timestamp(0),
+    };
+    let accounts = Snapshot::new(ACCOUNTS.map(account).into(), Vec::new());
+    Limited::new(Arc::new(MemoryTasks::default()), accounts, caps)
 }
 
 /// Has a story told of every store.
-fn of_every_store<F: Future<Output = ()>>(caps: Caps, story: impl Fn(Arc<dyn TaskStore>) -> F) {
-    block_on(story(Arc::new(MemoryTasks::new(caps, ACCOUNTS))));
-    let (_directory, database) = directory();
-    block_on(story(open(&database, caps)));
+fn of_every_store<F: Future<Output = ()>>(caps: Caps, story: impl Fn(Arc<Limited>) -> F) {
+    block_on(story(Arc::new(in_memory(caps))));
+    let (_directory, stores) = directory();
+    block_on(story(open(&stores, caps)));
 }
 
 /// The task of a number; later numbers are later ids.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use pkgtool::account::{AccountId, Accounts};
 use pkgtool::database::Timestamp;
 use pkgtool::task::{
-    Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, NewTask, OnCrash, Outcome,
-    Status, TaskStore,
+    Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask, OnCrash,
+    Outcome, Status,
 };
 
-use super::{WIDE, block_on, directory, id, new, of, of_every_store, open};
+use super::{Limited, WIDE, block_on, directory, id, new, of, of_every_store, open};
 
 const LATER: Timestamp = Timestamp(1_000_000);
 
@@ -21,16 +21,16 @@ fn inline(text: &str) -> Content {
     Content::Inline(text.as_bytes().to_vec())
 }
 
-async fn add(store: &Arc<dyn TaskStore>, task: NewTask, now: i64) {
+async fn add(store: &Limited, task: NewTask, now: i64) {
     store.enqueue(task, at(now)).await.expect("it is accepted");
 }
 
-async fn claim_one(store: &Arc<dyn TaskStore>) -> Lease {
+async fn claim_one(store: &Limited) -> Lease {
     let claimed = store.claim(1, LATER).await.expect("it works");
     claimed.first().expect("one waits").lease
 }
 
-async fn status(store: &Arc<dyn TaskStore>, number: u64) -> Status {
+async fn status(store: &Limited, number: u64) -> Status {
     let task = store.get(id(number)).await.expect("it works");
     task.expect("it is there").status
 }
@@ -177,9 +177,9 @@ fn a_rate_holds_for_tasks_and_other_requests() {
 
 #[test]
 fn many_at_once_are_counted_exactly() {
-    let (_directory, database) = directory();
+    let (_directory, stores) = directory();
     let store = open(
-        &database,
+        &stores,
         Caps {
             waiting: 37,
             ..WIDE
@@ -418,23 +418,66 @@ fn lists_are_the_newest_first() {
 
 #[test]
 fn an_account_is_seen_as_others_change_it() {
-    let (_directory, database) = directory();
-    let store: Arc<dyn TaskStore> = open(&database, WIDE);
-    let accounts = Accounts::open(&database).expect("accounts");
+    let (_directory, stores) = directory();
+    let store = open(&stores, WIDE);
     block_on(async {
+        let kept = stores.accounts().await.expect("accounts");
+        let accounts = Accounts::new(Arc::clone(&kept));
+        let set = async |rps, blocked| {
+            let set = accounts.set("a1", rps, blocked).await;
+            set.expect("it is there");
+            store.look(&*kept).await;
+        };
         add(&store, new(1), 100).await;
-        accounts.set("a1", Some(1), None).expect("it is there");
+        set(Some(1), None).await;
         let refused = store.enqueue(new(2), at(5000)).await;
         assert!(matches!(
             refused,
             Err(EnqueueError::TooManyWaiting { limit: 1 })
         ));
-        accounts
-            .set("a1", Some(10), Some(true))
-            .expect("it is there");
+        set(Some(10), Some(true)).await;
         let refused = store.enqueue(new(2), at(9000)).await;
         assert!(matches!(refused, Err(EnqueueError::Blocked)));
-        accounts.set("a1", None, Some(false)).expect("it is there");
+        // What it made before still runs.
+        assert_eq!(claim_one(&store).await.task, id(1));
+        set(None, Some(false)).await;
         add(&store, new(2), 9000).await;
+    });
+}
+
+#[test]
+fn ids_go_on_after_the_last_one() {
+    of_every_store(WIDE, async |store| {
+        assert_eq!(store.last_id().await.expect("it works"), None);
+        for number in [3, 7, 5] {
+            add(&store, new(number), 100).await;
+        }
+        assert_eq!(store.last_id().await.expect("it works"), Some(id(7)));
+        store.cancel(id(7), at(110)).await.expect("it works");
+        assert_eq!(store.last_id().await.expect("it works"), Some(id(7)));
+    });
+}
+
+#[test]
+fn limits_are_those_of_each_request() {
+    of_every_store(WIDE, async |limited| {
+        let limit = |waiting, rps| Limit {
+            rps,
+            waiting,
+            running: 1,
+        };
+        let add = async |number, limit| limited.store.enqueue(new(number), limit, at(100)).await;
+        add(1, limit(1, 9)).await.expect("it is the first");
+        let refused = add(2, limit(1, 9)).await;
+        assert!(matches!(
+            refused,
+            Err(EnqueueError::TooManyWaiting { limit: 1 })
+        ));
+        add(2, limit(2, 9)).await.expect("two may wait");
+        let refused = add(3, limit(9, 2)).await;
+        assert!(matches!(
+            refused,
+            Err(EnqueueError::RateExceeded { limit: 2, .. })
+        ));
     });
 }

@@ -1,25 +1,22 @@
 //! Tasks in memory: the protocol in its simplest form. What the tests hold other stores against.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{broadcast, watch};
-
-use super::rate::Rates;
-use super::{
-    Caps, Claimed, Content, EnqueueError, Event, Failure, Lease, NewTask, OnCrash, Outcome, Status,
-    Task, TaskId, TaskStore,
+use pkgtool::account::AccountId;
+use pkgtool::database::{DatabaseError, Timestamp};
+use pkgtool::task::{
+    Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash,
+    Outcome, Status, Task, TaskId, TaskStore, Turns,
 };
-use crate::account::AccountId;
-use crate::database::{DatabaseError, Timestamp};
+use tokio::sync::{broadcast, watch};
 
 /// How far a place in the queue is counted.
 const FURTHEST_PLACE: usize = 1000;
 
 /// Tasks that end with the process.
 #[derive(Debug)]
-pub struct MemoryTasks {
-    caps: Caps,
+pub(super) struct MemoryTasks {
     state: Mutex<State>,
     wakeups: watch::Sender<u64>,
     events: broadcast::Sender<Event>,
@@ -27,13 +24,9 @@ pub struct MemoryTasks {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Requests per second of each account; a blocked one is not here.
-    accounts: BTreeMap<AccountId, u32>,
     rows: BTreeMap<TaskId, Row>,
-    rates: Rates,
-    /// When each account was served last, counted in claims.
-    served: BTreeMap<AccountId, u64>,
-    claims: u64,
+    /// When each account's requests of the last second were made, the oldest first.
+    requests: BTreeMap<AccountId, VecDeque<i64>>,
 }
 
 #[derive(Debug)]
@@ -44,28 +37,17 @@ struct Row {
     lease_until: Timestamp,
 }
 
-impl MemoryTasks {
-    /// No tasks, and these accounts with their requests per second.
-    pub fn new(caps: Caps, accounts: impl IntoIterator<Item = (AccountId, u32)>) -> Self {
-        let state = State {
-            accounts: accounts.into_iter().collect(),
-            ..State::default()
-        };
+impl Default for MemoryTasks {
+    fn default() -> Self {
         Self {
-            caps,
-            state: Mutex::new(state),
+            state: Mutex::default(),
             wakeups: watch::Sender::new(0),
             events: broadcast::Sender::new(4096),
         }
     }
+}
 
-    /// What happens to a process's memory of turns when it ends.
-    pub fn forget_turns(&self) {
-        let mut state = self.state();
-        state.served.clear();
-        state.claims = 0;
-    }
-
+impl MemoryTasks {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,10 +67,10 @@ impl MemoryTasks {
     }
 
     /// Puts back, or gives up, running tasks.
-    fn put_back(&self, row: &mut Row, crashed: bool, now: Timestamp) {
+    fn put_back(&self, row: &mut Row, crashed: bool, attempts: u32, now: Timestamp) {
         row.crashes += u32::from(crashed);
         let retries = row.new.on_crash == OnCrash::Retry;
-        if crashed && (!retries || row.crashes >= self.caps.attempts) {
+        if crashed && (!retries || row.crashes >= attempts) {
             row.end(Status::Canceled, Outcome::Failed(Failure::crashed()), now);
             self.ended(&row.task);
         } else {
@@ -97,12 +79,12 @@ impl MemoryTasks {
         }
     }
 
-    fn give_back(&self, lost: impl Fn(&Row) -> bool, now: Timestamp) -> u64 {
+    fn give_back(&self, lost: impl Fn(&Row) -> bool, attempts: u32, now: Timestamp) -> u64 {
         let mut state = self.state();
         let mut count = 0;
         for row in state.rows.values_mut() {
             if row.task.status == Status::Processing && lost(row) {
-                self.put_back(row, true, now);
+                self.put_back(row, true, attempts, now);
                 count += 1;
             }
         }
@@ -121,6 +103,27 @@ impl MemoryTasks {
 }
 
 impl State {
+    /// Counts a request, or gives the milliseconds after which one will be accepted.
+    fn rate(&mut self, account: AccountId, limit: u32, now: Timestamp) -> Result<(), u64> {
+        let made = self.requests.entry(account).or_default();
+        // A clock that jumped back: what was made later was made now.
+        for at in made.iter_mut() {
+            *at = (*at).min(now.0);
+        }
+        made.retain(|at| now.0 - *at < 1000);
+        let limit = limit as usize;
+        if made.len() < limit {
+            made.push_back(now.0);
+            return Ok(());
+        }
+        let leaves = if limit == 0 {
+            now.0
+        } else {
+            made[made.len() - limit]
+        };
+        Err((leaves + 1000 - now.0).unsigned_abs())
+    }
+
     fn count(&self, account: AccountId, status: Status) -> usize {
         let tasks = self.rows.values();
         tasks
@@ -135,7 +138,7 @@ impl State {
     }
 
     /// The account whose turn it is.
-    fn next(&self, caps: Caps) -> Option<AccountId> {
+    fn next(&self, turns: &Turns, limits: &Limits) -> Option<AccountId> {
         let waiting: BTreeSet<AccountId> = self
             .rows
             .values()
@@ -143,10 +146,9 @@ impl State {
             .map(|row| row.task.caller)
             .collect();
         let may_run = |account: &AccountId| {
-            let rps = self.accounts.get(account).copied().unwrap_or(0);
-            self.count(*account, Status::Processing) < rps.min(caps.running) as usize
+            self.count(*account, Status::Processing) < limits.running(*account) as usize
         };
-        let turn = |account: &AccountId| (self.served.get(account).copied(), *account);
+        let turn = |account: &AccountId| (turns.last(*account), *account);
         waiting.into_iter().filter(may_run).min_by_key(turn)
     }
 }
@@ -161,12 +163,20 @@ impl Row {
 
 #[async_trait::async_trait]
 impl TaskStore for MemoryTasks {
-    async fn enqueue(&self, task: NewTask, now: Timestamp) -> Result<TaskId, EnqueueError> {
+    async fn last_id(&self) -> Result<Option<TaskId>, DatabaseError> {
+        Ok(self.state().rows.last_key_value().map(|(id, _)| *id))
+    }
+
+    async fn enqueue(
+        &self,
+        task: NewTask,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<TaskId, EnqueueError> {
         let mut state = self.state();
-        let rps = state.accounts.get(&task.caller).copied();
-        let rps = rps.ok_or(EnqueueError::Blocked)?;
+        let rps = limit.rps;
         let rate = |state: &mut State| {
-            let admitted = state.rates.admit(task.caller, rps, now);
+            let admitted = state.rate(task.caller, rps, now);
             admitted.map_err(|retry_after| EnqueueError::RateExceeded {
                 limit: rps,
                 retry_after,
@@ -187,7 +197,7 @@ impl TaskStore for MemoryTasks {
                 return Ok(id);
             }
         }
-        let limit = rps.min(self.caps.waiting);
+        let limit = limit.waiting;
         if state.count(task.caller, Status::Queued) >= limit as usize {
             return Err(EnqueueError::TooManyWaiting { limit });
         }
@@ -214,27 +224,31 @@ impl TaskStore for MemoryTasks {
         Ok(id)
     }
 
-    async fn admit(&self, account: AccountId, now: Timestamp) -> Result<(), EnqueueError> {
-        let mut state = self.state();
-        let limit = state.accounts.get(&account).copied();
-        let limit = limit.ok_or(EnqueueError::Blocked)?;
-        let admitted = state.rates.admit(account, limit, now);
+    async fn admit(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<(), EnqueueError> {
+        let limit = limit.rps;
+        let admitted = self.state().rate(account, limit, now);
         admitted.map_err(|retry_after| EnqueueError::RateExceeded { limit, retry_after })
     }
 
     async fn claim(
         &self,
         max: usize,
+        turns: &Arc<Turns>,
+        limits: &Limits,
         lease_until: Timestamp,
     ) -> Result<Vec<Claimed>, DatabaseError> {
         let mut state = self.state();
+        let mut turns = Turns::clone(turns);
         let mut claimed = Vec::new();
         while claimed.len() < max
-            && let Some(account) = state.next(self.caps)
+            && let Some(account) = state.next(&turns, limits)
         {
-            state.claims += 1;
-            let turn = state.claims;
-            state.served.insert(account, turn);
+            turns.served(account);
             let mut rows = state.rows.values_mut();
             let first =
                 rows.find(|row| row.task.caller == account && row.task.status == Status::Queued);
@@ -304,13 +318,14 @@ impl TaskStore for MemoryTasks {
         &self,
         lease: Lease,
         crashed: bool,
+        attempts: u32,
         now: Timestamp,
     ) -> Result<bool, DatabaseError> {
         let mut state = self.state();
         let Some(row) = state.held(lease) else {
             return Ok(false);
         };
-        self.put_back(row, crashed, now);
+        self.put_back(row, crashed, attempts, now);
         Ok(true)
     }
 
@@ -362,12 +377,12 @@ impl TaskStore for MemoryTasks {
         Ok(tasks.filter(wanted).take(max).cloned().collect())
     }
 
-    async fn recover(&self, now: Timestamp) -> Result<u64, DatabaseError> {
-        Ok(self.give_back(|_| true, now))
+    async fn recover(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
+        Ok(self.give_back(|_| true, attempts, now))
     }
 
-    async fn reap(&self, now: Timestamp) -> Result<u64, DatabaseError> {
-        Ok(self.give_back(|row| row.lease_until <= now, now))
+    async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
+        Ok(self.give_back(|row| row.lease_until <= now, attempts, now))
     }
 
     async fn sweep(&self, now: Timestamp, max: usize) -> Result<Vec<Lease>, DatabaseError> {

@@ -1,0 +1,203 @@
+//! Accounts and keys, as the command line changes them: names are checked here, and found.
+
+use std::sync::Arc;
+
+use super::key::{ApiKey, Permissions, Secret};
+use super::record::Account;
+use super::store::{AccountStore, NewKey};
+use crate::database::{DatabaseError, Timestamp};
+
+/// Longest name of an account or a key.
+const LONGEST_NAME: usize = 64;
+
+/// Accounts and keys.
+pub struct Accounts {
+    store: Arc<dyn AccountStore>,
+}
+
+/// Why an account or a key was not made or changed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AccountError {
+    /// The name can't be one.
+    #[error(
+        "`{name}` can be no name: 1 to {LONGEST_NAME} letters, digits, `-`, `_` and `.`, and not \
+         digits only"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// There is one of this name.
+    #[error("there is {what} `{name}` already")]
+    Exists {
+        /// `an account` or `a key`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// There is none.
+    #[error("there is no {what} `{name}`; `pkgtool {what}s list` shows what there is")]
+    Unknown {
+        /// `account` or `key`.
+        what: &'static str,
+        /// What was looked for.
+        name: String,
+    },
+    /// The name is that of keys of several accounts.
+    #[error("several accounts have a key `{name}`; say whose with --account, or give its number")]
+    Ambiguous {
+        /// The name.
+        name: String,
+    },
+    /// The permissions are none.
+    #[error("a key needs at least one permission: predict, read, write")]
+    NoPermission,
+    /// There is no randomness.
+    #[error("the system gives no random bits: {0}")]
+    Random(String),
+    /// The database failed.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+}
+
+impl Accounts {
+    /// The accounts of a store.
+    pub fn new(store: Arc<dyn AccountStore>) -> Self {
+        Self { store }
+    }
+
+    /// Makes an account.
+    pub async fn create(
+        &self,
+        name: &str,
+        rps: u32,
+        now: Timestamp,
+    ) -> Result<Account, AccountError> {
+        check_name(name)?;
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(AccountError::Name {
+                name: name.to_owned(),
+            });
+        }
+        let made = self.store.create_account(name, rps, now).await?;
+        made.ok_or_else(|| AccountError::Exists {
+            what: "an account",
+            name: name.to_owned(),
+        })
+    }
+
+    /// Changes an account, named by name or number.
+    pub async fn set(
+        &self,
+        account: &str,
+        rps: Option<u32>,
+        blocked: Option<bool>,
+    ) -> Result<Account, AccountError> {
+        let found = self.find(account).await?;
+        let changed = self.store.change_account(found.id, rps, blocked).await?;
+        changed.ok_or_else(|| unknown_account(account))
+    }
+
+    /// All accounts, the oldest first.
+    pub async fn list(&self) -> Result<Vec<Account>, DatabaseError> {
+        self.store.accounts().await
+    }
+
+    /// Makes a key and gives its secret, which nobody can read again.
+    pub async fn create_key(
+        &self,
+        account: &str,
+        name: &str,
+        permissions: Permissions,
+        expires_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(ApiKey, Secret), AccountError> {
+        check_name(name)?;
+        if permissions == Permissions::default() {
+            return Err(AccountError::NoPermission);
+        }
+        let account = self.find(account).await?.id;
+        let secret = Secret::random().map_err(AccountError::Random)?;
+        let key = NewKey {
+            account,
+            name: name.to_owned(),
+            hash: Secret::hash(secret.reveal()),
+            permissions,
+            expires_at,
+        };
+        match self.store.create_key(key, now).await? {
+            Some(key) => Ok((key, secret)),
+            None => Err(AccountError::Exists {
+                what: "a key",
+                name: name.to_owned(),
+            }),
+        }
+    }
+
+    /// The keys of an account or of all, the oldest first, each with its account's name.
+    pub async fn keys(&self, account: Option<&str>) -> Result<Vec<(ApiKey, String)>, AccountError> {
+        let account = match account {
+            Some(account) => Some(self.find(account).await?.id),
+            None => None,
+        };
+        let keys = self.store.keys().await?.into_iter();
+        let of_it = keys.filter(|stored| account.is_none_or(|id| id == stored.key.account));
+        Ok(of_it
+            .map(|stored| (stored.key, stored.account_name))
+            .collect())
+    }
+
+    /// Revokes a key, named by name or number.
+    pub async fn revoke(
+        &self,
+        account: Option<&str>,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<ApiKey, AccountError> {
+        let number: Option<i64> = key.parse().ok();
+        let all = self.keys(account).await?.into_iter();
+        let mut found: Vec<ApiKey> = all
+            .map(|(key, _)| key)
+            .filter(|known| known.name == key || number == Some(known.id))
+            .collect();
+        let name = key.to_owned();
+        let Some(mut key) = found.pop() else {
+            return Err(AccountError::Unknown { what: "key", name });
+        };
+        if !found.is_empty() {
+            return Err(AccountError::Ambiguous { name });
+        }
+        if key.revoked_at.is_none() {
+            self.store.revoke_key(key.id, now).await?;
+            key.revoked_at = Some(now);
+        }
+        Ok(key)
+    }
+
+    async fn find(&self, account: &str) -> Result<Account, AccountError> {
+        let number: Option<i64> = account.parse().ok();
+        let all = self.list().await?;
+        let found = all.into_iter().find(|known| match number {
+            Some(number) => known.id.0 == number,
+            None => known.name == account,
+        });
+        found.ok_or_else(|| unknown_account(account))
+    }
+}
+
+fn unknown_account(account: &str) -> AccountError {
+    AccountError::Unknown {
+        what: "account",
+        name: account.to_owned(),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), AccountError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed) {
+        return Ok(());
+    }
+    Err(AccountError::Name {
+        name: name.to_owned(),
+    })
+}

@@ -1,0 +1,253 @@
+//! Accounts and what belongs to them, in SQLite.
+//!
+//! Invariant: reading never waits for a change that waits for another process.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::key::{ApiKey, Permissions};
+use super::record::{Account, AccountId, PredictConfig};
+use super::store::{AccountStore, NewConfig, NewKey, StoredKey};
+use crate::database::sqlite::Sqlite;
+use crate::database::{DatabaseError, Timestamp};
+
+/// What is read of an account.
+const ACCOUNT: &str = "id, name, rps, blocked, created_at";
+
+/// What is read of a predict config.
+const CONFIG: &str = "id, service, name, config, is_default, created_at";
+
+/// Accounts in a database that several processes may change. A call takes microseconds, so it is made
+/// where it is asked for.
+#[derive(Debug)]
+pub(crate) struct SqliteAccounts {
+    database: Sqlite,
+    writer: Mutex<Connection>,
+    reader: Mutex<Connection>,
+}
+
+impl SqliteAccounts {
+    /// The accounts of a database.
+    pub(crate) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
+        Ok(Arc::new(Self {
+            writer: Mutex::new(database.connect()?),
+            reader: Mutex::new(database.connect_to_read()?),
+            database: database.clone(),
+        }))
+    }
+
+    fn read<T>(
+        &self,
+        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, DatabaseError> {
+        self.on(&self.reader, call)
+    }
+
+    fn write<T>(
+        &self,
+        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, DatabaseError> {
+        self.on(&self.writer, call)
+    }
+
+    fn on<T>(
+        &self,
+        connection: &Mutex<Connection>,
+        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, DatabaseError> {
+        let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+        call(&connection).map_err(|error| self.database.error(&error))
+    }
+}
+
+#[async_trait::async_trait]
+impl AccountStore for SqliteAccounts {
+    async fn create_account(
+        &self,
+        name: &str,
+        rps: u32,
+        now: Timestamp,
+    ) -> Result<Option<Account>, DatabaseError> {
+        let sql = format!(
+            "INSERT INTO account (name, rps, created_at) VALUES (?1, ?2, ?3)
+            ON CONFLICT (name) DO NOTHING RETURNING {ACCOUNT}"
+        );
+        self.write(|connection| {
+            let made = connection.query_row(&sql, params![name, rps, now.0], account);
+            made.optional()
+        })
+    }
+
+    async fn change_account(
+        &self,
+        id: AccountId,
+        rps: Option<u32>,
+        blocked: Option<bool>,
+    ) -> Result<Option<Account>, DatabaseError> {
+        let sql = format!(
+            "UPDATE account SET rps = coalesce(?2, rps), blocked = coalesce(?3, blocked)
+            WHERE id = ?1 RETURNING {ACCOUNT}"
+        );
+        self.write(|connection| {
+            let changed = connection.query_row(&sql, params![id.0, rps, blocked], account);
+            changed.optional()
+        })
+    }
+
+    async fn accounts(&self) -> Result<Vec<Account>, DatabaseError> {
+        self.read(|connection| {
+            let sql = format!("SELECT {ACCOUNT} FROM account ORDER BY id");
+            let mut read = connection.prepare_cached(&sql)?;
+            read.query_map([], account)?.collect()
+        })
+    }
+
+    async fn create_key(
+        &self,
+        key: NewKey,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, DatabaseError> {
+        let sql = "INSERT INTO api_key
+                (account, name, hash, predict, read, write, created_at, expires_at)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (account, name) DO NOTHING
+            RETURNING id";
+        let id = self.write(|connection| {
+            let values = params![
+                key.account.0,
+                key.name,
+                key.hash,
+                key.permissions.predict,
+                key.permissions.read,
+                key.permissions.write,
+                now.0,
+                key.expires_at.map(|at| at.0),
+            ];
+            let made = connection.query_row(sql, values, |row| row.get(0));
+            made.optional()
+        })?;
+        Ok(id.map(|id| ApiKey {
+            id,
+            name: key.name,
+            account: key.account,
+            permissions: key.permissions,
+            created_at: now,
+            expires_at: key.expires_at,
+            revoked_at: None,
+        }))
+    }
+
+    async fn keys(&self) -> Result<Vec<StoredKey>, DatabaseError> {
+        let sql = "SELECT api_key.id, api_key.name, account, predict, read, write,
+                api_key.created_at, expires_at, revoked_at, account.name, hash
+            FROM api_key JOIN account ON account.id = account ORDER BY api_key.id";
+        self.read(|connection| {
+            let mut read = connection.prepare_cached(sql)?;
+            read.query_map([], key)?.collect()
+        })
+    }
+
+    async fn revoke_key(&self, key: i64, now: Timestamp) -> Result<(), DatabaseError> {
+        let sql = "UPDATE api_key SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
+        self.write(|connection| connection.execute(sql, params![key, now.0]).map(drop))
+    }
+
+    async fn version(&self) -> Result<i64, DatabaseError> {
+        self.read(|connection| {
+            let mut read = connection.prepare_cached("SELECT version FROM account_version")?;
+            read.query_row([], |row| row.get(0))
+        })
+    }
+
+    async fn service_number(&self, owner: AccountId, name: &str) -> Result<i64, DatabaseError> {
+        let find = "SELECT id FROM service WHERE owner = ?1 AND name = ?2";
+        let insert = "INSERT INTO service (owner, name) VALUES (?1, ?2)
+            ON CONFLICT (owner, name) DO NOTHING";
+        self.write(|connection| {
+            let number = || connection.query_row(find, params![owner.0, name], |row| row.get(0));
+            if let Some(known) = number().optional()? {
+                return Ok(known);
+            }
+            connection.execute(insert, params![owner.0, name])?;
+            number()
+        })
+    }
+
+    async fn configs(&self, service: i64) -> Result<Vec<PredictConfig>, DatabaseError> {
+        let sql = format!("SELECT {CONFIG} FROM predict_config WHERE service = ?1 ORDER BY id");
+        self.read(|connection| {
+            let mut read = connection.prepare_cached(&sql)?;
+            read.query_map([service], config)?.collect()
+        })
+    }
+
+    async fn create_config(
+        &self,
+        new: NewConfig,
+        now: Timestamp,
+    ) -> Result<PredictConfig, DatabaseError> {
+        let clear = "UPDATE predict_config SET is_default = 0 WHERE service = ?1";
+        let insert = format!(
+            "INSERT INTO predict_config (service, name, config, is_default, created_at)
+            VALUES (?1, ?2, ?3, ?4, ?5) RETURNING {CONFIG}"
+        );
+        self.write(|connection| {
+            let change = connection.unchecked_transaction()?;
+            if new.is_default {
+                change.execute(clear, [new.service])?;
+            }
+            let values = params![new.service, new.name, new.config, new.is_default, now.0];
+            let made = change.query_row(&insert, values, config)?;
+            change.commit()?;
+            Ok(made)
+        })
+    }
+
+    async fn delete_config(&self, service: i64, id: i64) -> Result<bool, DatabaseError> {
+        let sql = "DELETE FROM predict_config WHERE service = ?1 AND id = ?2";
+        self.write(|connection| Ok(connection.execute(sql, params![service, id])? > 0))
+    }
+}
+
+fn account(row: &Row<'_>) -> Result<Account, rusqlite::Error> {
+    Ok(Account {
+        id: AccountId(row.get(0)?),
+        name: row.get(1)?,
+        rps: row.get(2)?,
+        blocked: row.get(3)?,
+        created_at: Timestamp(row.get(4)?),
+    })
+}
+
+fn key(row: &Row<'_>) -> Result<StoredKey, rusqlite::Error> {
+    let moment =
+        |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(Timestamp));
+    Ok(StoredKey {
+        key: ApiKey {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            account: AccountId(row.get(2)?),
+            permissions: Permissions {
+                predict: row.get(3)?,
+                read: row.get(4)?,
+                write: row.get(5)?,
+            },
+            created_at: Timestamp(row.get(6)?),
+            expires_at: moment(7)?,
+            revoked_at: moment(8)?,
+        },
+        account_name: row.get(9)?,
+        hash: row.get(10)?,
+    })
+}
+
+fn config(row: &Row<'_>) -> Result<PredictConfig, rusqlite::Error> {
+    Ok(PredictConfig {
+        id: row.get(0)?,
+        service: row.get(1)?,
+        name: row.get(2)?,
+        config: row.get(3)?,
+        is_default: row.get(4)?,
+        created_at: Timestamp(row.get(5)?),
+    })
+}

@@ -1,0 +1,123 @@
+//! An SQLite database: its file, connections, schema and migrations.
+//!
+//! Invariant: every connection has the same settings (write-ahead log, full synchronisation, foreign
+//! keys, a time to wait for others), and the schema is brought up to date before anything else reads
+//! it. Knows nothing of what the tables mean.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use super::DatabaseError;
+use super::directory::make_directory;
+
+/// Migrations, in order: the schema's version is how many of them have run.
+const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+
+/// How long a connection waits for another process that writes.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// Prepared statements that a connection keeps.
+const STATEMENTS: usize = 64;
+
+/// A database that is open and up to date.
+#[derive(Debug, Clone)]
+pub(crate) struct Sqlite {
+    path: PathBuf,
+}
+
+impl Sqlite {
+    /// Opens the database of a file; makes it and its directory if they are not there.
+    pub(crate) fn open(file: &Path) -> Result<Self, DatabaseError> {
+        if let Some(directory) = file.parent().filter(|it| !it.as_os_str().is_empty()) {
+            make_directory(directory)?;
+        }
+        let database = Self {
+            path: file.to_owned(),
+        };
+        let mut connection = database.connect()?;
+        database.migrate(&mut connection)?;
+        Ok(database)
+    }
+
+    /// Its file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A connection that reads and writes.
+    pub(crate) fn connect(&self) -> Result<Connection, DatabaseError> {
+        let open = || {
+            let connection = Connection::open(&self.path)?;
+            connection.busy_timeout(BUSY)?;
+            connection.set_prepared_statement_cache_capacity(STATEMENTS);
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            // What is answered for must survive the loss of power, not only of the process.
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.pragma_update(None, "foreign_keys", true)?;
+            Ok(connection)
+        };
+        open().map_err(|error| self.error(&error))
+    }
+
+    /// A connection that only reads.
+    pub(crate) fn connect_to_read(&self) -> Result<Connection, DatabaseError> {
+        let open = || {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(&self.path, flags)?;
+            connection.busy_timeout(BUSY)?;
+            connection.set_prepared_statement_cache_capacity(STATEMENTS);
+            Ok(connection)
+        };
+        open().map_err(|error| self.error(&error))
+    }
+
+    /// What an error of SQLite is to us.
+    pub(crate) fn error(&self, error: &rusqlite::Error) -> DatabaseError {
+        let path = self.path.display().to_string();
+        let reason = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => DatabaseError::Full { path },
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                DatabaseError::ReadOnly { path, reason }
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                DatabaseError::Corrupt { path, reason }
+            }
+            _ => DatabaseError::Other { path, reason },
+        }
+    }
+
+    fn migrate(&self, connection: &mut Connection) -> Result<(), DatabaseError> {
+        let latest = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+        let mut run = || -> Result<Option<i64>, rusqlite::Error> {
+            // Two processes may start at once: the version is read inside the transaction.
+            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let version: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+            let Some(missing) = usize::try_from(version)
+                .ok()
+                .and_then(|version| MIGRATIONS.get(version..))
+            else {
+                return Ok(Some(version));
+            };
+            if missing.is_empty() {
+                return Ok(None);
+            }
+            for migration in missing {
+                change.execute_batch(migration)?;
+            }
+            change.pragma_update(None, "user_version", latest)?;
+            change.commit()?;
+            Ok(None)
+        };
+        match run().map_err(|error| self.error(&error))? {
+            None => Ok(()),
+            Some(found) => Err(DatabaseError::TooNew {
+                path: self.path.display().to_string(),
+                found,
+                known: latest,
+            }),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The id of a request: what its client calls it, or what tells it from all others here.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The request's id, kept if a client sends one.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("z-requestid");
+
+/// Longest id that is taken over from a client.
+const LONGEST_ID: usize = 128;
+
+/// Makes ids that differ between processes and requests.
+#[derive(Debug)]
+pub(super) struct RequestIds {
+    process: u64,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    /// Ids of this process.
+    pub(super) fn new() -> Self {
+        let mut random = [0; 8];
+        // Without randomness ids repeat after a restart, which only logs would show.
+        let _ = getrandom::fill(&mut random);
+        Self {
+            process: u64::from_ne_bytes(random),
+            next: AtomicU64::new(1),
+        }
+    }
+
+    /// The id of a request with these headers: its client's, or a new one.
+    pub(super) fn of(&self, headers: &HeaderMap) -> HeaderValue {
+        let sent = headers.get(REQUEST_ID).filter(|sent| {
+            let visible = |byte: &u8| byte.is_ascii_graphic();
+            !sent.is_empty() && sent.len() <= LONGEST_ID && sent.as_bytes().iter().all(visible)
+        });
+        if let Some(sent) = sent {
+            return sent.clone();
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut text = String::with_capacity(32);
+        // Writing to a string does not fail.
+        let _ = write!(text, "{:016x}-{number:x}", self.process);
+        HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("-"))
+    }
+}

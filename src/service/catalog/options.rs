@@ -1,0 +1,43 @@
+//! What a catalog is made of, and what it leaves out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::super::ServiceSettings;
+use super::super::engine::Engines;
+use crate::account::AccountId;
+
+/// A directory of packages and whose services they become.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackageDirectory {
+    /// The directory.
+    pub path: PathBuf,
+    /// The publisher's account.
+    pub owner: AccountId,
+    /// Its name.
+    pub owner_name: String,
+}
+
+/// Gives the lasting number of an account's service of this name, or says why there is none now.
+pub type Numbering = Box<dyn Fn(AccountId, &str) -> Result<i64, String> + Send + Sync>;
+
+/// What a catalog is made of.
+pub struct CatalogOptions {
+    /// Where packages are.
+    pub directories: Vec<PackageDirectory>,
+    /// Settings of a service by its name.
+    pub settings: Box<dyn Fn(&str) -> ServiceSettings + Send + Sync>,
+    /// The lasting number of a service.
+    pub number: Numbering,
+    /// Where sessions come from.
+    pub engines: Arc<Engines>,
+}
+
+/// A package that is not served, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unserved {
+    /// The package's directory or config.
+    pub path: PathBuf,
+    /// Why, in a line for each finding.
+    pub reason: String,
+}

@@ -1,0 +1,58 @@
+//! What accounts may do with tasks: as much as their requests per second, within the system's caps.
+
+use std::sync::Arc;
+
+use crate::account::{Account, AccountId, Snapshot};
+
+/// System limits on an account's tasks; its own requests per second may be less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    /// Waiting tasks.
+    pub waiting: u32,
+    /// Running tasks.
+    pub running: u32,
+    /// Claims of a task before it is given up.
+    pub attempts: u32,
+}
+
+/// What one account may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Requests per second.
+    pub rps: u32,
+    /// Waiting tasks.
+    pub waiting: u32,
+    /// Running tasks.
+    pub running: u32,
+}
+
+/// What all accounts may do, at one moment.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    accounts: Arc<Snapshot>,
+    caps: Caps,
+}
+
+impl Caps {
+    /// What an account may do that makes a request: nothing, if it is blocked.
+    pub fn of(self, account: &Account) -> Option<Limit> {
+        (!account.blocked).then(|| Limit {
+            rps: account.rps,
+            waiting: account.rps.min(self.waiting),
+            running: account.rps.min(self.running),
+        })
+    }
+}
+
+impl Limits {
+    /// What these accounts may do within the caps.
+    pub fn new(accounts: Arc<Snapshot>, caps: Caps) -> Self {
+        Self { accounts, caps }
+    }
+
+    /// How many tasks of an account may run. What a blocked account made before still runs.
+    pub fn running(&self, account: AccountId) -> u32 {
+        let account = self.accounts.by_id(account);
+        account.map_or(0, |account| account.rps.min(self.caps.running))
+    }
+}

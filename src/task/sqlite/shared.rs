@@ -1,0 +1,44 @@
+//! What the writer and the callers' threads have in common: rates, and what listeners hear.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::{broadcast, watch};
+
+use super::super::rate::Rates;
+use super::super::{EnqueueError, Event, Limit};
+use crate::account::AccountId;
+use crate::database::Timestamp;
+
+/// Ends of tasks that a slow listener may be behind.
+const EVENTS: usize = 4096;
+
+/// What the writer and the callers' threads have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    rates: Mutex<Rates>,
+    pub(super) wakeups: watch::Sender<u64>,
+    pub(super) events: broadcast::Sender<Event>,
+}
+
+impl Shared {
+    pub(super) fn new() -> Self {
+        Self {
+            rates: Mutex::default(),
+            wakeups: watch::Sender::new(0),
+            events: broadcast::Sender::new(EVENTS),
+        }
+    }
+
+    /// Counts a request in its account's rate.
+    pub(super) fn admit(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<(), EnqueueError> {
+        let limit = limit.rps;
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let admitted = rates.admit(account, limit, now);
+        admitted.map_err(|retry_after| EnqueueError::RateExceeded { limit, retry_after })
+    }
+}

@@ -1,0 +1,111 @@
+//! A store with what its callers bring along: the accounts' limits, and whose turn it is.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pkgtool::account::{AccountId, AccountStore, Snapshot};
+use pkgtool::database::{DatabaseError, Timestamp};
+use pkgtool::task::{
+    Caps, Claimed, EnqueueError, Lease, Limit, Limits, NewTask, TaskId, TaskStore, Turns,
+};
+
+/// A store, asked as the gateway and its queue ask it.
+pub(crate) struct Limited {
+    pub(crate) store: Arc<dyn TaskStore>,
+    caps: Caps,
+    accounts: Mutex<Arc<Snapshot>>,
+    turns: Mutex<Arc<Turns>>,
+}
+
+impl Limited {
+    pub(crate) fn new(store: Arc<dyn TaskStore>, accounts: Snapshot, caps: Caps) -> Self {
+        Self {
+            store,
+            caps,
+            accounts: Mutex::new(Arc::new(accounts)),
+            turns: Mutex::default(),
+        }
+    }
+
+    /// What happens to a process's memory of turns when it ends.
+    pub(crate) fn forget_turns(&self) {
+        *lock(&self.turns) = Arc::default();
+    }
+
+    /// Has the accounts as they are now.
+    pub(crate) async fn look(&self, accounts: &dyn AccountStore) {
+        let accounts = Snapshot::read(accounts).await.expect("it works");
+        *lock(&self.accounts) = Arc::new(accounts);
+    }
+
+    /// What an account may do that makes a request.
+    fn limit(&self, account: AccountId) -> Result<Limit, EnqueueError> {
+        let accounts = lock(&self.accounts);
+        let account = accounts.by_id(account);
+        let limit = account.and_then(|account| self.caps.of(account));
+        limit.ok_or(EnqueueError::Blocked)
+    }
+
+    pub(crate) async fn enqueue(
+        &self,
+        task: NewTask,
+        now: Timestamp,
+    ) -> Result<TaskId, EnqueueError> {
+        let limit = self.limit(task.caller)?;
+        self.store.enqueue(task, limit, now).await
+    }
+
+    pub(crate) async fn admit(
+        &self,
+        account: AccountId,
+        now: Timestamp,
+    ) -> Result<(), EnqueueError> {
+        let limit = self.limit(account)?;
+        self.store.admit(account, limit, now).await
+    }
+
+    pub(crate) async fn claim(
+        &self,
+        max: usize,
+        lease_until: Timestamp,
+    ) -> Result<Vec<Claimed>, DatabaseError> {
+        let limits = Limits::new(Arc::clone(&lock(&self.accounts)), self.caps);
+        let turns = Arc::clone(&lock(&self.turns));
+        let claimed = self.store.claim(max, &turns, &limits, lease_until).await?;
+        let mut turns = lock(&self.turns);
+        for task in &claimed {
+            Arc::make_mut(&mut turns).served(task.caller);
+        }
+        Ok(claimed)
+    }
+
+    pub(crate) async fn release(
+        &self,
+        lease: Lease,
+        crashed: bool,
+        now: Timestamp,
+    ) -> Result<bool, DatabaseError> {
+        let attempts = self.caps.attempts;
+        self.store.release(lease, crashed, attempts, now).await
+    }
+
+    pub(crate) async fn recover(&self, now: Timestamp) -> Result<u64, DatabaseError> {
+        self.store.recover(self.caps.attempts, now).await
+    }
+
+    pub(crate) async fn reap(&self, now: Timestamp) -> Result<u64, DatabaseError> {
+        self.store.reap(self.caps.attempts, now).await
+    }
+}
+
+/// What needs neither.
+impl std::ops::Deref for Limited {
+    type Target = dyn TaskStore;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
