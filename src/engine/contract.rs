@@ -40,6 +40,11 @@ pub trait Engine: Sync {
     /// A model without a backend runs on whatever is portable.
     fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer>;
 
+    /// Full names of what it lowers of programs by code of its own, sorted: operators, then delegates.
+    fn lowers(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// What it lacks for a method of a model of a format, as far as the header tells.
     fn gaps(&self, _format: &str, _method: &Method) -> Option<Gaps> {
         None

@@ -103,6 +103,10 @@ impl Engine for Tract {
         }
     }
 
+    fn lowers(&self) -> Vec<&'static str> {
+        program::known()
+    }
+
     fn gaps(&self, format: &str, method: &Method) -> Option<Gaps> {
         if format != "executorch" {
             return None;

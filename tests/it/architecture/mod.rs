@@ -3,8 +3,10 @@
 
 mod imports;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use imports::Imports;
 
@@ -15,7 +17,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("package", &["source", "diagnostic"]),
     ("model", &["source", "diagnostic", "package"]),
     ("validate", &["source", "diagnostic", "package", "model"]),
-    ("runtime", &["source", "diagnostic", "package", "model"]),
+    ("tensor", &["source", "diagnostic", "package", "model"]),
+    (
+        "engine",
+        &["source", "diagnostic", "package", "model", "tensor"],
+    ),
+    (
+        "runtime",
+        &[
+            "source",
+            "diagnostic",
+            "package",
+            "model",
+            "tensor",
+            "engine",
+        ],
+    ),
     ("database", &[]),
     ("account", &["database"]),
     (
@@ -26,6 +43,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "package",
             "model",
             "validate",
+            "tensor",
+            "engine",
             "runtime",
             "database",
             "account",
@@ -34,7 +53,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("task", &["database", "account", "service"]),
     (
         "gateway",
-        &["runtime", "database", "account", "service", "task"],
+        &[
+            "tensor", "engine", "runtime", "database", "account", "service", "task",
+        ],
     ),
     ("client", &["package"]),
     (
@@ -45,6 +66,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "package",
             "model",
             "validate",
+            "tensor",
+            "engine",
             "runtime",
             "database",
             "account",
@@ -54,6 +77,57 @@ const ARROWS: &[(&str, &[&str])] = &[
             "client",
         ],
     ),
+];
+
+/// Folders inside layers, and the folders of the same layer each may use. What stands above it is not
+/// named here: a folder may use the files beside it, unless these use the folder.
+const INSIDE: &[(&str, &[&str])] = &[
+    ("cli/directory", &[]),
+    ("cli/execute", &[]),
+    ("cli/execute/backends", &[]),
+    ("cli/execute/bench", &[]),
+    ("cli/execute/compare", &[]),
+    ("cli/execute/run", &[]),
+    ("cli/inspect", &[]),
+    ("cli/remote", &[]),
+    ("cli/serve", &[]),
+    ("cli/serve/log", &[]),
+    ("database/sqlite", &[]),
+    ("diagnostic/render", &[]),
+    ("engine/executorch", &["engine/surroundings"]),
+    ("engine/ort", &["engine/surroundings"]),
+    ("engine/ort/known_wrong", &[]),
+    ("engine/surroundings", &[]),
+    ("engine/tract", &[]),
+    ("engine/tract/exact", &[]),
+    ("engine/tract/operators", &["engine/tract/exact"]),
+    ("engine/tract/operators/recurrence", &[]),
+    ("engine/tract/program", &["engine/tract/exact"]),
+    ("engine/tract/program/operators", &[]),
+    (
+        "engine/tract/program/xnnpack",
+        &["engine/tract/program/operators"],
+    ),
+    ("engine/tract/repair", &["engine/tract/exact"]),
+    ("gateway/routes", &[]),
+    ("gateway/settings", &[]),
+    ("model/executorch", &[]),
+    ("model/executorch/body", &[]),
+    ("model/executorch/body/xnnpack", &[]),
+    ("model/executorch/delegate", &[]),
+    ("model/onnx", &[]),
+    ("runtime/worker", &[]),
+    ("service/catalog", &["service/device", "service/engine"]),
+    ("service/device", &["service/engine", "service/tensors"]),
+    ("service/engine", &[]),
+    ("service/tensors", &[]),
+    ("task/queue", &[]),
+    ("task/sqlite", &[]),
+    ("tensor/input", &["tensor/npy"]),
+    ("tensor/npy", &[]),
+    ("validate/rules", &["validate/signature"]),
+    ("validate/schema", &[]),
+    ("validate/signature", &[]),
 ];
 
 /// Longest source file, in lines.
@@ -198,39 +272,98 @@ fn main_stays_small() {
     assert!(main.text.lines().count() <= 25);
 }
 
+/// Those of this crate, read once.
+fn imports() -> &'static Imports {
+    static IMPORTS: OnceLock<Imports> = OnceLock::new();
+    IMPORTS.get_or_init(|| Imports::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")))
+}
+
+/// Two files as what stands for them in the folder where their paths part.
+fn parted<'p>(from: &'p Path, to: &'p Path) -> (PathBuf, PathBuf, PathBuf) {
+    let mut folder = PathBuf::new();
+    let mut pairs = from.components().zip(to.components());
+    loop {
+        match pairs.next() {
+            Some((a, b)) if a == b => folder.push(a),
+            Some((a, b)) => return (folder.clone(), folder.join(a), folder.join(b)),
+            None => panic!("{} is {}", from.display(), to.display()),
+        }
+    }
+}
+
+fn is_head(file: &Path) -> bool {
+    ["mod.rs", "lib.rs"].iter().any(|name| file.ends_with(name))
+}
+
 #[test]
 fn no_files_use_each_other_in_a_circle() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let imports = Imports::of(&root);
-    let circles = imports.circles();
+    let circles = imports().circles();
     assert!(circles.is_empty(), "{circles:#?}");
 }
 
 #[test]
-fn debug_folders() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let imports = Imports::of(&root);
-    let mut set = std::collections::BTreeSet::new();
-    for (at, used) in imports.used.iter().enumerate() {
-        for other in used {
-            let (a, b) = (&imports.files[at], &imports.files[*other]);
-            if a.ends_with("mod.rs") && b.starts_with(a.parent().unwrap()) {
-                continue;
-            }
-            let key = |p: &Path| {
-                let d = p.parent().unwrap().to_string_lossy().into_owned();
-                d
-            };
-            let (da, db) = (key(a), key(b));
-            let la = da.split('/').next().unwrap().to_owned();
-            let lb = db.split('/').next().unwrap().to_owned();
-            if la == lb && da != db {
-                eprintln!("F {} -> {}", a.display(), b.display());
-                set.insert((da, db));
+fn a_circle_is_seen() {
+    let files = ["a.rs", "b.rs", "c.rs", "d.rs"];
+    let used: [&[usize]; 4] = [&[1], &[2], &[0, 3], &[]];
+    let imports = Imports {
+        files: files.map(PathBuf::from).to_vec(),
+        used: used.map(|used| used.iter().copied().collect()).to_vec(),
+    };
+    assert_eq!(imports.circles(), [["a.rs", "b.rs", "c.rs"].map(Path::new)]);
+}
+
+/// What uses what among the files and folders of each folder, each folder as a whole.
+fn neighbours(imports: &Imports) -> BTreeMap<PathBuf, BTreeSet<(PathBuf, PathBuf)>> {
+    let mut neighbours: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (from, used) in imports.files.iter().zip(&imports.used) {
+        for to in used.iter().map(|to| &imports.files[*to]) {
+            let (folder, a, b) = parted(from, to);
+            if !is_head(&a) && !is_head(&b) {
+                neighbours.entry(folder).or_default().insert((a, b));
             }
         }
     }
-    for (a, b) in set {
-        eprintln!("E {a} -> {b}");
+    neighbours
+}
+
+#[test]
+fn folders_inside_a_layer_only_look_down() {
+    let imports = imports();
+    for (folder, arrows) in neighbours(imports) {
+        let names: BTreeSet<&PathBuf> = arrows.iter().flat_map(|(a, b)| [a, b]).collect();
+        let names: Vec<&PathBuf> = names.into_iter().collect();
+        let place = |name: &PathBuf| names.iter().position(|known| *known == name);
+        let mut used = vec![BTreeSet::new(); names.len()];
+        for (a, b) in &arrows {
+            used[place(a).expect("it is named")].insert(place(b).expect("it is named"));
+        }
+        let whole = Imports {
+            files: names.iter().map(|name| (*name).clone()).collect(),
+            used,
+        };
+        let circles = whole.circles();
+        assert!(circles.is_empty(), "{}: {circles:#?}", folder.display());
+        if folder.as_os_str().is_empty() {
+            continue;
+        }
+        for (a, b) in arrows.iter().filter(|(a, b)| is_folder(a) && is_folder(b)) {
+            let row = INSIDE.iter().find(|(name, _)| Path::new(name) == a);
+            let (_, allowed) = row.unwrap_or_else(|| panic!("{}: no row", a.display()));
+            let is_allowed = allowed.iter().any(|name| Path::new(name) == b);
+            assert!(is_allowed, "{} may not use {}", a.display(), b.display());
+        }
     }
+}
+
+fn is_folder(name: &Path) -> bool {
+    name.extension().is_none()
+}
+
+#[test]
+fn every_folder_has_a_row_and_every_row_a_folder() {
+    let imports = imports();
+    let folders = imports.files.iter().filter_map(|file| file.parent());
+    let inner: BTreeSet<&Path> = folders.filter(|it| it.components().count() > 1).collect();
+    let rows: BTreeSet<&Path> = INSIDE.iter().map(|(name, _)| Path::new(name)).collect();
+    assert_eq!(inner, rows);
 }

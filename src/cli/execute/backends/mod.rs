@@ -4,6 +4,7 @@
 
 mod columns;
 mod executorch;
+mod operators;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -33,6 +34,10 @@ pub(in super::super) struct Args {
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
 
+    /// List the operators and delegates of programs that run on any machine, and try nothing
+    #[arg(long, conflicts_with = "ort_lib")]
+    operators: bool,
+
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -56,6 +61,10 @@ struct Found {
 
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+    if args.operators {
+        output::print(&operators::list(args.json))?;
+        return Ok(Exit::Clean);
+    }
     let launcher = Launcher::new()
         .map_err(|error| Failure::Other(format!("cannot find my own program: {error}")))?;
     let found = Found {

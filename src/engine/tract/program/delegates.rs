@@ -28,6 +28,13 @@ fn find(id: &str) -> Option<&'static Portable> {
         .find(|portable| portable.backend.delegate_id() == id)
 }
 
+/// The ids of all of them.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    PORTABLE
+        .iter()
+        .map(|portable| portable.backend.delegate_id())
+}
+
 /// Whether graphs of a delegate are lowered.
 pub(super) fn is_known(id: &str) -> bool {
     find(id).is_some()

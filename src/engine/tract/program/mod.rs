@@ -71,6 +71,11 @@ pub(super) fn datum_type(dtype: DType) -> DatumType {
         .unwrap_or(DatumType::F32)
 }
 
+/// The full names of all operators and delegates that can be lowered.
+pub(super) fn known() -> Vec<&'static str> {
+    operators::names().chain(delegates::names()).collect()
+}
+
 /// What keeps a method with these operators and delegates from being lowered, by their full names.
 pub(super) fn missing<'a>(
     operators: impl Iterator<Item = &'a str>,

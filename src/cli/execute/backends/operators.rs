@@ -1,0 +1,32 @@
+//! What `pkgtool backends --operators` lists: what engines lower of programs by code of their own.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::engine::ENGINES;
+
+/// The list, for people or as one JSON document.
+pub(super) fn list(as_json: bool) -> String {
+    let engines = ENGINES
+        .iter()
+        .map(|engine| (engine.name(), engine.lowers()));
+    let engines: Vec<_> = engines.filter(|(_, names)| !names.is_empty()).collect();
+    if as_json {
+        let lowered = engines
+            .iter()
+            .map(|(name, names)| ((*name).to_owned(), json!(names)));
+        let lowered: Map<String, Json> = lowered.collect();
+        let document = json!({ "version": 1, "lowered": lowered });
+        return format!("{document:#}\n");
+    }
+    let mut text = String::new();
+    for (name, names) in engines {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name} lowers {} of ExecuTorch programs", names.len());
+        for name in names {
+            let _ = writeln!(text, "  {name}");
+        }
+    }
+    text
+}
