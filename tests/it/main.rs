@@ -6,6 +6,8 @@ mod architecture;
 mod cli;
 #[cfg(feature = "serve")]
 mod database;
+#[cfg(feature = "run")]
+mod engine;
 mod examples;
 mod fuzz;
 #[cfg(feature = "serve")]
@@ -21,6 +23,8 @@ mod source;
 mod support;
 #[cfg(feature = "serve")]
 mod task;
+#[cfg(feature = "run")]
+mod tensor;
 #[cfg(feature = "serve")]
 mod torture;
 mod validate;

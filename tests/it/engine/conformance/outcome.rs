@@ -13,7 +13,7 @@ use crate::support::other_inputs::disturbed;
 
 /// The kinds of outcome, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::runtime) enum Outcome {
+pub(in crate::engine) enum Outcome {
     /// The expected answer.
     Pass,
     /// Another answer, and no error.
@@ -36,7 +36,7 @@ pub(in crate::runtime) enum Outcome {
 
 impl Outcome {
     /// Those that can be recorded.
-    pub(in crate::runtime) const ALL: [Self; 8] = [
+    pub(in crate::engine) const ALL: [Self; 8] = [
         Self::Pass,
         Self::Wrong,
         Self::Unsupported,
@@ -48,7 +48,7 @@ impl Outcome {
     ];
 
     /// As it is written in lists and tables.
-    pub(in crate::runtime) fn name(self) -> &'static str {
+    pub(in crate::engine) fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::Wrong => "wrong",
@@ -63,12 +63,12 @@ impl Outcome {
     }
 
     /// The outcome of this name.
-    pub(in crate::runtime) fn from_name(name: &str) -> Option<Self> {
+    pub(in crate::engine) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outcome| outcome.name() == name)
     }
 
     /// Whether it may only be where its cause is known.
-    pub(in crate::runtime) fn needs_a_cause(self) -> bool {
+    pub(in crate::engine) fn needs_a_cause(self) -> bool {
         matches!(self, Self::Wrong | Self::Crash | Self::Hang)
     }
 }
@@ -80,19 +80,19 @@ impl fmt::Display for Outcome {
 }
 
 /// An outcome, and what the engine said or what was wrong.
-pub(in crate::runtime) type Told = (Outcome, String);
+pub(in crate::engine) type Told = (Outcome, String);
 
 /// How cases are run.
-pub(in crate::runtime) struct Setting<'a> {
-    pub(in crate::runtime) engine: &'a str,
+pub(in crate::engine) struct Setting<'a> {
+    pub(in crate::engine) engine: &'a str,
     /// What the engine computes float32 in.
-    pub(in crate::runtime) precision: DType,
-    pub(in crate::runtime) options: LoadOptions,
-    pub(in crate::runtime) launcher: Launcher,
+    pub(in crate::engine) precision: DType,
+    pub(in crate::engine) options: LoadOptions,
+    pub(in crate::engine) launcher: Launcher,
 }
 
 /// Runs a case in a worker process of its own.
-pub(in crate::runtime) fn of(case: &Case, setting: &Setting<'_>) -> Told {
+pub(in crate::engine) fn of(case: &Case, setting: &Setting<'_>) -> Told {
     if let Some(what) = case.not_tensors() {
         return (Outcome::NotTensors, what.to_owned());
     }

@@ -13,19 +13,19 @@ use serde_json::Value;
 
 /// A case, its tensors not read yet.
 #[derive(Debug)]
-pub(in crate::runtime) struct Case {
+pub(in crate::engine) struct Case {
     /// Its name, and that of its directory.
-    pub(in crate::runtime) name: String,
+    pub(in crate::engine) name: String,
     directory: PathBuf,
     description: Value,
 }
 
 /// Inputs or outputs, by name.
-pub(in crate::runtime) type Values = Vec<(String, Tensor)>;
+pub(in crate::engine) type Values = Vec<(String, Tensor)>;
 
 impl Case {
     /// All cases below a directory, by name.
-    pub(in crate::runtime) fn all(directory: &Path) -> Vec<Self> {
+    pub(in crate::engine) fn all(directory: &Path) -> Vec<Self> {
         let entries = fs::read_dir(directory).expect("the cases are there");
         let mut directories: Vec<PathBuf> = entries
             .map(|entry| entry.expect("the directory can be read").path())
@@ -37,20 +37,20 @@ impl Case {
     }
 
     /// The same case with other answers, where its directory holds such.
-    pub(in crate::runtime) fn other(&self) -> Option<Self> {
+    pub(in crate::engine) fn other(&self) -> Option<Self> {
         let file = "other.json";
         let is_there = self.directory.join(file).is_file();
         is_there.then(|| Self::read(self.directory.clone(), file))
     }
 
     /// Whether this engine is known to answer a generated case wrongly.
-    pub(in crate::runtime) fn is_known_of(&self, engine: &str) -> bool {
+    pub(in crate::engine) fn is_known_of(&self, engine: &str) -> bool {
         let engines = self.description["known_of"].as_array();
         engines.is_some_and(|engines| engines.iter().any(|known| known == engine))
     }
 
     /// What a generated case is about.
-    pub(in crate::runtime) fn label(&self) -> &str {
+    pub(in crate::engine) fn label(&self) -> &str {
         self.description["label"].as_str().unwrap_or_default()
     }
 
@@ -65,7 +65,7 @@ impl Case {
     }
 
     /// The model file.
-    pub(in crate::runtime) fn model(&self) -> PathBuf {
+    pub(in crate::engine) fn model(&self) -> PathBuf {
         self.directory.join("model.onnx")
     }
 
@@ -77,17 +77,17 @@ impl Case {
     }
 
     /// Version of the default operator set, if the model uses it.
-    pub(in crate::runtime) fn opset(&self) -> Option<u64> {
+    pub(in crate::engine) fn opset(&self) -> Option<u64> {
         self.description["opset"].as_u64()
     }
 
     /// What is not a tensor of numbers or booleans, if anything is.
-    pub(in crate::runtime) fn not_tensors(&self) -> Option<&str> {
+    pub(in crate::engine) fn not_tensors(&self) -> Option<&str> {
         self.description["not_tensors"].as_str()
     }
 
     /// Inputs and outputs of each data set.
-    pub(in crate::runtime) fn sets(&self) -> Vec<(Values, Values)> {
+    pub(in crate::engine) fn sets(&self) -> Vec<(Values, Values)> {
         let sets = self.description["sets"].as_array().expect("a list");
         let read = |side: &Value| {
             let values = side.as_array().expect("a list");
@@ -110,7 +110,7 @@ impl Case {
 
     /// What is wrong with an answer of an engine that computes float32 in `precision`, if anything
     /// is.
-    pub(in crate::runtime) fn fault(
+    pub(in crate::engine) fn fault(
         &self,
         signature: &Signature,
         precision: DType,

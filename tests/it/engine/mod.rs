@@ -1,0 +1,21 @@
+//! Engines: what each computes, what it refuses, how its library is found.
+
+mod conformance;
+#[cfg(feature = "executorch")]
+mod executorch;
+#[cfg(not(feature = "executorch"))]
+#[path = "executorch_absent.rs"]
+mod executorch;
+mod generated;
+mod operators;
+#[cfg(feature = "ort")]
+mod ort;
+#[cfg(feature = "ort")]
+mod ort_library;
+#[cfg(feature = "ort")]
+mod ort_wrong;
+mod program;
+mod program_hostile;
+mod recurrence;
+mod tract;
+mod tract_answers;
