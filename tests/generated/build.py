@@ -235,6 +235,9 @@ def float_values(dtype, kind):
                 special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 88.8, -88.8, 104.0, -104.0]
                 special += [float(info.max), -float(info.max), float(info.tiny), -float(info.tiny) / 4, 1e-3, 20.0]
                 values = rng.choice(special, shape)
+            case "infinite":
+                special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, 2.0, -0.25]
+                values = rng.choice(special, shape)
             case _:
                 raise ValueError(kind)
         # ONNX Runtime may set denormal numbers to zero or not: no case is about that.
