@@ -19,6 +19,7 @@ mod exact;
 mod functions;
 mod graph;
 mod guard;
+mod holdings;
 mod kernel;
 mod known_wrong;
 mod names;
@@ -36,6 +37,7 @@ mod names;
 )]
 mod operators;
 mod plan;
+mod plans;
 #[cfg_attr(
     not(test),
     expect(

@@ -19,6 +19,8 @@ use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoi
 use super::elements::{datum_type, give, sizes, take};
 use super::exact;
 use super::guard::{Failure, guarded};
+use super::holdings::Holdings;
+use super::plans::Planned;
 use super::recurrence::{Memory, memory, start_anew};
 use super::watch::{WRONG, Watch, watch};
 use crate::model::Dim;
@@ -74,6 +76,19 @@ pub(super) struct Runner {
     keeps: bool,
     /// Whether it has run since its states were made.
     used: bool,
+    holdings: Holdings,
+}
+
+impl Planned for Plan {
+    fn holdings(&self) -> &Holdings {
+        self.runner.holdings()
+    }
+}
+
+impl Planned for Runner {
+    fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
 }
 
 impl Plan {
@@ -156,6 +171,7 @@ impl Runner {
         let watched = nodes.map(|node| watch(node.op.as_op())).collect();
         let keeps = keeping(&state)?;
         Ok(Self {
+            holdings: Holdings::of(state.plan().model()),
             state,
             watched,
             keeps,

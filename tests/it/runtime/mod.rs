@@ -21,6 +21,7 @@ mod ort_library;
 #[cfg(feature = "ort")]
 mod ort_wrong;
 mod output;
+mod plans;
 mod program;
 mod program_hostile;
 mod recurrence;

@@ -10,6 +10,8 @@ mod pad;
 mod recurrence;
 mod repeat;
 
+pub(super) use recurrence::Run;
+
 use tract_onnx::Onnx;
 
 /// The library's reader of ONNX, with the operators of ours.

@@ -18,6 +18,8 @@ use tract_onnx::tract_hir::infer::{
 };
 use tract_onnx::tract_hir::internal::*;
 
+pub(in crate::engine::tract) use self::run::Run;
+
 use self::cell::{Activation, Cell, Kind};
 use super::super::graph::{attribute, integer, text};
 
