@@ -146,8 +146,12 @@ mod tests {
 
     #[test]
     fn what_plans_share_counts_once() {
-        let tensor = || Arc::new(Tensor::zero::<f32>(&[1000]).expect("it is small"));
-        let (shared, own) = (tensor(), tensor());
+        // A graph has equal constants once.
+        let tensor = |from: u16| {
+            let values: Vec<f32> = (from..from + 1000).map(f32::from).collect();
+            Arc::new(Tensor::from_shape(&[1000], &values).expect("it is small"))
+        };
+        let (shared, own) = (tensor(0), tensor(1));
         let [one, two] = [holding(&[&shared]), holding(&[&shared, &own])];
         let nodes = 2 * PLAN_BYTES + 3 * NODE_BYTES;
         assert_eq!(Holdings::together([&one, &two]), nodes + 8000);

@@ -147,7 +147,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    struct Held(Holdings);
+    /// With its tensors, whose addresses would be taken again.
+    struct Held(Holdings, Vec<Arc<Tensor>>);
 
     impl Planned for Held {
         fn holdings(&self) -> &Holdings {
@@ -163,7 +164,7 @@ mod tests {
     fn plan(tensors: &[Arc<Tensor>]) -> Held {
         let mut held = Holdings::of(&TypedModel::default());
         tensors.iter().for_each(|tensor| held.tensor(tensor));
-        Held(held)
+        Held(held, tensors.to_vec())
     }
 
     fn keys(plans: &Plans<u32, Held>) -> Vec<u32> {

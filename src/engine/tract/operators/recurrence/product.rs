@@ -17,7 +17,7 @@ use tract_onnx::tract_core::tract_data::itertools::izip;
 use super::cell::Number;
 
 /// Products of so many multiplications take longer to plan for than to compute.
-const SMALL: usize = 1 << 15;
+const SMALL: usize = 1 << 12;
 /// So many rows of R are added at once.
 const AT_ONCE: usize = 4;
 
@@ -208,8 +208,8 @@ mod tests {
             (12, 4, 1),
             (9, 3, 2),
             (10, 7, 3),
-            (400, 100, 1),
-            (400, 100, 2),
+            (600, 100, 1),
+            (600, 100, 2),
         ] {
             let weights = stored(rows, size);
             let part = rows / 3..rows;
@@ -227,7 +227,7 @@ mod tests {
                     assert_close(&run(&product, &weights, &states, size), &sums, &what);
                     assert_close(&run(&planned, &weights, &states, size), &sums, &what);
                 }
-                assert_eq!(product.turned.is_some(), rows < 100);
+                assert_eq!(product.turned.is_some(), rows < 600);
             }
         }
     }
