@@ -19,6 +19,7 @@ mod exact;
 mod functions;
 mod graph;
 mod guard;
+mod holdings;
 mod kernel;
 mod known_wrong;
 mod names;
@@ -36,6 +37,7 @@ mod names;
 )]
 mod operators;
 mod plan;
+mod plans;
 #[cfg_attr(
     not(test),
     expect(
@@ -52,6 +54,19 @@ mod plan;
 )]
 mod program;
 mod recurrence;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+#[expect(
+    clippy::similar_names,
+    clippy::unnecessary_wraps,
+    reason = "sides have a size; the library calls every reader of a node alike"
+)]
+mod recurrent;
 mod repair;
 mod runner;
 mod scaled;

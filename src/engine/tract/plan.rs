@@ -14,6 +14,8 @@ use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoi
 use super::elements::{datum_type, give, sizes, take};
 use super::exact;
 use super::guard::{Failure, guarded};
+use super::holdings::Holdings;
+use super::plans::Planned;
 use super::runner::{Runner, Unplanned};
 use super::watch::WRONG;
 use crate::model::Dim;
@@ -39,6 +41,12 @@ pub(super) struct Plan {
     runner: Runner,
     /// Whether an input is part of the plan.
     constant: Vec<bool>,
+}
+
+impl Planned for Plan {
+    fn holdings(&self) -> &Holdings {
+        self.runner.holdings()
+    }
 }
 
 impl Plan {

@@ -12,6 +12,8 @@ use tract_onnx::tract_core::internal::RunOptions;
 use tract_onnx::tract_core::plan::{SimplePlan, SimpleState, eval};
 
 use super::guard::{Failure, guarded};
+use super::holdings::Holdings;
+use super::plans::Planned;
 use super::recurrence::{Memory, memory, start_anew};
 use super::watch::{Watch, watch};
 
@@ -43,6 +45,13 @@ pub(super) struct Runner {
     keeps: bool,
     /// Whether it has run since its states were made.
     used: bool,
+    holdings: Holdings,
+}
+
+impl Planned for Runner {
+    fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
 }
 
 impl Runner {
@@ -75,6 +84,7 @@ impl Runner {
         let watched = nodes.map(|node| watch(node.op.as_op())).collect();
         let keeps = keeping(&state)?;
         Ok(Self {
+            holdings: Holdings::of(state.plan().model()),
             state,
             watched,
             keeps,

@@ -1,10 +1,9 @@
 //! A loaded model and its plans.
 //!
-//! A plan is made for the shapes of a run and kept for the next run of these shapes; the oldest goes
-//! when there are too many. After a few different shapes a plan for all shapes is tried, checked
-//! against a plan for the run's own shapes, and used from then on. Where the library cannot plan
-//! without knowing the values of small integer inputs (shapes, axes, pads), they become part of the
-//! plan.
+//! A plan is made for the shapes of a run and kept for the next run of these shapes ([`Plans`]). After a
+//! few different shapes a plan for all shapes is tried, checked against a plan for the run's own shapes,
+//! and used from then on. Where the library cannot plan without knowing the values of small integer
+//! inputs (shapes, axes, pads), they become part of the plan.
 
 use std::thread;
 use std::time::Instant;
@@ -14,6 +13,7 @@ use tract_linalg::multithread::Executor;
 use super::agreement::agree;
 use super::guard::{Failure, WORKERS};
 use super::plan::{Inputs, Plan};
+use super::plans::Plans;
 use super::source::Source;
 use super::watch::WRONG;
 use super::{NAME, failed, run_failed};
@@ -21,12 +21,6 @@ use crate::engine::{Answer, EngineError, LoadOptions, Placement, Session, Share}
 use crate::model::Dim;
 use crate::tensor::{Signature, Tensor, byte_size};
 
-/// Most plans that are kept.
-const MAX_PLANS: usize = 16;
-/// Memory that plans may take together: each has its own copy of some of the weights.
-const PLAN_BYTES: u64 = 1 << 30;
-/// After so many plans for single shapes one for all shapes is tried.
-const SHAPES_BEFORE_SYMBOLS: usize = 4;
 /// Inputs with more elements than this are data, not shapes or axes.
 const MAX_CONSTANT: usize = 64;
 
@@ -36,12 +30,7 @@ pub(super) struct TractSession {
     signature: Signature,
     executor: Executor,
     constants: Constants,
-    /// The last used plan is the last.
-    plans: Vec<(Key, Plan)>,
-    capacity: usize,
-    /// How many plans for single shapes were made.
-    made: usize,
-    symbolic: Symbolic,
+    plans: Plans<Key, Plan>,
     nodes: u64,
 }
 
@@ -78,12 +67,6 @@ enum Constants {
     All,
 }
 
-enum Symbolic {
-    Untried,
-    Works(Box<Plan>),
-    Refused,
-}
-
 impl TractSession {
     /// Makes the plan already if only one is possible.
     pub(super) fn new(
@@ -91,18 +74,13 @@ impl TractSession {
         signature: Signature,
         options: &LoadOptions,
     ) -> Result<Self, EngineError> {
-        let capacity = PLAN_BYTES / source.bytes().max(1);
-        let capacity = usize::try_from(capacity).unwrap_or(MAX_PLANS);
         check_inputs(&mut source, &signature).map_err(|failure| failed(&failure))?;
         let mut session = Self {
+            plans: Plans::new(source.bytes()),
             source,
             signature,
             executor: executor(options.threads).map_err(|failure| failed(&failure))?,
             constants: Constants::None,
-            plans: Vec::new(),
-            capacity: capacity.clamp(1, MAX_PLANS),
-            made: 0,
-            symbolic: Symbolic::Untried,
             nodes: 0,
         };
         if let Some(shapes) = fixed_shapes(&session.signature) {
@@ -158,9 +136,8 @@ impl TractSession {
     }
 
     fn keep(&mut self, key: Key, plan: Plan) {
-        self.made += 1;
         self.nodes = plan.nodes();
-        self.plans.push((key, plan));
+        self.plans.keep(key, plan);
     }
 
     /// Makes the plan for these inputs the last, making it at all if there is none.
@@ -176,15 +153,10 @@ impl TractSession {
                 .map(|(tensor, constant)| constant.then(|| tensor.bytes().to_vec()))
                 .collect(),
         };
-        if let Some(at) = self.plans.iter().position(|(known, _)| *known == key) {
-            let found = self.plans.remove(at);
-            self.plans.push(found);
+        if self.plans.find(|known| *known == key) {
             return Ok(());
         }
-        // Room first: two plans of a large model may be one too many.
-        if self.plans.len() >= self.capacity {
-            self.plans.remove(0);
-        }
+        self.plans.make_room();
         let plan = self.make(&Inputs::Values {
             tensors: inputs,
             constant,
@@ -194,7 +166,7 @@ impl TractSession {
     }
 
     fn run_last(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
-        let (_, plan) = self.plans.last_mut().expect("it was just prepared");
+        let plan = self.plans.last_mut().expect("it was just prepared");
         self.nodes = plan.nodes();
         plan.run(inputs, &self.signature)
             .map_err(|failure| self.named(failure))
@@ -204,8 +176,8 @@ impl TractSession {
     /// run begins there; if only this run did, it does not.
     fn run_concrete(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
         // The same shapes as before, which is most runs: no list is made to find that out.
-        let last = self.plans.last();
-        if last.is_some_and(|(key, _)| key.fits(inputs, self.constants))
+        let constants = self.constants;
+        if self.plans.is_last(|key| key.fits(inputs, constants))
             && let Ok(outputs) = self.run_last(inputs)
         {
             return Ok(outputs);
@@ -256,41 +228,35 @@ impl TractSession {
     }
 
     fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
-        if let Symbolic::Works(plan) = &mut self.symbolic {
+        if let Some(plan) = self.plans.general_mut() {
             match plan.run(inputs, &self.signature) {
                 Ok(outputs) => return Ok(outputs),
-                Err(_) => self.symbolic = Symbolic::Refused,
+                Err(_) => self.plans.refuse_general(),
             }
         }
-        let before = self.made;
+        let before = self.plans.made();
         let outputs = self.run_concrete(inputs)?;
-        let is_new = self.made > before;
-        if is_new
-            && self.made > SHAPES_BEFORE_SYMBOLS.min(self.capacity)
-            && self.constants == Constants::None
-            && matches!(self.symbolic, Symbolic::Untried)
-        {
-            self.symbolic = self.try_symbols(inputs, &outputs);
-            if let Symbolic::Works(plan) = &self.symbolic {
-                self.nodes = plan.nodes();
-                self.plans.clear();
-                self.source.forget();
-            }
+        let is_new = self.plans.made() > before;
+        if is_new && self.constants == Constants::None && self.plans.wants_general() {
+            self.try_symbols(inputs, &outputs);
         }
         Ok(outputs)
     }
 
-    /// A plan for all shapes, if it gives the answer that a plan for these shapes gave.
-    fn try_symbols(&mut self, inputs: &[Tensor], expected: &[Tensor]) -> Symbolic {
-        if self.capacity == 1 {
-            self.plans.clear();
-        }
-        let Ok(mut plan) = self.make(&Inputs::Symbols) else {
-            return Symbolic::Refused;
-        };
-        match plan.run(inputs, &self.signature) {
-            Ok(outputs) if agree(&outputs, expected) => Symbolic::Works(Box::new(plan)),
-            _ => Symbolic::Refused,
+    /// Takes a plan for all shapes into use, if it gives the answer that a plan for these shapes gave.
+    fn try_symbols(&mut self, inputs: &[Tensor], expected: &[Tensor]) {
+        self.plans.make_room();
+        let tried = self.make(&Inputs::Symbols).and_then(|mut plan| {
+            let outputs = plan.run(inputs, &self.signature)?;
+            Ok((plan, outputs))
+        });
+        match tried {
+            Ok((plan, outputs)) if agree(&outputs, expected) => {
+                self.nodes = plan.nodes();
+                self.plans.generalise(plan);
+                self.source.forget();
+            }
+            _ => self.plans.refuse_general(),
         }
     }
 

@@ -18,10 +18,9 @@ use tract_onnx::tract_hir::internal::*;
 use super::super::exact;
 use super::super::graph::attribute;
 use super::super::guard::Failure;
+use super::super::plans::Plans;
 use super::super::runner::Runner;
 
-/// Most plans that are kept.
-const MAX_PLANS: usize = 8;
 /// Tensors with more elements are data, not shapes or axes.
 const MAX_CONSTANT: usize = 64;
 
@@ -31,13 +30,12 @@ pub(super) struct Body {
     graph: Arc<InferenceModel>,
     /// Names of tensors around it that it uses: its last inputs.
     pub(super) captured: Vec<String>,
-    plans: Arc<Mutex<Plans>>,
+    plans: Arc<Mutex<Planned>>,
 }
 
-/// What was planned so far; the last used plan is the last.
-#[derive(Default)]
-struct Plans {
-    known: Vec<(Key, Runner)>,
+/// What was planned so far.
+struct Planned {
+    known: Plans<Key, Runner>,
     /// Whether planning took values of integers.
     needs_values: bool,
 }
@@ -73,10 +71,14 @@ impl Body {
                 .model
                 .set_input_fact(place, InferenceFact::default())?;
         }
+        let planned = Planned {
+            known: Plans::new(weights(&parsed.model)),
+            needs_values: false,
+        };
         let body = Self {
             graph: Arc::new(parsed.model),
             captured: parsed.unresolved_inputs,
-            plans: Arc::default(),
+            plans: Arc::new(Mutex::new(planned)),
         };
         Ok((body, graph))
     }
@@ -177,7 +179,7 @@ impl Body {
 
     fn attempt(
         &self,
-        plans: &mut Plans,
+        plans: &mut Planned,
         inputs: &[TValue],
         with_values: bool,
     ) -> Result<TVec<TValue>, Failure> {
@@ -190,10 +192,8 @@ impl Body {
             (value.datum_type(), value.shape().into(), bytes)
         });
         let key: Key = key.collect();
-        if let Some(at) = plans.known.iter().position(|(known, _)| *known == key) {
-            let found = plans.known.remove(at);
-            plans.known.push(found);
-        } else {
+        if !plans.known.find(|known| *known == key) {
+            plans.known.make_room();
             let planned = |optimise| {
                 let build = || self.for_values(inputs, &is_constant)?.into_typed();
                 exact::runner(&current_tract_executor(), optimise, build)
@@ -207,12 +207,9 @@ impl Body {
                     }
                 })
                 .map_err(|unplanned| unplanned.failure)?;
-            if plans.known.len() >= MAX_PLANS {
-                plans.known.remove(0);
-            }
-            plans.known.push((key, runner));
+            plans.known.keep(key, runner);
         }
-        let (_, runner) = plans.known.last_mut().expect("it was just put there");
+        let runner = plans.known.last_mut().expect("it was just put there");
         let values = inputs.iter().filter(|value| !is_constant(value));
         runner.run(values.cloned().collect(), self.outputs())
     }
@@ -238,6 +235,14 @@ impl Body {
         }
         Ok(graph)
     }
+}
+
+/// How many bytes the constants of a graph take.
+fn weights(graph: &InferenceModel) -> u64 {
+    let constants = graph.nodes().iter();
+    let constants = constants.filter_map(|node| node.op_as::<Const>());
+    let sizes = constants.map(|it| it.val().len() * it.val().datum_type().size_of());
+    sizes.fold(0, |sum, size| sum + size as u64)
 }
 
 /// A type for what has none, to be forgotten.

@@ -7,16 +7,17 @@ mod branch;
 mod indices;
 mod one_hot;
 mod pad;
-mod recurrence;
 mod repeat;
 
 use tract_onnx::Onnx;
+
+use super::recurrent;
 
 /// The library's reader of ONNX, with the operators of ours.
 pub(super) fn reader() -> Onnx {
     let mut reader = tract_onnx::onnx();
     for name in ["RNN", "GRU", "LSTM", "DynamicQuantizeLSTM"] {
-        reader.op_register.insert(name, recurrence::build);
+        reader.op_register.insert(name, recurrent::build);
     }
     reader.op_register.insert("If", branch::build);
     reader.op_register.insert("Loop", repeat::build);

@@ -1,8 +1,8 @@
 //! A loaded program: its method, planned for the shapes that come, and its states.
 //!
-//! A plan is made for the shapes of a run and kept; after a few different shapes one for all shapes is
-//! tried, checked against the plan for the run's own shapes, and used from then on. States are the
-//! session's: every run begins with what the last successful one left.
+//! A plan is made for the shapes of a run and kept ([`Plans`]); after a few different shapes one for all
+//! shapes is tried, checked against the plan for the run's own shapes, and used from then on. States are
+//! the session's, not a plan's: every run begins with what the last successful one left.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,6 +13,8 @@ use tract_onnx::prelude::{IntoTValue, TValue, TVec};
 use super::super::agreement::agree;
 use super::super::exact;
 use super::super::guard::{Failure, guarded};
+use super::super::holdings::Holdings;
+use super::super::plans::{Planned, Plans};
 use super::super::runner::Runner;
 use super::super::session::{answer, executor, placement};
 use super::super::{failed, unsupported};
@@ -24,11 +26,6 @@ use crate::model::{Dim, Dynamism};
 use crate::source::FileSource;
 use crate::tensor::{DType, Signature, Tensor, TensorSpec};
 
-/// Most plans that are kept.
-const MAX_PLANS: usize = 16;
-/// After so many plans for single shapes one for all shapes is tried.
-const SHAPES_BEFORE_SYMBOLS: usize = 4;
-
 /// What the library says of a node that its optimiser has emptied and still refers to.
 const OPTIMISED_AWAY: &str = "Dummy op";
 
@@ -38,20 +35,11 @@ pub(in super::super) struct ProgramSession {
     weights: Weights,
     signature: Signature,
     executor: Executor,
-    /// The last used plan is the last.
-    plans: Vec<(Vec<Vec<u64>>, Plan)>,
-    made: usize,
-    any: AnyShape,
+    plans: Plans<Vec<Vec<u64>>, Plan>,
     states: HashMap<usize, TValue>,
     /// Whether states are forgotten after each run.
     forget: bool,
     nodes: u64,
-}
-
-enum AnyShape {
-    Untried,
-    Works(Box<Plan>),
-    Refused,
 }
 
 struct Plan {
@@ -59,6 +47,13 @@ struct Plan {
     given: Vec<usize>,
     outputs: Vec<DType>,
     states: Vec<(usize, TValue)>,
+    holdings: Holdings,
+}
+
+impl Planned for Plan {
+    fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
 }
 
 impl ProgramSession {
@@ -102,13 +97,11 @@ impl ProgramSession {
             .add(files.unwrap_or_default())
             .map_err(|failure| failed(&failure))?;
         let mut session = Self {
+            plans: Plans::new(weights.size()),
             method,
             weights,
             signature: request.signature.clone(),
             executor: executor(request.options.threads).map_err(|failure| failed(&failure))?,
-            plans: Vec::new(),
-            made: 0,
-            any: AnyShape::Untried,
             states: HashMap::new(),
             forget: request.options.forget,
             nodes: 0,
@@ -129,6 +122,12 @@ impl ProgramSession {
             outputs,
             states,
         } = lowered;
+        let runner = Runner::new(&self.executor, optimise, || Ok(model), exact::settle)
+            .map_err(|unplanned| unplanned.failure)?;
+        let mut holdings = runner.holdings().clone();
+        states
+            .iter()
+            .for_each(|state| holdings.tensor(&state.initial));
         let states = states
             .into_iter()
             .map(|state| (state.value, state.initial.into_tvalue()));
@@ -136,69 +135,61 @@ impl ProgramSession {
             given,
             outputs,
             states: states.collect(),
-            runner: Runner::new(&self.executor, optimise, || Ok(model), exact::settle)
-                .map_err(|unplanned| unplanned.failure)?,
+            runner,
+            holdings,
         })
     }
 
     /// Makes the plan for these shapes the last, making it at all if there is none.
     fn prepare(&mut self, shapes: &[Vec<u64>]) -> Result<(), Failure> {
-        if self.plans.last().is_some_and(|(known, _)| known == shapes) {
+        if self.plans.find(|known| known == shapes) {
             return Ok(());
         }
-        if let Some(at) = self.plans.iter().position(|(known, _)| known == shapes) {
-            let found = self.plans.remove(at);
-            self.plans.push(found);
-            return Ok(());
-        }
-        if self.plans.len() >= MAX_PLANS {
-            self.plans.remove(0);
-        }
+        self.plans.make_room();
         let plan = self.make(&known_shapes(shapes), true)?;
         self.nodes = plan.runner.nodes();
-        self.made += 1;
-        self.plans.push((shapes.to_vec(), plan));
+        self.plans.keep(shapes.to_vec(), plan);
         Ok(())
     }
 
     fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
         self.check_numbers(inputs)?;
-        if let AnyShape::Works(plan) = &mut self.any {
+        if let Some(plan) = self.plans.general_mut() {
             match plan.run(inputs, &self.signature, &self.states) {
                 Ok((outputs, states)) => {
                     self.keep(states);
                     return Ok(outputs);
                 }
                 Err(failure) if failure.input => return Err(failure),
-                Err(_) => self.any = AnyShape::Refused,
+                Err(_) => self.plans.refuse_general(),
             }
         }
         let shapes: Vec<Vec<u64>> = inputs
             .iter()
             .map(|tensor| tensor.shape().to_vec())
             .collect();
-        let before = self.made;
+        let before = self.plans.made();
         self.prepare(&shapes)?;
         let (outputs, states) = match self.run_last(inputs) {
             // The library's optimiser left something behind that it cannot run.
             Err(failure) if failure.reason.contains(OPTIMISED_AWAY) => {
+                self.plans.drop_last();
                 let plan = self.make(&known_shapes(&shapes), false)?;
-                self.plans.pop();
-                self.plans.push((shapes, plan));
+                self.plans.keep(shapes, plan);
                 self.run_last(inputs)?
             }
             outcome => outcome?,
         };
-        let is_new = self.made > before;
-        if is_new && self.made > SHAPES_BEFORE_SYMBOLS && matches!(self.any, AnyShape::Untried) {
-            self.any = self.try_any_shape(inputs, &outputs);
+        let is_new = self.plans.made() > before;
+        if is_new && self.plans.wants_general() {
+            self.try_any_shape(inputs, &outputs);
         }
         self.keep(states);
         Ok(outputs)
     }
 
     fn run_last(&mut self, inputs: &[Tensor]) -> Result<Ran, Failure> {
-        let Some((_, plan)) = self.plans.last_mut() else {
+        let Some(plan) = self.plans.last_mut() else {
             return Err(Failure::new("no plan was made"));
         };
         plan.run(inputs, &self.signature, &self.states)
@@ -210,19 +201,20 @@ impl ProgramSession {
         }
     }
 
-    /// A plan for all shapes, if it gives the answer that a plan for these shapes gave.
-    fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor]) -> AnyShape {
+    /// Takes a plan for all shapes into use, if it gives the answer that a plan for these shapes gave.
+    fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor]) {
+        self.plans.make_room();
         let shapes = any_shapes(&self.signature, inputs);
-        let Ok(mut plan) = self.make(&shapes, true) else {
-            return AnyShape::Refused;
-        };
-        match plan.run(inputs, &self.signature, &self.states) {
-            Ok((outputs, _)) if agree(&outputs, expected) => {
+        let tried = self.make(&shapes, true).and_then(|mut plan| {
+            let (outputs, _) = plan.run(inputs, &self.signature, &self.states)?;
+            Ok((plan, outputs))
+        });
+        match tried {
+            Ok((plan, outputs)) if agree(&outputs, expected) => {
                 self.nodes = plan.runner.nodes();
-                self.plans.clear();
-                AnyShape::Works(Box::new(plan))
+                self.plans.generalise(plan);
             }
-            _ => AnyShape::Refused,
+            _ => self.plans.refuse_general(),
         }
     }
 

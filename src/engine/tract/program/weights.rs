@@ -57,6 +57,12 @@ impl Weights {
         Ok(())
     }
 
+    /// About how many bytes they take: what the files do.
+    pub(super) fn size(&self) -> u64 {
+        let data = self.data.iter().map(|(_, source, _)| source.len());
+        data.fold(self.program.len(), u64::saturating_add)
+    }
+
     /// The program's file.
     pub(super) fn program(&self) -> &FileSource {
         &self.program

@@ -18,8 +18,10 @@ use tract_onnx::tract_hir::infer::{
 };
 use tract_onnx::tract_hir::internal::*;
 
+pub(in crate::engine::tract) use self::run::Run;
+
 use self::cell::{Activation, Cell, Kind};
-use super::super::graph::{attribute, integer, text};
+use super::graph::{attribute, integer, text};
 
 /// Places of a recurrence's inputs in the standard.
 const W: usize = 1;

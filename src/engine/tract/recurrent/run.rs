@@ -6,12 +6,12 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::cell::{Activation, Cell, Functions, Kind, Number, Row, add};
-use super::product::{Multiplier, Product};
+use super::product::Product;
 use super::quantised;
 
 /// The operator. Numbers are places of inputs.
 #[derive(Debug, Clone)]
-pub(super) struct Run {
+pub(in crate::engine::tract) struct Run {
     pub(super) cell: Cell,
     pub(super) sides: Vec<RunSide>,
     /// How many steps each row has.
@@ -43,6 +43,12 @@ pub(super) struct RunSide {
 }
 
 impl Run {
+    /// The products it multiplies states by.
+    pub(in crate::engine::tract) fn products(&self) -> impl Iterator<Item = &Product> {
+        let sides = self.sides.iter();
+        sides.flat_map(|side| std::iter::once(&side.product).chain(&side.last))
+    }
+
     fn compute<T: Number>(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
         let [steps, batch] = [inputs[0].shape()[0], inputs[0].shape()[1]];
         let lengths = self.lengths(inputs, steps, batch)?;
@@ -112,14 +118,19 @@ impl Run {
         }
     }
 
-    fn multiply<T: Number>(&self, with: &mut Multiplier, states: &[T]) -> TractResult<Tensor> {
+    fn multiply<T: Number>(
+        &self,
+        by: &Product,
+        states: &[T],
+        weights: &TValue,
+    ) -> TractResult<Vec<T>> {
         if !self.rounds {
-            return with.multiply(states, self.hidden);
+            return by.multiply(states, self.hidden, weights);
         }
         let mut rounded = Tensor::from_shape(&[states.len()], states)?;
         let mut view = rounded.try_as_plain_ram_mut()?;
         quantised::round(view.as_slice_mut::<f32>()?);
-        with.multiply(view.as_slice::<T>()?, self.hidden)
+        by.multiply(view.as_slice::<T>()?, self.hidden, weights)
     }
 }
 
@@ -133,8 +144,8 @@ struct Walk<'a, T: Number> {
     bias: Option<Vec<T>>,
     peepholes: Option<Vec<T>>,
     functions: Functions<T>,
-    first: Multiplier,
-    last: Option<Multiplier>,
+    /// R.
+    weights: &'a TValue,
     gates: Vec<T>,
     hidden: Vec<T>,
     memory: Vec<T>,
@@ -153,7 +164,6 @@ impl<'a, T: Number> Walk<'a, T> {
             let found = input.map(|input| part::<T>(&inputs[input], 0, length));
             found.transpose()
         };
-        let weights = &inputs[side.weights];
         let from_input = elements(&inputs[side.from_input])?;
         let length = inputs[0].shape()[0] * lengths.len() * width;
         ensure!(
@@ -169,12 +179,7 @@ impl<'a, T: Number> Walk<'a, T> {
             bias: vector(side.bias, 2 * width)?,
             peepholes: vector(side.peepholes, 3 * run.hidden)?,
             functions: Functions::new(&side.activations)?,
-            first: side.product.start(weights)?,
-            last: side
-                .last
-                .as_ref()
-                .map(|last| last.start(weights))
-                .transpose()?,
+            weights: &inputs[side.weights],
             gates: vec![T::zero(); lengths.len() * width],
             hidden: run.state(run.states[0], at, inputs)?,
             memory: run.state(run.states[1], at, inputs)?,
@@ -203,17 +208,17 @@ impl<'a, T: Number> Walk<'a, T> {
                 active.push(row);
             }
         }
-        let mut recurrent = self.run.multiply(&mut self.first, &self.hidden)?;
+        let run = self.run;
+        let side = &run.sides[self.at];
+        let mut recurrent = run.multiply(&side.product, &self.hidden, self.weights)?;
         let each = recurrent.len() / batch.max(1);
-        let mut recurrent = recurrent.try_as_plain_ram_mut()?;
-        let recurrent = recurrent.as_slice_mut::<T>()?;
         if let Some(bias) = &self.bias {
             let bias = &bias[width..width + each];
             let rows = recurrent.chunks_exact_mut(each.max(1));
             rows.for_each(|row| add(row, bias));
         }
-        if self.last.is_some() {
-            return self.reset_first(&active, recurrent);
+        if let Some(last) = &side.last {
+            return self.reset_first(&active, &recurrent, last);
         }
         for row in active {
             let states = row * size..(row + 1) * size;
@@ -231,7 +236,12 @@ impl<'a, T: Number> Walk<'a, T> {
 
     /// The rest of a step of a `GRU` that resets the state before its last product; `recurrent` is
     /// what its first two gates get from the state.
-    fn reset_first(&mut self, active: &[usize], recurrent: &[T]) -> TractResult<()> {
+    fn reset_first(
+        &mut self,
+        active: &[usize],
+        recurrent: &[T],
+        last: &Product,
+    ) -> TractResult<()> {
         let (cell, size) = (&self.run.cell, self.run.hidden);
         let width = 3 * size;
         let mut reset = self.hidden.clone();
@@ -245,10 +255,7 @@ impl<'a, T: Number> Walk<'a, T> {
                 *state = *state * *by;
             }
         }
-        let last = self.last.as_mut().context("it was looked at before")?;
-        let new = self.run.multiply(last, &reset)?;
-        let new = new.try_as_plain_ram()?;
-        let new = new.as_slice::<T>()?;
+        let new = self.run.multiply(last, &reset, self.weights)?;
         for row in active {
             let gates = &mut self.gates[row * width..(row + 1) * width];
             let states = row * size..(row + 1) * size;

@@ -1,0 +1,249 @@
+//! Plans that are kept, by what they were made for, and the one for all shapes.
+//!
+//! Invariant: together they hold no more bytes than a bound, but for the plan in use, which always stays.
+//! The plan that was not used for longest goes first, before another is made: two plans of a large model
+//! at once may be one too many.
+
+use super::holdings::Holdings;
+
+/// So many copies of a model's weights may be kept: sizes of batches that come in turns.
+const COPIES: u64 = 4;
+/// Plans of a small model may always hold so much.
+const LEAST_BYTES: u64 = 64 << 20;
+/// Plans of a large model hold no more than this, whatever its weights take.
+const MOST_BYTES: u64 = 1 << 30;
+/// After so many plans for single shapes one for all shapes is tried.
+const SHAPES_BEFORE_GENERAL: usize = 4;
+
+/// Something that is kept here.
+pub(super) trait Planned {
+    /// What it keeps in memory.
+    fn holdings(&self) -> &Holdings;
+}
+
+/// The plans of one model.
+pub(super) struct Plans<K, P> {
+    /// The last used plan is the last.
+    known: Vec<(K, P)>,
+    bound: u64,
+    /// How many were made.
+    made: usize,
+    /// Whether one had to go.
+    dropped: bool,
+    general: General<P>,
+}
+
+/// The plan for all shapes.
+enum General<P> {
+    Untried,
+    Works(Box<P>),
+    Refused,
+}
+
+impl<K, P: Planned> Plans<K, P> {
+    /// No plans yet, of a model whose weights take about so many bytes.
+    pub(super) fn new(weights: u64) -> Self {
+        let bound = weights.saturating_mul(COPIES);
+        Self {
+            known: Vec::new(),
+            bound: bound.clamp(LEAST_BYTES, MOST_BYTES),
+            made: 0,
+            dropped: false,
+            general: General::Untried,
+        }
+    }
+
+    /// How many plans were made for single shapes.
+    pub(super) fn made(&self) -> usize {
+        self.made
+    }
+
+    /// Whether the plan in use was made for this.
+    pub(super) fn is_last(&self, fits: impl FnOnce(&K) -> bool) -> bool {
+        self.known.last().is_some_and(|(key, _)| fits(key))
+    }
+
+    /// Makes the plan that was made for this the one in use, if there is one.
+    pub(super) fn find(&mut self, mut fits: impl FnMut(&K) -> bool) -> bool {
+        // The one in use is the likeliest.
+        let Some(at) = self.known.iter().rposition(|(key, _)| fits(key)) else {
+            return false;
+        };
+        self.known[at..].rotate_left(1);
+        true
+    }
+
+    /// The plan in use.
+    pub(super) fn last_mut(&mut self) -> Option<&mut P> {
+        self.known.last_mut().map(|(_, plan)| plan)
+    }
+
+    /// Lets plans go until another fits that is like the largest so far.
+    pub(super) fn make_room(&mut self) {
+        let alone = self.known.iter().map(|(_, plan)| [plan.holdings()]);
+        let expected = alone.map(Holdings::together).max().unwrap_or(0);
+        while !self.known.is_empty() && self.bytes().saturating_add(expected) > self.bound {
+            self.drop_first();
+        }
+    }
+
+    /// Keeps a plan and takes it into use.
+    pub(super) fn keep(&mut self, key: K, plan: P) {
+        self.made += 1;
+        self.known.push((key, plan));
+        while self.known.len() > 1 && self.bytes() > self.bound {
+            self.drop_first();
+        }
+    }
+
+    /// Lets the plan in use go.
+    pub(super) fn drop_last(&mut self) {
+        self.known.pop();
+    }
+
+    /// Whether it is time to try a plan for all shapes: after a few plans, or when one had to go.
+    pub(super) fn wants_general(&self) -> bool {
+        let is_time = self.made > SHAPES_BEFORE_GENERAL || self.dropped;
+        is_time && matches!(self.general, General::Untried)
+    }
+
+    /// The plan for all shapes.
+    pub(super) fn general_mut(&mut self) -> Option<&mut P> {
+        match &mut self.general {
+            General::Works(plan) => Some(plan),
+            _ => None,
+        }
+    }
+
+    /// Takes a plan for all shapes into use: the others are not needed any more.
+    pub(super) fn generalise(&mut self, plan: P) {
+        self.known.clear();
+        self.general = General::Works(Box::new(plan));
+    }
+
+    /// There is no plan for all shapes, and none will be tried.
+    pub(super) fn refuse_general(&mut self) {
+        self.general = General::Refused;
+    }
+
+    /// What all plans hold together.
+    pub(super) fn bytes(&self) -> u64 {
+        Holdings::together(self.known.iter().map(|(_, plan)| plan.holdings()))
+    }
+
+    fn drop_first(&mut self) {
+        self.known.remove(0);
+        self.dropped = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tract_onnx::prelude::{Tensor, TypedModel};
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    struct Held {
+        holdings: Holdings,
+        /// Kept, or their addresses would be taken again.
+        _tensors: Vec<Arc<Tensor>>,
+    }
+
+    impl Planned for Held {
+        fn holdings(&self) -> &Holdings {
+            &self.holdings
+        }
+    }
+
+    /// Zeros that take so many MiB.
+    fn zeros(size: usize) -> Arc<Tensor> {
+        Arc::new(Tensor::zero::<u8>(&[size * MIB]).expect("there is memory"))
+    }
+
+    fn plan(tensors: &[Arc<Tensor>]) -> Held {
+        let mut held = Holdings::of(&TypedModel::default());
+        tensors.iter().for_each(|tensor| held.tensor(tensor));
+        Held {
+            holdings: held,
+            _tensors: tensors.to_vec(),
+        }
+    }
+
+    fn keys(plans: &Plans<u32, Held>) -> Vec<u32> {
+        plans.known.iter().map(|(key, _)| *key).collect()
+    }
+
+    #[test]
+    fn the_bound_is_a_few_copies_of_the_weights() {
+        let bound = |weights: u64| Plans::<u32, Held>::new(weights).bound;
+        assert_eq!(bound(0), LEAST_BYTES);
+        assert_eq!(bound(67 << 20), 268 << 20);
+        assert_eq!(bound(u64::MAX), MOST_BYTES);
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_and_the_rest_stays_within_the_bound() {
+        let mut plans = Plans::new(20 << 20);
+        assert_eq!(plans.bound, 80 << 20);
+        for key in 0..3 {
+            assert!(!plans.find(|known| *known == key));
+            plans.make_room();
+            plans.keep(key, plan(&[zeros(20)]));
+        }
+        assert_eq!(
+            (keys(&plans), plans.wants_general()),
+            (vec![0, 1, 2], false)
+        );
+        assert!(plans.find(|known| *known == 0));
+        plans.make_room();
+        assert_eq!((keys(&plans), plans.wants_general()), (vec![2, 0], true));
+        plans.keep(3, plan(&[zeros(20)]));
+        assert!(plans.bytes() <= plans.bound);
+        assert!(!plans.find(|known| *known == 1), "it had to go");
+        // One larger than the bound stays while it is in use, alone.
+        plans.keep(4, plan(&[zeros(100)]));
+        assert_eq!(keys(&plans), [4]);
+        plans.make_room();
+        assert!(keys(&plans).is_empty());
+    }
+
+    #[test]
+    fn many_plans_that_share_their_weights_stay() {
+        let weights = zeros(50);
+        let mut plans = Plans::new(50 << 20);
+        for key in 0..20 {
+            plans.make_room();
+            plans.keep(key, plan(&[Arc::clone(&weights)]));
+        }
+        assert_eq!(keys(&plans).len(), 20);
+    }
+
+    /// Plans without any weights are not kept without end.
+    #[test]
+    fn plans_without_weights_are_bounded() {
+        let mut plans = Plans::new(0);
+        for key in 0..1000 {
+            plans.make_room();
+            plans.keep(key, plan(&[]));
+        }
+        assert!((16..=128).contains(&keys(&plans).len()));
+    }
+
+    #[test]
+    fn a_plan_for_all_shapes_replaces_the_others() {
+        let mut plans = Plans::new(0);
+        for key in 0..5 {
+            assert!(!plans.wants_general());
+            plans.keep(key, plan(&[]));
+        }
+        assert!(plans.wants_general());
+        plans.generalise(plan(&[]));
+        assert!(keys(&plans).is_empty() && plans.general_mut().is_some());
+        plans.refuse_general();
+        assert!(plans.general_mut().is_none() && !plans.wants_general());
+    }
+}

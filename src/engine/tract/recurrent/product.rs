@@ -1,0 +1,234 @@
+//! Products with R. A small stored one is multiplied right here, row by row; others by a small plan of the
+//! library, which has the best code for each shape and packs a stored R once.
+//!
+//! A step of a small recurrence takes less time than running any plan does. Invariant: a plan that failed
+//! is not used again.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::plan::SimplePlan;
+use tract_onnx::tract_core::tract_data::itertools::izip;
+
+use super::cell::Number;
+
+/// Products of so many multiplications take longer to plan for than to compute.
+const SMALL: usize = 1 << 12;
+/// So many rows of R are added at once.
+const AT_ONCE: usize = 4;
+
+/// A product with some rows of R.
+#[derive(Debug, Clone)]
+pub(in crate::engine::tract) struct Product {
+    plan: Arc<TypedSimplePlan>,
+    /// Runs of the plan that wait for the next one.
+    idle: Arc<Idle>,
+    /// Whether R is part of the plan, not an input.
+    is_stored: bool,
+    /// A small stored R, turned so that what one element of a state is multiplied with lies together.
+    turned: Option<Arc<Tensor>>,
+}
+
+#[derive(Default)]
+struct Idle(Mutex<Vec<TypedSimpleState>>);
+
+impl fmt::Debug for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Idle")
+    }
+}
+
+impl Product {
+    /// A product of a batch of states with these rows of R.
+    pub(super) fn new(weights: &TypedFact, rows: Range<usize>, batch: &TDim) -> TractResult<Self> {
+        let (dtype, stored) = (weights.datum_type, weights.konst.as_ref());
+        let size = weights.shape[1].clone();
+        let mut model = TypedModel::default();
+        let batch = match batch.as_i64() {
+            Some(batch) => batch.to_dim(),
+            None => model.symbols.sym("batch").to_dim(),
+        };
+        let state = model.add_source("state", dtype.fact([batch, size]))?;
+        let mut turned = None;
+        let weights = if let Some(stored) = stored {
+            let stored = stored.slice(0, rows.start, rows.end)?;
+            if (1..=SMALL).contains(&stored.len()) {
+                turned = Some(stored.clone().permute_axes(&[1, 0])?.into_arc_tensor());
+            }
+            model.add_const("weights", stored)?
+        } else {
+            let whole = model.add_source("whole", weights.without_value())?;
+            model.wire_node("weights", Slice::new(0, rows.start, rows.end), &[whole])?[0]
+        };
+        let product = EinSum::new("nk,gk->ng".parse()?, dtype);
+        let outputs = model.wire_node("product", product, &[state, weights])?;
+        model.select_output_outlets(&outputs)?;
+        Ok(Self {
+            plan: SimplePlan::new(model.into_optimized()?)?,
+            idle: Arc::default(),
+            is_stored: stored.is_some(),
+            turned,
+        })
+    }
+
+    /// The graph that it is computed by.
+    pub(in crate::engine::tract) fn graph(&self) -> &TypedModel {
+        self.plan.model()
+    }
+
+    /// R as it is multiplied without the graph.
+    pub(in crate::engine::tract) fn turned(&self) -> Option<&Arc<Tensor>> {
+        self.turned.as_ref()
+    }
+
+    /// The product of states of this size with R. `weights` is the whole R, which matters only if none
+    /// is stored.
+    pub(super) fn multiply<T: Number>(
+        &self,
+        states: &[T],
+        size: usize,
+        weights: &TValue,
+    ) -> TractResult<Vec<T>> {
+        let batch = states.len() / size.max(1);
+        if let Some(turned) = &self.turned
+            && batch * turned.len() <= SMALL
+        {
+            let view = turned.try_as_plain_ram()?;
+            return Ok(small(states, size, view.as_slice::<T>()?));
+        }
+        let states = Tensor::from_shape(&[batch, size], states)?;
+        let mut inputs = tvec!(states.into_tvalue());
+        if !self.is_stored {
+            inputs.push(weights.clone());
+        }
+        let waiting = self.idle().pop();
+        let mut state = waiting.map_or_else(|| self.plan.spawn(), Ok)?;
+        let outputs = state.run(inputs)?;
+        self.idle().push(state);
+        let product = args_1!(outputs);
+        let view = product.try_as_plain_ram()?;
+        Ok(view.as_slice::<T>()?.to_vec())
+    }
+
+    fn idle(&self) -> impl std::ops::DerefMut<Target = Vec<TypedSimpleState>> {
+        self.idle.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The product with a turned R of at least one element: sums over rows of it, which are computed side by
+/// side.
+fn small<T: Number>(states: &[T], size: usize, turned: &[T]) -> Vec<T> {
+    let width = turned.len() / size;
+    let mut sums = vec![T::zero(); states.len() / size * width];
+    for (state, sums) in states.chunks_exact(size).zip(sums.chunks_exact_mut(width)) {
+        let blocks = turned.chunks(AT_ONCE * width);
+        for (elements, rows) in state.chunks(AT_ONCE).zip(blocks) {
+            let &[a, b, c, d] = elements else {
+                for (element, row) in elements.iter().zip(rows.chunks_exact(width)) {
+                    for (sum, weight) in sums.iter_mut().zip(row) {
+                        *sum = *sum + *element * *weight;
+                    }
+                }
+                continue;
+            };
+            let (front, back) = rows.split_at(2 * width);
+            let (first, second) = front.split_at(width);
+            let (third, fourth) = back.split_at(width);
+            for (sum, p, q, r, s) in izip!(&mut *sums, first, second, third, fourth) {
+                *sum = *sum + ((a * *p + b * *q) + (c * *r + d * *s));
+            }
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers between -1 and 1.
+    fn numbers(count: usize, period: usize) -> Vec<f32> {
+        let place = |at: usize| u8::try_from(at % period).expect("it is small");
+        (0..count)
+            .map(|at| (f32::from(place(at)) * 0.37).sin())
+            .collect()
+    }
+
+    /// R as a stored tensor.
+    fn stored(rows: usize, size: usize) -> TypedFact {
+        let weights = Tensor::from_shape(&[rows, size], &numbers(rows * size, 101));
+        let weights = weights.expect("it has as many elements").into_arc_tensor();
+        TypedFact::try_from(&weights).expect("every tensor has a fact")
+    }
+
+    fn run(product: &Product, weights: &TypedFact, states: &[f32], size: usize) -> Vec<f32> {
+        let whole = weights.konst.clone().expect("it is stored").into_tvalue();
+        let found = product.multiply(states, size, &whole);
+        found.expect("it can be multiplied")
+    }
+
+    fn assert_close(found: &[f32], expected: &[f32], what: &str) {
+        assert_eq!(found.len(), expected.len(), "{what}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(
+                (found - expected).abs() < 1e-4,
+                "{what}: {found}, {expected}"
+            );
+        }
+    }
+
+    /// Rows of R times states, one by one.
+    fn expected(weights: &TypedFact, rows: Range<usize>, states: &[f32], size: usize) -> Vec<f32> {
+        let weights = weights.konst.as_ref().expect("it is stored");
+        let view = weights.try_as_plain_ram().expect("it is plain");
+        let weights = view.as_slice::<f32>().expect("they are float32");
+        let mut sums = Vec::new();
+        for state in states.chunks(size) {
+            for row in weights[rows.start * size..rows.end * size].chunks(size) {
+                sums.push(
+                    row.iter()
+                        .zip(state)
+                        .map(|(left, right)| left * right)
+                        .sum(),
+                );
+            }
+        }
+        sums
+    }
+
+    /// Small and large, part of R and all of it, with and without a known batch: each three times, with
+    /// other states between.
+    #[test]
+    fn each_way_to_multiply_gives_the_product_in_every_run() {
+        for (rows, size, batch) in [
+            (12, 4, 1),
+            (9, 3, 2),
+            (10, 7, 3),
+            (600, 100, 1),
+            (600, 100, 2),
+        ] {
+            let weights = stored(rows, size);
+            let part = rows / 3..rows;
+            let known = batch.to_dim();
+            let unknown = SymbolScope::default().sym("n").to_dim();
+            for batch_size in [known, unknown] {
+                let product = Product::new(&weights, part.clone(), &batch_size);
+                let product = product.expect("it can be planned");
+                let mut planned = product.clone();
+                planned.turned = None;
+                for round in 0..3 {
+                    let states = numbers(batch * size, 17 + round);
+                    let what = format!("{rows} x {size}, batch {batch_size}, round {round}");
+                    let sums = expected(&weights, part.clone(), &states, size);
+                    assert_close(&run(&product, &weights, &states, size), &sums, &what);
+                    assert_close(&run(&planned, &weights, &states, size), &sums, &what);
+                }
+                assert_eq!(product.turned.is_some(), rows < 600);
+            }
+        }
+    }
+}
