@@ -7,9 +7,8 @@
 use super::error::Error;
 use super::flatbuffer::{Field, Table, Vector};
 use super::payload::{self, Checked};
-use super::plan::Externals;
 use super::schema::{chain, inline, plan, program, segment, tensor, value};
-use super::storage::Storage;
+use super::storage::{Externals, Storage};
 use super::value::{
     BOOL_LIST, DOUBLE_LIST, Evalue, INT_LIST, OPTIONAL_TENSOR_LIST, STRING, TENSOR, TENSOR_LIST,
 };

@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 
 use super::error::{Error, Place};
 use super::flatbuffer::{Buffer, Field, Table};
-use super::plan::Externals;
 use super::shape_xnnpack::GRAPH;
-use super::storage::{Storage, Stored};
+use super::storage::{Externals, Storage, Stored};
 use super::verify::verify;
 use crate::package::Backend;
 use crate::source::pages::PageError;

@@ -12,6 +12,9 @@ use super::super::relations::{DimId, Relations, Rule};
 /// Dimensions and rules, about, that the payloads of one program may add.
 const ROOM: usize = 1 << 19;
 
+/// Most inputs, and most outputs, of a delegate that is looked at.
+pub(in super::super) const MAX_PORTS: u64 = 4096;
+
 /// Stands for a largest size that the payload does not say.
 pub(in super::super) const ANY_SIZE: u64 = u64::MAX;
 
@@ -21,6 +24,14 @@ pub(in super::super) struct Shape {
     first: DimId,
     /// Largest sizes.
     pub(in super::super) bounds: Vec<u64>,
+}
+
+/// A delegate's inputs, then its outputs: the tensors whose shapes it tells.
+pub(in super::super) struct Ports {
+    /// In the order of a call's arguments.
+    pub(in super::super) shapes: Vec<Option<Shape>>,
+    /// Dimensions are in the order of memory, not of the tensor.
+    pub(in super::super) in_memory_order: bool,
 }
 
 /// How much more the payloads of a program may add.

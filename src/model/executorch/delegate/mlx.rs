@@ -7,8 +7,7 @@
 use super::super::error::Error;
 use super::super::evidence::Certain;
 use super::super::flatbuffer::{Field, Table, Vector};
-use super::graph::{ANY_SIZE, Graph, Shape};
-use super::{MAX_PORTS, Ports};
+use super::graph::{ANY_SIZE, Graph, MAX_PORTS, Ports, Shape};
 
 const INPUTS: Field = Field(10, "input_map");
 const OUTPUTS: Field = Field(11, "output_map");

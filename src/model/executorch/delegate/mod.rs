@@ -13,7 +13,7 @@ mod xnnpack;
 
 pub(super) use graph::{ANY_SIZE, Room, Shape};
 
-use graph::Graph;
+use graph::{Graph, Ports};
 
 use super::error::Error;
 use super::flatbuffer::Buffer;
@@ -25,22 +25,11 @@ use crate::source::{Pages, ReadAt};
 /// Reads that all payloads of a program have together.
 const BUDGET: u64 = 4_000_000;
 
-/// Most inputs, and most outputs, of a delegate that is looked at.
-const MAX_PORTS: u64 = 4096;
-
 /// Access to the payloads of a program.
 pub(super) struct Payloads<'a> {
     pages: Pages<'a>,
     /// What more may be kept.
     pub(super) room: Room,
-}
-
-/// A delegate's inputs, then its outputs: the tensors whose shapes it tells.
-pub(super) struct Ports {
-    /// In the order of a call's arguments.
-    pub(super) shapes: Vec<Option<Shape>>,
-    /// Dimensions are in the order of memory, not of the tensor.
-    pub(super) in_memory_order: bool,
 }
 
 /// A backend's graph in a payload: its reader, its FlatBuffer.

@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use super::super::error::Error;
 use super::super::evidence::Certain;
 use super::super::flatbuffer::{Field, Table, Vector};
-use super::graph::{Graph, Shape};
-use super::{MAX_PORTS, Ports};
+use super::graph::{Graph, MAX_PORTS, Ports, Shape};
 
 const CHAIN: Field = Field(1, "chain");
 const VALUES: Field = Field(2, "values");

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 
 use super::super::error::Error;
 use super::super::flatbuffer::{Field, Table};
-use super::graph::{Graph, Shape};
-use super::{MAX_PORTS, Ports};
+use super::graph::{Graph, MAX_PORTS, Ports, Shape};
 
 /// XNNPACK's own limit.
 const MAX_RANK: u64 = 6;
