@@ -6,13 +6,13 @@
 
 use super::error::Error;
 use super::flatbuffer::{Field, Table, Vector};
-use super::payload::{self, Checked};
 use super::schema::{chain, inline, plan, program, segment, tensor, value};
 use super::storage::{Externals, Storage};
 use super::value::{
     BOOL_LIST, DOUBLE_LIST, Evalue, INT_LIST, OPTIONAL_TENSOR_LIST, STRING, TENSOR, TENSOR_LIST,
 };
 use super::value::{NULL, Tensor};
+use super::xnnpack::load::{self as payload, Checked};
 
 /// Most dimensions of a tensor.
 const MAX_RANK: u64 = 16;

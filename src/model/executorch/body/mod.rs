@@ -8,7 +8,6 @@ mod case;
 mod data;
 mod value;
 mod wrong;
-pub mod xnnpack;
 
 use std::collections::BTreeMap;
 

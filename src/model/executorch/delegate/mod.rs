@@ -9,16 +9,14 @@
 mod graph;
 mod mlx;
 mod vulkan;
-mod xnnpack;
 
-pub(super) use graph::{ANY_SIZE, Room, Shape};
-
-use graph::{Graph, Ports};
+pub(super) use graph::{ANY_SIZE, Graph, MAX_PORTS, Ports, Room, Shape};
 
 use super::error::Error;
 use super::flatbuffer::Buffer;
 use super::relations::Relations;
 use super::storage::Stored;
+use super::xnnpack::relations;
 use crate::source::pages::PageError;
 use crate::source::{Pages, ReadAt};
 
@@ -76,12 +74,12 @@ impl<'a> Payloads<'a> {
             b"XH00" => (
                 within(number(10), number(14)),
                 &[*b"XN00", *b"XN01"],
-                xnnpack::read as _,
+                relations::read as _,
             ),
             b"XN00" | b"XN01" => (
                 within(0, payload.available),
                 &[*b"XN00", *b"XN01"],
-                xnnpack::read as _,
+                relations::read as _,
             ),
             b"VH00" => (
                 within(number(10), number(14)),

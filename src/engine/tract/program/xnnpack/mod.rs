@@ -21,7 +21,7 @@ use super::frame::Frame;
 use super::pointwise::{Grid, Pointwise, round_to};
 use super::weights::Weights;
 use crate::model::executorch::body::ByteRange;
-use crate::model::executorch::body::xnnpack::{Datatype, Graph, Quantization, Value};
+use crate::model::executorch::xnnpack::{Datatype, Graph, Quantization, Value};
 use crate::tensor::DType;
 
 /// A graph that is being lowered.

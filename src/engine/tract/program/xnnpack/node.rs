@@ -11,7 +11,7 @@ use super::super::operators::einsum;
 use super::super::pointwise::Pointwise;
 use super::super::resize::{Sampling, resize};
 use super::{Held, Lowering, grid, limited};
-use crate::model::executorch::body::xnnpack::{BinaryKind, Node, NodeKind, UnaryKind};
+use crate::model::executorch::xnnpack::{BinaryKind, Node, NodeKind, UnaryKind};
 use crate::tensor::DType;
 
 /// A node's name.

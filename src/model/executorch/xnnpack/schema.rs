@@ -2,8 +2,8 @@
 //!
 //! `xnnpack/serialization/runtime_schema.fbs` of ExecuTorch 1.5, for both identifiers.
 
-use super::verify::Kind::{Deprecated, Member, Number, Numbers, Table, Tables, Text, Union};
-use super::verify::Shape;
+use super::super::verify::Kind::{Deprecated, Member, Number, Numbers, Table, Tables, Text, Union};
+use super::super::verify::Shape;
 
 /// `XNNGraph`, the root.
 pub(super) static GRAPH: Shape = Shape {

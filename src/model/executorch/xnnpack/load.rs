@@ -7,17 +7,17 @@
 
 use std::collections::BTreeSet;
 
-use super::error::{Error, Place};
-use super::flatbuffer::{Buffer, Field, Table};
-use super::shape_xnnpack::GRAPH;
-use super::storage::{Externals, Storage, Stored};
-use super::verify::verify;
+use super::super::error::{Error, Place};
+use super::super::flatbuffer::{Buffer, Field, Table};
+use super::super::storage::{Externals, Storage, Stored};
+use super::super::verify::verify;
+use super::schema::GRAPH;
 use crate::package::Backend;
 use crate::source::pages::PageError;
 use crate::source::{Pages, ReadAt};
 
 /// The backend.
-pub(super) const BACKEND: &str = Backend::Xnnpack.delegate_id();
+pub(in super::super) const BACKEND: &str = Backend::Xnnpack.delegate_id();
 /// Reads that all payloads of a program have together.
 const BUDGET: u64 = 8_000_000;
 /// Length of the header `XH00`.
@@ -38,14 +38,14 @@ const CONSTANT: Field = Field(3, "constant_buffer_idx");
 const VALUE_FLAGS: Field = Field(5, "flags");
 
 /// The payloads of a program that were checked.
-pub(super) struct Checked<'a> {
+pub(in super::super) struct Checked<'a> {
     pages: Pages<'a>,
     seen: BTreeSet<u64>,
 }
 
 impl<'a> Checked<'a> {
     /// None yet of this file.
-    pub(super) fn new(source: &'a dyn ReadAt) -> Self {
+    pub(in super::super) fn new(source: &'a dyn ReadAt) -> Self {
         Self {
             pages: Pages::with_budget(source, BUDGET),
             seen: BTreeSet::new(),
@@ -53,7 +53,7 @@ impl<'a> Checked<'a> {
     }
 
     /// Checks a payload; names of constants that the program does not hold are added to `externals`.
-    pub(super) fn check(
+    pub(in super::super) fn check(
         &mut self,
         payload: Stored,
         storage: &Storage<'_>,

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
+use super::super::delegate::{Graph, MAX_PORTS, Ports, Shape};
 use super::super::error::Error;
 use super::super::flatbuffer::{Field, Table};
-use super::graph::{Graph, MAX_PORTS, Ports, Shape};
 
 /// XNNPACK's own limit.
 const MAX_RANK: u64 = 6;
@@ -35,7 +35,7 @@ struct Nodes<'g, 'r> {
 }
 
 /// Adds the rules of a graph; its inputs and outputs.
-pub(super) fn read(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
+pub(in super::super) fn read(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
     let mut nodes = Nodes {
         graph,
         shapes: BTreeMap::new(),

@@ -4,15 +4,12 @@
 //! bare or behind a header `XH00`. Invariant: every id of a node is that of a value; every range lies
 //! inside the payload. Sizes of values are bounds from the export, not to be believed.
 
-mod node;
-
 use std::collections::BTreeMap;
-
-pub use node::{BinaryKind, Conv, ConvKind, Node, NodeKind, Pool, UnaryKind};
 
 use super::super::error::{Error, Place};
 use super::super::flatbuffer::{Buffer, Field, Table};
-use super::ByteRange;
+use super::super::storage::ByteRange;
+use super::node::Node;
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
@@ -31,8 +28,8 @@ const INPUTS: Field = Field(4, "input_ids");
 const OUTPUTS: Field = Field(5, "output_ids");
 const BUFFERS: Field = Field(6, "constant_buffer");
 const CONSTANTS: Field = Field(8, "constant_data");
-const UNION_TYPE: Field = Field(0, "union_type");
-const UNION: Field = Field(1, "union");
+pub(super) const UNION_TYPE: Field = Field(0, "union_type");
+pub(super) const UNION: Field = Field(1, "union");
 
 /// A graph.
 #[derive(Debug, Clone, PartialEq)]
@@ -181,7 +178,7 @@ impl Graph {
 }
 
 /// The values that a node may name.
-struct Known<'v> {
+pub(super) struct Known<'v> {
     values: &'v BTreeMap<u32, Value>,
 }
 
@@ -197,11 +194,11 @@ impl Known<'_> {
         })
     }
 
-    fn id(&self, table: &Table<'_>, field: Field) -> Result<u32, Error> {
+    pub(super) fn id(&self, table: &Table<'_>, field: Field) -> Result<u32, Error> {
         self.check(table.u32(field)?, || table.place(field))
     }
 
-    fn optional(&self, table: &Table<'_>, field: Field) -> Result<Option<u32>, Error> {
+    pub(super) fn optional(&self, table: &Table<'_>, field: Field) -> Result<Option<u32>, Error> {
         match table.u32(field)? {
             NOTHING => Ok(None),
             id => self.check(id, || table.place(field)).map(Some),
@@ -482,7 +479,7 @@ impl Scales {
 }
 
 /// A short vector of numbers.
-fn numbers(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error> {
+pub(super) fn numbers(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error> {
     let vector = table.vector(field, 4)?;
     if vector.len() > MAX_RANK {
         return Err(Error::Rank {

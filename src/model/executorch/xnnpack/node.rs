@@ -1,8 +1,8 @@
 //! The nodes of a graph: all 47 members of `XNodeUnion`.
 
-use super::super::super::error::Error;
-use super::super::super::flatbuffer::{Field, Table};
-use super::{Known, UNION, UNION_TYPE, numbers};
+use super::super::error::Error;
+use super::super::flatbuffer::{Field, Table};
+use super::graph::{Known, UNION, UNION_TYPE, numbers};
 
 /// `XNN_FLAG_TRANSPOSE_WEIGHTS`, and `XNN_FLAG_TRANSPOSE_B` of a product of matrices.
 const TRANSPOSED: u32 = 0x1;
