@@ -4,6 +4,7 @@
 //! a field that it uses without a look. Invariant: a program that passes is loaded by a runtime that has
 //! its backends, operators, data files and memory. The FlatBuffer was verified before.
 
+use super::delegate::{self, Checked};
 use super::error::Error;
 use super::flatbuffer::{Field, Table, Vector};
 use super::schema::{chain, inline, plan, program, segment, tensor, value};
@@ -12,7 +13,6 @@ use super::value::{
     BOOL_LIST, DOUBLE_LIST, Evalue, INT_LIST, OPTIONAL_TENSOR_LIST, STRING, TENSOR, TENSOR_LIST,
 };
 use super::value::{NULL, Tensor};
-use super::xnnpack::load::{self as payload, Checked};
 
 /// Most dimensions of a tensor.
 const MAX_RANK: u64 = 16;
@@ -109,12 +109,12 @@ fn check_delegates(plan: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(), 
             present(&spec, plan::SPEC_VALUE)?;
         }
         let id = delegate.name(plan::DELEGATE_ID)?.unwrap_or_default();
-        if id == payload::BACKEND {
+        if let Some(check) = delegate::check_of(&id) {
             let data = delegate.required(plan::PROCESSED)?;
             let payload = super::plan::find_payload(&data, &id, beside.storage)?;
             beside
                 .payloads
-                .check(payload, beside.storage, beside.externals)?;
+                .check(check, payload.into(), beside.storage, beside.externals)?;
         }
     }
     Ok(())

@@ -59,7 +59,7 @@ impl Plan {
             storage,
             payloads,
         };
-        let wiring = wire(&method, &outputs, &code, &stored)?;
+        let wiring = wire(&method, &outputs, &code, &delegates, &stored)?;
         Ok(Self {
             method: Method {
                 name,
@@ -83,6 +83,7 @@ fn wire(
     method: &wiring::Method<'_>,
     outputs: &[u64],
     code: &Code<'_>,
+    delegates: &[Delegate],
     stored: &[Option<Stored>],
 ) -> Result<Wiring, Error> {
     let mut wiring = Wiring::default();
@@ -92,9 +93,9 @@ fn wire(
     if code.branches {
         return Ok(wiring);
     }
-    for (delegate, args) in &code.delegated {
-        if let Some(payload) = stored[*delegate] {
-            wiring.call(method, payload, args)?;
+    for &(delegate, ref args) in &code.delegated {
+        if let Some(payload) = stored[delegate] {
+            wiring.call(method, (&delegates[delegate].id, payload), args)?;
         }
     }
     Ok(wiring)

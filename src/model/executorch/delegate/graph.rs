@@ -296,7 +296,7 @@ impl<'a> Graph<'a> {
     }
 
     /// A window moves over `[n, h, w, c]` in these steps: only the batch is kept as it is.
-    pub(in super::super) fn window(&mut self, to: &Shape, from: &Shape, steps: [u32; 2]) {
+    pub(in super::super) fn window(&mut self, to: &Shape, from: &Shape, steps: [u64; 2]) {
         if to.rank() != 4 || from.rank() != 4 {
             return;
         }

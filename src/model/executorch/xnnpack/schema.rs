@@ -1,9 +1,48 @@
-//! The schema of XNNPACK's graphs, as the verifier walks it.
+//! The schema of XNNPACK's graphs, as the verifier walks it, and the numbers of fields that are read.
 //!
-//! `xnnpack/serialization/runtime_schema.fbs` of ExecuTorch 1.5, for both identifiers.
+//! `xnnpack/serialization/runtime_schema.fbs` of ExecuTorch 1.5, for both identifiers. The tables of nodes are
+//! in `fields.rs`.
 
+use super::super::error::Error;
+use super::super::flatbuffer::{self, Field};
 use super::super::verify::Kind::{Deprecated, Member, Number, Numbers, Table, Tables, Text, Union};
 use super::super::verify::Shape;
+use super::fields::{UNION, UNION_TYPE};
+use super::kinds::SHAPES;
+
+pub(super) const NODES: Field = Field(1, "xnodes");
+pub(super) const VALUES: Field = Field(2, "xvalues");
+pub(super) const INPUTS: Field = Field(4, "input_ids");
+pub(super) const OUTPUTS: Field = Field(5, "output_ids");
+pub(super) const BUFFERS: Field = Field(6, "constant_buffer");
+pub(super) const CONSTANTS: Field = Field(8, "constant_data");
+
+/// The tensor in a quantised value.
+pub(super) const TENSOR: Field = Field(0, "tensor_value");
+pub(super) const NUM_DIMS: Field = Field(1, "num_dims");
+pub(super) const DIMS: Field = Field(2, "dims");
+pub(super) const CONSTANT: Field = Field(3, "constant_buffer_idx");
+pub(super) const FLAGS: Field = Field(5, "flags");
+pub(super) const ID: Field = Field(6, "id_out");
+
+/// Where a constant begins.
+pub(super) const OFFSET: Field = Field(0, "offset");
+/// The name that a constant is stored under.
+pub(super) const KEY: Field = Field(2, "named_key");
+
+/// The tensor that a value is, and the table around it if it is quantised; nothing where a later schema has
+/// its kind.
+pub(super) fn tensor<'a>(
+    value: &flatbuffer::Table<'a>,
+) -> Result<Option<(flatbuffer::Table<'a>, Option<flatbuffer::Table<'a>>)>, Error> {
+    let tag = value.u8(UNION_TYPE)?;
+    let table = value.required(UNION)?;
+    Ok(match tag {
+        1 => Some((table, None)),
+        2 => Some((table.required(TENSOR)?, Some(table))),
+        _ => None,
+    })
+}
 
 /// `XNNGraph`, the root.
 pub(super) static GRAPH: Shape = Shape {
@@ -88,58 +127,7 @@ static OUTPUT_MIN_MAX: Shape = Shape {
 static NODE: Shape = Shape {
     fields: &[
         ("xnode_union_type", Member),
-        (
-            "xnode_union",
-            Union(&[
-                &BINARY,
-                &FULLY_CONNECTED,
-                &UNARY,
-                &UNARY,
-                &STATIC_TRANSPOSE,
-                &UNARY,
-                &CONVOLUTION,
-                &BINARY,
-                &STATIC_RESIZE_BILINEAR2_D,
-                &STATIC_CONSTANT_PAD,
-                &POOLING2_D,
-                &BINARY,
-                &CONVOLUTION,
-                &POOLING2_D,
-                &BINARY,
-                &BINARY,
-                &UNARY,
-                &UNARY,
-                &UNARY,
-                &STATIC_RESHAPE,
-                &ARG_MAX_POOLING2D,
-                &UNARY,
-                &UNARY,
-                &UNARY,
-                &LEAKY_RE_LU,
-                &BINARY,
-                &UNARY,
-                &UNARY,
-                &ELU,
-                &UNARY,
-                &BINARY,
-                &CAT,
-                &CAT,
-                &CAT,
-                &STATIC_SLICE,
-                &SCALED_DOT_PRODUCT_ATTENTION,
-                &BINARY,
-                &CAT,
-                &CONVOLUTION,
-                &UNARY,
-                &UNARY,
-                &UNARY,
-                &UNARY,
-                &UNARY,
-                &UNARY,
-                &UNARY,
-                &UNARY,
-            ]),
-        ),
+        ("xnode_union", Union(&SHAPES)),
         ("debug_handle", Number(4)),
         ("output_min_max", Table(&OUTPUT_MIN_MAX)),
     ],
@@ -152,186 +140,6 @@ static VALUE: Shape = Shape {
             "xvalue_union",
             Union(&[&TENSOR_VALUE, &QUANTIZED_TENSOR_VALUE]),
         ),
-    ],
-};
-
-static STATIC_TRANSPOSE: Shape = Shape {
-    fields: &[
-        ("num_dims", Number(4)),
-        ("perm", Numbers(4)),
-        ("input_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static STATIC_RESIZE_BILINEAR2_D: Shape = Shape {
-    fields: &[
-        ("new_height", Number(4)),
-        ("new_width", Number(4)),
-        ("input_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static STATIC_CONSTANT_PAD: Shape = Shape {
-    fields: &[
-        ("pre_paddings", Numbers(4)),
-        ("post_paddings", Numbers(4)),
-        ("padding_value", Number(4)),
-        ("input_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static BINARY: Shape = Shape {
-    fields: &[
-        ("input1_id", Number(4)),
-        ("input2_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static UNARY: Shape = Shape {
-    fields: &[
-        ("input_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static CAT: Shape = Shape {
-    fields: &[
-        ("axis", Number(4)),
-        ("input1_id", Number(4)),
-        ("input2_id", Number(4)),
-        ("input3_id", Number(4)),
-        ("input4_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-        ("input5_id", Number(4)),
-    ],
-};
-
-static ELU: Shape = Shape {
-    fields: &[
-        ("alpha", Number(4)),
-        ("input_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static FULLY_CONNECTED: Shape = Shape {
-    fields: &[
-        ("input1_id", Number(4)),
-        ("filter_id", Number(4)),
-        ("bias_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static CONVOLUTION: Shape = Shape {
-    fields: &[
-        ("padding_top", Number(4)),
-        ("padding_right", Number(4)),
-        ("padding_bottom", Number(4)),
-        ("padding_left", Number(4)),
-        ("kernel_height", Number(4)),
-        ("kernel_width", Number(4)),
-        ("subsampling_height", Number(4)),
-        ("subsampling_width", Number(4)),
-        ("dilation_height", Number(4)),
-        ("dilation_width", Number(4)),
-        ("group_input_channels", Number(4)),
-        ("group_output_channels", Number(4)),
-        ("groups", Number(4)),
-        ("adjustment_height", Number(4)),
-        ("adjustment_width", Number(4)),
-        ("input1_id", Number(4)),
-        ("filter_id", Number(4)),
-        ("bias_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static POOLING2_D: Shape = Shape {
-    fields: &[
-        ("padding_top", Number(4)),
-        ("padding_right", Number(4)),
-        ("padding_bottom", Number(4)),
-        ("padding_left", Number(4)),
-        ("pooling_height", Number(4)),
-        ("pooling_width", Number(4)),
-        ("stride_height", Number(4)),
-        ("stride_width", Number(4)),
-        ("dilation_height", Number(4)),
-        ("dilation_width", Number(4)),
-        ("input_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static STATIC_RESHAPE: Shape = Shape {
-    fields: &[
-        ("num_dims", Number(4)),
-        ("new_shape", Numbers(4)),
-        ("input_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static STATIC_SLICE: Shape = Shape {
-    fields: &[
-        ("num_dims", Number(4)),
-        ("offsets", Numbers(4)),
-        ("sizes", Numbers(4)),
-        ("input_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static SCALED_DOT_PRODUCT_ATTENTION: Shape = Shape {
-    fields: &[
-        ("query_id", Number(4)),
-        ("key_id", Number(4)),
-        ("value_id", Number(4)),
-        ("scale_id", Number(4)),
-        ("mask_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static ARG_MAX_POOLING2D: Shape = Shape {
-    fields: &[
-        ("padding_top", Number(4)),
-        ("padding_right", Number(4)),
-        ("padding_bottom", Number(4)),
-        ("padding_left", Number(4)),
-        ("pooling_height", Number(4)),
-        ("pooling_width", Number(4)),
-        ("input_id", Number(4)),
-        ("output_value_id", Number(4)),
-        ("output_index_id", Number(4)),
-        ("flags", Number(4)),
-    ],
-};
-
-static LEAKY_RE_LU: Shape = Shape {
-    fields: &[
-        ("negative_slope", Number(4)),
-        ("input_id", Number(4)),
-        ("output_id", Number(4)),
-        ("flags", Number(4)),
     ],
 };
 

@@ -85,7 +85,7 @@ pub(super) fn lower(
         reals: HashMap::new(),
     };
     for (at, node) in graph.nodes.iter().enumerate() {
-        let name = node::name(&node.kind);
+        let name = node.name;
         lowering.builder.enter(format!("{scope} {name} {at}"));
         guarded(|| lowering.node(node))
             .map_err(|failure| failure.at(Some(format!("{name} (node {at} of {scope})"))))?;
