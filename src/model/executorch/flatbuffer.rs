@@ -453,6 +453,17 @@ impl<'a> Vector<'a> {
         Ok(f64::from_le_bytes(self.element(index)?))
     }
 
+    /// All of a short vector of 32-bit unsigned integers, in one read.
+    pub(super) fn all_u32(&self) -> Result<Vec<u32>, Error> {
+        let bytes = self.buffer.pages.bytes(self.first, 4 * self.len as usize);
+        let bytes = bytes.map_err(|error| Error::Read {
+            place: self.here(),
+            error,
+        })?;
+        let (numbers, _) = bytes.as_chunks();
+        Ok(numbers.iter().copied().map(u32::from_le_bytes).collect())
+    }
+
     /// Counts `size` bytes of memory for each element.
     pub(super) fn keep(&self, size: u64) -> Result<(), Error> {
         let size = self.len().saturating_mul(size);

@@ -450,7 +450,6 @@ pub(super) fn numbers(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error
             most: MAX_RANK,
         });
     }
-    (0..vector.len())
-        .map(|at| vector.u32(at).map(u64::from))
-        .collect()
+    let numbers = vector.all_u32()?;
+    Ok(numbers.into_iter().map(u64::from).collect())
 }

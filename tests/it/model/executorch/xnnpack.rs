@@ -118,7 +118,7 @@ fn a_node_that_is_broken_tells_nothing_and_is_not_executed() {
 
 #[test]
 fn a_payload_is_read_as_what_its_delegate_is_called() {
-    let payload = with(sigmoid(0, 1));
+    let payload = with(sigmoid(1, 2));
     assert_eq!(told("XnnpackBackend", &payload), TOLD);
     for other in ["VulkanBackend", "MLXBackend", "QnnBackend", "Xnnpack", ""] {
         assert_eq!(told(other, &payload), NOT_TOLD, "{other}");
