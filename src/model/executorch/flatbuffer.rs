@@ -453,15 +453,17 @@ impl<'a> Vector<'a> {
         Ok(f64::from_le_bytes(self.element(index)?))
     }
 
-    /// All of a short vector of 32-bit unsigned integers, in one read.
-    pub(super) fn all_u32(&self) -> Result<Vec<u32>, Error> {
-        let bytes = self.buffer.pages.bytes(self.first, 4 * self.len as usize);
-        let bytes = bytes.map_err(|error| Error::Read {
+    /// The first `N` 32-bit unsigned integers, or as many as there are, in one read.
+    pub(super) fn numbers<const N: usize>(&self) -> Result<Vec<u64>, Error> {
+        let mut bytes = [[0; 4]; N];
+        let used = &mut bytes[..N.min(self.len as usize)];
+        let read = self.buffer.pages.read(self.first, used.as_flattened_mut());
+        read.map_err(|error| Error::Read {
             place: self.here(),
             error,
         })?;
-        let (numbers, _) = bytes.as_chunks();
-        Ok(numbers.iter().copied().map(u32::from_le_bytes).collect())
+        let numbers = used.iter().map(|four| u32::from_le_bytes(*four).into());
+        Ok(numbers.collect())
     }
 
     /// Counts `size` bytes of memory for each element.

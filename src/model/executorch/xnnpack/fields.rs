@@ -450,6 +450,5 @@ pub(super) fn numbers(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error
             most: MAX_RANK,
         });
     }
-    let numbers = vector.all_u32()?;
-    Ok(numbers.into_iter().map(u64::from).collect())
+    vector.numbers::<{ MAX_RANK as usize }>()
 }
