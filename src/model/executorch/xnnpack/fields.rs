@@ -9,8 +9,10 @@ use super::super::verify::Kind::{Number, Numbers};
 use super::super::verify::Shape;
 use super::node::{BinaryKind, Conv, ConvKind, NodeKind, Pool, UnaryKind};
 
-/// XNNPACK's own limit.
-pub(super) const MAX_RANK: u64 = 6;
+/// XNNPACK's own limit of dimensions.
+const RANK: usize = 6;
+/// The same, as files have it.
+pub(super) const MAX_RANK: u64 = RANK as u64;
 /// Which member of its union a node or a value is.
 pub(super) const UNION_TYPE: Field = Field(0, "union_type");
 /// That member.
@@ -450,5 +452,5 @@ pub(super) fn numbers(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error
             most: MAX_RANK,
         });
     }
-    vector.numbers::<{ MAX_RANK as usize }>()
+    vector.numbers::<RANK>()
 }

@@ -65,9 +65,9 @@ const TOLD: &str = "(float32[2 or -1, 8 or -1]) → (float32[-1 (up to 2), 8])";
 const NOT_TOLD: &str = "(float32[2 or -1, 8 or -1]) → (float32[2 or -1, 8 or -1])";
 
 /// A graph whole, as an executor reads it.
-fn whole(payload: &Vec<u8>) -> Result<Graph, Error> {
+fn whole(payload: &[u8]) -> Result<Graph, Error> {
     let size = payload.len() as u64;
-    Graph::read(payload, ByteRange { offset: 0, size })
+    Graph::read(&payload.to_vec(), ByteRange { offset: 0, size })
 }
 
 /// A reshape to eight columns, a node beside it, and a sigmoid.
