@@ -3,8 +3,8 @@
 //! Invariant: nothing is taken to be less precise than something in the file, or its config, says; what
 //! was seen is told. Reads headers, operators and the types of stored values, no weights.
 
-use crate::model::executorch::body::xnnpack::{Datatype, Graph};
 use crate::model::executorch::body::{BodyValue, ProgramBody};
+use crate::model::executorch::xnnpack::{Datatype, Graph};
 use crate::model::onnx::each_node;
 use crate::package::{Backend, PrecisionList};
 use crate::source::{FileSource, Pages};

@@ -453,6 +453,19 @@ impl<'a> Vector<'a> {
         Ok(f64::from_le_bytes(self.element(index)?))
     }
 
+    /// The first `N` 32-bit unsigned integers, or as many as there are, in one read.
+    pub(super) fn numbers<const N: usize>(&self) -> Result<Vec<u64>, Error> {
+        let mut bytes = [[0; 4]; N];
+        let used = &mut bytes[..N.min(self.len as usize)];
+        let read = self.buffer.pages.read(self.first, used.as_flattened_mut());
+        read.map_err(|error| Error::Read {
+            place: self.here(),
+            error,
+        })?;
+        let numbers = used.iter().map(|four| u32::from_le_bytes(*four).into());
+        Ok(numbers.collect())
+    }
+
     /// Counts `size` bytes of memory for each element.
     pub(super) fn keep(&self, size: u64) -> Result<(), Error> {
         let size = self.len().saturating_mul(size);

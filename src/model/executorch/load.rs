@@ -4,12 +4,11 @@
 //! a field that it uses without a look. Invariant: a program that passes is loaded by a runtime that has
 //! its backends, operators, data files and memory. The FlatBuffer was verified before.
 
+use super::delegate::{self, Checked};
 use super::error::Error;
 use super::flatbuffer::{Field, Table, Vector};
-use super::payload::{self, Checked};
-use super::plan::Externals;
 use super::schema::{chain, inline, plan, program, segment, tensor, value};
-use super::storage::Storage;
+use super::storage::{Externals, Storage};
 use super::value::{
     BOOL_LIST, DOUBLE_LIST, Evalue, INT_LIST, OPTIONAL_TENSOR_LIST, STRING, TENSOR, TENSOR_LIST,
 };
@@ -110,12 +109,12 @@ fn check_delegates(plan: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(), 
             present(&spec, plan::SPEC_VALUE)?;
         }
         let id = delegate.name(plan::DELEGATE_ID)?.unwrap_or_default();
-        if id == payload::BACKEND {
+        if let Some(check) = delegate::check_of(&id) {
             let data = delegate.required(plan::PROCESSED)?;
             let payload = super::plan::find_payload(&data, &id, beside.storage)?;
             beside
                 .payloads
-                .check(payload, beside.storage, beside.externals)?;
+                .check(check, payload.into(), beside.storage, beside.externals)?;
         }
     }
     Ok(())

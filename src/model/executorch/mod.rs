@@ -18,18 +18,17 @@ mod flat_tensor;
 mod flatbuffer;
 mod load;
 mod path;
-mod payload;
 mod place;
 mod plan;
 mod program;
 mod relations;
 mod schema;
 mod shape;
-mod shape_xnnpack;
 mod storage;
 mod value;
 mod verify;
 mod wiring;
+pub mod xnnpack;
 
 use std::path::Path;
 

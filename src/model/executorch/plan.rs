@@ -9,18 +9,15 @@ use super::error::{Error, Place};
 use super::evidence::{Evidence, Telling, Traces};
 use super::flatbuffer::{Field, Table, Vector};
 use super::schema::{chain, plan};
-use super::storage::{Storage, Stored};
+use super::storage::{Externals, Storage, Stored};
 use super::value::{Evalue, TENSOR, Tensor};
 use super::wiring::{self, Wiring};
-use crate::model::{Delegate, Dynamism, Method, TensorInfo, Value};
+use crate::model::{Delegate, Dynamism, Method, Value};
 
 /// Last member of the union `InstructionArguments`.
 const LAST_INSTRUCTION: u8 = 5;
 /// Bytes a value's index takes in a set, about.
 const INDEX_COST: u64 = 24;
-
-/// Tensors in other files, by name.
-pub(super) type Externals = BTreeMap<String, Option<TensorInfo>>;
 
 /// A method, and what is needed to settle its dynamic dimensions.
 pub(super) struct Plan {
@@ -62,7 +59,7 @@ impl Plan {
             storage,
             payloads,
         };
-        let wiring = wire(&method, &outputs, &code, &stored)?;
+        let wiring = wire(&method, &outputs, &code, &delegates, &stored)?;
         Ok(Self {
             method: Method {
                 name,
@@ -86,6 +83,7 @@ fn wire(
     method: &wiring::Method<'_>,
     outputs: &[u64],
     code: &Code<'_>,
+    delegates: &[Delegate],
     stored: &[Option<Stored>],
 ) -> Result<Wiring, Error> {
     let mut wiring = Wiring::default();
@@ -95,9 +93,9 @@ fn wire(
     if code.branches {
         return Ok(wiring);
     }
-    for (delegate, args) in &code.delegated {
-        if let Some(payload) = stored[*delegate] {
-            wiring.call(method, payload, args)?;
+    for &(delegate, ref args) in &code.delegated {
+        if let Some(payload) = stored[delegate] {
+            wiring.call(method, (&delegates[delegate].id, payload), args)?;
         }
     }
     Ok(wiring)

@@ -9,10 +9,13 @@ use super::container::Container;
 use super::error::{Error, Place};
 use super::flatbuffer::{Table, Vector};
 use super::schema::{inline, program, segment};
-use crate::model::Segment;
+use crate::model::{Segment, TensorInfo};
 
 /// Characters of a named data's key that a segment's name shows.
 const SHORT_KEY: usize = 12;
+
+/// Tensors in other files, by name.
+pub(super) type Externals = BTreeMap<String, Option<TensorInfo>>;
 
 /// The stored bytes of a program.
 pub(super) struct Storage<'a> {
@@ -45,6 +48,24 @@ pub(super) struct Stored {
     pub(super) offset: u64,
     /// Bytes from there to the end of what it is stored in.
     pub(super) available: u64,
+}
+
+/// Bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ByteRange {
+    /// File offset of the first.
+    pub offset: u64,
+    /// How many.
+    pub size: u64,
+}
+
+impl From<Stored> for ByteRange {
+    fn from(stored: Stored) -> Self {
+        Self {
+            offset: stored.offset,
+            size: stored.available,
+        }
+    }
 }
 
 impl<'a> Storage<'a> {

@@ -60,10 +60,13 @@ impl Wiring {
     pub(super) fn call(
         &mut self,
         method: &Method<'_>,
-        payload: Stored,
+        (id, payload): (&str, Stored),
         args: &[u64],
     ) -> Result<(), Error> {
-        let Some(ports) = method.payloads.read(payload, &mut self.relations) else {
+        let Some(ports) = method
+            .payloads
+            .read(id, payload.into(), &mut self.relations)
+        else {
             return Ok(());
         };
         if ports.shapes.len() != args.len() {

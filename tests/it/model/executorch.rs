@@ -10,6 +10,7 @@ mod delegates;
 mod dynamism;
 mod hostile;
 mod programs;
+mod xnnpack;
 
 use std::path::{Path, PathBuf};
 

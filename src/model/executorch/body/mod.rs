@@ -8,10 +8,10 @@ mod case;
 mod data;
 mod value;
 mod wrong;
-pub mod xnnpack;
 
 use std::collections::BTreeMap;
 
+pub use super::storage::ByteRange;
 pub use case::{BundledCase, BundledValue, bundled_cases};
 pub use data::{DataFile, NamedTensor, data_files, data_files_in};
 pub use value::{BodyValue, TensorBody, TensorData};
@@ -22,7 +22,7 @@ use super::error::{Error, Place};
 use super::flatbuffer::{Buffer, Field, Table, Vector};
 use super::program::BASE_BUDGET;
 use super::schema::{chain, plan, program};
-use super::storage::{Storage, Stored};
+use super::storage::Storage;
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
@@ -30,15 +30,6 @@ use crate::source::{Pages, ReadAt};
 const INDEX_COST: u64 = 16;
 /// Bytes a name takes in memory beside its text, about.
 const NAME_COST: u64 = 64;
-
-/// Bytes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ByteRange {
-    /// File offset of the first.
-    pub offset: u64,
-    /// How many.
-    pub size: u64,
-}
 
 /// A program's methods and the bytes they share.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,15 +104,6 @@ pub enum Instruction {
         /// The value.
         value: usize,
     },
-}
-
-impl From<Stored> for ByteRange {
-    fn from(stored: Stored) -> Self {
-        Self {
-            offset: stored.offset,
-            size: stored.available,
-        }
-    }
 }
 
 impl ProgramBody {

@@ -3,7 +3,7 @@
 //! The one list of it. Engines that compute it rightly answer otherwise than a device does: whoever
 //! compares the two should know. Nothing is read of a delegate that is not XNNPACK's.
 
-use super::xnnpack::{Datatype, Graph, NodeKind};
+use super::super::xnnpack::{Datatype, Graph, NodeKind};
 use super::{BodyValue, Instruction, MethodBody, TensorBody};
 use crate::model::ElementType;
 use crate::package::{Backend, DType};

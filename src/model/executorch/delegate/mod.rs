@@ -1,53 +1,81 @@
-//! What the payload of a delegate tells of dynamic dimensions.
+//! What is read of the payloads of delegates.
 //!
-//! Three backends keep a graph that can be read: `mlx` says it of each dimension, `vulkan` and
-//! `xnnpack` say how dimensions hang together. Core ML's and Qualcomm's payloads are not opened.
-//! Reading is bounded: no weights, a budget of accesses of its own for all payloads of a program,
-//! a limit to what is kept. Invariant: a payload that is unknown or broken is no error, it only
-//! tells nothing more: the program can be described without it.
+//! [`READERS`] is the list of those that can be read, by the id of their backend. Each keeps a graph: `mlx`
+//! says of each dimension whether it varies, `vulkan` and `xnnpack` how dimensions hang together. Payloads of
+//! Core ML and Qualcomm are not opened. Reading is bounded: no weights, a budget of accesses of its own for all
+//! payloads of a program, a limit to what is kept. Invariant: a payload that is unknown or broken tells nothing
+//! and is no error here: the program can be described without it. What a device refuses is found by `checked`.
 
+mod checked;
 mod graph;
+mod header;
 mod mlx;
 mod vulkan;
-mod xnnpack;
 
-pub(super) use graph::{ANY_SIZE, Room, Shape};
-
-use graph::Graph;
+pub(super) use checked::{Check, Checked};
+pub(super) use graph::{ANY_SIZE, Graph, MAX_PORTS, Ports, Room, Shape};
+pub(super) use header::Header;
 
 use super::error::Error;
-use super::flatbuffer::Buffer;
+use super::flatbuffer::{Buffer, Table};
 use super::relations::Relations;
-use super::storage::Stored;
-use crate::source::pages::PageError;
+use super::storage::ByteRange;
+use super::xnnpack;
+use crate::package::Backend;
 use crate::source::{Pages, ReadAt};
 
 /// Reads that all payloads of a program have together.
 const BUDGET: u64 = 4_000_000;
 
-/// Most inputs, and most outputs, of a delegate that is looked at.
-const MAX_PORTS: u64 = 4096;
+/// A backend whose payloads are read.
+struct Reader {
+    backend: Backend,
+    /// Where the FlatBuffer is; nothing if the payload does not begin like one of this backend's.
+    find: fn(&Pages<'_>, ByteRange) -> Option<ByteRange>,
+    /// Adds the rules of the graph in it; the graph's inputs and outputs.
+    relate: fn(&Table<'_>, &mut Graph<'_>) -> Result<Ports, Error>,
+    /// What a device refuses, where that is known.
+    check: Option<Check>,
+}
+
+/// All of them.
+static READERS: &[Reader] = &[
+    Reader {
+        backend: Backend::Xnnpack,
+        find: xnnpack::find,
+        relate: xnnpack::relate,
+        check: Some(xnnpack::check),
+    },
+    Reader {
+        backend: Backend::Vulkan,
+        find: vulkan::find,
+        relate: vulkan::relate,
+        check: None,
+    },
+    Reader {
+        backend: Backend::Mlx,
+        find: mlx::find,
+        relate: mlx::relate,
+        check: None,
+    },
+];
+
+fn find(id: &str) -> Option<&'static Reader> {
+    READERS
+        .iter()
+        .find(|reader| reader.backend.delegate_id() == id)
+}
+
+/// How the payloads of a delegate are checked, if they are.
+pub(super) fn check_of(id: &str) -> Option<Check> {
+    find(id)?.check
+}
 
 /// Access to the payloads of a program.
 pub(super) struct Payloads<'a> {
     pages: Pages<'a>,
     /// What more may be kept.
     pub(super) room: Room,
-}
-
-/// A delegate's inputs, then its outputs: the tensors whose shapes it tells.
-pub(super) struct Ports {
-    /// In the order of a call's arguments.
-    pub(super) shapes: Vec<Option<Shape>>,
-    /// Dimensions are in the order of memory, not of the tensor.
-    pub(super) in_memory_order: bool,
-}
-
-/// A backend's graph in a payload: its reader, its FlatBuffer.
-struct Found {
-    start: u64,
-    end: u64,
-    read: fn(&super::flatbuffer::Table<'_>, &mut Graph<'_>) -> Result<Ports, Error>,
 }
 
 impl<'a> Payloads<'a> {
@@ -59,53 +87,18 @@ impl<'a> Payloads<'a> {
         }
     }
 
-    /// Adds what a payload tells; nothing if it cannot be read.
-    pub(super) fn read(&self, payload: Stored, relations: &mut Relations) -> Option<Ports> {
-        let found = self.find(payload).ok().flatten()?;
-        let buffer = Buffer::new(&self.pages, found.start, found.end);
+    /// Adds what the payload of a delegate tells; nothing if it cannot be read.
+    pub(super) fn read(
+        &self,
+        id: &str,
+        payload: ByteRange,
+        relations: &mut Relations,
+    ) -> Option<Ports> {
+        let reader = find(id)?;
+        let found = (reader.find)(&self.pages, payload)?;
+        let end = found.offset.checked_add(found.size)?;
+        let buffer = Buffer::new(&self.pages, found.offset, end);
         let mut graph = Graph::new(relations, &self.room);
-        (found.read)(&buffer.root("payload").ok()?, &mut graph).ok()
-    }
-
-    fn find(&self, payload: Stored) -> Result<Option<Found>, PageError> {
-        let start = payload.offset;
-        let end = start.saturating_add(payload.available);
-        if payload.available < 40 {
-            return Ok(None);
-        }
-        let header: [u8; 32] = self.pages.array(start)?;
-        let within = |offset: u64, size: u64| {
-            let from = start.checked_add(offset)?;
-            let to = from.checked_add(size)?;
-            (size >= 8 && to <= end).then_some((from, to))
-        };
-        let number = |at: usize| {
-            let bytes = header[at..at + 4].try_into().expect("four bytes");
-            u64::from(u32::from_le_bytes(bytes))
-        };
-        let (range, identifiers, read): (_, &[[u8; 4]], _) = match &header[4..8] {
-            b"XH00" => (
-                within(number(10), number(14)),
-                &[*b"XN00", *b"XN01"],
-                xnnpack::read as _,
-            ),
-            b"XN00" | b"XN01" => (
-                within(0, payload.available),
-                &[*b"XN00", *b"XN01"],
-                xnnpack::read as _,
-            ),
-            b"VH00" => (
-                within(number(10), number(14)),
-                &[*b"VK00"],
-                vulkan::read as _,
-            ),
-            b"MLX0" => (within(24, payload.available - 24), &[], mlx::read as _),
-            _ => return Ok(None),
-        };
-        let Some((start, end)) = range else {
-            return Ok(None);
-        };
-        let known = identifiers.is_empty() || identifiers.contains(&self.pages.array(start + 4)?);
-        Ok(known.then_some(Found { start, end, read }))
+        (reader.relate)(&buffer.root("payload").ok()?, &mut graph).ok()
     }
 }

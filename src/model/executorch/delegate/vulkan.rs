@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use super::super::error::Error;
 use super::super::evidence::Certain;
 use super::super::flatbuffer::{Field, Table, Vector};
-use super::graph::{Graph, Shape};
-use super::{MAX_PORTS, Ports};
+use super::super::storage::ByteRange;
+use super::graph::{Graph, MAX_PORTS, Ports, Shape};
+use super::header::Header;
+use crate::source::Pages;
 
 const CHAIN: Field = Field(1, "chain");
 const VALUES: Field = Field(2, "values");
@@ -43,8 +45,23 @@ struct Calls<'g, 'r, 'b> {
     shapes: BTreeMap<u64, Shape>,
 }
 
+/// Where the FlatBuffer of a payload is, if it is one of this backend's.
+pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
+    if payload.size < Header::SIZE as u64 {
+        return None;
+    }
+    let header = Header::of(&pages.array(payload.offset).ok()?);
+    let (at, size) = header.flatbuffer;
+    if header.magic != *b"VH00" || size < 8 || at + size > payload.size {
+        return None;
+    }
+    let offset = payload.offset + at;
+    let identifier: [u8; 4] = pages.array(offset + 4).ok()?;
+    (identifier == *b"VK00").then_some(ByteRange { offset, size })
+}
+
 /// Adds the rules of a graph; its inputs and outputs.
-pub(super) fn read(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
+pub(super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
     let mut calls = Calls {
         graph,
         values: root.tables(VALUES)?,

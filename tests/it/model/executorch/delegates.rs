@@ -46,7 +46,7 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("mlp_mlx_fp32.pte", "(float32[1, 16]) → (float32[1, 10])"),
 ];
 
-fn forward(info: &ModelInfo) -> String {
+pub(super) fn forward(info: &ModelInfo) -> String {
     info.method("forward").expect("forward").to_string()
 }
 
@@ -108,21 +108,18 @@ proptest! {
     }
 }
 
-/// `XNNGraph`: the sigmoid, over and over, of a tensor of these sizes.
-fn sigmoids(dims: &[i32], count: u32) -> Vec<u8> {
+/// `XNNGraph` of these nodes and so many tensors of these sizes, of which the first comes in and the last goes out.
+pub(super) fn graph(dims: &[i32], values: u32, nodes: Vec<Node>) -> Vec<u8> {
     let value = |id: u32| {
         let rank = u32::try_from(dims.len()).expect("a small rank");
-        let tensor = vec![(1, int(rank)), (2, ints(dims)), (6, int(id))];
+        // float32
+        let tensor = vec![(0, int(1)), (1, int(rank)), (2, ints(dims)), (6, int(id))];
         Node::Table(vec![(0, byte(1)), (1, Field::To(Node::Table(tensor)))])
     };
-    let node = |id: u32| {
-        let sigmoid = vec![(0, int(id)), (1, int(id + 1))];
-        Node::Table(vec![(0, byte(4)), (1, Field::To(Node::Table(sigmoid)))])
-    };
-    let last = i32::try_from(count).expect("a small graph");
+    let last = i32::try_from(values - 1).expect("a small graph");
     let root = Node::Table(vec![
-        (1, tables((0..count).map(node).collect())),
-        (2, tables((0..=count).map(value).collect())),
+        (1, tables(nodes)),
+        (2, tables((0..values).map(value).collect())),
         (4, ints(&[0])),
         (5, ints(&[last])),
     ]);
@@ -131,13 +128,39 @@ fn sigmoids(dims: &[i32], count: u32) -> Vec<u8> {
     bytes
 }
 
+/// A node of this kind.
+pub(super) fn node(kind: u8, fields: Vec<(u16, Field)>) -> Node {
+    Node::Table(vec![(0, byte(kind)), (1, Field::To(Node::Table(fields)))])
+}
+
+/// The sigmoid of one value, which is another.
+pub(super) fn sigmoid(from: u32, to: u32) -> Node {
+    node(4, vec![(0, int(from)), (1, int(to))])
+}
+
+/// `XNNGraph`: the sigmoid, over and over, of a tensor of these sizes.
+fn sigmoids(dims: &[i32], count: u32) -> Vec<u8> {
+    let nodes = (0..count).map(|id| sigmoid(id, id + 1));
+    graph(dims, count + 1, nodes.collect())
+}
+
 /// A program that calls an inline payload so often, on a tensor of its input's sizes and another.
 fn caller(payload: Vec<u8>, sizes: [&[i32]; 2], calls: usize) -> Vec<u8> {
+    caller_of("XnnpackBackend", payload, sizes, calls)
+}
+
+/// The same of a payload that another backend is said to have written.
+pub(super) fn caller_of(
+    backend: &str,
+    payload: Vec<u8>,
+    sizes: [&[i32]; 2],
+    calls: usize,
+) -> Vec<u8> {
     let call = Node::Table(vec![(1, ints(&[0, 1]))]);
     let call = Node::Table(vec![(0, byte(2)), (1, Field::To(call))]);
     let chain = Node::Table(vec![(2, tables(vec![call; calls]))]);
     let delegate = vec![
-        (0, text("XnnpackBackend")),
+        (0, text(backend)),
         (1, Field::To(Node::Table(vec![(1, int(0))]))),
         (2, tables(Vec::new())),
     ];

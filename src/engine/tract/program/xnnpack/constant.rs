@@ -4,7 +4,7 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::super::elements::sizes;
 use super::super::weights::Weights;
-use crate::model::executorch::body::xnnpack::{Datatype, Quantization, Scales, Value};
+use crate::model::executorch::xnnpack::{Datatype, Quantization, Scales, Value};
 use crate::tensor::{DType, byte_size};
 
 /// Reads a constant.

@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::nn::Reducer;
 use super::super::convolution::{Convolution, Window, average_pool, max_pool, same_padding};
 use super::Lowering;
 use crate::engine::tract::kernel::Kernel;
-use crate::model::executorch::body::xnnpack::{Conv, ConvKind, Pool};
+use crate::model::executorch::xnnpack::{Conv, ConvKind, Pool};
 use crate::tensor::DType;
 
 fn pair(numbers: [u64; 2]) -> TractResult<Vec<usize>> {

@@ -21,7 +21,7 @@ use super::frame::Frame;
 use super::pointwise::{Grid, Pointwise, round_to};
 use super::weights::Weights;
 use crate::model::executorch::body::ByteRange;
-use crate::model::executorch::body::xnnpack::{Datatype, Graph, Quantization, Value};
+use crate::model::executorch::xnnpack::{Datatype, Graph, Quantization, Value};
 use crate::tensor::DType;
 
 /// A graph that is being lowered.
@@ -85,7 +85,7 @@ pub(super) fn lower(
         reals: HashMap::new(),
     };
     for (at, node) in graph.nodes.iter().enumerate() {
-        let name = node::name(&node.kind);
+        let name = node.name;
         lowering.builder.enter(format!("{scope} {name} {at}"));
         guarded(|| lowering.node(node))
             .map_err(|failure| failure.at(Some(format!("{name} (node {at} of {scope})"))))?;

@@ -11,64 +11,8 @@ use super::super::operators::einsum;
 use super::super::pointwise::Pointwise;
 use super::super::resize::{Sampling, resize};
 use super::{Held, Lowering, grid, limited};
-use crate::model::executorch::body::xnnpack::{BinaryKind, Node, NodeKind, UnaryKind};
+use crate::model::executorch::xnnpack::{BinaryKind, Node, NodeKind, UnaryKind};
 use crate::tensor::DType;
-
-/// A node's name.
-pub(super) fn name(kind: &NodeKind) -> &'static str {
-    match kind {
-        NodeKind::Binary { kind, .. } => match kind {
-            BinaryKind::Add => "XNNAdd",
-            BinaryKind::Subtract => "XNNSubtract",
-            BinaryKind::Multiply => "XNNMultiply",
-            BinaryKind::Divide => "XNNDiv",
-            BinaryKind::Minimum => "XNNMinimum",
-            BinaryKind::Maximum => "XNNMaximum",
-            BinaryKind::PRelu => "XNNPReLU",
-        },
-        NodeKind::Unary { kind, .. } => unary_name(*kind),
-        NodeKind::FullyConnected { .. } => "XNNFullyConnected",
-        NodeKind::Transpose { .. } => "XNNStaticTranspose",
-        NodeKind::Conv(_) => "XNNConv2d",
-        NodeKind::Resize { .. } => "XNNStaticResizeBilinear2D",
-        NodeKind::Pad { .. } => "XNNStaticConstantPad",
-        NodeKind::AvgPool(_) => "XNNAvgPooling2d",
-        NodeKind::MaxPool(_) => "XNNMaxPooling2d",
-        NodeKind::ArgMaxPool { .. } => "XNNArgMaxPooling2d",
-        NodeKind::GlobalAvgPool { .. } => "XNNGlobalAvgPooling2d",
-        NodeKind::Reshape { .. } => "XNNStaticReshape",
-        NodeKind::Concatenate { .. } => "XNNConcatenate",
-        NodeKind::Slice { .. } => "XNNStaticSlice",
-        NodeKind::Attention { .. } => "XNNScaledDotProductAttention",
-        NodeKind::MatMul { .. } => "XNNBatchMatrixMultiply",
-    }
-}
-
-fn unary_name(kind: UnaryKind) -> &'static str {
-    match kind {
-        UnaryKind::Softmax => "XNNSoftmax",
-        UnaryKind::Sigmoid => "XNNSigmoid",
-        UnaryKind::Clamp => "XNNClamp",
-        UnaryKind::Floor => "XNNFloor",
-        UnaryKind::Convert => "XNNConvert",
-        UnaryKind::SquareRoot => "XNNSquareRoot",
-        UnaryKind::Ceiling => "XNNCeiling",
-        UnaryKind::Hardswish => "XNNHardswish",
-        UnaryKind::Negate => "XNNNegate",
-        UnaryKind::Square => "XNNSquare",
-        UnaryKind::Abs => "XNNAbs",
-        UnaryKind::ReciprocalSquareRoot => "XNNReciprocalSquareRoot",
-        UnaryKind::Log => "XNNLog",
-        UnaryKind::Gelu => "XNNGelu",
-        UnaryKind::Tanh => "XNNTanh",
-        UnaryKind::Exp => "XNNExp",
-        UnaryKind::Sin => "XNNSin",
-        UnaryKind::Cos => "XNNCos",
-        UnaryKind::Copy => "XNNCopy",
-        UnaryKind::LeakyRelu { .. } => "XNNLeakyReLU",
-        UnaryKind::Elu { .. } => "XNNELU",
-    }
-}
 
 impl Lowering<'_> {
     /// Lowers a node and writes its outputs.
@@ -90,6 +34,7 @@ impl Lowering<'_> {
                 bias,
                 output,
                 transposed,
+                ..
             } => {
                 let operands = [self.input(*input)?, self.input(*filter)?];
                 let bias = bias.map(|bias| self.input(bias)).transpose()?;
@@ -203,6 +148,7 @@ impl Lowering<'_> {
                 b,
                 output,
                 transposed,
+                ..
             } => (self.product(*a, *b, *transposed)?, *output),
         };
         self.output(output, outlet, node.clamp)
@@ -256,6 +202,7 @@ impl Lowering<'_> {
                 bias,
                 output,
                 transposed,
+                ..
             } => self.quantized(
                 [*input, *filter, *output],
                 *bias,

@@ -14,7 +14,7 @@ use super::super::builder::map_f32;
 use super::super::operators::{broadcast_strides, places};
 use super::super::pointwise::{Grid, round_to};
 use super::{Held, Lowering, constant, grid};
-use crate::model::executorch::body::xnnpack::BinaryKind;
+use crate::model::executorch::xnnpack::BinaryKind;
 use crate::tensor::DType;
 
 /// A constant as whole numbers, and a scale for each channel or one for all.

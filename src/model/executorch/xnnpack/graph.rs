@@ -4,35 +4,25 @@
 //! bare or behind a header `XH00`. Invariant: every id of a node is that of a value; every range lies
 //! inside the payload. Sizes of values are bounds from the export, not to be believed.
 
-mod node;
-
 use std::collections::BTreeMap;
 
-pub use node::{BinaryKind, Conv, ConvKind, Node, NodeKind, Pool, UnaryKind};
-
+use super::super::delegate::Header;
 use super::super::error::{Error, Place};
 use super::super::flatbuffer::{Buffer, Field, Table};
-use super::ByteRange;
+use super::super::storage::ByteRange;
+use super::fields::{Ids, MAX_RANK, UNION_TYPE, numbers};
+use super::node::Node;
+use super::payload::Parts;
+use super::schema::{
+    BUFFERS, CONSTANT, CONSTANTS, DIMS, ID, INPUTS, KEY, NODES, OFFSET, OUTPUTS, VALUES, tensor,
+};
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
-/// XNNPACK's own limit.
-const MAX_RANK: u64 = 6;
-/// The id of nothing, `XNN_INVALID_VALUE_ID`.
-const NOTHING: u32 = u32::MAX;
 /// Bytes a value or a node takes in memory, about.
 const ENTRY_COST: u64 = 256;
-/// Length of the header `XH00`.
-const HEADER: u64 = 30;
-
-const NODES: Field = Field(1, "xnodes");
-const VALUES: Field = Field(2, "xvalues");
-const INPUTS: Field = Field(4, "input_ids");
-const OUTPUTS: Field = Field(5, "output_ids");
-const BUFFERS: Field = Field(6, "constant_buffer");
-const CONSTANTS: Field = Field(8, "constant_data");
-const UNION_TYPE: Field = Field(0, "union_type");
-const UNION: Field = Field(1, "union");
+/// Bytes of the smallest payload.
+const LEAST: u64 = Header::SIZE as u64 + 8;
 
 /// A graph.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,10 +132,11 @@ impl Graph {
     /// Reads the graph in a delegate's payload.
     pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, Error> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
-        let extent = Extent::find(&pages, payload)?;
-        let buffer = Buffer::new(&pages, extent.start, extent.end);
+        let parts = find(&pages, payload)?;
+        let end = parts.graph.offset + parts.graph.size;
+        let buffer = Buffer::new(&pages, parts.graph.offset, end);
         let root = buffer.root("XNNGraph")?;
-        let constants = read_constants(&root, &extent)?;
+        let constants = read_constants(&root, parts.constants)?;
         let mut values = BTreeMap::new();
         for value in root.tables(VALUES)?.iter_tables() {
             let value = value?;
@@ -153,7 +144,8 @@ impl Graph {
             let (id, value) = Value::read(&value, &constants)?;
             values.insert(id, value);
         }
-        let known = Known { values: &values };
+        let is_known = |id| values.contains_key(&id);
+        let known = Ids(&is_known);
         let mut nodes = Vec::new();
         for node in root.tables(NODES)?.iter_tables() {
             let node = node?;
@@ -180,111 +172,30 @@ impl Graph {
     }
 }
 
-/// The values that a node may name.
-struct Known<'v> {
-    values: &'v BTreeMap<u32, Value>,
-}
-
-impl Known<'_> {
-    fn check(&self, id: u32, place: impl FnOnce() -> Place) -> Result<u32, Error> {
-        if self.values.contains_key(&id) {
-            return Ok(id);
-        }
-        Err(Error::Value {
-            place: place(),
-            expected: "the id of a value of the graph".to_owned(),
-            found: id.into(),
-        })
+/// The parts of a payload, which must be one of XNNPACK's.
+fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Parts, Error> {
+    let wrong = |found: [u8; 4]| Error::PayloadMagic {
+        place: Place {
+            path: "XNNPACK payload identifier".to_owned(),
+            offset: payload.offset + 4,
+        },
+        found: found.escape_ascii().to_string(),
+    };
+    if payload.size < LEAST {
+        return Err(wrong([0; 4]));
     }
-
-    fn id(&self, table: &Table<'_>, field: Field) -> Result<u32, Error> {
-        self.check(table.u32(field)?, || table.place(field))
-    }
-
-    fn optional(&self, table: &Table<'_>, field: Field) -> Result<Option<u32>, Error> {
-        match table.u32(field)? {
-            NOTHING => Ok(None),
-            id => self.check(id, || table.place(field)).map(Some),
-        }
-    }
-}
-
-/// Where the graph and its constants lie in the file.
-struct Extent {
-    start: u64,
-    end: u64,
-    constants: u64,
-    constants_end: u64,
-}
-
-impl Extent {
-    fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, Error> {
-        let place = |at: u64, field: &str| Place {
-            path: format!("XNNPACK payload {field}"),
-            offset: payload.offset + at,
-        };
-        let read = |at: u64| -> Result<[u8; 8], Error> {
-            pages
-                .array(payload.offset + at)
-                .map_err(|error| Error::Read {
-                    place: place(at, "header"),
-                    error,
-                })
-        };
-        let end = payload.offset + payload.size;
-        let wrong = |found: [u8; 8]| Error::PayloadMagic {
-            place: place(4, "identifier"),
-            found: found[4..].escape_ascii().to_string(),
-        };
-        if payload.size < HEADER + 8 {
-            return Err(wrong([0; 8]));
-        }
-        let head = read(0)?;
-        if matches!(&head[4..], b"XN00" | b"XN01") {
-            return Ok(Self {
-                start: payload.offset,
-                end,
-                constants: end,
-                constants_end: end,
-            });
-        }
-        if &head[4..] != b"XH00" {
-            return Err(wrong(head));
-        }
-        let number = |at: u64| -> Result<u64, Error> {
-            let [a, b, c, d, ..] = read(at)?;
-            Ok(u32::from_le_bytes([a, b, c, d]).into())
-        };
-        let (graph, graph_size, base) = (number(10)?, number(14)?, number(18)?);
-        let size = u64::from_le_bytes(read(22)?);
-        let within = |offset: u64, length: u64, field: &str| match offset.checked_add(length) {
-            Some(last) if last <= payload.size => Ok(payload.offset + offset),
-            _ => Err(Error::Value {
-                place: place(10, field),
-                expected: format!("a range inside the payload's {} bytes", payload.size),
-                found: offset.saturating_add(length),
-            }),
-        };
-        let start = within(graph, graph_size.max(8), "flatbuffer_size")?;
-        let constants = within(base, size, "constant_data_size")?;
-        let identifier = pages.array::<8>(start).map_err(|error| Error::Read {
-            place: place(graph, "FlatBuffer"),
-            error,
-        })?;
-        if !matches!(&identifier[4..], b"XN00" | b"XN01") {
-            return Err(wrong(identifier));
-        }
-        Ok(Self {
-            start,
-            end: start + graph_size,
-            constants,
-            constants_end: constants + size,
-        })
+    let Some(parts) = Parts::find(pages, payload)? else {
+        let magic = pages.array(payload.offset + 4);
+        return Err(wrong(magic.unwrap_or_default()));
+    };
+    match parts.other_mark(pages)? {
+        Some(found) => Err(wrong(found)),
+        None => Ok(parts),
     }
 }
 
 /// Constants by their index, which counts from 1.
-fn read_constants(graph: &Table<'_>, extent: &Extent) -> Result<Vec<Data>, Error> {
+fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<Data>, Error> {
     let constants = graph.tables(CONSTANTS)?;
     constants.keep(ENTRY_COST)?;
     // The first of both lists stands for "no constant".
@@ -300,24 +211,22 @@ fn read_constants(graph: &Table<'_>, extent: &Extent) -> Result<Vec<Data>, Error
         });
         return ranges.collect();
     }
-    let offset_field = Field(0, "offset");
     let found = constants.iter_tables().map(|constant| {
         let constant = constant?;
-        let name = constant.name(Field(2, "named_key"))?;
+        let name = constant.name(KEY)?;
         if let Some(name) = name.filter(|name| !name.is_empty()) {
             return Ok(Data::Named(name));
         }
-        let (offset, size) = (constant.u64(offset_field)?, constant.u64(Field(1, "size"))?);
-        let most = extent.constants_end - extent.constants;
+        let (offset, size) = (constant.u64(OFFSET)?, constant.u64(Field(1, "size"))?);
         match offset.checked_add(size) {
-            Some(end) if end <= most => Ok(Data::Payload(ByteRange {
-                offset: extent.constants + offset,
+            Some(end) if end <= stored.size => Ok(Data::Payload(ByteRange {
+                offset: stored.offset + offset,
                 size,
             })),
             _ => Err(Error::DataOffset {
-                place: constant.place(offset_field),
+                place: constant.place(OFFSET),
                 found: offset.saturating_add(size),
-                most,
+                most: stored.size,
             }),
         }
     });
@@ -326,22 +235,15 @@ fn read_constants(graph: &Table<'_>, extent: &Extent) -> Result<Vec<Data>, Error
 
 impl Value {
     fn read(outer: &Table<'_>, constants: &[Data]) -> Result<(u32, Self), Error> {
-        let tag = outer.u8(UNION_TYPE)?;
-        let table = outer.required(UNION)?;
-        let (tensor, quantized) = match tag {
-            1 => (table, None),
-            2 => (table.required(Field(0, "tensor_value"))?, Some(table)),
-            found => {
-                return Err(Error::UnionType {
-                    place: outer.place(UNION_TYPE),
-                    found,
-                    most: 2,
-                });
-            }
+        let Some((tensor, quantized)) = tensor(outer)? else {
+            return Err(Error::UnionType {
+                place: outer.place(UNION_TYPE),
+                found: outer.u8(UNION_TYPE)?,
+                most: 2,
+            });
         };
-        let dims = numbers(&tensor, Field(2, "dims"))?;
-        let constant_field = Field(3, "constant_buffer_idx");
-        let data = constant(&tensor, constant_field, constants)?;
+        let dims = numbers(&tensor, DIMS)?;
+        let data = constant(&tensor, CONSTANT, constants)?;
         let quantization = match &quantized {
             Some(table) => Quantization::read(table, constants)?,
             None => None,
@@ -353,7 +255,7 @@ impl Value {
             quantization,
             external_id: tensor.u32(Field(4, "external_id"))?,
         };
-        Ok((tensor.u32(Field(6, "id_out"))?, value))
+        Ok((tensor.u32(ID)?, value))
     }
 }
 
@@ -479,19 +381,4 @@ impl Scales {
         });
         Ok(Self::Inline(halves.collect::<Result<_, _>>()?))
     }
-}
-
-/// A short vector of numbers.
-fn numbers(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error> {
-    let vector = table.vector(field, 4)?;
-    if vector.len() > MAX_RANK {
-        return Err(Error::Rank {
-            place: vector.here(),
-            found: vector.len(),
-            most: MAX_RANK,
-        });
-    }
-    (0..vector.len())
-        .map(|at| vector.u32(at).map(u64::from))
-        .collect()
 }

@@ -1,0 +1,161 @@
+//! The kinds of node: the members of `XNodeUnion`.
+//!
+//! The one list of them. What a profile calls a kind, how the verifier walks its table and how that is read
+//! stand side by side; what it tells of dimensions follows from what was read (`relations.rs`).
+
+use super::super::error::Error;
+use super::super::flatbuffer::{Field, Table};
+use super::super::verify::Shape;
+use super::fields::{
+    self, ARG_MAX_POOLING, BINARY, CAT, CONVOLUTION, ELU, FULLY_CONNECTED, Fields, Ids, LEAKY_RELU,
+    POOLING, SCALED_DOT_PRODUCT_ATTENTION, STATIC_CONSTANT_PAD, STATIC_RESHAPE,
+    STATIC_RESIZE_BILINEAR, STATIC_SLICE, STATIC_TRANSPOSE, UNARY, UNION, UNION_TYPE,
+};
+use super::node::{BinaryKind as B, ConvKind, Node, NodeKind, UnaryKind as U};
+
+const DEBUG_HANDLE: Field = Field(2, "debug_handle");
+const RANGE: Field = Field(3, "output_min_max");
+
+/// A member of the union.
+struct Kind {
+    name: &'static str,
+    shape: &'static Shape,
+    read: Read,
+}
+
+/// Reads a node's table.
+type Read = fn(&Fields<'_, '_>) -> Result<NodeKind, Error>;
+
+const fn kind(name: &'static str, shape: &'static Shape, read: Read) -> Kind {
+    Kind { name, shape, read }
+}
+
+/// All of them, by number from 1.
+static KINDS: [Kind; 47] = [
+    kind("XNNAdd", &BINARY, |node| node.binary(B::Add)),
+    kind(
+        "XNNFullyConnected",
+        &FULLY_CONNECTED,
+        fields::fully_connected,
+    ),
+    kind("XNNSoftmax", &UNARY, |node| node.unary(U::Softmax)),
+    kind("XNNSigmoid", &UNARY, |node| node.unary(U::Sigmoid)),
+    kind("XNNStaticTranspose", &STATIC_TRANSPOSE, fields::transpose),
+    kind("XNNClamp", &UNARY, |node| node.unary(U::Clamp)),
+    kind("XNNConv2d", &CONVOLUTION, |node| node.conv(ConvKind::Plain)),
+    kind("XNNDiv", &BINARY, |node| node.binary(B::Divide)),
+    kind(
+        "XNNStaticResizeBilinear2D",
+        &STATIC_RESIZE_BILINEAR,
+        fields::resize,
+    ),
+    kind("XNNStaticConstantPad", &STATIC_CONSTANT_PAD, fields::pad),
+    kind("XNNAvgPooling2d", &POOLING, |node| {
+        node.pool().map(NodeKind::AvgPool)
+    }),
+    kind("XNNMinimum", &BINARY, |node| node.binary(B::Minimum)),
+    kind("XNNConv2d", &CONVOLUTION, |node| {
+        node.conv(ConvKind::Depthwise)
+    }),
+    kind("XNNMaxPooling2d", &POOLING, |node| {
+        node.pool().map(NodeKind::MaxPool)
+    }),
+    kind("XNNMultiply", &BINARY, |node| node.binary(B::Multiply)),
+    kind("XNNSubtract", &BINARY, |node| node.binary(B::Subtract)),
+    kind("XNNFloor", &UNARY, |node| node.unary(U::Floor)),
+    kind("XNNConvert", &UNARY, |node| node.unary(U::Convert)),
+    kind("XNNGlobalAvgPooling2d", &UNARY, fields::global_average),
+    kind("XNNStaticReshape", &STATIC_RESHAPE, fields::reshape),
+    kind("XNNArgMaxPooling2d", &ARG_MAX_POOLING, fields::arg_max_pool),
+    kind("XNNSquareRoot", &UNARY, |node| node.unary(U::SquareRoot)),
+    kind("XNNCeiling", &UNARY, |node| node.unary(U::Ceiling)),
+    kind("XNNHardswish", &UNARY, |node| node.unary(U::Hardswish)),
+    kind("XNNLeakyReLU", &LEAKY_RELU, |node| {
+        node.scaled(|slope| U::LeakyRelu { slope })
+    }),
+    kind("XNNMaximum", &BINARY, |node| node.binary(B::Maximum)),
+    kind("XNNNegate", &UNARY, |node| node.unary(U::Negate)),
+    kind("XNNSquare", &UNARY, |node| node.unary(U::Square)),
+    kind("XNNELU", &ELU, |node| node.scaled(|alpha| U::Elu { alpha })),
+    kind("XNNAbs", &UNARY, |node| node.unary(U::Abs)),
+    kind("XNNPReLU", &BINARY, |node| node.binary(B::PRelu)),
+    kind("XNNConcatenate", &CAT, |node| node.concatenate(&[1, 2])),
+    kind("XNNConcatenate", &CAT, |node| node.concatenate(&[1, 2, 3])),
+    kind("XNNConcatenate", &CAT, |node| {
+        node.concatenate(&[1, 2, 3, 4])
+    }),
+    kind("XNNStaticSlice", &STATIC_SLICE, fields::slice),
+    kind(
+        "XNNScaledDotProductAttention",
+        &SCALED_DOT_PRODUCT_ATTENTION,
+        fields::attention,
+    ),
+    kind("XNNBatchMatrixMultiply", &BINARY, fields::product),
+    kind("XNNConcatenate", &CAT, |node| {
+        node.concatenate(&[1, 2, 3, 4, 7])
+    }),
+    kind("XNNConv2d", &CONVOLUTION, |node| {
+        node.conv(ConvKind::Transposed)
+    }),
+    kind("XNNReciprocalSquareRoot", &UNARY, |node| {
+        node.unary(U::ReciprocalSquareRoot)
+    }),
+    kind("XNNLog", &UNARY, |node| node.unary(U::Log)),
+    kind("XNNGelu", &UNARY, |node| node.unary(U::Gelu)),
+    kind("XNNTanh", &UNARY, |node| node.unary(U::Tanh)),
+    kind("XNNExp", &UNARY, |node| node.unary(U::Exp)),
+    kind("XNNSin", &UNARY, |node| node.unary(U::Sin)),
+    kind("XNNCopy", &UNARY, |node| node.unary(U::Copy)),
+    kind("XNNCos", &UNARY, |node| node.unary(U::Cos)),
+];
+
+/// Their tables, in the same order.
+pub(super) static SHAPES: [&Shape; KINDS.len()] = {
+    let mut shapes = [KINDS[0].shape; KINDS.len()];
+    let mut at = 0;
+    while at < shapes.len() {
+        shapes[at] = KINDS[at].shape;
+        at += 1;
+    }
+    shapes
+};
+
+fn find(tag: u8) -> Option<&'static Kind> {
+    KINDS.get(usize::from(tag).checked_sub(1)?)
+}
+
+/// What a node computes; nothing where a later schema has its kind.
+pub(super) fn computes(outer: &Table<'_>, ids: &Ids<'_>) -> Result<Option<NodeKind>, Error> {
+    let Some(kind) = find(outer.u8(UNION_TYPE)?) else {
+        return Ok(None);
+    };
+    let table = outer.required(UNION)?;
+    (kind.read)(&Fields { table, ids }).map(Some)
+}
+
+impl Node {
+    /// Reads a node whose kind must be known.
+    pub(super) fn read(outer: &Table<'_>, ids: &Ids<'_>) -> Result<Self, Error> {
+        let tag = outer.u8(UNION_TYPE)?;
+        let table = outer.required(UNION)?;
+        let kind = find(tag).ok_or_else(|| Error::UnionType {
+            place: outer.place(UNION_TYPE),
+            found: tag,
+            most: u8::try_from(KINDS.len()).expect("a member's number is a byte"),
+        })?;
+        let computed = (kind.read)(&Fields { table, ids })?;
+        let clamp = outer.table(RANGE)?;
+        let clamp = clamp.map(|range| -> Result<_, Error> {
+            Ok((
+                range.f32(Field(0, "output_min"))?,
+                range.f32(Field(1, "output_max"))?,
+            ))
+        });
+        Ok(Self {
+            name: kind.name,
+            kind: computed,
+            clamp: clamp.transpose()?,
+            debug_handle: outer.u32(DEBUG_HANDLE)?,
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! What XNNPACK's delegate wants of its payload when a device loads it.
+//!
+//! Its header, its FlatBuffer, and that constants are where their values say. A payload that does not
+//! begin like one of XNNPACK's is not looked into.
+
+use super::super::error::Error;
+use super::super::flatbuffer::{Buffer, Field, Table};
+use super::super::storage::{ByteRange, Externals, Storage};
+use super::super::verify::verify;
+use super::payload::Parts;
+use super::schema::{
+    BUFFERS, CONSTANT, CONSTANTS, FLAGS, GRAPH, KEY, NODES, OFFSET, TENSOR, VALUES,
+};
+use crate::source::Pages;
+
+/// Bits of a value's flags: input and output of the graph.
+const KNOWN_FLAGS: u32 = 3;
+
+const UNION_TYPE: Field = Field(0, "xvalue_union_type");
+const UNION: Field = Field(1, "xvalue_union");
+
+/// Checks a payload; names of constants that the program does not hold are added to `externals`.
+pub(in super::super) fn check(
+    pages: &Pages<'_>,
+    payload: ByteRange,
+    storage: &Storage<'_>,
+    externals: &mut Externals,
+) -> Result<(), Error> {
+    let Some(parts) = Parts::find(pages, payload)? else {
+        return Ok(());
+    };
+    let ByteRange { offset, size } = parts.graph;
+    verify(pages, (offset, size), "XNNGraph", &GRAPH)?;
+    let buffer = Buffer::new(pages, offset, offset + size);
+    let root = buffer.root("XNNGraph")?;
+    for field in [NODES, VALUES] {
+        if !root.has(field)? {
+            return Err(Error::MissingField {
+                place: root.place(field),
+            });
+        }
+    }
+    let constants = root.tables(CONSTANTS)?;
+    let count = constants.len().max(root.tables(BUFFERS)?.len());
+    for value in root.tables(VALUES)?.iter_tables() {
+        check_value(&value?, count)?;
+    }
+    // The first stands for no constant.
+    for index in 1..constants.len() {
+        let constant = constants.table(index)?;
+        let key = constant.name(KEY)?.filter(|key| !key.is_empty());
+        match key {
+            Some(key) if storage.has_named(&key) => {}
+            Some(key) => {
+                constant.buffer().keep(64, || constant.here())?;
+                externals.insert(key, None);
+            }
+            None => {
+                let offset = constant.u64(OFFSET)?;
+                if offset > parts.constants.size {
+                    return Err(Error::DataOffset {
+                        place: constant.place(OFFSET),
+                        found: offset,
+                        most: parts.constants.size,
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_value(value: &Table<'_>, constants: u64) -> Result<(), Error> {
+    let Some(mut tensor) = value.table(UNION)? else {
+        return Err(Error::MissingField {
+            place: value.place(UNION),
+        });
+    };
+    // A quantised one holds a plain one.
+    if value.u8(UNION_TYPE)? == 2 {
+        tensor = tensor.required(TENSOR)?;
+    }
+    let index = u64::from(tensor.u32(CONSTANT)?);
+    if index != 0 && index >= constants {
+        return Err(Error::Index {
+            place: tensor.place(CONSTANT),
+            what: "constants",
+            count: constants,
+            found: i64::try_from(index).unwrap_or(i64::MAX),
+        });
+    }
+    let flags = tensor.u32(FLAGS)?;
+    if flags > KNOWN_FLAGS {
+        return Err(Error::Value {
+            place: tensor.place(FLAGS),
+            expected: format!("no flag bits above {KNOWN_FLAGS}"),
+            found: flags.into(),
+        });
+    }
+    Ok(())
+}

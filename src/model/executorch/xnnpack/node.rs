@@ -1,0 +1,207 @@
+//! What the nodes of a graph compute: all members of `XNodeUnion`, as `kinds` reads them.
+//!
+//! Ids are those of the graph's values. Invariant: what is here was read of the file and is not believed: sizes
+//! and axes may be anything.
+
+/// A node: what it computes, then the range its result is held to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Its kind's name, as profiles show it.
+    pub name: &'static str,
+    /// What it computes.
+    pub kind: NodeKind,
+    /// Least and largest value of the output.
+    pub clamp: Option<(f32, f32)>,
+    /// The node's number in the exporter's trace.
+    pub debug_handle: u32,
+}
+
+/// What a node computes. Images are `[n, h, w, c]`.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "ids of inputs and outputs, and the schema's own names"
+)]
+pub enum NodeKind {
+    Binary {
+        kind: BinaryKind,
+        a: u32,
+        b: u32,
+        output: u32,
+    },
+    Unary {
+        kind: UnaryKind,
+        input: u32,
+        output: u32,
+    },
+    /// `input · filterᵀ + bias`; the filter is `[out, in]`, `[in, out]` if transposed.
+    FullyConnected {
+        input: u32,
+        filter: u32,
+        bias: Option<u32>,
+        output: u32,
+        transposed: bool,
+        /// Flags are set that are not known here.
+        other_flags: bool,
+    },
+    Transpose {
+        perm: Vec<u64>,
+        input: u32,
+        output: u32,
+    },
+    Conv(Conv),
+    Resize {
+        height: u64,
+        width: u64,
+        input: u32,
+        output: u32,
+        align_corners: bool,
+        /// Neither corners nor centres of pixels are aligned.
+        legacy: bool,
+    },
+    Pad {
+        before: Vec<u64>,
+        after: Vec<u64>,
+        value: f32,
+        input: u32,
+        output: u32,
+    },
+    AvgPool(Pool),
+    MaxPool(Pool),
+    /// Largest value of a window, and its place in the window.
+    ArgMaxPool {
+        pool: Pool,
+        index: u32,
+    },
+    GlobalAvgPool {
+        input: u32,
+        output: u32,
+        keep_dims: bool,
+    },
+    Reshape {
+        /// 0 is the size that follows from the others.
+        shape: Vec<u64>,
+        input: u32,
+        output: u32,
+    },
+    Concatenate {
+        axis: i64,
+        inputs: Vec<u32>,
+        output: u32,
+    },
+    Slice {
+        offsets: Vec<u64>,
+        /// 0 is up to the end.
+        sizes: Vec<u64>,
+        input: u32,
+        output: u32,
+    },
+    /// `softmax(query · keyᵀ · scale + mask) · value`
+    Attention {
+        query: u32,
+        key: u32,
+        value: u32,
+        scale: u32,
+        mask: u32,
+        output: u32,
+    },
+    /// Products of the last two dimensions.
+    MatMul {
+        a: u32,
+        b: u32,
+        output: u32,
+        /// `b` is stored as `[.., n, k]`.
+        transposed: bool,
+        /// Flags are set that are not known here.
+        other_flags: bool,
+    },
+}
+
+/// Elementwise, with broadcasting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "XNNPACK's own names say it")]
+pub enum BinaryKind {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Minimum,
+    Maximum,
+    PRelu,
+}
+
+/// Elementwise, and softmax over the last dimension.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(missing_docs, reason = "XNNPACK's own names say it")]
+pub enum UnaryKind {
+    Softmax,
+    Sigmoid,
+    Clamp,
+    Floor,
+    Convert,
+    SquareRoot,
+    Ceiling,
+    Hardswish,
+    Negate,
+    Square,
+    Abs,
+    ReciprocalSquareRoot,
+    Log,
+    Gelu,
+    Tanh,
+    Exp,
+    Sin,
+    Cos,
+    Copy,
+    LeakyRelu { slope: f32 },
+    Elu { alpha: f32 },
+}
+
+/// The three kinds of convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConvKind {
+    /// Filter `[o, h, w, i / groups]`.
+    Plain,
+    /// Filter `[1, h, w, o]`.
+    Depthwise,
+    /// Filter `[o, h, w, i]`.
+    Transposed,
+}
+
+/// A convolution. Pairs are height, width.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the schema's own names say it")]
+pub struct Conv {
+    pub kind: ConvKind,
+    /// Top, right, bottom, left.
+    pub padding: [u64; 4],
+    pub kernel: [u64; 2],
+    pub stride: [u64; 2],
+    pub dilation: [u64; 2],
+    pub group_input_channels: u64,
+    pub group_output_channels: u64,
+    pub groups: u64,
+    /// What a transposed convolution adds to its output.
+    pub adjustment: [u64; 2],
+    pub input: u32,
+    pub filter: u32,
+    pub bias: Option<u32>,
+    pub output: u32,
+    /// Padding follows from the sizes instead.
+    pub same_padding: bool,
+}
+
+/// A pooling. Pairs are height, width.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the schema's own names say it")]
+pub struct Pool {
+    /// Top, right, bottom, left.
+    pub padding: [u64; 4],
+    pub size: [u64; 2],
+    pub stride: [u64; 2],
+    pub dilation: [u64; 2],
+    pub input: u32,
+    pub output: u32,
+    /// Padding follows from the sizes instead.
+    pub same_padding: bool,
+}
