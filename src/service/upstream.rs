@@ -4,7 +4,7 @@
 //! read up to a limit.
 
 use std::borrow::Cow;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -27,9 +27,10 @@ pub struct Upstream {
     max_answer: usize,
 }
 
-/// What is sent to an upstream.
+/// What is sent to an upstream, and to which.
 #[derive(Debug)]
 pub struct Forward {
+    upstream: Arc<Upstream>,
     body: Bytes,
     content_type: HeaderValue,
 }
@@ -88,10 +89,11 @@ impl Upstream {
 
     /// What to send: the data as it is; with a config, an object of both (the specification's
     /// `PredictRequestData`), where what is no JSON is a string.
-    pub fn prepare(&self, request: &Request) -> Result<Forward, CallError> {
+    pub fn prepare(self: &Arc<Self>, request: &Request) -> Result<Forward, CallError> {
         let media = request.data_type.as_deref().filter(|name| is_media(name));
         let Some(config) = &request.config else {
             return Ok(Forward {
+                upstream: Arc::clone(self),
                 body: request.body.clone(),
                 content_type: media
                     .and_then(|media| HeaderValue::from_str(media).ok())
@@ -108,18 +110,17 @@ impl Upstream {
         let body = serde_json::to_vec(&body)
             .map_err(|error| Refusal::at("$", format!("cannot be forwarded: {error}")))?;
         Ok(Forward {
+            upstream: Arc::clone(self),
             body: body.into(),
             content_type: HeaderValue::from_static(JSON),
         })
     }
+}
 
+impl Forward {
     /// Calls the upstream.
-    pub async fn predict(
-        &self,
-        forward: Forward,
-        timeout: Option<Duration>,
-    ) -> Result<Answer, CallError> {
-        let call = self.call(forward);
+    pub async fn predict(self, timeout: Option<Duration>) -> Result<Answer, CallError> {
+        let call = self.call();
         match timeout {
             None => call.await,
             Some(after) => tokio::time::timeout(after, call)
@@ -128,14 +129,15 @@ impl Upstream {
         }
     }
 
-    async fn call(&self, forward: Forward) -> Result<Answer, CallError> {
+    async fn call(self) -> Result<Answer, CallError> {
+        let upstream = &self.upstream;
         let unreachable =
             |error: reqwest::Error| CallError::Unreachable(error.without_url().to_string());
-        let request = self.client.post(self.url.clone());
+        let request = upstream.client.post(upstream.url.clone());
         let request = request
-            .header(CONTENT_TYPE, forward.content_type)
+            .header(CONTENT_TYPE, self.content_type)
             .header(ACCEPT, JSON);
-        let sent = request.body(forward.body).send().await;
+        let sent = request.body(self.body).send().await;
         let mut response = sent.map_err(unreachable)?;
         let status = response.status();
         let content_type = response.headers().get(CONTENT_TYPE);
@@ -143,10 +145,10 @@ impl Upstream {
         let content_type = content_type.unwrap_or(JSON).to_owned();
         let mut body = BytesMut::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if body.len() + chunk.len() > self.max_answer {
+            if body.len() + chunk.len() > upstream.max_answer {
                 return Err(CallError::Unreachable(format!(
                     "its answer has more than {} bytes",
-                    self.max_answer
+                    upstream.max_answer
                 )));
             }
             body.extend_from_slice(&chunk);

@@ -97,7 +97,6 @@ async fn answer(gateway: &Gateway, call: Call) -> Result<Response, Error> {
     let prepared = call.service.prepare(&call.request)?;
     drop(call.request);
     let limit = call.service.settings.predict_timeout();
-    let answer = call.service.predict(prepared, caller, Some(limit));
-    let answer = answer.await?;
+    let answer = prepared.predict(caller, Some(limit)).await?;
     Ok(([(header::CONTENT_TYPE, answer.content_type)], answer.body).into_response())
 }

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
-use super::loaded::{call_error, for_log, has_died};
+use super::loaded::{Begins, call_error, for_log, has_died};
 use super::owner::{Held, Owner};
 use super::request::Waiting;
 use super::shared::State;
@@ -31,7 +31,7 @@ impl Held {
 
     fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, EngineError> {
         let start = Instant::now();
-        let outcome = self.session.run(inputs);
+        let outcome = self.session.run(inputs, Begins::Anew);
         self.last = start.elapsed();
         outcome
     }
@@ -181,7 +181,7 @@ impl Owner {
         held.session.set_timeout(Some(time));
         let mut died = false;
         let proved = batch::prove(like, limit, |inputs| {
-            let outcome = held.session.run(inputs);
+            let outcome = held.session.run(inputs, Begins::Anew);
             died |= outcome.as_ref().is_err_and(has_died);
             outcome
         });

@@ -69,7 +69,7 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         // What waits for the engine holds the tensors only.
         drop(request);
         let limit = service.settings.async_timeout();
-        service.predict(prepared, claimed.caller, limit).await
+        prepared.predict(claimed.caller, limit).await
     };
     match answer.await {
         Ok(answer) => End::Answered(answer),

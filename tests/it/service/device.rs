@@ -204,7 +204,7 @@ async fn what_nothing_here_runs_is_listed_and_has_no_instances() {
 
 async fn call(device: &Device, body: &Value, config: Option<&Value>) -> Result<Answer, CallError> {
     let prepared = device.prepare(&request(body, config))?;
-    device.predict(prepared, OWNER, None).await
+    prepared.predict(OWNER, None).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -243,7 +243,7 @@ async fn a_drained_device_takes_nothing_more() {
         let body = zeros(device);
         let prepared = device.prepare(&request(&body, None)).expect("it is right");
         device.drain().await;
-        let late = device.predict(prepared, OWNER, None).await;
+        let late = prepared.predict(OWNER, None).await;
         assert!(matches!(late, Err(CallError::Stopped)), "{late:?}");
     })
     .await;

@@ -2,7 +2,7 @@
 //!
 //! A plan is made for the shapes of a run and kept; after a few different shapes one for all shapes is
 //! tried, checked against the plan for the run's own shapes, and used from then on. States are the
-//! session's: every run begins with what the last successful one left.
+//! session's: every run begins with what the last successful one left, until they are forgotten.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -42,9 +42,8 @@ pub(in super::super) struct ProgramSession {
     plans: Vec<(Vec<Vec<u64>>, Plan)>,
     made: usize,
     any: AnyShape,
+    /// What the last successful run left, by its place; what is not here is as the program has it.
     states: HashMap<usize, TValue>,
-    /// Whether states are forgotten after each run.
-    forget: bool,
     nodes: u64,
 }
 
@@ -110,7 +109,6 @@ impl ProgramSession {
             made: 0,
             any: AnyShape::Untried,
             states: HashMap::new(),
-            forget: request.options.forget,
             nodes: 0,
         };
         if let Some(shapes) = fixed_shapes(&session.signature) {
@@ -166,7 +164,7 @@ impl ProgramSession {
         if let AnyShape::Works(plan) = &mut self.any {
             match plan.run(inputs, &self.signature, &self.states) {
                 Ok((outputs, states)) => {
-                    self.keep(states);
+                    self.states.extend(states);
                     return Ok(outputs);
                 }
                 Err(failure) if failure.input => return Err(failure),
@@ -193,7 +191,7 @@ impl ProgramSession {
         if is_new && self.made > SHAPES_BEFORE_SYMBOLS && matches!(self.any, AnyShape::Untried) {
             self.any = self.try_any_shape(inputs, &outputs);
         }
-        self.keep(states);
+        self.states.extend(states);
         Ok(outputs)
     }
 
@@ -202,12 +200,6 @@ impl ProgramSession {
             return Err(Failure::new("no plan was made"));
         };
         plan.run(inputs, &self.signature, &self.states)
-    }
-
-    fn keep(&mut self, states: Vec<(usize, TValue)>) {
-        if !self.forget {
-            self.states.extend(states);
-        }
     }
 
     /// A plan for all shapes, if it gives the answer that a plan for these shapes gave.
@@ -347,6 +339,11 @@ impl Session for ProgramSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
         let expected = self.signature.inputs.len();
         answer(inputs, expected, |inputs| self.run_any(inputs))
+    }
+
+    fn forget(&mut self) -> Result<(), EngineError> {
+        self.states.clear();
+        Ok(())
     }
 
     fn placement(&mut self) -> Placement {
