@@ -61,6 +61,9 @@ pub enum CallError {
     /// The model failed on this input.
     #[error("{0}")]
     Failed(String),
+    /// A conversation has ended before this step of it.
+    #[error("the conversation is over: {0}")]
+    Over(String),
     /// The service was taken away while the request waited.
     #[error("the service was stopped")]
     Stopped,

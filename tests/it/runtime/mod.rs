@@ -24,6 +24,7 @@ mod output;
 mod program;
 mod program_hostile;
 mod recurrence;
+mod state;
 mod tract;
 mod tract_answers;
 mod worker;
