@@ -16,7 +16,7 @@ mod upstream;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use call::{Answer, CallError, Refusal, Request};
+pub use call::{Answer, Body, CallError, Chunks, Refusal, Request};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{Device, DeviceParts, PackageConfig};

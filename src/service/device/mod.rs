@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::engine::{Activity, Endpoint, EndpointModel, Engines};
 use super::tensors::{self, Encoding};
-use super::{Answer, CallError, Description, Refusal, Request, ServiceSettings};
+use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::package::Backend;
@@ -242,7 +242,7 @@ impl Prepared {
             write()
         };
         Ok(Answer {
-            body: Bytes::from(body),
+            body: Body::Whole(Bytes::from(body)),
             content_type: "application/json".to_owned(),
         })
     }
