@@ -95,7 +95,7 @@ fn a_stream_that_breaks_off_has_no_end() {
     }
     gateway.until(|| upstream.left() == 1);
     let task = gateway.create("broken", "{}");
-    gateway.wait_for(&task, "COMPLETED");
+    gateway.wait_for(&task, "CANCELED");
     gateway
         .result(&task)
         .expect_error(502, "mlp-action.common.service-unavailable");

@@ -111,7 +111,8 @@ async fn others_wait_for_the_only_session() {
     assert_eq!(endpoint.activity().running, 1, "it counts as running");
     let other = alone(&endpoint, BOB);
     let mut second = endpoint.lease(BOB, LIMIT);
-    let second = tokio::spawn(async move { [step(&mut second).await, step(&mut second).await] });
+    let second =
+        tokio::spawn(async move { vec![step(&mut second).await, step(&mut second).await] });
     eventually("both wait", || endpoint.activity().waiting == 2).await;
     assert!((step(&mut conversation).await - 2.0).abs() < 1e-9);
     assert!((step(&mut conversation).await - 3.0).abs() < 1e-9);
