@@ -89,7 +89,16 @@ pub struct Gaps {
 pub trait Session: Send {
     /// Runs the method once. `inputs` are in the order of the signature and fit it: callers check
     /// with [`crate::tensor::input::check`]. Sessions stay usable after an error.
+    ///
+    /// What a program keeps from run to run (a cache of keys and values, a counter) is kept here too: a
+    /// run begins with what the last one left, or anew after [`Session::forget`].
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError>;
+
+    /// Forgets what runs have left: the next one begins as the first did. Costs nothing where nothing
+    /// was kept.
+    fn forget(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// What the engine tells about where the model's nodes run. Complete only after the first run.
     fn placement(&mut self) -> Placement;
@@ -129,8 +138,4 @@ pub struct LoadOptions {
     pub observe: bool,
     /// The engine's native library, if the user named one.
     pub library: Option<PathBuf>,
-    /// Let every run begin as if it was the first: what a program keeps from run to run (a cache of keys
-    /// and values, a counter) is forgotten.
-    #[serde(default)]
-    pub forget: bool,
 }

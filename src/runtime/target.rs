@@ -49,8 +49,6 @@ pub struct Wish {
     pub observe: bool,
     /// ONNX Runtime's library, if the user named one.
     pub library: Option<PathBuf>,
-    /// Let every run begin as if it was the first.
-    pub forget: bool,
 }
 
 /// A model that is loaded and has run once.
@@ -210,7 +208,6 @@ fn attempt(
             strict: wish.strict && candidate.provider != Provider::Cpu,
             observe: wish.observe || candidate.provider != Provider::Cpu,
             library: wish.library.clone(),
-            forget: wish.forget,
         },
     };
     let mut worker = launcher.load(candidate.engine, &request)?;

@@ -1,8 +1,11 @@
 //! What goes into a service and what comes out.
 
+use std::fmt;
+use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::{Stream, TryStreamExt as _};
 
 /// A predict request, as a client made it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,13 +29,24 @@ pub struct Refusal {
 }
 
 /// What a service answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Answer {
     /// The body.
-    pub body: Bytes,
+    pub body: Body,
     /// Its media type.
     pub content_type: String,
 }
+
+/// The body of an answer.
+pub enum Body {
+    /// All of it.
+    Whole(Bytes),
+    /// As it comes. It ends with the first error.
+    Stream(Chunks),
+}
+
+/// Pieces of a body. Dropping them gives up what is still to come.
+pub type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, CallError>> + Send>>;
 
 /// Why a service did not answer.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -61,6 +75,9 @@ pub enum CallError {
     /// The model failed on this input.
     #[error("{0}")]
     Failed(String),
+    /// A conversation has ended before this step of it.
+    #[error("the conversation is over: {0}")]
+    Over(String),
     /// The service was taken away while the request waited.
     #[error("the service was stopped")]
     Stopped,
@@ -77,6 +94,30 @@ pub enum CallError {
     /// An upstream could not be reached.
     #[error("the upstream cannot be reached: {0}")]
     Unreachable(String),
+}
+
+impl Body {
+    /// Waits for all of it.
+    pub async fn whole(self) -> Result<Bytes, CallError> {
+        let mut chunks = match self {
+            Self::Whole(body) => return Ok(body),
+            Self::Stream(chunks) => chunks,
+        };
+        let mut body = BytesMut::new();
+        while let Some(chunk) = chunks.try_next().await? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(body) => f.debug_tuple("Whole").field(body).finish(),
+            Self::Stream(_) => f.debug_tuple("Stream").finish_non_exhaustive(),
+        }
+    }
 }
 
 impl Refusal {

@@ -16,7 +16,7 @@ mod upstream;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use call::{Answer, CallError, Refusal, Request};
+pub use call::{Answer, Body, CallError, Chunks, Refusal, Request};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{Device, DeviceParts, PackageConfig};
@@ -48,10 +48,11 @@ pub enum Kind {
     /// A package's models, on this machine.
     Device(Arc<Device>),
     /// Another HTTP service.
-    Proxy(Upstream),
+    Proxy(Arc<Upstream>),
 }
 
-/// A request that was checked: what is left to do can fail, but not for the client's fault.
+/// A request that was checked, with all that it takes to answer it: what is left to do can fail, but
+/// not for the client's fault.
 #[derive(Debug)]
 pub enum Prepared {
     /// Tensors for a method of a package's model.
@@ -68,24 +69,19 @@ impl Service {
             Kind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
         }
     }
+}
 
+impl Prepared {
     /// Answers. Dropping the future gives the request up: what waits is removed, what runs for nobody
     /// else is stopped.
     pub async fn predict(
-        &self,
-        prepared: Prepared,
+        self,
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
-        match (&self.kind, prepared) {
-            (Kind::Device(device), Prepared::Device(prepared)) => {
-                device.predict(prepared, caller, timeout).await
-            }
-            (Kind::Proxy(upstream), Prepared::Proxy(forward)) => {
-                upstream.predict(forward, timeout).await
-            }
-            // A service's kind does not change between the two calls.
-            _ => Err(CallError::Stopped),
+        match self {
+            Self::Device(prepared) => prepared.predict(caller, timeout).await,
+            Self::Proxy(forward) => forward.predict(timeout).await,
         }
     }
 }

@@ -1,17 +1,19 @@
 //! A service that is another HTTP service: requests are forwarded as they are.
 //!
 //! Invariant: one request makes one call; the upstream's error statuses pass through; its answer is
-//! read up to a limit.
+//! read up to a limit, and events of it are handed on before the next one is read.
 
 use std::borrow::Cow;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use futures_util::stream;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
-use super::{Answer, CallError, Refusal, Request};
+use super::{Answer, Body, CallError, Chunks, Refusal, Request};
 use crate::database::Timestamp;
 
 /// Media type of a request that names none.
@@ -27,9 +29,10 @@ pub struct Upstream {
     max_answer: usize,
 }
 
-/// What is sent to an upstream.
+/// What is sent to an upstream, and to which.
 #[derive(Debug)]
 pub struct Forward {
+    upstream: Arc<Upstream>,
     body: Bytes,
     content_type: HeaderValue,
 }
@@ -88,10 +91,11 @@ impl Upstream {
 
     /// What to send: the data as it is; with a config, an object of both (the specification's
     /// `PredictRequestData`), where what is no JSON is a string.
-    pub fn prepare(&self, request: &Request) -> Result<Forward, CallError> {
+    pub fn prepare(self: &Arc<Self>, request: &Request) -> Result<Forward, CallError> {
         let media = request.data_type.as_deref().filter(|name| is_media(name));
         let Some(config) = &request.config else {
             return Ok(Forward {
+                upstream: Arc::clone(self),
                 body: request.body.clone(),
                 content_type: media
                     .and_then(|media| HeaderValue::from_str(media).ok())
@@ -108,51 +112,43 @@ impl Upstream {
         let body = serde_json::to_vec(&body)
             .map_err(|error| Refusal::at("$", format!("cannot be forwarded: {error}")))?;
         Ok(Forward {
+            upstream: Arc::clone(self),
             body: body.into(),
             content_type: HeaderValue::from_static(JSON),
         })
     }
+}
 
-    /// Calls the upstream.
-    pub async fn predict(
-        &self,
-        forward: Forward,
-        timeout: Option<Duration>,
-    ) -> Result<Answer, CallError> {
-        let call = self.call(forward);
-        match timeout {
-            None => call.await,
-            Some(after) => tokio::time::timeout(after, call)
-                .await
-                .unwrap_or(Err(CallError::Timeout { after })),
-        }
-    }
-
-    async fn call(&self, forward: Forward) -> Result<Answer, CallError> {
-        let unreachable =
-            |error: reqwest::Error| CallError::Unreachable(error.without_url().to_string());
-        let request = self.client.post(self.url.clone());
+impl Forward {
+    /// Calls the upstream. Events are passed on as they come, everything else when it is whole; the
+    /// timeout holds for all of it. Dropping the answer ends the call.
+    pub async fn predict(self, timeout: Option<Duration>) -> Result<Answer, CallError> {
+        let deadline = Deadline::after(timeout);
+        let upstream = &self.upstream;
+        let request = upstream.client.post(upstream.url.clone());
         let request = request
-            .header(CONTENT_TYPE, forward.content_type)
+            .header(CONTENT_TYPE, self.content_type)
             .header(ACCEPT, JSON);
-        let sent = request.body(forward.body).send().await;
-        let mut response = sent.map_err(unreachable)?;
+        let sent = request.body(self.body).send();
+        let response = deadline.hold(sent).await?;
         let status = response.status();
         let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or(JSON).to_owned();
-        let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if body.len() + chunk.len() > self.max_answer {
-                return Err(CallError::Unreachable(format!(
-                    "its answer has more than {} bytes",
-                    self.max_answer
-                )));
-            }
-            body.extend_from_slice(&chunk);
+        let chunks = Reading {
+            response,
+            deadline,
+            read: 0,
+            most: upstream.max_answer,
         }
-        let body = body.freeze();
+        .into_chunks();
+        if status.is_success() && is_events(&content_type) {
+            let body = Body::Stream(chunks);
+            return Ok(Answer { body, content_type });
+        }
+        let body = Body::Stream(chunks).whole().await?;
         if status.is_success() {
+            let body = Body::Whole(body);
             return Ok(Answer { body, content_type });
         }
         Err(CallError::Upstream {
@@ -161,6 +157,68 @@ impl Upstream {
             body,
         })
     }
+}
+
+/// How long a call may take, and until when.
+#[derive(Debug, Clone, Copy)]
+struct Deadline(Option<(Duration, Instant)>);
+
+impl Deadline {
+    fn after(timeout: Option<Duration>) -> Self {
+        // What is beyond all clocks never comes.
+        let at = |after| Some((after, Instant::now().checked_add(after)?));
+        Self(timeout.and_then(at))
+    }
+
+    async fn hold<T>(
+        self,
+        work: impl Future<Output = Result<T, reqwest::Error>>,
+    ) -> Result<T, CallError> {
+        let done = match self.0 {
+            None => work.await,
+            Some((after, at)) => tokio::time::timeout_at(at, work)
+                .await
+                .map_err(|_| CallError::Timeout { after })?,
+        };
+        done.map_err(|error| CallError::Unreachable(error.without_url().to_string()))
+    }
+}
+
+/// An answer that is being read.
+struct Reading {
+    response: reqwest::Response,
+    deadline: Deadline,
+    /// Bytes that were read, and how many there may be.
+    read: usize,
+    most: usize,
+}
+
+impl Reading {
+    fn into_chunks(self) -> Chunks {
+        Box::pin(stream::try_unfold(self, |mut reading| async move {
+            let chunk = reading.next().await?;
+            Ok(chunk.map(|chunk| (chunk, reading)))
+        }))
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+        let chunk = self.deadline.hold(self.response.chunk()).await?;
+        let Some(chunk) = chunk else { return Ok(None) };
+        self.read = self.read.saturating_add(chunk.len());
+        if self.read > self.most {
+            return Err(CallError::Unreachable(format!(
+                "its answer has more than {} bytes",
+                self.most
+            )));
+        }
+        Ok(Some(chunk))
+    }
+}
+
+/// Whether a media type is that of server-sent events.
+fn is_events(content_type: &str) -> bool {
+    let media = content_type.split(';').next().unwrap_or_default();
+    media.trim().eq_ignore_ascii_case("text/event-stream")
 }
 
 fn json_or_string(text: &str) -> Result<Cow<'_, RawValue>, Refusal> {
@@ -186,7 +244,17 @@ fn is_media(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_media;
+    use super::{is_events, is_media};
+
+    #[test]
+    fn events_are_told_by_their_media_type() {
+        for events in ["text/event-stream", "Text/Event-Stream ; charset=utf-8"] {
+            assert!(is_events(events), "{events}");
+        }
+        for other in ["application/json", "text/event-stream-x", "text/plain", ""] {
+            assert!(!is_events(other), "{other}");
+        }
+    }
 
     #[test]
     fn addresses_of_schemas_are_no_media_types() {

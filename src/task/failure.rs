@@ -54,6 +54,7 @@ impl Failure {
                 SERVICE_UNAVAILABLE,
                 format!("the service's process died; {IN_THE_LOG}"),
             ),
+            CallError::Over(_) => Self::new(409, "CONVERSATION_IS_OVER", message),
             CallError::Stopped => Self::new(503, SERVICE_UNAVAILABLE, message),
             CallError::Unreachable(_) => Self::new(
                 502,

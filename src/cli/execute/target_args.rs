@@ -101,7 +101,6 @@ impl TargetArgs {
             threads: self.threads.map(usize::from),
             observe: true,
             library: self.ort_lib.clone(),
-            forget: false,
         }
     }
 

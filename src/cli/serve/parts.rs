@@ -236,7 +236,7 @@ async fn proxies(
             owner_name: proxy.account.clone(),
             name: proxy.name.clone(),
             settings: service.map_err(|error| Failure::Other(error.to_string()))?,
-            kind: Kind::Proxy(upstream),
+            kind: Kind::Proxy(Arc::new(upstream)),
         });
     }
     Ok(services)

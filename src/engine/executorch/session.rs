@@ -2,7 +2,7 @@
 //!
 //! Invariant: what a run takes and gives fits the signature that the session was made for; time is
 //! measured from our tensors to our tensors. What the method keeps from run to run, such as a cache,
-//! lives as long as the session.
+//! lives as long as the loaded method: to forget it, the method is loaded anew.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -31,8 +31,10 @@ pub(super) struct ExecuTorchSession {
     placement: Placement,
     /// Its instructions, until a run has told how long each takes.
     observed: Option<Vec<Call>>,
-    /// Whether it is loaded anew after each run, to forget what it keeps.
-    forgets: bool,
+    /// Whether the method keeps something from run to run.
+    has_state: bool,
+    /// Whether it has run since it was loaded.
+    has_run: bool,
 }
 
 impl ExecuTorchSession {
@@ -87,7 +89,8 @@ impl ExecuTorchSession {
                 |calls| placement::of_calls(calls, &[]),
             ),
             observed: calls.filter(|_| options.observe),
-            forgets: options.forget && body.is_some_and(MethodBody::has_state),
+            has_state: body.is_some_and(MethodBody::has_state),
+            has_run: false,
         };
         session.set_nothing()?;
         Ok(session)
@@ -107,6 +110,8 @@ impl ExecuTorchSession {
     /// Runs the method whose inputs are set. The first run that is observed goes instruction by
     /// instruction, which takes longer.
     fn execute(&mut self) -> Result<(), EngineError> {
+        // A run that fails may have changed what is kept, too.
+        self.has_run = true;
         let Some(calls) = self.observed.take() else {
             return self.method.run().map_err(|failure| failure.of_running());
         };
@@ -127,6 +132,7 @@ impl ExecuTorchSession {
     fn load_anew(&mut self) -> Result<(), EngineError> {
         self.method =
             Method::load(self.library, &self.source).map_err(|failure| failure.of_loading())?;
+        self.has_run = false;
         self.set_nothing()
     }
 
@@ -182,10 +188,14 @@ impl engine::Session for ExecuTorchSession {
             .map(|(index, spec)| self.get(*index, spec))
             .collect::<Result<_, _>>()?;
         let time = start.elapsed();
-        if self.forgets {
+        Ok(Answer { outputs, time })
+    }
+
+    fn forget(&mut self) -> Result<(), EngineError> {
+        if self.has_state && self.has_run {
             self.load_anew()?;
         }
-        Ok(Answer { outputs, time })
+        Ok(())
     }
 
     fn placement(&mut self) -> Placement {

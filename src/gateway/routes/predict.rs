@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use futures_util::stream::TryStreamExt as _;
 use utoipa_axum::routes;
 
 use super::super::Gateway;
@@ -15,6 +17,7 @@ use super::super::form::{
 };
 use super::path::{Routes, only};
 use crate::database::Timestamp;
+use crate::service;
 
 /// The routes under a prefix.
 pub(super) fn routes() -> Routes {
@@ -97,7 +100,16 @@ async fn answer(gateway: &Gateway, call: Call) -> Result<Response, Error> {
     let prepared = call.service.prepare(&call.request)?;
     drop(call.request);
     let limit = call.service.settings.predict_timeout();
-    let answer = call.service.predict(prepared, caller, Some(limit));
-    let answer = answer.await?;
-    Ok(([(header::CONTENT_TYPE, answer.content_type)], answer.body).into_response())
+    let answer = prepared.predict(caller, Some(limit)).await?;
+    let content_type = [(header::CONTENT_TYPE, answer.content_type)];
+    Ok(match answer.body {
+        service::Body::Whole(body) => (content_type, body).into_response(),
+        service::Body::Stream(chunks) => {
+            // The status is told already: all that is left is to end the body, and the log.
+            let chunks = chunks.inspect_err(|error| {
+                tracing::warn!(%error, "an answer broke off");
+            });
+            (content_type, Body::from_stream(chunks)).into_response()
+        }
+    })
 }

@@ -73,7 +73,7 @@ fn requests(
 
 fn next(stream: &mut impl Read) -> std::io::Result<Asked> {
     let request = receive::<Request>(stream)?;
-    let (Request::Inputs(heads) | Request::Run(heads)) = &request else {
+    let (Request::Inputs(heads) | Request::Run { inputs: heads, .. }) = &request else {
         return Ok((request, Ok(Vec::new())));
     };
     let size = TensorHead::bytes(heads)?;
@@ -147,16 +147,27 @@ impl State {
                 self.inputs = tensors;
                 Reply::Kept
             }
-            Request::Run(_) => {
+            Request::Run { anew, .. } => {
                 self.inputs = tensors;
-                let answer = session(&mut self.session, &self.engine)?.run(&self.inputs)?;
+                let session = session(&mut self.session, &self.engine)?;
+                if anew {
+                    session.forget()?;
+                }
+                let answer = session.run(&self.inputs)?;
                 let reply = Reply::Ran {
                     outputs: TensorHead::of(&answer.outputs),
                     nanoseconds: nanoseconds(answer.time),
                 };
                 return Ok((reply, answer.outputs));
             }
-            Request::Repeat { runs, nanoseconds } => {
+            Request::Repeat {
+                anew,
+                runs,
+                nanoseconds,
+            } => {
+                if anew {
+                    session(&mut self.session, &self.engine)?.forget()?;
+                }
                 Reply::Repeated(self.repeat(runs, Duration::from_nanos(nanoseconds))?)
             }
             Request::Placement => {

@@ -75,6 +75,8 @@ pub struct Worker {
     load_time: Duration,
     /// What the worker keeps as inputs, where that is known.
     kept: Option<Vec<Tensor>>,
+    /// The next run is to begin as the first did: it is told with that run.
+    anew: bool,
 }
 
 impl Launcher {
@@ -132,6 +134,7 @@ impl Launcher {
             memory_limit: self.memory_limit.and_then(MemoryLimit::now),
             load_time: Duration::ZERO,
             kept: None,
+            anew: false,
         })
     }
 }
@@ -194,6 +197,7 @@ impl Worker {
     /// gives the time of each run.
     pub fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<Duration>, EngineError> {
         let request = Request::Repeat {
+            anew: self.anew,
             runs,
             nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         };
@@ -203,7 +207,10 @@ impl Worker {
             one.saturating_mul(runs).min(time.saturating_add(one))
         });
         match self.ask_within(limit, &request, &[], "running")?.0 {
-            Reply::Repeated(times) => Ok(times.into_iter().map(Duration::from_nanos).collect()),
+            Reply::Repeated(times) => {
+                self.anew = false;
+                Ok(times.into_iter().map(Duration::from_nanos).collect())
+            }
             other => Err(self.nonsense(&other)),
         }
     }
@@ -325,13 +332,26 @@ impl Session for Worker {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
         // The worker keeps them; a copy of them here would only take memory.
         self.kept = None;
-        match self.ask(&Request::Run(TensorHead::of(inputs)), inputs, "running")? {
-            (Reply::Ran { nanoseconds, .. }, outputs) => Ok(Answer {
-                outputs,
-                time: Duration::from_nanos(nanoseconds),
-            }),
+        let request = Request::Run {
+            inputs: TensorHead::of(inputs),
+            anew: self.anew,
+        };
+        match self.ask(&request, inputs, "running")? {
+            (Reply::Ran { nanoseconds, .. }, outputs) => {
+                // Only now: after a failure the next run is to begin anew still.
+                self.anew = false;
+                Ok(Answer {
+                    outputs,
+                    time: Duration::from_nanos(nanoseconds),
+                })
+            }
             (other, _) => Err(self.nonsense(&other)),
         }
+    }
+
+    fn forget(&mut self) -> Result<(), EngineError> {
+        self.anew = true;
+        Ok(())
     }
 
     fn placement(&mut self) -> Placement {

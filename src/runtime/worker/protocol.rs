@@ -31,9 +31,16 @@ pub(super) enum Request {
     /// Keep the tensors that come with this as the inputs of later runs.
     Inputs(Vec<TensorHead>),
     /// Keep the tensors that come with this, run once and answer with the outputs.
-    Run(Vec<TensorHead>),
+    Run {
+        /// dtype and shape of each input.
+        inputs: Vec<TensorHead>,
+        /// Forget first what the runs before have left.
+        anew: bool,
+    },
     /// Run again and again, `runs` times or until `nanoseconds` have passed, at least once.
     Repeat {
+        /// Forget before the first of them what the runs before have left.
+        anew: bool,
         /// Most runs.
         runs: u64,
         /// Time after which no further run is begun.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::engine::{Activity, Endpoint, EndpointModel, Engines};
 use super::tensors::{self, Encoding};
-use super::{Answer, CallError, Description, Refusal, Request, ServiceSettings};
+use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::package::Backend;
@@ -62,7 +62,7 @@ pub struct Device {
     drained: AtomicBool,
 }
 
-/// Tensors for a method.
+/// Tensors for a method, and what runs it.
 #[derive(Debug)]
 pub struct Prepared {
     endpoint: Arc<Endpoint>,
@@ -115,33 +115,6 @@ impl Device {
             endpoint: self.endpoint(entry, model)?,
             inputs: decoded.inputs,
             encoding: decoded.encoding,
-        })
-    }
-
-    /// Runs the method.
-    pub async fn predict(
-        &self,
-        prepared: Prepared,
-        caller: AccountId,
-        timeout: Option<Duration>,
-    ) -> Result<Answer, CallError> {
-        let Prepared {
-            endpoint,
-            inputs,
-            encoding,
-        } = prepared;
-        let outputs = endpoint.run(caller, inputs, timeout).await?;
-        let size: usize = outputs.iter().map(|tensor| tensor.bytes().len()).sum();
-        let write = move || tensors::encode(endpoint.signature(), &outputs, encoding);
-        let body = if size > LARGE_ANSWER {
-            let written = tokio::task::spawn_blocking(write).await;
-            written.map_err(|_| CallError::Failed("the answer could not be written".to_owned()))?
-        } else {
-            write()
-        };
-        Ok(Answer {
-            body: Bytes::from(body),
-            content_type: "application/json".to_owned(),
         })
     }
 
@@ -244,6 +217,34 @@ impl Device {
         }
         let make = || self.engines.endpoint(model.clone(), &self.settings);
         Ok(Arc::clone(entry.endpoint.get_or_init(make)))
+    }
+}
+
+impl Prepared {
+    /// Runs the method.
+    pub async fn predict(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Answer, CallError> {
+        let Self {
+            endpoint,
+            inputs,
+            encoding,
+        } = self;
+        let outputs = endpoint.run(caller, inputs, timeout).await?;
+        let size: usize = outputs.iter().map(|tensor| tensor.bytes().len()).sum();
+        let write = move || tensors::encode(endpoint.signature(), &outputs, encoding);
+        let body = if size > LARGE_ANSWER {
+            let written = tokio::task::spawn_blocking(write).await;
+            written.map_err(|_| CallError::Failed("the answer could not be written".to_owned()))?
+        } else {
+            write()
+        };
+        Ok(Answer {
+            body: Body::Whole(Bytes::from(body)),
+            content_type: "application/json".to_owned(),
+        })
     }
 }
 

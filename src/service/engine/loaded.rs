@@ -28,6 +28,15 @@ pub(super) struct Source {
     pub(super) library: Option<PathBuf>,
 }
 
+/// What a run begins with, of what its model keeps from run to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// Nothing: requests of different callers must not see each other.
+    Anew,
+    /// What the run before has left.
+    AsLeft,
+}
+
 /// A session.
 pub(super) enum Loaded {
     /// In a process.
@@ -56,8 +65,6 @@ impl Source {
                 strict: false,
                 observe: prove && is_target,
                 library: self.library.clone(),
-                // Requests of different callers must not see each other.
-                forget: true,
             },
         };
         if settings.isolation == Isolation::Thread {
@@ -82,11 +89,21 @@ impl Source {
 }
 
 impl Loaded {
-    /// Runs the model.
-    pub(super) fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, EngineError> {
+    /// Runs the model, from where the last run has left it or anew.
+    pub(super) fn run(
+        &mut self,
+        inputs: &[Tensor],
+        begins: Begins,
+    ) -> Result<Vec<Tensor>, EngineError> {
+        let run = |session: &mut dyn Session| {
+            if begins == Begins::Anew {
+                session.forget()?;
+            }
+            session.run(inputs)
+        };
         let answer = match self {
-            Self::Process(worker) => worker.run(inputs),
-            Self::Thread(session, engine) => survive(engine, "running", || session.run(inputs)),
+            Self::Process(worker) => run(worker.as_mut()),
+            Self::Thread(session, engine) => survive(engine, "running", || run(session.as_mut())),
         };
         answer.map(|answer| answer.outputs)
     }

@@ -6,6 +6,7 @@
 mod backoff;
 mod batch;
 mod choice;
+mod conversation;
 mod ledger;
 mod loaded;
 mod model;
@@ -25,6 +26,7 @@ use crate::account::AccountId;
 use crate::tensor::input::{Generator, InputArgs, assemble, open_dims};
 use crate::tensor::{Signature, Tensor};
 
+pub use conversation::Conversation;
 pub use model::{Activity, EndpointModel};
 
 use ledger::Ledger;
@@ -95,8 +97,15 @@ impl Endpoint {
         inputs: Vec<Tensor>,
         timeout: Option<Duration>,
     ) -> Result<Vec<Tensor>, CallError> {
-        let ticket = self.shared.submit(caller, Some(inputs))?;
+        let ticket = self.shared.submit(caller, Some(inputs), None)?;
         ticket.answer(timeout).await
+    }
+
+    /// Begins a conversation: several runs of one session, each going on from what the one before has
+    /// left. Nothing is taken before its first step. `idle` is the longest time between two steps, after
+    /// which others have the session.
+    pub fn lease(&self, caller: AccountId, idle: Duration) -> Conversation {
+        Conversation::new(Arc::clone(&self.shared), caller, idle)
     }
 
     /// Loads a session and runs it once, on zeros. A model whose inputs have no known rank is only
@@ -107,7 +116,7 @@ impl Endpoint {
         for smallest in [true, false] {
             let inputs = zeros(self.signature(), smallest);
             let last = inputs.is_none();
-            let answer = self.shared.submit(NOBODY, inputs)?.answer(None).await;
+            let answer = self.shared.submit(NOBODY, inputs, None)?.answer(None).await;
             outcome = answer.map(|_| ());
             if last || !matches!(outcome, Err(CallError::Failed(_))) {
                 break;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
 use super::ledger::{Asker, Lease};
-use super::loaded::{Loaded, for_log};
+use super::loaded::{Begins, Loaded, for_log};
 use super::request::Waiting;
 use super::shared::{Phase, Run, Shared, State, of_size};
 use crate::engine::EngineError;
@@ -74,7 +74,11 @@ impl Owner {
             match step {
                 Step::Load(candidate) => self.load(candidate),
                 Step::Prove(like) => self.prove(&like),
-                Step::Run(requests) => self.run(requests),
+                Step::Run(requests) => {
+                    if let Some(terms) = self.run(requests, Begins::Anew) {
+                        self.converse(&terms);
+                    }
+                }
                 Step::Release(why) => self.release(why),
             }
         }
@@ -160,7 +164,11 @@ impl Owner {
 
     fn begin(&self, state: &mut State, live: Vec<u64>, protected: bool) {
         if let Some(seat) = state.seats.get_mut(&self.seat) {
-            seat.run = Some(Run { live, protected });
+            seat.run = Some(Run {
+                live,
+                protected,
+                between: None,
+            });
         }
     }
 
@@ -365,7 +373,7 @@ fn fitting(like: &[Tensor], limit: u64) -> impl FnMut(&Waiting) -> bool + '_ {
 }
 
 /// Waits for a call, at most so long; the flag says that none came.
-fn wait<'a>(
+pub(super) fn wait<'a>(
     shared: &'a Shared,
     state: MutexGuard<'a, State>,
     limit: Duration,

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a request is answered at most once, and not at all only if nobody waits for it.
 
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -27,8 +28,19 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// Whether it must not share a run: one that it shared has failed.
     pub(super) alone: bool,
+    /// Whether it is a step of a conversation, which keeps the session that answers it.
+    pub(super) terms: Option<Terms>,
     /// Where the answer goes.
     pub(super) answer: oneshot::Sender<Outcome>,
+}
+
+/// On which terms a conversation keeps a session.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    /// Longest time between two steps.
+    pub(super) idle: Duration,
+    /// Why the session was given back, if the conversation had no part in it.
+    pub(super) ended: Arc<OnceLock<CallError>>,
 }
 
 impl Waiting {

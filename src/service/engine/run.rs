@@ -6,9 +6,9 @@
 use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
-use super::loaded::{call_error, for_log, has_died};
+use super::loaded::{Begins, call_error, for_log, has_died};
 use super::owner::{Held, Owner};
-use super::request::Waiting;
+use super::request::{Terms, Waiting};
 use super::shared::State;
 use crate::engine::{EngineError, Provider};
 use crate::service::CallError;
@@ -29,20 +29,24 @@ impl Held {
         self.candidate.provider != Provider::Cpu
     }
 
-    fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, EngineError> {
+    fn run(&mut self, inputs: &[Tensor], begins: Begins) -> Result<Vec<Tensor>, EngineError> {
         let start = Instant::now();
-        let outcome = self.session.run(inputs);
+        let outcome = self.session.run(inputs, begins);
         self.last = start.elapsed();
         outcome
     }
 
-    fn run_all(&mut self, requests: &[Waiting]) -> Result<Vec<Vec<Tensor>>, EngineError> {
+    fn run_all(
+        &mut self,
+        requests: &[Waiting],
+        begins: Begins,
+    ) -> Result<Vec<Vec<Tensor>>, EngineError> {
         let inputs: Vec<&[Tensor]> = requests
             .iter()
             .filter_map(|request| request.inputs.as_deref())
             .collect();
         if let [inputs] = inputs.as_slice() {
-            return self.run(inputs).map(|outputs| vec![outputs]);
+            return self.run(inputs, begins).map(|outputs| vec![outputs]);
         }
         let failed = |reason: String| EngineError::Run {
             engine: self.candidate.engine.to_owned(),
@@ -54,7 +58,7 @@ impl Held {
             .iter()
             .filter_map(|inputs| batch::rows(inputs))
             .collect();
-        let outputs = self.run(&joined)?;
+        let outputs = self.run(&joined, begins)?;
         batch::split(outputs, &rows).ok_or_else(|| EngineError::Run {
             engine: self.candidate.engine.to_owned(),
             operator: None,
@@ -64,38 +68,49 @@ impl Held {
 }
 
 impl Owner {
-    /// Runs requests together, and answers them.
-    pub(super) fn run(&mut self, requests: Vec<Waiting>) {
-        let Some(held) = &mut self.held else { return };
+    /// Runs requests together, and answers them. The terms on which the session is kept, if it was the
+    /// step of a conversation that goes on.
+    pub(super) fn run(&mut self, requests: Vec<Waiting>, begins: Begins) -> Option<Terms> {
+        let held = self.held.as_mut()?;
         if requests.iter().all(|request| request.inputs.is_none()) {
             // They asked for a session, and here it is.
             self.end_run(|_, _| {});
             for request in requests {
                 request.finish(Ok(Vec::new()));
             }
-            return;
+            return None;
         }
-        match held.run_all(&requests) {
+        match held.run_all(&requests, begins) {
             Ok(outputs) => self.answer(requests, outputs),
-            Err(error) => self.fail(requests, error),
+            Err(error) => {
+                self.fail(requests, error);
+                None
+            }
         }
     }
 
-    fn answer(&mut self, requests: Vec<Waiting>, outputs: Vec<Vec<Tensor>>) {
-        let Some(held) = &mut self.held else { return };
+    fn answer(&mut self, requests: Vec<Waiting>, outputs: Vec<Vec<Tensor>>) -> Option<Terms> {
+        let held = self.held.as_mut()?;
+        let terms = requests.iter().find_map(|request| request.terms.clone());
         held.runs += 1;
         let proved = !std::mem::replace(&mut held.proven, true);
         let (runs, candidate) = (held.runs, held.candidate);
-        let (stopped, is_awaited) = self.end_run(|state, ended| {
+        let (stopped, is_awaited, is_kept) = self.end_run(|state, ended| {
             state.runs += 1;
             state.backoff.reset();
             state.refusal = None;
             if proved || !state.choice.is_made() {
                 state.choice.prove(candidate);
             }
+            // Kept before anybody hears of it: the next step may come at once.
+            if terms.is_some() && !ended.stopped && !ended.live.is_empty() {
+                state.keep(self.seat, ended.live);
+                return (false, false, true);
+            }
             // Idle before anybody hears of it: its room may be what the next request needs.
             let held = self.held.as_ref().filter(|_| state.queue.is_empty());
-            (ended.stopped, held.is_some_and(|held| held.lease.end_use()))
+            let is_awaited = held.is_some_and(|held| held.lease.end_use());
+            (ended.stopped, is_awaited, false)
         });
         for (request, outputs) in requests.into_iter().zip(outputs) {
             request.finish(Ok(outputs));
@@ -105,7 +120,8 @@ impl Owner {
         }
         if stopped {
             // It was stopped just when it had answered.
-            return self.release("it was stopped");
+            self.release("it was stopped");
+            return None;
         }
         if proved {
             self.proved();
@@ -114,6 +130,7 @@ impl Owner {
         if runs.is_power_of_two() {
             self.measure();
         }
+        terms.filter(|_| is_kept)
     }
 
     fn fail(&mut self, requests: Vec<Waiting>, error: EngineError) {
@@ -181,7 +198,7 @@ impl Owner {
         held.session.set_timeout(Some(time));
         let mut died = false;
         let proved = batch::prove(like, limit, |inputs| {
-            let outcome = held.session.run(inputs);
+            let outcome = held.session.run(inputs, Begins::Anew);
             died |= outcome.as_ref().is_err_and(has_died);
             outcome
         });

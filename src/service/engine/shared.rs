@@ -18,7 +18,7 @@ use super::ledger::{Bell, Ledger, TooLarge};
 use super::loaded::Source;
 use super::model::{Activity, EndpointModel};
 use super::queue::Queue;
-use super::request::{Outcome, Waiting};
+use super::request::{Outcome, Terms, Waiting};
 
 use crate::account::AccountId;
 use crate::runtime::worker::Stopper;
@@ -113,16 +113,25 @@ pub(super) struct Run {
     pub(super) live: Vec<u64>,
     /// It goes on without them: it proves something for later.
     pub(super) protected: bool,
+    /// Nothing runs: the session is kept between two steps of a conversation.
+    pub(super) between: Option<Between>,
+}
+
+/// A session that is kept for the next step of a conversation.
+#[derive(Debug, Default)]
+pub(super) struct Between {
+    /// The step, once it was asked for.
+    pub(super) asked: Option<Waiting>,
 }
 
 /// A request from the caller's side; dropped without an answer, it is given up.
 #[derive(Debug)]
 pub(super) struct Ticket<'a> {
-    shared: &'a Shared,
-    id: u64,
-    caller: AccountId,
-    receiver: oneshot::Receiver<Outcome>,
-    answered: bool,
+    pub(super) shared: &'a Shared,
+    pub(super) id: u64,
+    pub(super) caller: AccountId,
+    pub(super) receiver: oneshot::Receiver<Outcome>,
+    pub(super) answered: bool,
 }
 
 impl Shared {
@@ -173,11 +182,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request. Without inputs it asks for a session only, and always has room.
+    /// Takes a request. Without inputs it asks for a session only, and always has room. With terms it is
+    /// the first step of a conversation.
     pub(super) fn submit(
         self: &Arc<Self>,
         caller: AccountId,
         inputs: Option<Vec<Tensor>>,
+        terms: Option<Terms>,
     ) -> Result<Ticket<'_>, CallError> {
         if let Some(error) = &self.hopeless {
             return Err(error.clone());
@@ -198,7 +209,8 @@ impl Shared {
             caller,
             inputs,
             since: Instant::now(),
-            alone: false,
+            alone: terms.is_some(),
+            terms,
             answer,
         });
         self.staff(&mut state);
@@ -248,15 +260,16 @@ impl Shared {
     }
 
     /// Removes a request that nobody waits for any more, and stops what runs for nobody.
-    fn give_up(&self, id: u64, caller: AccountId) {
+    pub(super) fn give_up(&self, id: u64, caller: AccountId) {
         let mut state = self.lock();
         let removed = state.queue.remove(id, caller);
-        if removed.is_none() {
-            state.leave_run(id);
-        }
+        let is_kept = removed.is_none() && state.leave_run(id);
         let is_empty = state.queue.is_empty();
         drop(state);
         self.tell_change();
+        if is_kept {
+            self.wake.notify_all();
+        }
         if is_empty {
             // A thread that waits for room need not any more.
             self.ledger.wake();
@@ -399,18 +412,21 @@ impl State {
         until - now
     }
 
-    fn leave_run(&mut self, id: u64) {
+    /// Whether it leaves a session that was kept for it, whose thread has to know.
+    fn leave_run(&mut self, id: u64) -> bool {
         for seat in self.seats.values_mut() {
             let Some(run) = &mut seat.run else { continue };
             let Some(place) = run.live.iter().position(|live| *live == id) else {
                 continue;
             };
             run.live.swap_remove(place);
-            if run.live.is_empty() && !run.protected {
+            let is_kept = run.between.is_some();
+            if run.live.is_empty() && !run.protected && !is_kept {
                 seat.stop();
             }
-            return;
+            return is_kept;
         }
+        false
     }
 }
 

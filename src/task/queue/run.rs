@@ -4,9 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{AFTER_A_FAILURE, QueueOptions};
 use crate::database::{DatabaseError, Timestamp};
-use crate::service::{Answer, CallError, Request};
+use crate::service::{CallError, Request};
 use crate::task::{BlobError, Claimed, Content, Failure, Lease, OnCrash};
 
 /// Longest pause between two tries to store an outcome.
@@ -14,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What came of a run.
 enum End {
-    Answered(Answer),
+    Answered(Bytes),
     Failed(Failure),
     /// The process that ran it died.
     Crashed,
@@ -69,7 +71,8 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         // What waits for the engine holds the tensors only.
         drop(request);
         let limit = service.settings.async_timeout();
-        service.predict(prepared, claimed.caller, limit).await
+        let answer = prepared.predict(claimed.caller, limit).await?;
+        answer.body.whole().await
     };
     match answer.await {
         Ok(answer) => End::Answered(answer),
@@ -91,10 +94,10 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
 }
 
 /// Stores an answer; whether the task is finished by it.
-async fn complete(options: &QueueOptions, lease: Lease, answer: Answer) -> bool {
+async fn complete(options: &QueueOptions, lease: Lease, answer: Bytes) -> bool {
     let mut pause = Pause::default();
     let content = loop {
-        match options.blobs.put_answer(lease, answer.body.clone()).await {
+        match options.blobs.put_answer(lease, answer.clone()).await {
             Ok(content) => break content,
             Err(error) => {
                 tracing::error!(task = %lease.task, %error, "an answer cannot be stored yet");

@@ -18,5 +18,6 @@ mod plans;
 mod program;
 mod program_hostile;
 mod recurrence;
+mod state;
 mod tract;
 mod tract_answers;

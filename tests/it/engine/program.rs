@@ -88,12 +88,11 @@ fn fixtures() -> PathBuf {
     }
 }
 
-/// Loads a method of a program; every run may have to forget what the one before has left.
+/// Loads a method of a program.
 fn load(
     engine_name: &str,
     path: &Path,
     method: &str,
-    forget: bool,
 ) -> Result<(Box<dyn Session>, Signature), EngineError> {
     let (info, _) = model::open(path).expect("fixtures can be read");
     let method = info.method(method).expect("the method is there");
@@ -104,7 +103,6 @@ fn load(
         signature: signature.clone(),
         options: LoadOptions {
             threads: Some(1),
-            forget,
             ..LoadOptions::default()
         },
     };
@@ -200,7 +198,7 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
         // Calls of one loaded method, or cases that know nothing of each other.
         let sequence = program["sequence"].as_bool() == Some(true)
             || method["sequence"].as_bool() == Some(true);
-        let (mut session, signature) = match (load(engine, &path, name, !sequence), refused) {
+        let (mut session, signature) = match (load(engine, &path, name), refused) {
             (Ok(loaded), None) => loaded,
             (Err(EngineError::Unsupported { operators, .. }), Some((.., expected))) => {
                 assert_eq!(operators, *expected);
@@ -229,6 +227,9 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
                 let (inputs, expected) = (list("inputs"), list("outputs"));
                 assert_eq!(inputs.len(), signature.inputs.len(), "{file} {name}");
                 let place = format!("{file} {name} case {index} round {round}");
+                if !sequence {
+                    session.forget().expect("it can begin anew");
+                }
                 match session.run(&inputs) {
                     Ok(answer) => {
                         let labels = &method["labels"];
@@ -379,7 +380,7 @@ fn example_programs_agree_between_engines() {
     for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "pte")) {
         let (info, _) = model::open(&path).expect("examples can be read");
         for method in info.methods.iter().filter(|method| !method.constant) {
-            let lowered = load("tract", &path, &method.name, false);
+            let lowered = load("tract", &path, &method.name);
             let Ok((mut lowered, signature)) = lowered else {
                 let is_delegate = |id: &str| {
                     ["MLX", "Vulkan", "CoreML"]
@@ -395,7 +396,7 @@ fn example_programs_agree_between_engines() {
                 continue;
             };
             let (mut native, _) =
-                load("executorch", &path, &method.name, false).expect("it is for XNNPACK");
+                load("executorch", &path, &method.name).expect("it is for XNNPACK");
             let inputs = input::assemble(
                 &signature,
                 &InputArgs {
@@ -470,11 +471,11 @@ fn positions_outside_a_cache_are_refused_and_the_cache_stays() {
             Tensor::new(DType::Int64, vec![1], bytes).expect("it is small"),
         ]
     };
-    let (mut plain, _) = load("tract", &path, "forward", false).expect("it loads");
+    let (mut plain, _) = load("tract", &path, "forward").expect("it loads");
     let expected: Vec<_> = (0..3)
         .map(|position| plain.run(&at(position)).expect("it fits").outputs)
         .collect();
-    let (mut session, _) = load("tract", &path, "forward", false).expect("it loads");
+    let (mut session, _) = load("tract", &path, "forward").expect("it loads");
     for (position, expected) in (0..).zip(&expected) {
         for outside in [-1, 1000] {
             match session.run(&at(outside)) {
@@ -511,7 +512,7 @@ fn indices_outside_a_quantized_table_are_refused() {
         ),
     ] {
         let path = fixtures().join(program).with_extension("pte");
-        let (mut session, signature) = load("tract", &path, "forward", false).expect("it loads");
+        let (mut session, signature) = load("tract", &path, "forward").expect("it loads");
         let shape: Vec<u64> = signature.inputs[0]
             .dims
             .iter()

@@ -6,6 +6,7 @@ mod openapi;
 mod predict;
 mod registry;
 mod rude;
+mod streams;
 mod tasks;
 mod tls;
 

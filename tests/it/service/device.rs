@@ -204,7 +204,12 @@ async fn what_nothing_here_runs_is_listed_and_has_no_instances() {
 
 async fn call(device: &Device, body: &Value, config: Option<&Value>) -> Result<Answer, CallError> {
     let prepared = device.prepare(&request(body, config))?;
-    device.predict(prepared, OWNER, None).await
+    prepared.predict(OWNER, None).await
+}
+
+async fn whole(answer: Answer) -> Value {
+    let body = answer.body.whole().await.expect("it is there");
+    serde_json::from_slice(&body).expect("JSON")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,11 +218,11 @@ async fn an_answer_has_the_outputs_of_the_signature() {
         let mut body = zeros(device);
         let plain = call(device, &body, None).await.expect("it runs");
         assert_eq!(plain.content_type, "application/json");
-        let plain: Value = serde_json::from_slice(&plain.body).expect("JSON");
+        let plain: Value = whole(plain).await;
         let config = json!({"backend": "xnnpack", "precision": "fp32"});
         body["encoding"] = json!("base64");
         let other = call(device, &body, Some(&config)).await.expect("it runs");
-        let other: Value = serde_json::from_slice(&other.body).expect("JSON");
+        let other: Value = whole(other).await;
         assert_eq!(device.endpoints().count(), 1, "both mean the same method");
         let outputs = plain["outputs"].as_array().expect("outputs");
         let methods = &device.description().signatures;
@@ -243,7 +248,7 @@ async fn a_drained_device_takes_nothing_more() {
         let body = zeros(device);
         let prepared = device.prepare(&request(&body, None)).expect("it is right");
         device.drain().await;
-        let late = device.predict(prepared, OWNER, None).await;
+        let late = prepared.predict(OWNER, None).await;
         assert!(matches!(late, Err(CallError::Stopped)), "{late:?}");
     })
     .await;

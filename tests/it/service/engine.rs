@@ -1,6 +1,7 @@
 //! Endpoints: answers, batches, limits, deaths, memory, and that nothing is left behind.
 
 mod budget;
+mod conversation;
 mod crowd;
 mod ending;
 mod examples;

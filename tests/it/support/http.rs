@@ -167,7 +167,8 @@ fn read_headers(stream: &mut impl BufRead) -> Vec<(String, String)> {
 }
 
 /// An HTTP service for proxies. The path says what it does: `/hold` answers when it is told to,
-/// `/echo` gives back what it got, `/status/418` answers so, `/drop` closes the connection.
+/// `/echo` gives back what it got, `/status/418` answers so, `/drop` closes the connection; `/events`
+/// sends one event, and another one when it is told to, `/events/broken` breaks off after the first.
 pub(crate) struct Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -178,6 +179,7 @@ struct Shared {
     released: Mutex<bool>,
     changed: Condvar,
     seen: AtomicUsize,
+    left: AtomicUsize,
 }
 
 impl Upstream {
@@ -204,6 +206,11 @@ impl Upstream {
     /// Requests that arrived.
     pub(crate) fn seen(&self) -> usize {
         self.shared.seen.load(Ordering::SeqCst)
+    }
+
+    /// Streams of events whose client left before their end.
+    pub(crate) fn left(&self) -> usize {
+        self.shared.left.load(Ordering::SeqCst)
     }
 
     /// Answers what is held, and everything that comes.
@@ -241,6 +248,9 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 (200, br#"{"held":true}"#.to_vec())
             }
             "/echo" => (200, body),
+            "/events" | "/events/broken" => {
+                return send_events(&mut stream, shared, path == "/events");
+            }
             "/drop" => return,
             other => {
                 let status = other.rsplit('/').next().and_then(|text| text.parse().ok());
@@ -258,4 +268,35 @@ fn serve(stream: TcpStream, shared: &Shared) {
             return;
         }
     }
+}
+
+/// The events that an [`Upstream`] sends.
+pub(crate) const EVENTS: [&str; 2] = ["data: first\n\n", "data: last\n\n"];
+
+fn send_events(stream: &mut TcpStream, shared: &Shared, is_whole: bool) {
+    let head = "HTTP/1.1 200 Said\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
+                connection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+    let first = format!("{head}{}", chunk(EVENTS[0]));
+    if stream.write_all(first.as_bytes()).is_err() || !is_whole {
+        return;
+    }
+    let pause = Duration::from_millis(5);
+    stream
+        .set_read_timeout(Some(pause))
+        .expect("a timeout can be set");
+    while !*shared.released.lock().expect("no test panicked") {
+        // The client sends no more: what ends without a timeout is the connection.
+        let waits = |error: &std::io::Error| {
+            use std::io::ErrorKind::{TimedOut, WouldBlock};
+            matches!(error.kind(), TimedOut | WouldBlock)
+        };
+        if !stream.read(&mut [0]).is_err_and(|error| waits(&error)) {
+            shared.left.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
+    }
+    let last = format!("{}{}", chunk(EVENTS[1]), chunk(""));
+    // A client that is gone by now has seen what it wanted.
+    let _ = stream.write_all(last.as_bytes());
 }

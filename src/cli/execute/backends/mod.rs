@@ -112,7 +112,6 @@ fn try_out(
         threads: Some(1),
         observe: true,
         library: args.ort_lib.clone(),
-        forget: false,
     };
     Ok(match target::start(&wish, &[input], launcher) {
         Ok(started) => Outcome {

@@ -223,8 +223,7 @@ impl Pair<'_> {
         let launcher = args.target.launcher()?;
         let [a, b] = self.sides;
         let start = |side: &Side, place: usize| {
-            let mut wish = side.wish(&args.target);
-            wish.forget = !args.keep_state;
+            let wish = side.wish(&args.target);
             super::started(&wish, &self.inputs_of(place, &cases[0])?, &launcher)
         };
         let mut started = [start(a, 0)?, start(b, 1)?];
@@ -242,7 +241,13 @@ impl Pair<'_> {
                 started.each_ref().map(|side| Ok(side.first.clone()))
             } else {
                 let [one, other] = &mut started;
-                [one.worker.run(&inputs[0]), other.worker.run(&inputs[1])]
+                let run = |side: &mut Started, place: usize| {
+                    if !args.keep_state {
+                        side.worker.forget()?;
+                    }
+                    side.worker.run(&inputs[place])
+                };
+                [run(one, 0), run(other, 1)]
             };
             let mut result = self.judge(args, case, answers, &tolerances, &mut pooled)?;
             let shown = |side: usize| {

@@ -2,7 +2,8 @@
 //!
 //! A plan is made for the shapes of a run and kept ([`Plans`]); after a few different shapes one for all
 //! shapes is tried, checked against the plan for the run's own shapes, and used from then on. States are
-//! the session's, not a plan's: every run begins with what the last successful one left.
+//! the session's, not a plan's: every run begins with what the last successful one left, until they are
+//! forgotten.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -36,9 +37,8 @@ pub(in super::super) struct ProgramSession {
     signature: Signature,
     executor: Executor,
     plans: Plans<Vec<Vec<u64>>, Plan>,
+    /// What the last successful run left, by its place; what is not here is as the program has it.
     states: HashMap<usize, TValue>,
-    /// Whether states are forgotten after each run.
-    forget: bool,
     nodes: u64,
 }
 
@@ -103,7 +103,6 @@ impl ProgramSession {
             signature: request.signature.clone(),
             executor: executor(request.options.threads).map_err(|failure| failed(&failure))?,
             states: HashMap::new(),
-            forget: request.options.forget,
             nodes: 0,
         };
         if let Some(shapes) = fixed_shapes(&session.signature) {
@@ -157,7 +156,7 @@ impl ProgramSession {
         if let Some(plan) = self.plans.general_mut() {
             match plan.run(inputs, &self.signature, &self.states) {
                 Ok((outputs, states)) => {
-                    self.keep(states);
+                    self.states.extend(states);
                     return Ok(outputs);
                 }
                 Err(failure) if failure.input => return Err(failure),
@@ -184,7 +183,7 @@ impl ProgramSession {
         if is_new && self.plans.wants_general() {
             self.try_any_shape(inputs, &outputs);
         }
-        self.keep(states);
+        self.states.extend(states);
         Ok(outputs)
     }
 
@@ -193,12 +192,6 @@ impl ProgramSession {
             return Err(Failure::new("no plan was made"));
         };
         plan.run(inputs, &self.signature, &self.states)
-    }
-
-    fn keep(&mut self, states: Vec<(usize, TValue)>) {
-        if !self.forget {
-            self.states.extend(states);
-        }
     }
 
     /// Takes a plan for all shapes into use, if it gives the answer that a plan for these shapes gave.
@@ -339,6 +332,11 @@ impl Session for ProgramSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
         let expected = self.signature.inputs.len();
         answer(inputs, expected, |inputs| self.run_any(inputs))
+    }
+
+    fn forget(&mut self) -> Result<(), EngineError> {
+        self.states.clear();
+        Ok(())
     }
 
     fn placement(&mut self) -> Placement {

@@ -37,7 +37,6 @@ fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
         threads: Some(1),
         observe: false,
         library: Piece::Ort.path(),
-        forget: false,
     };
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),

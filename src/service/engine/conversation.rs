@@ -1,0 +1,184 @@
+//! A conversation: several runs of one session, each beginning with what the one before has left.
+//!
+//! The first step waits in the endpoint's queue as any request does; the session that has answered it
+//! is then kept for the steps that follow. Invariant: no other caller's run comes between two steps,
+//! and a session is kept no longer than the conversation lets it be idle: one that is abandoned holds
+//! nothing for ever.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::loaded::Begins;
+use super::owner::{Owner, wait};
+use super::request::{Terms, Waiting};
+use super::shared::{Between, Phase, Run, Shared, State, Ticket};
+use crate::account::AccountId;
+use crate::service::CallError;
+use crate::tensor::Tensor;
+
+/// Several runs of one session of an endpoint. Dropping it gives the session back.
+#[derive(Debug)]
+pub struct Conversation {
+    shared: Arc<Shared>,
+    caller: AccountId,
+    terms: Terms,
+    /// Its number in the endpoint, once its first step is on its way.
+    number: Option<u64>,
+}
+
+impl Conversation {
+    pub(super) fn new(shared: Arc<Shared>, caller: AccountId, idle: Duration) -> Self {
+        Self {
+            shared,
+            caller,
+            terms: Terms {
+                idle,
+                ended: Arc::default(),
+            },
+            number: None,
+        }
+    }
+
+    /// Runs the next step. `inputs` fit the endpoint's signature. The first step begins anew and may
+    /// wait for a session, each other one begins with what the step before has left. A step that fails,
+    /// or whose future is dropped, ends the conversation.
+    pub async fn run(
+        &mut self,
+        inputs: Vec<Tensor>,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Tensor>, CallError> {
+        let ticket = match self.number {
+            None => {
+                let terms = Some(self.terms.clone());
+                let ticket = self.shared.submit(self.caller, Some(inputs), terms)?;
+                self.number = Some(ticket.id);
+                ticket
+            }
+            Some(number) => self.next(number, inputs)?,
+        };
+        ticket.answer(timeout).await
+    }
+
+    /// Gives the step to the thread that keeps the session, if it still does.
+    fn next(&self, number: u64, inputs: Vec<Tensor>) -> Result<Ticket<'_>, CallError> {
+        let shared = &self.shared;
+        let mut state = shared.lock();
+        let Some(between) = state.between(number) else {
+            return Err(self.why_ended());
+        };
+        let (answer, receiver) = oneshot::channel();
+        between.asked = Some(Waiting {
+            id: number,
+            caller: self.caller,
+            inputs: Some(inputs),
+            since: Instant::now(),
+            alone: true,
+            terms: Some(self.terms.clone()),
+            answer,
+        });
+        drop(state);
+        shared.wake.notify_all();
+        Ok(Ticket {
+            shared,
+            id: number,
+            caller: self.caller,
+            receiver,
+            answered: false,
+        })
+    }
+
+    fn why_ended(&self) -> CallError {
+        let ended = self.terms.ended.get().cloned();
+        ended.unwrap_or_else(|| {
+            CallError::Over("a step of it failed or was given up; begin another one".to_owned())
+        })
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.shared.give_up(number, self.caller);
+        }
+    }
+}
+
+impl State {
+    /// Keeps the session of a seat for the conversation whose step has just ended.
+    pub(super) fn keep(&mut self, seat: u64, live: Vec<u64>) {
+        if let Some(seat) = self.seats.get_mut(&seat) {
+            seat.run = Some(Run {
+                live,
+                protected: false,
+                between: Some(Between::default()),
+            });
+        }
+    }
+
+    /// Where the next step of a conversation goes.
+    fn between(&mut self, number: u64) -> Option<&mut Between> {
+        let mut runs = self.seats.values_mut().filter_map(|seat| seat.run.as_mut());
+        let run = runs.find(|run| run.live.contains(&number))?;
+        run.between.as_mut()
+    }
+}
+
+impl Owner {
+    /// Keeps the session for a conversation and runs its steps, until it is over.
+    pub(super) fn converse(&mut self, terms: &Terms) {
+        while let Some(step) = self.next_step(terms) {
+            if self.run(vec![step], Begins::AsLeft).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the next step. `None` if the session is not kept any more.
+    fn next_step(&self, terms: &Terms) -> Option<Waiting> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let until = Instant::now() + terms.idle;
+        loop {
+            let is_stopped = state.phase == Phase::Stopped;
+            let run = state.seats.get_mut(&self.seat)?.run.as_mut()?;
+            let between = run.between.as_mut()?;
+            let left = until.saturating_duration_since(Instant::now());
+            let end = if is_stopped {
+                Some(CallError::Stopped)
+            } else if run.live.is_empty() {
+                Some(CallError::Over("it was given up".to_owned()))
+            } else if let Some(step) = between.asked.take() {
+                run.between = None;
+                return Some(step);
+            } else if left.is_zero() {
+                Some(idled(terms.idle))
+            } else {
+                None
+            };
+            let Some(end) = end else {
+                state = wait(&shared, state, left).0;
+                continue;
+            };
+            // Whoever finds the seat without a run finds the reason too.
+            let _ = terms.ended.set(end.clone());
+            if let Some(step) = between.asked.take() {
+                step.finish(Err(end));
+            }
+            if let Some(seat) = state.seats.get_mut(&self.seat) {
+                seat.run = None;
+            }
+            drop(state);
+            shared.tell_change();
+            return None;
+        }
+    }
+}
+
+fn idled(idle: Duration) -> CallError {
+    CallError::Over(format!(
+        "its next step did not come within {} s; begin another one",
+        idle.as_secs_f64()
+    ))
+}
