@@ -34,15 +34,14 @@ fn is_scheme(text: &str) -> bool {
 /// `user@host:port`, of which only the host must be there, and it may be empty.
 fn is_authority(text: &str) -> bool {
     let (user, rest) = text.split_once('@').unwrap_or(("", text));
-    let (is_host, port) = match rest.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((host, port)) => (is_address(host), port),
-            None => return false,
-        },
-        None => {
-            let (host, port) = rest.split_at(rest.find(':').unwrap_or(rest.len()));
-            (is_made_of(host, ""), port)
-        }
+    let (is_host, port) = if let Some(rest) = rest.strip_prefix('[') {
+        let Some((host, port)) = rest.split_once(']') else {
+            return false;
+        };
+        (is_address(host), port)
+    } else {
+        let (host, port) = rest.split_at(rest.find(':').unwrap_or(rest.len()));
+        (is_made_of(host, ""), port)
     };
     let is_port = match port.strip_prefix(':') {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_digit()),

@@ -48,7 +48,7 @@ fn write(lines: &Receiver<Message>, mut out: impl Write) {
             Message::Line(line) => drop(out.write_all(&line)),
             Message::End(done) => {
                 drop(out.flush());
-                drop(done.send(()));
+                let _ = done.send(());
                 return;
             }
         }
@@ -67,7 +67,7 @@ impl Drop for Guard {
             message = again;
             thread::sleep(ATTEMPT);
         }
-        drop(ended.recv_timeout(until.saturating_duration_since(Instant::now())));
+        let _ = ended.recv_timeout(until.saturating_duration_since(Instant::now()));
     }
 }
 
