@@ -1,7 +1,7 @@
 //! The command line: one file a subcommand.
 //!
 //! Each command turns its arguments once into the options of the layer that does the work, and its
-//! outcome into an [`Exit`]. Only [`output`] writes to the terminal.
+//! outcome into an [`Exit`]. Only `output` writes to the terminal.
 
 mod completions;
 #[cfg(feature = "serve")]

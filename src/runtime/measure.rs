@@ -2,7 +2,7 @@
 //!
 //! A machine's speed changes while it is measured. So the sessions take turns in short slices, each
 //! round in another order, and ratios are taken within a round. Times are the engines' own
-//! ([`Answer::time`](super::Answer::time)), measured in the worker without a look at the channel
+//! ([`Answer::time`](crate::engine::Answer::time)), measured in the worker without a look at the channel
 //! between two runs of a slice.
 
 use std::time::{Duration, Instant};

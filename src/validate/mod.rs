@@ -1,6 +1,6 @@
 //! Validation: configs and precision lists in, a report out.
 //!
-//! Stages: load → schema → config → files → model headers. Each collects facts into a [`Context`];
+//! Stages: load → schema → config → files → model headers. Each collects facts into a `Context`;
 //! rules turn facts into findings. No stage stops at the first problem, and a rule whose facts
 //! could not be had says nothing: the stage that failed has its own rule. Never runs a model.
 

@@ -1,8 +1,8 @@
 //! The tract engine: pure Rust, always there. Runs ONNX models, and ExecuTorch programs lowered to its
-//! graphs ([`program`]).
+//! graphs (`program`).
 //!
 //! Invariant: nothing of the library leaves this folder, neither a type nor a panic; a model that it
-//! is known to compute wrongly is refused ([`known_wrong`]). A model that hangs or exhausts memory can
+//! is known to compute wrongly is refused (`known_wrong`). A model that hangs or exhausts memory can
 //! only be stopped from outside the process.
 
 mod agreement;

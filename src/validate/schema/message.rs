@@ -1,9 +1,9 @@
 //! Words for schema violations: what was expected, what was found, what to do.
 
-use jsonschema::ValidationError;
-use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
 
+use super::check::Wanted;
+use super::keywords::{Schema, Type};
 use super::synonyms;
 use crate::package::config::SCHEMA_ID;
 use crate::source::JsonPath;
@@ -15,41 +15,36 @@ const MAX_QUOTE: usize = 60;
 
 /// Message and help for a value that is not as it should be.
 pub(super) fn describe(
-    error: &ValidationError<'_>,
-    node: Option<&Node>,
+    wanted: Wanted,
+    found: &Found<'_>,
     path: &JsonPath,
 ) -> (String, Option<String>) {
-    let found = Found {
-        value: error.instance(),
-        node,
-    };
-    match error.kind() {
-        ValidationErrorKind::Type { kind } => {
-            let expected = expected_type(kind);
+    match wanted {
+        Wanted::Type(types) => {
+            let expected: Vec<String> = types.iter().map(|one| article(one.name())).collect();
             (
-                format!("expected {expected}, found {}", found.kind()),
-                type_help(kind, found.value, path),
+                format!("expected {}, found {}", expected.join(" or "), found.kind()),
+                type_help(types, found.value, path),
             )
         }
-        ValidationErrorKind::Enum { options } => not_one_of(&found, options),
-        ValidationErrorKind::Pattern { .. } => (
+        Wanted::OneOf(options) => not_one_of(found, options),
+        Wanted::Token => (
             format!("{} is not a token", found.quote()),
             Some(token_help(found.value.as_str().unwrap_or_default())),
         ),
-        ValidationErrorKind::Format { format } if format == "uri" => (
+        Wanted::Uri => (
             format!("{} is not a URI", found.quote()),
             Some(format!(
                 "a URI begins with a scheme; the format's is \"{SCHEMA_ID}\""
             )),
         ),
-        ValidationErrorKind::MinLength { .. } => ("must not be empty".to_owned(), None),
-        ValidationErrorKind::MinItems { limit } => at_least(*limit, "item"),
-        ValidationErrorKind::MinProperties { limit } => at_least(*limit, "entry"),
-        ValidationErrorKind::Minimum { limit } => (
+        Wanted::Text => ("must not be empty".to_owned(), None),
+        Wanted::Items(limit) => at_least(limit, "item"),
+        Wanted::Members(limit) => at_least(limit, "entry"),
+        Wanted::AtLeast(limit) => (
             format!("must be at least {limit}, found {}", found.quote()),
             Some("write the size in bytes, or leave the field out".to_owned()),
         ),
-        _ => (cut(&error.to_string()), None),
     }
 }
 
@@ -86,10 +81,11 @@ fn enumerated<W: AsRef<str>>(words: &[W], last: &str) -> String {
 }
 
 /// Which keys there are, or which one was meant.
-pub(super) fn unknown_key_help(key: &str, allowed: &[&str]) -> String {
+pub(super) fn unknown_key_help(key: &str, schema: &Schema) -> String {
+    let allowed: Vec<&str> = schema.properties.keys().map(String::as_str).collect();
     match suggest::nearest(key, allowed.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("remove it; the keys here are {}", list(allowed)),
+        None => format!("remove it; the keys here are {}", list(&allowed)),
     }
 }
 
@@ -109,9 +105,8 @@ fn noun(object: &JsonPath) -> String {
     }
 }
 
-fn not_one_of(found: &Found<'_>, options: &Value) -> (String, Option<String>) {
-    let options = options.as_array().into_iter().flatten();
-    let options: Vec<&str> = options.filter_map(Value::as_str).collect();
+fn not_one_of(found: &Found<'_>, options: &[String]) -> (String, Option<String>) {
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let word = found.value.as_str().unwrap_or_default();
     let all = format!("one of {}", list(&options));
     let alone = found
@@ -155,19 +150,19 @@ fn token_help(text: &str) -> String {
 }
 
 /// What to write where only the type is wrong.
-fn type_help(kind: &TypeKind, found: &Value, path: &JsonPath) -> Option<String> {
-    let TypeKind::Single(wanted) = kind else {
+fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
+    let [wanted] = types else {
         return None;
     };
-    match (wanted.to_string().as_str(), found) {
-        ("array", Value::String(_)) => Some(format!("write [{}]", cut(&found.to_string()))),
-        ("integer", Value::String(text)) if text.trim().parse::<i64>().is_ok() => {
+    match (wanted, found) {
+        (Type::Array, Value::String(_)) => Some(format!("write [{}]", cut(&found.to_string()))),
+        (Type::Integer, Value::String(text)) if text.trim().parse::<i64>().is_ok() => {
             Some(format!("write {}, without quotes", text.trim()))
         }
-        ("integer", Value::String(_) | Value::Null) if is_dimension(path) => {
+        (Type::Integer, Value::String(_) | Value::Null) if is_dimension(path) => {
             Some("write -1 for a dimension that is open".to_owned())
         }
-        ("string", Value::Array(several)) => match &several[..] {
+        (Type::String, Value::Array(several)) => match &several[..] {
             [one @ Value::String(_)] => {
                 Some(format!("write {}, without brackets", cut(&one.to_string())))
             }
@@ -176,7 +171,7 @@ fn type_help(kind: &TypeKind, found: &Value, path: &JsonPath) -> Option<String> 
             }
             _ => None,
         },
-        ("string", Value::Number(_)) => Some("write it in double quotes".to_owned()),
+        (Type::String, Value::Number(_)) => Some("write it in double quotes".to_owned()),
         (_, Value::Null) => {
             Some("write a value, or leave the field out if it is optional".to_owned())
         }
@@ -189,24 +184,16 @@ fn is_dimension(path: &JsonPath) -> bool {
     matches!(path.steps(), [.., Step::Key(key), Step::Index(_)] if &**key == "shape")
 }
 
-fn at_least(limit: u64, noun: &str) -> (String, Option<String>) {
+fn at_least(limit: usize, noun: &str) -> (String, Option<String>) {
     (format!("must have at least {limit} {noun}"), None)
 }
 
-fn expected_type(kind: &TypeKind) -> String {
-    match kind {
-        TypeKind::Single(one) => article(&one.to_string()),
-        TypeKind::Multiple(set) => {
-            let names: Vec<String> = set.iter().map(|one| article(&one.to_string())).collect();
-            names.join(" or ")
-        }
-    }
-}
-
 /// A value at fault, and its place in the text.
-struct Found<'a> {
-    value: &'a Value,
-    node: Option<&'a Node>,
+pub(super) struct Found<'a> {
+    /// The value.
+    pub(super) value: &'a Value,
+    /// Where it stands in the text.
+    pub(super) node: Option<&'a Node>,
 }
 
 impl Found<'_> {

@@ -1,21 +1,23 @@
 //! The schema stage: JSON Schema violations, one for each fault of the author.
 //!
-//! A validator reports what each keyword sees; an author made one slip. So violations are merged:
+//! `check` reports what each keyword sees; an author made one slip. So violations are merged:
 //! one a value; an unknown key that is nearly a missing one is a typing error; what a rule of its
 //! own explains better (`variant-file-xor-components`, `methods-nesting`, `legacy-field`,
 //! `placeholder`) is left to that rule.
 
-mod generated;
+mod check;
+mod keywords;
 mod message;
 mod synonyms;
+mod uri;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use jsonschema::ValidationError;
-use jsonschema::error::ValidationErrorKind;
-use jsonschema::paths::{Location, LocationSegment};
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use check::{Expected, Fault};
+use keywords::Schema;
 
 use crate::diagnostic::Anchor;
 use crate::package::leftover::{is_legacy_field, is_placeholder};
@@ -29,15 +31,15 @@ pub const CONFIG_SCHEMA: &str = include_str!("../../../schemas/config.schema.jso
 /// The schema of precision lists, JSON Schema 2020-12.
 pub const PRECISIONS_SCHEMA: &str = include_str!("../../../schemas/precisions.schema.json");
 
-static CONFIG_VALUE: LazyLock<Value> = LazyLock::new(|| schema_value(CONFIG_SCHEMA));
-static PRECISIONS_VALUE: LazyLock<Value> = LazyLock::new(|| schema_value(PRECISIONS_SCHEMA));
+static CONFIG: LazyLock<Schema> = LazyLock::new(|| embedded(CONFIG_SCHEMA));
+static PRECISIONS: LazyLock<Schema> = LazyLock::new(|| embedded(PRECISIONS_SCHEMA));
 
 /// Most faults that are looked into: far more than are reported, far fewer than a hostile file of
 /// allowed size can have.
 const MAX_FAULTS: usize = 20_000;
 
-/// Definitions of the config schema whose violations other rules report.
-const LEFT_TO_RULES: &str = "/$defs/fileOrComponents/";
+/// The definition of the config schema whose violations another rule reports.
+const LEFT_TO_RULES: &str = "fileOrComponents";
 
 /// A fault against the schema.
 #[derive(Debug, Clone)]
@@ -64,7 +66,7 @@ enum Raw {
     UnknownKey {
         object: JsonPath,
         key: String,
-        allowed: Option<&'static Map<String, Value>>,
+        schema: &'static Schema,
     },
     /// An object lacks keys.
     MissingKeys { object: JsonPath, keys: Vec<String> },
@@ -72,9 +74,8 @@ enum Raw {
 
 /// Faults of a config, in the validator's order.
 pub(super) fn check_config(document: &Document, config: &Config) -> Vec<Violation> {
-    let errors = generated::Config::iter_errors(&document.value);
-    let errors = errors.filter(|error| !error.schema_path().as_str().starts_with(LEFT_TO_RULES));
-    let raw = errors.flat_map(|error| read(&error, document, &CONFIG_VALUE));
+    let faults = check::faults(&CONFIG, &document.value).into_iter();
+    let raw = faults.flat_map(|fault| read(fault, document));
     let misnested = config.variants.iter().flat_map(wrong_shapes).cloned();
     let misnested: PathSet = misnested.collect();
     let raw = raw.filter(|raw| !misnested.covers(&raw.path()) && !belongs_to_a_rule(raw, document));
@@ -83,8 +84,8 @@ pub(super) fn check_config(document: &Document, config: &Config) -> Vec<Violatio
 
 /// Faults of a precision list, in the validator's order.
 pub(super) fn check_precisions(document: &Document) -> Vec<Violation> {
-    let errors = generated::Precisions::iter_errors(&document.value);
-    let raw = errors.flat_map(|error| read(&error, document, &PRECISIONS_VALUE));
+    let faults = check::faults(&PRECISIONS, &document.value).into_iter();
+    let raw = faults.flat_map(|fault| read(fault, document));
     merge(raw.take(MAX_FAULTS).collect())
 }
 
@@ -113,28 +114,33 @@ fn belongs_to_a_rule(raw: &Raw, document: &Document) -> bool {
     }
 }
 
-fn read(error: &ValidationError<'_>, document: &Document, schema: &'static Value) -> Vec<Raw> {
-    let path = to_path(error.instance_path(), document);
-    match error.kind() {
-        ValidationErrorKind::Required { property } => vec![Raw::MissingKeys {
+fn read(fault: Fault<'_>, document: &Document) -> Vec<Raw> {
+    let Fault {
+        path,
+        value,
+        expected,
+    } = fault;
+    match expected {
+        Expected::Key(key) => vec![Raw::MissingKeys {
             object: path,
-            keys: vec![property.as_str().unwrap_or_default().to_owned()],
+            keys: vec![key.to_owned()],
         }],
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let allowed = allowed_keys(error.schema_path().as_str(), schema);
-            let unknown = unexpected
-                .iter()
-                .take(MAX_FAULTS)
-                .map(|key| Raw::UnknownKey {
-                    object: path.clone(),
-                    key: key.clone(),
-                    allowed,
-                });
+        Expected::Known { unknown, schema } => {
+            let unknown = unknown.into_iter().take(MAX_FAULTS);
+            let unknown = unknown.map(|key| Raw::UnknownKey {
+                object: path.clone(),
+                key: key.to_owned(),
+                schema,
+            });
             unknown.collect()
         }
-        ValidationErrorKind::UniqueItems => repeated(&path, document),
-        _ => {
-            let (message, help) = message::describe(error, document.node(&path), &path);
+        Expected::Unique => repeated(&path, value),
+        Expected::Value(wanted) => {
+            let found = message::Found {
+                value,
+                node: document.node(&path),
+            };
+            let (message, help) = message::describe(wanted, &found, &path);
             vec![Raw::Value {
                 path,
                 message,
@@ -145,11 +151,9 @@ fn read(error: &ValidationError<'_>, document: &Document, schema: &'static Value
 }
 
 /// One fault for each element that stands earlier in the array already.
-fn repeated(path: &JsonPath, document: &Document) -> Vec<Raw> {
-    let pointer = path.to_pointer();
-    let items = document.value.pointer(&pointer).and_then(Value::as_array);
+fn repeated(path: &JsonPath, list: &Value) -> Vec<Raw> {
     let mut seen = HashSet::new();
-    let items = items.into_iter().flatten().enumerate();
+    let items = list.as_array().into_iter().flatten().enumerate();
     items
         .filter(|(_, item)| !seen.insert(item.to_string()))
         .map(|(i, item)| Raw::Value {
@@ -226,11 +230,11 @@ impl Raw {
                 message,
                 help,
             },
-            Self::UnknownKey { key, allowed, .. } => Violation {
+            Self::UnknownKey { key, schema, .. } => Violation {
                 anchor: Anchor::Key(path.clone()),
                 path,
                 message: format!("unknown key `{key}`"),
-                help: Some(message::unknown_key_help(&key, &names(allowed))),
+                help: Some(message::unknown_key_help(&key, schema)),
             },
             Self::MissingKeys { object, keys } => Violation {
                 anchor: Anchor::Value(path.clone()),
@@ -242,38 +246,7 @@ impl Raw {
     }
 }
 
-fn to_path(location: &Location, document: &Document) -> JsonPath {
-    let mut node = Some(&document.value);
-    let mut steps = Vec::new();
-    for segment in location {
-        let step = match segment {
-            LocationSegment::Index(index) => Step::Index(index),
-            LocationSegment::Property(key) => match (node, key.parse()) {
-                // A location that was made from text does not tell "0" from 0.
-                (Some(Value::Array(_)), Ok(index)) => Step::Index(index),
-                _ => Step::Key(key.as_ref().into()),
-            },
-        };
-        node = node.and_then(|node| match &step {
-            Step::Key(key) => node.get(&**key),
-            Step::Index(index) => node.get(index),
-        });
-        steps.push(step);
-    }
-    steps.into_iter().collect()
-}
-
-/// The properties that the schema at an `additionalProperties` location lists beside it.
-fn allowed_keys(schema_path: &str, schema: &'static Value) -> Option<&'static Map<String, Value>> {
-    let object = schema_path.strip_suffix("/additionalProperties")?;
-    schema.pointer(&format!("{object}/properties"))?.as_object()
-}
-
-fn names(properties: Option<&Map<String, Value>>) -> Vec<&str> {
-    let keys = properties.into_iter().flat_map(Map::keys);
-    keys.map(String::as_str).collect()
-}
-
-fn schema_value(text: &str) -> Value {
-    serde_json::from_str(text).expect("the embedded schema is JSON")
+fn embedded(text: &str) -> Schema {
+    Schema::read(text, LEFT_TO_RULES)
+        .expect("the embedded schemas have only keywords that are read")
 }

@@ -163,6 +163,79 @@ fn check_published_schema(schema: &str, base: &Value, cases: &[Case]) {
     }
 }
 
+/// Values of every kind, put in place of each value of a base in turn, with the key taken away and with
+/// one more beside it: the tool finds a fault of the schema exactly where `jsonschema` refuses the value.
+fn check_everywhere(name: &str, schema: &str, base: &Value) {
+    const OTHERS: &str = r#"[null, true, 0, -1, 1.0, 1.5, 1e300, "", "a", "A", "a b", "https://a", "a:b c",
+        "int8", [], ["a"], ["vision"], ["vision", "vision"], [1, -2.0], {}, {"a": 1}, {"inputs": []}]"#;
+    let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
+    let options = jsonschema::options().should_validate_formats(true);
+    let validator = options.build(&schema).expect("a schema");
+    let others: Value = serde_json::from_str(OTHERS).expect("JSON");
+    let mut values = Vec::new();
+    // A root that is something else is no config to the walk; the cases have it.
+    for pointer in pointers(base).into_iter().skip(1) {
+        for other in others.as_array().expect("a list") {
+            let mut value = base.clone();
+            *value.pointer_mut(&pointer).expect("its own pointer") = other.clone();
+            values.push(value);
+        }
+        let mut without = base.clone();
+        let (parent, key) = pointer.rsplit_once('/').unwrap_or_default();
+        match without.pointer_mut(parent).expect("its parent") {
+            Value::Object(object) => drop(object.remove(key)),
+            Value::Array(array) => drop(array.pop()),
+            _ => {}
+        }
+        values.push(without);
+        let mut with = base.clone();
+        if let Some(Value::Object(object)) = with.pointer_mut(&pointer) {
+            object.insert("extra".to_owned(), json!(1));
+        }
+        values.push(with);
+    }
+    assert!(values.len() > 100);
+    let mut tree = Tree::new();
+    for (number, value) in values.iter().enumerate() {
+        tree = tree.json(&format!("{number:05}/xnnpack/{name}"), value);
+    }
+    let arguments = ["validate", "--format", "json", "--no-model"];
+    let found = pkgtool(arguments).within(tree.root()).run().findings();
+    for (number, value) in values.iter().enumerate() {
+        let directory = format!("{number:05}/");
+        let refused = found.iter().any(|found| {
+            found.path.starts_with(&directory) && SCHEMA_RULES.contains(&found.code.as_str())
+        });
+        assert_eq!(refused, !validator.is_valid(value), "{value:#}");
+    }
+}
+
+/// Pointers to a value and everything in it.
+fn pointers(value: &Value) -> Vec<String> {
+    let below = |key: String, value: &Value| {
+        let inner = pointers(value).into_iter();
+        inner
+            .map(move |rest| format!("/{key}{rest}"))
+            .collect::<Vec<_>>()
+    };
+    let mut all = vec![String::new()];
+    match value {
+        Value::Object(object) => {
+            all.extend(
+                object
+                    .iter()
+                    .flat_map(|(key, value)| below(key.clone(), value)),
+            );
+        }
+        Value::Array(array) => {
+            let values = array.iter().enumerate();
+            all.extend(values.flat_map(|(index, value)| below(index.to_string(), value)));
+        }
+        _ => {}
+    }
+    all
+}
+
 fn printed_schema(what: &str) -> String {
     pkgtool(["schema", what]).run().expect_code(0).stdout
 }
@@ -189,4 +262,14 @@ fn the_published_list_schema_refuses_the_same() {
     check_published_schema(&schema, &full_list(), CASES_OF_A_LIST);
     let list: Value = serde_json::from_str(&printed_schema("precision-list")).expect("JSON");
     check_published_schema(&schema, &list, &[]);
+}
+
+#[test]
+fn every_value_at_every_place_is_judged_as_by_another_validator() {
+    check_everywhere("config.json", &printed_schema("config"), &full_config());
+    check_everywhere(
+        "precisions.json",
+        &printed_schema("precisions"),
+        &full_list(),
+    );
 }

@@ -6,10 +6,10 @@ mod otel;
 #[cfg(not(feature = "otel"))]
 #[path = "otel_absent.rs"]
 mod otel;
+mod writer;
 
 use std::io::{self, IsTerminal};
 
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
@@ -21,7 +21,7 @@ const WAITING_LINES: usize = 8192;
 
 /// A log that is written. What waits is written when it is dropped.
 pub(super) struct Written {
-    _lines: WorkerGuard,
+    _lines: writer::Guard,
     _traces: Option<otel::Guard>,
 }
 
@@ -29,10 +29,8 @@ pub(super) struct Written {
 pub(super) fn start(settings: &Log) -> Result<Written, String> {
     let filter = EnvFilter::try_new(&settings.level)
         .map_err(|error| format!("`log.level` is `{}`: {error}", settings.level))?;
-    let (writer, lines) = NonBlockingBuilder::default()
-        .lossy(false)
-        .buffered_lines_limit(WAITING_LINES)
-        .finish(io::stderr());
+    let (writer, lines) = writer::start(io::stderr(), WAITING_LINES)
+        .map_err(|error| format!("the log's thread cannot be started: {error}"))?;
     let terminal = io::stderr().is_terminal();
     let log = fmt::layer().with_writer(writer);
     let as_json = match settings.format {

@@ -1,7 +1,7 @@
 //! The list of portable operators, by their full names.
 //!
 //! One file a theme with a table; a function an operator, or a family of them. A function reads its
-//! arguments by their place in the operator's schema and gives its outputs ([`call`]).
+//! arguments by their place in the operator's schema and gives its outputs ([`mod@call`]).
 
 mod arithmetic;
 mod call;

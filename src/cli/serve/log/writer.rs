@@ -1,0 +1,156 @@
+//! Log lines are written by a thread of their own: a slow terminal or pipe does not hold up requests.
+//!
+//! Invariant: lines are written in the order in which they were logged and none is left out, up to the
+//! moment when the guard is dropped; who logs waits once so many lines wait.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// How long the guard waits until the lines are written: nobody may be reading them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the guard sleeps between two attempts to hand over its wish.
+const ATTEMPT: Duration = Duration::from_millis(1);
+
+enum Message {
+    Line(Vec<u8>),
+    /// Everything before is to be written; that is said here.
+    End(SyncSender<()>),
+}
+
+/// Where lines are handed over.
+pub(super) struct Lines(SyncSender<Message>);
+
+/// The thread of the lines. When it is dropped, what waits is written.
+pub(super) struct Guard(SyncSender<Message>);
+
+/// Starts a thread that writes to `out`; so many lines may wait.
+pub(super) fn start(
+    out: impl Write + Send + 'static,
+    waiting: usize,
+) -> io::Result<(Lines, Guard)> {
+    let (sender, receiver) = sync_channel(waiting);
+    thread::Builder::new()
+        .name("log".to_owned())
+        .spawn(move || write(&receiver, out))?;
+    Ok((Lines(sender.clone()), Guard(sender)))
+}
+
+/// Writes until the end is wished for. A line that cannot be written is left out: there is no other
+/// place where that could be said.
+fn write(lines: &Receiver<Message>, mut out: impl Write) {
+    while let Ok(message) = lines.recv() {
+        match message {
+            Message::Line(line) => drop(out.write_all(&line)),
+            Message::End(done) => {
+                drop(out.flush());
+                let _ = done.send(());
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        let (done, ended) = sync_channel(1);
+        let mut message = Message::End(done);
+        while let Err(TrySendError::Full(again)) = self.0.try_send(message) {
+            if Instant::now() >= until {
+                return;
+            }
+            message = again;
+            thread::sleep(ATTEMPT);
+        }
+        let _ = ended.recv_timeout(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl Write for &Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let message = Message::Line(line.to_vec());
+        let ended = |_| io::Error::other("the log has ended");
+        self.0.send(message).map(|()| line.len()).map_err(ended)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// Writes where a test can see it, and only while the test holds nothing.
+    #[derive(Clone, Default)]
+    struct Seen(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Seen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut seen = self.0.lock().expect("no test panics with it");
+            seen.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_line_is_written_in_order_before_the_guard_is_gone() {
+        let seen = Seen::default();
+        // Far fewer may wait than are logged: who logs waits, and no line is lost.
+        let (lines, guard) = start(seen.clone(), 3).expect("a thread");
+        for number in 0..1000 {
+            writeln!(lines.make_writer(), "line {number}").expect("the thread writes");
+        }
+        drop(guard);
+        let expected: String = (0..1000).map(|number| format!("line {number}\n")).collect();
+        let seen = seen.0.lock().expect("no test panics with it");
+        assert_eq!(String::from_utf8_lossy(&seen), expected);
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_does_not_hold_up_the_end() {
+        let seen = Seen::default();
+        let (lines, guard) = start(seen.clone(), 2).expect("a thread");
+        let held = seen.0.lock().expect("no test panics with it");
+        // One that the thread holds in its hand, two that wait.
+        for _ in 0..3 {
+            (&lines).write_all(b"line\n").expect("there is room");
+        }
+        let before = Instant::now();
+        drop(guard);
+        let took = before.elapsed();
+        assert!(took >= PATIENCE && took < 10 * PATIENCE, "{took:?}");
+        drop(held);
+    }
+
+    #[test]
+    fn a_line_after_the_end_is_refused_and_nothing_waits_for_it() {
+        let (lines, guard) = start(Seen::default(), 2).expect("a thread");
+        drop(guard);
+        // The thread has said that it wrote everything; its end of the channel closes at once.
+        let refused = (0..100).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            (&lines).write_all(b"late\n").is_err()
+        });
+        assert!(refused);
+    }
+}

@@ -1,0 +1,343 @@
+//! A JSON Schema, read into what is to be checked.
+//!
+//! Invariant: exactly the keywords that the schemas of this repository use are read, as JSON Schema
+//! 2020-12 means them; any other is an error, never passed over. References lead to definitions of the
+//! same schema and never in a circle.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde_json::{Map, Value};
+
+/// Where definitions stand.
+const DEFINITIONS: &str = "#/$defs/";
+
+/// Keywords that say something to readers, or stand where they are referred to.
+const SILENT: [&str; 5] = ["$schema", "$id", "$defs", "title", "description"];
+
+/// Most references that lead from one to the next: more are a circle.
+const MAX_DEPTH: usize = 16;
+
+/// What a value must be. A schema without keywords takes every value.
+#[derive(Debug, Default)]
+pub(super) struct Schema {
+    /// `type`; empty if any will do.
+    pub(super) types: Vec<Type>,
+    /// `enum`, of strings.
+    pub(super) options: Option<Vec<String>>,
+    /// Of strings: their least length in characters, their form.
+    pub(super) min_length: usize,
+    pub(super) pattern: Option<Pattern>,
+    pub(super) format: Option<Format>,
+    /// Of numbers.
+    pub(super) minimum: Option<u32>,
+    /// Of arrays.
+    pub(super) min_items: usize,
+    pub(super) unique: bool,
+    pub(super) items: Option<Box<Schema>>,
+    /// Of objects.
+    pub(super) min_properties: usize,
+    pub(super) required: Vec<String>,
+    pub(super) properties: BTreeMap<String, Schema>,
+    pub(super) others: Others,
+    /// `$ref` and `allOf`: every one holds as well.
+    pub(super) all: Vec<Schema>,
+    pub(super) condition: Option<Box<Condition>>,
+}
+
+/// `additionalProperties`.
+#[derive(Debug, Default)]
+pub(super) enum Others {
+    #[default]
+    Any,
+    None,
+    Each(Box<Schema>),
+}
+
+/// `if`, `then` and `else`.
+#[derive(Debug)]
+pub(super) struct Condition {
+    pub(super) when: Schema,
+    pub(super) then: Schema,
+    pub(super) otherwise: Schema,
+}
+
+/// The types of JSON Schema that are in use, in the order in which messages list them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Type {
+    Array,
+    Integer,
+    Null,
+    Object,
+    String,
+}
+
+/// `^[…]+$`: at least one character, and only of these ranges.
+#[derive(Debug)]
+pub(super) struct Pattern(Vec<(char, char)>);
+
+/// The formats that are in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Uri,
+}
+
+impl Schema {
+    /// Reads a schema. A definition of this name takes every value: what it says is checked elsewhere.
+    pub(super) fn read(text: &str, left_out: &str) -> Result<Self, String> {
+        let root: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let reader = Reader {
+            definitions: root.get("$defs").and_then(Value::as_object),
+            left_out,
+        };
+        reader.schema(&root, 0)
+    }
+}
+
+impl Type {
+    /// The name in JSON Schema.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Array => "array",
+            Self::Integer => "integer",
+            Self::Null => "null",
+            Self::Object => "object",
+            Self::String => "string",
+        }
+    }
+
+    /// Whether a value is of this type. A number without a fraction is an integer, however written.
+    pub(super) fn is_of(self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Array, Value::Array(_))
+            | (Self::Null, Value::Null)
+            | (Self::Object, Value::Object(_))
+            | (Self::String, Value::String(_)) => true,
+            (Self::Integer, Value::Number(number)) => {
+                !number.is_f64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Type {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let types = [
+            Self::Array,
+            Self::Integer,
+            Self::Null,
+            Self::Object,
+            Self::String,
+        ];
+        let of_name = types.into_iter().find(|one| one.name() == name);
+        of_name.ok_or_else(|| format!("`type` cannot be `{name}`"))
+    }
+}
+
+impl Pattern {
+    fn read(text: &str) -> Option<Self> {
+        let class = text.strip_prefix("^[")?.strip_suffix("]+$")?;
+        if class.is_empty() || class.contains(['^', '[', ']', '\\', '&', '~']) {
+            return None;
+        }
+        let mut ranges = Vec::new();
+        let mut rest = class.chars();
+        while let Some(first) = rest.next() {
+            let mut ahead = rest.clone();
+            match (ahead.next(), ahead.next()) {
+                (Some('-'), Some(last)) => {
+                    ranges.push((first, last));
+                    rest = ahead;
+                }
+                (Some('-'), None) => return None,
+                _ => ranges.push((first, first)),
+            }
+        }
+        Some(Self(ranges))
+    }
+
+    /// Whether a text has this form.
+    pub(super) fn fits(&self, text: &str) -> bool {
+        let within = |c| {
+            self.0
+                .iter()
+                .any(|(first, last)| (*first..=*last).contains(&c))
+        };
+        !text.is_empty() && text.chars().all(within)
+    }
+}
+
+/// Reads the parts of one schema.
+struct Reader<'a> {
+    definitions: Option<&'a Map<String, Value>>,
+    left_out: &'a str,
+}
+
+impl Reader<'_> {
+    fn schema(&self, value: &Value, depth: usize) -> Result<Schema, String> {
+        let keywords = value.as_object().ok_or("a schema is no object")?;
+        let mut schema = Schema::default();
+        for (name, value) in keywords {
+            let wrong = || format!("`{name}` is {value}");
+            match name.as_str() {
+                silent if SILENT.contains(&silent) => {}
+                "type" => schema.types = types(value)?,
+                "enum" => schema.options = Some(strings(value).ok_or_else(wrong)?),
+                "minLength" => schema.min_length = count(value).ok_or_else(wrong)?,
+                "pattern" => {
+                    let pattern = value.as_str().and_then(Pattern::read);
+                    schema.pattern = Some(pattern.ok_or_else(wrong)?);
+                }
+                "format" if value == "uri" => schema.format = Some(Format::Uri),
+                "minimum" => {
+                    let minimum = value.as_u64().and_then(|limit| limit.try_into().ok());
+                    schema.minimum = Some(minimum.ok_or_else(wrong)?);
+                }
+                "minItems" => schema.min_items = count(value).ok_or_else(wrong)?,
+                "uniqueItems" => schema.unique = value.as_bool().ok_or_else(wrong)?,
+                "items" => schema.items = Some(Box::new(self.schema(value, depth)?)),
+                "minProperties" => schema.min_properties = count(value).ok_or_else(wrong)?,
+                "required" => schema.required = strings(value).ok_or_else(wrong)?,
+                "properties" => {
+                    let properties = value.as_object().ok_or_else(wrong)?;
+                    for (name, value) in properties {
+                        let property = self.schema(value, depth)?;
+                        schema.properties.insert(name.clone(), property);
+                    }
+                }
+                "additionalProperties" => {
+                    schema.others = match value {
+                        Value::Bool(true) => Others::Any,
+                        Value::Bool(false) => Others::None,
+                        value => Others::Each(Box::new(self.schema(value, depth)?)),
+                    };
+                }
+                "$ref" => schema.all.extend(self.definition(value, depth)?),
+                "allOf" => {
+                    for one in value.as_array().ok_or_else(wrong)? {
+                        schema.all.push(self.schema(one, depth)?);
+                    }
+                }
+                "if" => schema.condition = Some(self.condition(keywords, value, depth)?),
+                "then" | "else" if keywords.contains_key("if") => {}
+                _ => return Err(format!("`{name}`: {value} is not known")),
+            }
+        }
+        Ok(schema)
+    }
+
+    /// What a reference leads to; nothing if that is left out.
+    fn definition(&self, reference: &Value, depth: usize) -> Result<Option<Schema>, String> {
+        let name = reference
+            .as_str()
+            .and_then(|text| text.strip_prefix(DEFINITIONS));
+        let name = name.ok_or_else(|| format!("`$ref` is {reference}"))?;
+        if name == self.left_out {
+            return Ok(None);
+        }
+        if depth == MAX_DEPTH {
+            return Err(format!("`$defs` lead in a circle at `{name}`"));
+        }
+        let definition = self.definitions.and_then(|all| all.get(name));
+        let definition = definition.ok_or_else(|| format!("`$defs` lack `{name}`"))?;
+        self.schema(definition, depth + 1).map(Some)
+    }
+
+    fn condition(
+        &self,
+        keywords: &Map<String, Value>,
+        when: &Value,
+        depth: usize,
+    ) -> Result<Box<Condition>, String> {
+        let branch = |name: &str| match keywords.get(name) {
+            Some(value) => self.schema(value, depth),
+            None => Ok(Schema::default()),
+        };
+        Ok(Box::new(Condition {
+            when: self.schema(when, depth)?,
+            then: branch("then")?,
+            otherwise: branch("else")?,
+        }))
+    }
+}
+
+fn types(value: &Value) -> Result<Vec<Type>, String> {
+    let mut types = match value {
+        Value::String(name) => vec![name.parse()?],
+        several => {
+            let names = strings(several).ok_or_else(|| format!("`type` is {several}"))?;
+            let types: Result<Vec<Type>, String> = names.iter().map(|name| name.parse()).collect();
+            types?
+        }
+    };
+    types.sort_unstable();
+    Ok(types)
+}
+
+fn strings(value: &Value) -> Option<Vec<String>> {
+    let strings = value.as_array()?.iter();
+    strings.map(|one| one.as_str().map(str::to_owned)).collect()
+}
+
+fn count(value: &Value) -> Option<usize> {
+    value.as_u64().and_then(|count| count.try_into().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pattern, Schema};
+
+    #[test]
+    fn what_is_not_known_is_not_passed_over() {
+        for (schema, error) in [
+            (r#"{"maxItems": 3}"#, "`maxItems`: 3 is not known"),
+            (r#"{"format": "date"}"#, r#"`format`: "date" is not known"#),
+            (r#"{"type": "number"}"#, "`type` cannot be `number`"),
+            (r#"{"enum": [1]}"#, "`enum` is [1]"),
+            (r#"{"pattern": "a+"}"#, r#"`pattern` is "a+""#),
+            (r#"{"minimum": -1}"#, "`minimum` is -1"),
+            (r#"{"then": {}}"#, "`then`: {} is not known"),
+            (r##"{"$ref": "other.json"}"##, r#"`$ref` is "other.json""#),
+            (r##"{"$ref": "#/$defs/a"}"##, "`$defs` lack `a`"),
+            (
+                r##"{"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}"##,
+                "`$defs` lead in a circle at `a`",
+            ),
+            (
+                r#"{"properties": {"a": {"not": {}}}}"#,
+                "`not`: {} is not known",
+            ),
+            (r#"{"items": true}"#, "a schema is no object"),
+        ] {
+            assert_eq!(
+                Schema::read(schema, "").err().as_deref(),
+                Some(error),
+                "{schema}"
+            );
+        }
+        let left_out = r##"{"$ref": "#/$defs/a", "$defs": {"a": {"not": {}}}}"##;
+        assert!(Schema::read(left_out, "a").is_ok());
+    }
+
+    #[test]
+    fn patterns_are_classes_of_characters() {
+        let pattern = Pattern::read("^[a-z0_9]+$").expect("a class");
+        for (text, fits) in [
+            ("a", true),
+            ("z_09", true),
+            ("", false),
+            ("1", false),
+            ("a\n", false),
+        ] {
+            assert_eq!(pattern.fits(text), fits, "{text:?}");
+        }
+        for wrong in [
+            "[a]", "^[a]$", "^[]+$", "^[^a]+$", "^[\\d]+$", "^[a-]+$", "^a[b]+$",
+        ] {
+            assert!(Pattern::read(wrong).is_none(), "{wrong}");
+        }
+    }
+}
