@@ -106,7 +106,9 @@ impl Holdings {
                 self.graph(&branches.else_body);
             } else if let Some(sequence) = operator.downcast_ref::<GruSeq>() {
                 let packed = sequence.packed_r.as_ref();
-                packed.into_iter().for_each(|(.., it)| self.packed(&**it));
+                if let Some((.., it)) = packed {
+                    self.packed(&**it);
+                }
             } else if let Some(run) = operator.downcast_ref::<Run>() {
                 for product in run.products() {
                     product.turned().into_iter().for_each(|it| self.tensor(it));

@@ -20,6 +20,13 @@ mod functions;
 mod graph;
 mod guard;
 mod holdings;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
 mod kernel;
 mod known_wrong;
 mod names;
@@ -31,9 +38,8 @@ mod names;
     )
 )]
 #[expect(
-    clippy::similar_names,
     clippy::unnecessary_wraps,
-    reason = "sides have a size; the library calls every reader of a node alike"
+    reason = "the library calls every reader of a node alike"
 )]
 mod operators;
 mod plan;
@@ -61,11 +67,7 @@ mod recurrence;
         reason = "the library's prelude for operators"
     )
 )]
-#[expect(
-    clippy::similar_names,
-    clippy::unnecessary_wraps,
-    reason = "sides have a size; the library calls every reader of a node alike"
-)]
+#[expect(clippy::similar_names, reason = "sides have a size")]
 mod recurrent;
 mod repair;
 mod runner;

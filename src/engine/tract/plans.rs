@@ -166,7 +166,9 @@ mod tests {
 
     fn plan(tensors: &[Arc<Tensor>]) -> Held {
         let mut held = Holdings::of(&TypedModel::default());
-        tensors.iter().for_each(|tensor| held.tensor(tensor));
+        for tensor in tensors {
+            held.tensor(tensor);
+        }
         Held {
             holdings: held,
             _tensors: tensors.to_vec(),

@@ -300,7 +300,7 @@ mod tests {
             (r#"{"pattern": "a+"}"#, r#"`pattern` is "a+""#),
             (r#"{"minimum": -1}"#, "`minimum` is -1"),
             (r#"{"then": {}}"#, "`then`: {} is not known"),
-            (r##"{"$ref": "other.json"}"##, r#"`$ref` is "other.json""#),
+            (r#"{"$ref": "other.json"}"#, r#"`$ref` is "other.json""#),
             (r##"{"$ref": "#/$defs/a"}"##, "`$defs` lack `a`"),
             (
                 r##"{"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}"##,

@@ -211,7 +211,7 @@ fn what_is_wrong_with_the_inputs_is_not_tried_elsewhere() {
 /// What runs on any machine can be asked for, without anything being tried.
 #[test]
 fn operators_of_programs_can_be_listed() {
-    let listed = pkgtool(&["backends", "--operators"]).run();
+    let listed = pkgtool(["backends", "--operators"]).run();
     assert_eq!((listed.code, listed.stderr.as_str()), (0, ""));
     let mut lines = listed.stdout.lines();
     let first = lines.next().expect("a heading");
@@ -221,7 +221,7 @@ fn operators_of_programs_can_be_listed() {
     for name in ["aten::add.out", "aten::convolution.out", "XnnpackBackend"] {
         assert!(names.contains(&name), "{name}");
     }
-    let json = pkgtool(&["backends", "--operators", "--json"]).run().stdout;
+    let json = pkgtool(["backends", "--operators", "--json"]).run().stdout;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let in_json = json["lowered"]["tract"].as_array().expect("a list");
     assert!(in_json.iter().eq(names.iter()), "{json}");

@@ -283,7 +283,7 @@ fn nothing_is_not_reduced_over_axes_from_the_end() {
             .integers("axes", &[axis])
             .node("ReduceMax", &["x", "axes"], "y", &[])
     };
-    let error = load(graph(Size::Of(0), -1)).err().expect("it is refused");
+    let error = load(graph(Size::Of(0), -1)).expect_err("it is refused");
     assert_refused(&error, "without elements");
 
     let mut session = load(graph(Size::Open("n"), -1)).unwrap_or_else(|error| panic!("{error}"));
@@ -296,8 +296,7 @@ fn nothing_is_not_reduced_over_axes_from_the_end() {
         assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [3.0, 4.0]);
         let error = session
             .run(std::slice::from_ref(&nothing))
-            .err()
-            .expect("it is refused");
+            .expect_err("it is refused");
         assert_refused(&error, "without elements");
     }
 
@@ -329,7 +328,7 @@ fn crops_that_keep_a_size_are_refused() {
             )
     };
     for (size, sizes) in [(Size::Of(5), [1, 5]), (Size::Open("n"), [1, 3])] {
-        let error = load(graph(size, &sizes)).err().expect("it is refused");
+        let error = load(graph(size, &sizes)).expect_err("it is refused");
         assert_refused(&error, "cropped");
     }
     let x = float(&[1, 5], &[0.0, 1.0, 2.0, 3.0, 4.0]);
@@ -349,7 +348,7 @@ fn a_logarithm_of_a_softmax_of_float64_is_refused() {
             .node("LogSoftmax", &["n"], "l", &[])
             .node("Neg", &["l"], "y", &[])
     };
-    let error = load(graph(DOUBLE)).err().expect("it is refused");
+    let error = load(graph(DOUBLE)).expect_err("it is refused");
     assert_refused(&error, "float64");
     let two = 2_f64.ln();
     let x = float(&[1, 2], &[3.0, 3.0]);

@@ -121,7 +121,8 @@ mod tests {
             writeln!(lines.make_writer(), "line {number}").expect("the thread writes");
         }
         drop(guard);
-        let expected: String = (0..1000).map(|number| format!("line {number}\n")).collect();
+        let expected: Vec<String> = (0..1000).map(|number| format!("line {number}\n")).collect();
+        let expected = expected.concat();
         let seen = seen.0.lock().expect("no test panics with it");
         assert_eq!(String::from_utf8_lossy(&seen), expected);
     }

@@ -67,7 +67,8 @@ impl Resize {
         let mut axes = dims.iter().zip(sizes).enumerate();
         axes.all(|(axis, (dim, size))| {
             let is_other = matches!(dim, Dim::Fixed(dim) if i64::try_from(*dim) != Ok(*size));
-            let is_whole = region[axis] == 0.0 && region[dims.len() + axis] == 1.0;
+            let is = |at: usize, value: f32| region[at].to_bits() == value.to_bits();
+            let is_whole = is(axis, 0.0) && is(dims.len() + axis, 1.0);
             is_other || is_whole
         })
     }

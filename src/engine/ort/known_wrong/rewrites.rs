@@ -47,6 +47,10 @@ const OF_OTHER_TYPE: &[&str] = &[
 ];
 
 /// What made a value.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a value may have been made by several of these"
+)]
 #[derive(Clone, Copy, Default)]
 struct Made {
     /// A transposition whose first axis is the second one of its input.

@@ -124,9 +124,9 @@ impl ProgramSession {
         let runner = Runner::new(&self.executor, optimise, || Ok(model), exact::settle)
             .map_err(|unplanned| unplanned.failure)?;
         let mut holdings = runner.holdings().clone();
-        states
-            .iter()
-            .for_each(|state| holdings.tensor(&state.initial));
+        for state in &states {
+            holdings.tensor(&state.initial);
+        }
         let states = states
             .into_iter()
             .map(|state| (state.value, state.initial.into_tvalue()));
