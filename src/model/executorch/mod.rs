@@ -18,6 +18,8 @@ mod flat_tensor;
 mod flatbuffer;
 mod load;
 mod path;
+mod payload_graph;
+mod payload_header;
 mod place;
 mod plan;
 mod program;

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::delegate::{ANY_SIZE, Payloads, Shape};
+use super::delegate::Payloads;
 use super::error::Error;
 use super::evidence::Certain;
 use super::flatbuffer::Vector;
+use super::payload_graph::{ANY_SIZE, Shape};
 use super::relations::{DimId, Relations, Rule};
 use super::storage::{Storage, Stored};
 use super::value::{Evalue, TENSOR, Tensor};

@@ -7,8 +7,8 @@
 use super::super::error::Error;
 use super::super::evidence::Certain;
 use super::super::flatbuffer::{Field, Table, Vector};
+use super::super::payload_graph::{ANY_SIZE, Graph, MAX_PORTS, Ports, Shape};
 use super::super::storage::ByteRange;
-use super::graph::{ANY_SIZE, Graph, MAX_PORTS, Ports, Shape};
 use crate::source::Pages;
 
 const INPUTS: Field = Field(10, "input_map");

@@ -7,17 +7,14 @@
 //! and is no error here: the program can be described without it. What a device refuses is found by `checked`.
 
 mod checked;
-mod graph;
-mod header;
 mod mlx;
 mod vulkan;
 
 pub(super) use checked::{Check, Checked};
-pub(super) use graph::{ANY_SIZE, Graph, MAX_PORTS, Ports, Room, Shape};
-pub(super) use header::Header;
 
 use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
+use super::payload_graph::{Graph, Ports, Room};
 use super::relations::Relations;
 use super::storage::ByteRange;
 use super::xnnpack;

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use super::super::error::Error;
 use super::super::evidence::Certain;
 use super::super::flatbuffer::{Field, Table, Vector};
+use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape};
+use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
-use super::graph::{Graph, MAX_PORTS, Ports, Shape};
-use super::header::Header;
 use crate::source::Pages;
 
 const CHAIN: Field = Field(1, "chain");

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::delegate::Header;
 use super::super::error::{Error, Place};
 use super::super::flatbuffer::{Buffer, Field, Table};
+use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
 use super::fields::{Ids, MAX_RANK, UNION_TYPE, numbers};
 use super::node::Node;

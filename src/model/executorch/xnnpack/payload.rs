@@ -2,8 +2,8 @@
 //!
 //! Invariant: both parts lie inside the payload.
 
-use super::super::delegate::Header;
 use super::super::error::{Error, Place};
+use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
 use crate::source::Pages;
 

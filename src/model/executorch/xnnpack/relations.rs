@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::delegate::{Graph, MAX_PORTS, Ports, Shape};
 use super::super::error::Error;
 use super::super::flatbuffer::Table;
+use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape};
 use super::super::storage::ByteRange;
 use super::fields::{Ids, numbers};
 use super::kinds::computes;

@@ -4,21 +4,21 @@
 //! offsets are from the payload's first byte, whoever takes them holds them against its size.
 
 /// A header; each range is offset and size.
-pub(in super::super) struct Header {
+pub(super) struct Header {
     /// The magic text.
-    pub(in super::super) magic: [u8; 4],
+    pub(super) magic: [u8; 4],
     /// Where the FlatBuffer is.
-    pub(in super::super) flatbuffer: (u64, u64),
+    pub(super) flatbuffer: (u64, u64),
     /// Where the data is.
-    pub(in super::super) data: (u64, u64),
+    pub(super) data: (u64, u64),
 }
 
 impl Header {
     /// Its length in bytes.
-    pub(in super::super) const SIZE: usize = 30;
+    pub(super) const SIZE: usize = 30;
 
     /// The one in these bytes.
-    pub(in super::super) fn of(bytes: &[u8; Self::SIZE]) -> Self {
+    pub(super) fn of(bytes: &[u8; Self::SIZE]) -> Self {
         let four = |at: usize| -> [u8; 4] { bytes[at..at + 4].try_into().expect("four bytes") };
         let number = |at: usize| u64::from(u32::from_le_bytes(four(at)));
         let size = bytes[22..30].try_into().expect("eight bytes");

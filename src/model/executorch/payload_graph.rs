@@ -6,52 +6,52 @@
 
 use std::cell::Cell;
 
-use super::super::evidence::Certain;
-use super::super::relations::{DimId, Relations, Rule};
+use super::evidence::Certain;
+use super::relations::{DimId, Relations, Rule};
 
 /// Dimensions and rules, about, that the payloads of one program may add.
 const ROOM: usize = 1 << 19;
 
 /// Most inputs, and most outputs, of a delegate that is looked at.
-pub(in super::super) const MAX_PORTS: u64 = 4096;
+pub(super) const MAX_PORTS: u64 = 4096;
 
 /// Stands for a largest size that the payload does not say.
-pub(in super::super) const ANY_SIZE: u64 = u64::MAX;
+pub(super) const ANY_SIZE: u64 = u64::MAX;
 
 /// A tensor: its dimensions and their largest sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Shape {
+pub(super) struct Shape {
     first: DimId,
     /// Largest sizes.
-    pub(in super::super) bounds: Vec<u64>,
+    pub(super) bounds: Vec<u64>,
 }
 
 /// A delegate's inputs, then its outputs: the tensors whose shapes it tells.
-pub(in super::super) struct Ports {
+pub(super) struct Ports {
     /// In the order of a call's arguments.
-    pub(in super::super) shapes: Vec<Option<Shape>>,
+    pub(super) shapes: Vec<Option<Shape>>,
     /// Dimensions are in the order of memory, not of the tensor.
-    pub(in super::super) in_memory_order: bool,
+    pub(super) in_memory_order: bool,
 }
 
 /// How much more the payloads of a program may add.
 #[derive(Debug)]
-pub(in super::super) struct Room(Cell<usize>);
+pub(super) struct Room(Cell<usize>);
 
 /// Adds dimensions and rules while there is room.
-pub(in super::super) struct Graph<'a> {
+pub(super) struct Graph<'a> {
     relations: &'a mut Relations,
     room: &'a Room,
 }
 
 impl Shape {
     /// Number of dimensions.
-    pub(in super::super) fn rank(&self) -> usize {
+    pub(super) fn rank(&self) -> usize {
         self.bounds.len()
     }
 
     /// The dimension at `index`, which is below the rank.
-    pub(in super::super) fn dim(&self, index: usize) -> DimId {
+    pub(super) fn dim(&self, index: usize) -> DimId {
         debug_assert!(index < self.rank());
         self.first + index
     }
@@ -69,18 +69,14 @@ impl Default for Room {
 
 impl Room {
     /// Whether there is room for so many dimensions or rules, which are then taken.
-    pub(in super::super) fn take(&self, count: usize) -> bool {
+    pub(super) fn take(&self, count: usize) -> bool {
         let left = self.0.get().checked_sub(count);
         self.0.set(left.unwrap_or(0));
         left.is_some()
     }
 
     /// A tensor of these sizes, if there is room for it.
-    pub(in super::super) fn shape(
-        &self,
-        relations: &mut Relations,
-        bounds: Vec<u64>,
-    ) -> Option<Shape> {
+    pub(super) fn shape(&self, relations: &mut Relations, bounds: Vec<u64>) -> Option<Shape> {
         self.take(bounds.len() + 1).then(|| Shape {
             first: relations.dims(bounds.len()),
             bounds,
@@ -89,38 +85,38 @@ impl Room {
 }
 
 impl<'a> Graph<'a> {
-    pub(in super::super) fn new(relations: &'a mut Relations, room: &'a Room) -> Self {
+    pub(super) fn new(relations: &'a mut Relations, room: &'a Room) -> Self {
         Self { relations, room }
     }
 
     /// A tensor of these sizes.
-    pub(in super::super) fn shape(&mut self, bounds: Vec<u64>) -> Option<Shape> {
+    pub(super) fn shape(&mut self, bounds: Vec<u64>) -> Option<Shape> {
         self.room.shape(self.relations, bounds)
     }
 
     /// A dimension is dynamic or not.
-    pub(in super::super) fn fact(&mut self, dim: DimId, certain: Certain) {
+    pub(super) fn fact(&mut self, dim: DimId, certain: Certain) {
         if self.room.take(1) {
             self.relations.fact(dim, certain);
         }
     }
 
     /// A smallest size of a dimension.
-    pub(in super::super) fn at_least(&mut self, dim: DimId, size: u64) {
+    pub(super) fn at_least(&mut self, dim: DimId, size: u64) {
         if self.room.take(1) {
             self.relations.at_least(dim, size);
         }
     }
 
     /// All of a tensor is fixed.
-    pub(in super::super) fn fixed(&mut self, shape: &Shape) {
+    pub(super) fn fixed(&mut self, shape: &Shape) {
         for (dim, _) in shape.dims() {
             self.fact(dim, Certain::Fixed);
         }
     }
 
     /// Two dimensions are of the same size.
-    pub(in super::super) fn equal(&mut self, to: (&Shape, usize), from: (&Shape, usize)) {
+    pub(super) fn equal(&mut self, to: (&Shape, usize), from: (&Shape, usize)) {
         let size = |(shape, dim): (&Shape, usize)| shape.bounds.get(dim).copied();
         if size(to).is_some() && size(to) == size(from) && self.room.take(2) {
             self.relations.equal(to.0.dim(to.1), from.0.dim(from.1));
@@ -148,7 +144,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The same shape.
-    pub(in super::super) fn elementwise(&mut self, to: &Shape, from: &Shape) {
+    pub(super) fn elementwise(&mut self, to: &Shape, from: &Shape) {
         if to.bounds == from.bounds {
             for dim in 0..to.rank() {
                 self.equal((to, dim), (from, dim));
@@ -157,7 +153,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Two shapes broadcast.
-    pub(in super::super) fn broadcast(&mut self, to: &Shape, a: &Shape, b: &Shape) {
+    pub(super) fn broadcast(&mut self, to: &Shape, a: &Shape, b: &Shape) {
         self.broadcast_leading(to, a, b, 0);
     }
 
@@ -194,13 +190,7 @@ impl<'a> Graph<'a> {
 
     /// Leading dimensions are kept, the last one is multiplied by a matrix `[out, in]`, or
     /// `[in, out]` if `transposed`.
-    pub(in super::super) fn linear(
-        &mut self,
-        to: &Shape,
-        from: &Shape,
-        matrix: &Shape,
-        transposed: bool,
-    ) {
+    pub(super) fn linear(&mut self, to: &Shape, from: &Shape, matrix: &Shape, transposed: bool) {
         let rank = to.rank();
         if rank == 0 || from.rank() != rank || matrix.rank() != 2 {
             return;
@@ -214,7 +204,7 @@ impl<'a> Graph<'a> {
     }
 
     /// A batch of `[m, k]` times `[k, n]`.
-    pub(in super::super) fn matmul(&mut self, to: &Shape, a: &Shape, b: &Shape) {
+    pub(super) fn matmul(&mut self, to: &Shape, a: &Shape, b: &Shape) {
         let (rank, of_a, of_b) = (to.rank(), a.rank(), b.rank());
         if rank < 2 || of_a < 2 || of_b < 2 {
             return;
@@ -226,7 +216,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Dimension `i` of the result is dimension `order[i]`.
-    pub(in super::super) fn transpose(&mut self, to: &Shape, from: &Shape, order: &[u64]) {
+    pub(super) fn transpose(&mut self, to: &Shape, from: &Shape, order: &[u64]) {
         let rank = to.rank();
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
@@ -240,7 +230,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Joins tensors along an axis.
-    pub(in super::super) fn concatenate(&mut self, to: &Shape, from: &[Shape], axis: usize) {
+    pub(super) fn concatenate(&mut self, to: &Shape, from: &[Shape], axis: usize) {
         let rank = to.rank();
         if axis >= rank || from.iter().any(|shape| shape.rank() != rank) {
             return;
@@ -255,7 +245,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Literal sizes; 0 for the one that is inferred from the number of elements.
-    pub(in super::super) fn reshape(&mut self, to: &Shape, from: &Shape, sizes: &[u64]) {
+    pub(super) fn reshape(&mut self, to: &Shape, from: &Shape, sizes: &[u64]) {
         if sizes.len() != to.rank() || [to, from].iter().any(|shape| shape.bounds.contains(&0)) {
             return;
         }
@@ -278,7 +268,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Each dimension is computed from the same one of the argument, nobody knows how.
-    pub(in super::super) fn each_from_its_own(&mut self, to: &Shape, from: &Shape) {
+    pub(super) fn each_from_its_own(&mut self, to: &Shape, from: &Shape) {
         if to.rank() == from.rank() {
             for dim in 0..to.rank() {
                 self.function(to.dim(dim), vec![from.dim(dim)], false);
@@ -287,7 +277,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Each dimension grows by a constant.
-    pub(in super::super) fn pad(&mut self, to: &Shape, from: &Shape) {
+    pub(super) fn pad(&mut self, to: &Shape, from: &Shape) {
         if to.rank() == from.rank() {
             for dim in 0..to.rank() {
                 self.monotone((to, dim), (from, dim));
@@ -296,7 +286,7 @@ impl<'a> Graph<'a> {
     }
 
     /// A window moves over `[n, h, w, c]` in these steps: only the batch is kept as it is.
-    pub(in super::super) fn window(&mut self, to: &Shape, from: &Shape, steps: [u64; 2]) {
+    pub(super) fn window(&mut self, to: &Shape, from: &Shape, steps: [u64; 2]) {
         if to.rank() != 4 || from.rank() != 4 {
             return;
         }
@@ -308,7 +298,7 @@ impl<'a> Graph<'a> {
     }
 
     /// A dimension is always this large.
-    pub(in super::super) fn literal(&mut self, shape: &Shape, dim: usize, size: u64) {
+    pub(super) fn literal(&mut self, shape: &Shape, dim: usize, size: u64) {
         if shape.bounds.get(dim) == Some(&size) {
             self.fact(shape.dim(dim), Certain::Fixed);
         }
