@@ -2,7 +2,9 @@
 //!
 //! Each answer three times in one session, with other inputs between.
 
-use super::{Attribute, FLOAT, assert_answers, float, floats, load, load_on, node, value};
+#[cfg(feature = "ort")]
+use super::load_on;
+use super::{Attribute, FLOAT, assert_answers, float, floats, load, node, value};
 #[cfg(feature = "ort")]
 use crate::support::environment::Piece;
 
