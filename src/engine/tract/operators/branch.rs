@@ -8,7 +8,8 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::body::{Body, plain_inputs, plain_type};
+use super::body::{Body, plain_inputs};
+use super::facts::{common, facts_of, outer_fact, without_sizes};
 
 /// `If` as the model has it.
 #[derive(Debug, Clone)]
@@ -151,10 +152,7 @@ impl InferenceOp for If {
             return branch.body.write(&node.name, target, &branch.own(&inputs));
         }
         let inputs = plain_inputs(&node.name, target, &inputs)?;
-        let facts = inputs
-            .iter()
-            .map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
-        let facts = facts.collect::<TractResult<Vec<InferenceFact>>>()?;
+        let facts = facts_of(target, &inputs)?;
         let [yes, no] = self
             .branches
             .each_ref()
@@ -186,70 +184,6 @@ fn place(condition: &Tensor) -> TractResult<usize> {
         [condition] => Ok(usize::from(!condition)),
         other => bail!("the condition of `If` is one value, not {}", other.len()),
     }
-}
-
-/// What is true of both.
-pub(super) fn common(left: &InferenceFact, right: &InferenceFact) -> InferenceFact {
-    let dtypes = [left, right].map(|fact| fact.datum_type.concretize().map(plain_type));
-    let dtype = match dtypes {
-        [Some(left), Some(right)] if left == right => GenericFactoid::Only(left),
-        _ => GenericFactoid::Any,
-    };
-    let ranks = [left, right].map(|fact| fact.shape.rank().concretize());
-    let is_same_rank = ranks[0].is_some() && ranks[0] == ranks[1];
-    let shape = if is_same_rank {
-        let dims = left.shape.dims().zip(right.shape.dims());
-        let dims = dims.map(|(left, right)| {
-            if left == right {
-                left.clone()
-            } else {
-                GenericFactoid::Any
-            }
-        });
-        ShapeFactoid::closed(dims.collect())
-    } else {
-        ShapeFactoid::default()
-    };
-    InferenceFact {
-        datum_type: dtype,
-        shape,
-        value: GenericFactoid::Any,
-    }
-}
-
-/// The same, whatever its sizes are.
-pub(super) fn without_sizes(fact: &InferenceFact) -> InferenceFact {
-    let mut fact = fact.clone().without_value();
-    let dims = fact.shape.dims().map(|_| GenericFactoid::Any).collect();
-    if fact.shape.rank().concretize().is_some() {
-        fact.shape = ShapeFactoid::closed(dims);
-    }
-    fact.datum_type = fact
-        .datum_type
-        .concretize()
-        .map_or(GenericFactoid::Any, |dtype| {
-            GenericFactoid::Only(plain_type(dtype))
-        });
-    fact
-}
-
-/// What is known of a graph's output before it ran, to those around it: sizes that are not known are
-/// symbols that the run gives a value.
-pub(super) fn outer_fact(target: &TypedModel, fact: &InferenceFact) -> TractResult<TypedFact> {
-    let dtype = fact.datum_type.concretize();
-    let dtype = dtype.context(
-        "graphs within a node that give tensors of types not known before they run are not supported",
-    )?;
-    ensure!(
-        fact.shape.rank().concretize().is_some(),
-        "graphs within a node that give tensors with a number of dimensions not known before they run \
-         are not supported"
-    );
-    let dims = fact.shape.dims().map(|dim| {
-        let known = dim.concretize();
-        known.unwrap_or_else(|| target.symbols.new_with_prefix("inner").to_dim())
-    });
-    Ok(plain_type(dtype).fact(dims.collect::<TVec<TDim>>()))
 }
 
 /// `If` whose condition is not known before it runs.

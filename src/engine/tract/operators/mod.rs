@@ -4,6 +4,7 @@
 
 mod body;
 mod branch;
+mod facts;
 mod indices;
 mod one_hot;
 mod pad;

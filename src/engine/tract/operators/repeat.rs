@@ -9,7 +9,7 @@ use tract_onnx::tensor::translate_inference_fact;
 use tract_onnx::tract_hir::internal::*;
 
 use super::body::{Body, plain_inputs};
-use super::branch::{common, outer_fact, without_sizes};
+use super::facts::{common, facts_of, outer_fact, without_sizes};
 
 /// `Loop`, whose graph takes the turn's number, the condition, what is carried and what it captures.
 #[derive(Debug, Clone)]
@@ -196,10 +196,7 @@ impl InferenceOp for Loop {
     ) -> TractResult<TVec<OutletId>> {
         let inputs: TVec<OutletId> = node.inputs.iter().map(|outlet| mapping[outlet]).collect();
         let inputs = plain_inputs(&node.name, target, &inputs)?;
-        let facts = inputs
-            .iter()
-            .map(|outlet| Ok(target.outlet_fact(*outlet)?.into()));
-        let found = self.found(&facts.collect::<TractResult<Vec<InferenceFact>>>()?)?;
+        let found = self.found(&facts_of(target, &inputs)?)?;
         let facts = self
             .outputs
             .iter()
