@@ -97,6 +97,29 @@ fn within(value: f32, least: f32, most: f32) -> f32 {
     if value < most { value } else { most }
 }
 
+/// The steps of numbers: `cast` makes a whole number between the two ends one of the dtype.
+fn quantized<T: Datum>(
+    input: &Tensor,
+    scale: f32,
+    zero: f32,
+    [least, most]: [f32; 2],
+    cast: impl Fn(f32) -> T,
+) -> TractResult<TVec<TValue>> {
+    let mut result = Tensor::zero_dt(T::datum_type(), input.shape())?;
+    {
+        let from = input.try_as_plain_ram()?;
+        let mut to = result.try_as_plain_ram_mut()?;
+        let pairs = to
+            .as_slice_mut::<T>()?
+            .iter_mut()
+            .zip(from.as_slice::<f32>()?);
+        for (to, from) in pairs {
+            *to = cast(within(step(*from, scale) + zero, least, most));
+        }
+    }
+    Ok(tvec!(result.into_tvalue()))
+}
+
 fn unsigned(
     inner: &dyn TypedOp,
     context: &EvalContext,
@@ -106,26 +129,14 @@ fn unsigned(
         return inner.eval(context, inputs);
     }
     let op = mini::<QuantizeLinearU8>(inner)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped"
+    )]
+    let cast = |step: f32| step as u8;
     let zero = f32::from(op.zero_point);
-    let mut result = Tensor::zero::<u8>(inputs[0].shape())?;
-    {
-        let from = inputs[0].try_as_plain_ram()?;
-        let mut to = result.try_as_plain_ram_mut()?;
-        let pairs = to
-            .as_slice_mut::<u8>()?
-            .iter_mut()
-            .zip(from.as_slice::<f32>()?);
-        for (to, from) in pairs {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "clamped"
-            )]
-            let value = within(step(*from, op.scale) + zero, 0.0, 255.0) as i32 as u8;
-            *to = value;
-        }
-    }
-    Ok(tvec!(result.into_tvalue()))
+    quantized(&inputs[0], op.scale, zero, [0.0, 255.0], cast)
 }
 
 fn signed(
@@ -137,20 +148,8 @@ fn signed(
         return inner.eval(context, inputs);
     }
     let op = mini::<QuantizeLinearI8>(inner)?;
+    #[expect(clippy::cast_possible_truncation, reason = "clamped")]
+    let cast = |step: f32| step as i8;
     let zero = f32::from(op.zero_point);
-    let mut result = Tensor::zero::<i8>(inputs[0].shape())?;
-    {
-        let from = inputs[0].try_as_plain_ram()?;
-        let mut to = result.try_as_plain_ram_mut()?;
-        let pairs = to
-            .as_slice_mut::<i8>()?
-            .iter_mut()
-            .zip(from.as_slice::<f32>()?);
-        for (to, from) in pairs {
-            #[expect(clippy::cast_possible_truncation, reason = "clamped")]
-            let value = within(step(*from, op.scale) + zero, -128.0, 127.0) as i32 as i8;
-            *to = value;
-        }
-    }
-    Ok(tvec!(result.into_tvalue()))
+    quantized(&inputs[0], op.scale, zero, [-128.0, 127.0], cast)
 }
