@@ -114,6 +114,15 @@ fn of_two(
     inputs: TVec<TValue>,
     larger: bool,
 ) -> TractResult<TVec<TValue>> {
+    let scalar = inputs.iter().position(|input| input.len() == 1);
+    if let Some(scalar) = scalar
+        && inputs[1 - scalar].rank() == inputs[scalar].rank()
+        && let Some(bound) = single(&inputs[scalar])
+        && single_precision(&inputs[1 - scalar])
+    {
+        let mut inputs = inputs;
+        return bounded(inputs.remove(1 - scalar), &[(larger, bound)]);
+    }
     if !inputs.iter().any(|input| has_nan(input)) {
         return inner.eval(context, inputs);
     }
@@ -150,12 +159,59 @@ pub(super) fn in_double(
     Ok(result.cast_to_dt(dtype)?.into_owned())
 }
 
+/// The number, if it is one number of single precision.
+fn single(tensor: &Tensor) -> Option<f32> {
+    let is_one = tensor.len() == 1 && tensor.datum_type() == DatumType::F32;
+    let value = is_one.then(|| tensor.cast_to_scalar::<f32>().ok())??;
+    (!value.is_nan()).then_some(value)
+}
+
+fn single_precision(tensor: &Tensor) -> bool {
+    tensor.datum_type() == DatumType::F32 && tensor.is_plain_ram()
+}
+
+/// The larger of each element and a number, or the smaller, one after another in one pass. Comparisons with
+/// NaN are false, so it stays.
+fn bounded(of: TValue, bounds: &[(bool, f32)]) -> TractResult<TVec<TValue>> {
+    let mut tensor = of.into_tensor();
+    let mut plain = tensor.try_as_plain_ram_mut()?;
+    for chunk in plain.as_slice_mut::<f32>()?.chunks_mut(CHUNK) {
+        for &(larger, bound) in bounds {
+            if larger {
+                chunk
+                    .iter_mut()
+                    .for_each(|value| *value = if *value < bound { bound } else { *value });
+            } else {
+                chunk
+                    .iter_mut()
+                    .for_each(|value| *value = if *value > bound { bound } else { *value });
+            }
+        }
+    }
+    Ok(tvec!(tensor.into_tvalue()))
+}
+
+/// The bounds of a chain that is nothing but extremes with numbers.
+fn bounds(chain: &OptBinChain, inputs: &[TValue]) -> Option<TVec<(bool, f32)>> {
+    let (first, others) = inputs.split_first()?;
+    if !single_precision(first) || others.len() != chain.steps.len() {
+        return None;
+    }
+    let steps = chain.steps.iter().zip(others);
+    let each = steps.map(|(step, other)| Some((is_extreme(step.binop.as_ref())?, single(other)?)));
+    each.collect()
+}
+
 /// Every step of a chain keeps the first operand's NaN, if only the extremes did.
 fn of_chain(
     inner: &dyn TypedOp,
     context: &EvalContext,
-    inputs: TVec<TValue>,
+    mut inputs: TVec<TValue>,
 ) -> TractResult<TVec<TValue>> {
+    let chain = inner.as_op().downcast_ref::<OptBinChain>();
+    if let Some(bounds) = chain.and_then(|chain| bounds(chain, &inputs)) {
+        return bounded(inputs.remove(0), &bounds);
+    }
     if !has_nan(&inputs[0]) {
         return inner.eval(context, inputs);
     }

@@ -25,10 +25,14 @@ const AT_ONCE: usize = 4;
 #[derive(Debug, Clone)]
 pub(in crate::engine::tract) struct Product {
     plan: Arc<TypedSimplePlan>,
+    /// Rows of R.
+    rows: usize,
     /// Runs of the plan that wait for the next one.
     idle: Arc<Idle>,
     /// Whether R is part of the plan, not an input.
     is_stored: bool,
+    /// Whether R is stored and finite: then nothing times it is nothing.
+    is_finite: bool,
     /// A small stored R, turned so that what one element of a state is multiplied with lies together.
     turned: Option<Arc<Tensor>>,
 }
@@ -54,11 +58,17 @@ impl Product {
         };
         let state = model.add_source("state", dtype.fact([batch, size]))?;
         let mut turned = None;
+        let mut is_finite = false;
         let weights = if let Some(stored) = stored {
             let stored = stored.slice(0, rows.start, rows.end)?;
             if (1..=SMALL).contains(&stored.len()) {
                 turned = Some(stored.clone().permute_axes(&[1, 0])?.into_arc_tensor());
             }
+            is_finite = match dtype {
+                DatumType::F32 => all_finite::<f32>(&stored)?,
+                DatumType::F64 => all_finite::<f64>(&stored)?,
+                _ => false,
+            };
             model.add_const("weights", stored)?
         } else {
             let whole = model.add_source("whole", weights.without_value())?;
@@ -71,6 +81,8 @@ impl Product {
             plan: SimplePlan::new(model.into_optimized()?)?,
             idle: Arc::default(),
             is_stored: stored.is_some(),
+            rows: rows.len(),
+            is_finite,
             turned,
         })
     }
@@ -94,6 +106,10 @@ impl Product {
         weights: &TValue,
     ) -> TractResult<Vec<T>> {
         let batch = states.len() / size.max(1);
+        // How most sequences begin.
+        if self.is_finite && states.iter().all(|state| state.is_zero()) {
+            return Ok(vec![T::zero(); batch * self.rows]);
+        }
         if let Some(turned) = &self.turned
             && batch * turned.len() <= SMALL
         {
@@ -117,6 +133,14 @@ impl Product {
     fn idle(&self) -> impl std::ops::DerefMut<Target = Vec<TypedSimpleState>> {
         self.idle.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn all_finite<T: Number>(weights: &Tensor) -> TractResult<bool> {
+    let view = weights.try_as_plain_ram()?;
+    Ok(view
+        .as_slice::<T>()?
+        .iter()
+        .all(|weight| weight.is_finite()))
 }
 
 /// The product with a turned R of at least one element: sums over rows of it, which are computed side by
@@ -228,6 +252,26 @@ mod tests {
                     assert_close(&run(&planned, &weights, &states, size), &sums, &what);
                 }
                 assert_eq!(product.turned.is_some(), rows < 600);
+            }
+        }
+    }
+
+    /// A state of zeros needs no product, unless R holds what makes no number of a zero.
+    #[test]
+    fn zeros_times_anything_finite_are_zeros() {
+        let batch = 2.to_dim();
+        let weights = stored(9, 3);
+        let product = Product::new(&weights, 0..9, &batch).expect("it can be planned");
+        assert_eq!(run(&product, &weights, &[-0.0; 6], 3), [0.0; 18]);
+        for infinite in [f32::INFINITY, f32::NAN] {
+            let mut numbers = numbers(27, 101);
+            numbers[4] = infinite;
+            let weights = Tensor::from_shape(&[9, 3], &numbers).expect("it has as many elements");
+            let weights = TypedFact::try_from(&weights.into_arc_tensor()).expect("it has a fact");
+            let product = Product::new(&weights, 0..9, &batch).expect("it can be planned");
+            let found = run(&product, &weights, &[0.0; 6], 3);
+            for (at, found) in found.iter().enumerate() {
+                assert_eq!(found.is_nan(), at % 9 == 1, "{infinite} at {at}");
             }
         }
     }

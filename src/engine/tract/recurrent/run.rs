@@ -146,6 +146,8 @@ struct Walk<'a, T: Number> {
     functions: Functions<T>,
     /// R.
     weights: &'a TValue,
+    /// Rows that are not past their end.
+    active: Vec<usize>,
     gates: Vec<T>,
     hidden: Vec<T>,
     memory: Vec<T>,
@@ -180,6 +182,7 @@ impl<'a, T: Number> Walk<'a, T> {
             peepholes: vector(side.peepholes, 3 * run.hidden)?,
             functions: Functions::new(&side.activations)?,
             weights: &inputs[side.weights],
+            active: Vec::with_capacity(lengths.len()),
             gates: vec![T::zero(); lengths.len() * width],
             hidden: run.state(run.states[0], at, inputs)?,
             memory: run.state(run.states[1], at, inputs)?,
@@ -196,7 +199,8 @@ impl<'a, T: Number> Walk<'a, T> {
     fn step(&mut self, step: usize) -> TractResult<()> {
         let (size, batch) = (self.run.hidden, self.lengths.len());
         let width = self.run.cell.kind.gates() * size;
-        let mut active = Vec::with_capacity(batch);
+        let mut active = std::mem::take(&mut self.active);
+        active.clear();
         for row in 0..batch {
             if let Some(place) = self.place(row, step) {
                 let from = (place * batch + row) * width;
@@ -217,10 +221,11 @@ impl<'a, T: Number> Walk<'a, T> {
             let rows = recurrent.chunks_exact_mut(each.max(1));
             rows.for_each(|row| add(row, bias));
         }
+        self.active = active;
         if let Some(last) = &side.last {
-            return self.reset_first(&active, &recurrent, last);
+            return self.reset_first(&recurrent, last);
         }
-        for row in active {
+        for &row in &self.active {
             let states = row * size..(row + 1) * size;
             let row = Row {
                 gates: &mut self.gates[row * width..(row + 1) * width],
@@ -236,16 +241,11 @@ impl<'a, T: Number> Walk<'a, T> {
 
     /// The rest of a step of a `GRU` that resets the state before its last product; `recurrent` is
     /// what its first two gates get from the state.
-    fn reset_first(
-        &mut self,
-        active: &[usize],
-        recurrent: &[T],
-        last: &Product,
-    ) -> TractResult<()> {
+    fn reset_first(&mut self, recurrent: &[T], last: &Product) -> TractResult<()> {
         let (cell, size) = (&self.run.cell, self.run.hidden);
         let width = 3 * size;
         let mut reset = self.hidden.clone();
-        for row in active {
+        for &row in &self.active {
             let gates = &mut self.gates[row * width..(row + 1) * width];
             let recurrent = &recurrent[row * 2 * size..(row + 1) * 2 * size];
             cell.open(gates, recurrent, &self.functions)?;
@@ -256,7 +256,7 @@ impl<'a, T: Number> Walk<'a, T> {
             }
         }
         let new = self.run.multiply(last, &reset, self.weights)?;
-        for row in active {
+        for &row in &self.active {
             let gates = &mut self.gates[row * width..(row + 1) * width];
             let states = row * size..(row + 1) * size;
             add(&mut gates[2 * size..], &new[states.clone()]);
