@@ -227,7 +227,7 @@ impl Error {
         let headers = response.headers_mut();
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
-        } else if status == StatusCode::GATEWAY_TIMEOUT {
+        } else if [StatusCode::GATEWAY_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status) {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
         if let Some(allow) = allow {
@@ -314,6 +314,17 @@ impl From<EnqueueError> for Error {
             )
             .with("limit", limit)
             .with("retryAfterMs", retry_after),
+            // Nothing that comes by itself soon: who tries again is refused again.
+            EnqueueError::TooManyStored { limit } => {
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                Self::new(status, "TOO_MANY_STORED_TASKS", message).with("limit", limit)
+            }
+            EnqueueError::TooManyBytes { held, limit, .. } => {
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                Self::new(status, "STORED_BYTES_LIMIT_EXCEEDED", message)
+                    .with("limit", limit)
+                    .with("held", held)
+            }
             EnqueueError::Blocked => Self::blocked(),
             EnqueueError::Conflict => {
                 Self::new(StatusCode::CONFLICT, "IDEMPOTENCY_KEY_WAS_USED", message)

@@ -14,7 +14,8 @@ use object_store::path::Path as Name;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use sha2::{Digest, Sha256};
 
-use super::{Content, Lease, TaskId, TaskStore};
+use super::hold::Hold;
+use super::{Content, Lease, NamedBlob, TaskId, TaskStore};
 use crate::database::DatabaseError;
 
 /// How old a blob without a task is before it is removed: its task may be about to be stored.
@@ -23,6 +24,9 @@ const ORPHAN_AGE: Duration = Duration::from_hours(1);
 /// Bodies and answers.
 pub struct Blobs {
     store: Arc<dyn ObjectStore>,
+    /// Bytes that a record holds.
+    in_record: usize,
+    hold: Option<Hold>,
 }
 
 /// Why some content can't be had.
@@ -49,12 +53,36 @@ impl Blobs {
             reason: error.to_string(),
         })?;
         // A task is accepted only when its body survives the loss of power.
-        Ok(Self::over(Arc::new(store.with_fsync(true))))
+        Ok(Self {
+            hold: Some(Hold::of(directory)),
+            ..Self::over(Arc::new(store.with_fsync(true)))
+        })
     }
 
     /// Blobs in any store.
     pub fn over(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store }
+        Self {
+            store,
+            in_record: 0,
+            hold: None,
+        }
+    }
+
+    /// Leaves up to so many bytes to the record.
+    #[must_use]
+    pub fn with_records_of(mut self, bytes: usize) -> Self {
+        self.in_record = bytes;
+        self
+    }
+
+    /// The path of a blob below the directory of all.
+    pub fn path(blob: &NamedBlob) -> String {
+        let task = blob.task;
+        let name = match blob.attempt {
+            None => body_name(task),
+            Some(attempt) => answer_name(Lease { task, attempt }),
+        };
+        name.to_string()
     }
 
     /// Stores a request's body.
@@ -115,7 +143,7 @@ impl Blobs {
     }
 
     async fn put(&self, name: Name, bytes: Bytes) -> Result<Content, BlobError> {
-        if Content::fits_inline(&bytes) {
+        if bytes.len() <= self.in_record || Content::fits_inline(&bytes) {
             return Ok(Content::Inline(bytes.to_vec()));
         }
         let content = Content::Blob {
@@ -150,7 +178,17 @@ impl Blobs {
         }
     }
 
+    /// Removes a blob. One whose removal falls into a backup stays, without a task.
     async fn delete(&self, name: &Name) {
+        let _held = match self.hold.as_ref().map(Hold::to_remove) {
+            Some(None) => return,
+            Some(Some(Ok(held))) => Some(held),
+            Some(Some(Err(error))) => {
+                tracing::warn!(%error, blob = %name, "a blob is not removed: a backup may need it");
+                return;
+            }
+            None => None,
+        };
         match self.store.delete(name).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
             // It is found again when orphans are looked for.

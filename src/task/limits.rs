@@ -4,6 +4,16 @@ use std::sync::Arc;
 
 use crate::account::{Account, AccountId, Snapshot};
 
+/// How much of an account's tasks is kept; 0 is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Tasks, whatever their state.
+    pub tasks: u64,
+    /// Bytes of bodies, configs and answers. An answer is stored in any case: the account may have made
+    /// no more tasks when it came.
+    pub bytes: u64,
+}
+
 /// System limits on an account's tasks; its own requests per second may be less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
@@ -13,6 +23,8 @@ pub struct Caps {
     pub running: u32,
     /// Claims of a task before it is given up.
     pub attempts: u32,
+    /// What is kept.
+    pub quota: Quota,
 }
 
 /// What one account may do.
@@ -24,6 +36,8 @@ pub struct Limit {
     pub waiting: u32,
     /// Running tasks.
     pub running: u32,
+    /// What is kept.
+    pub quota: Quota,
 }
 
 /// What all accounts may do, at one moment.
@@ -40,6 +54,7 @@ impl Caps {
             rps: account.rps,
             waiting: account.rps.min(self.waiting),
             running: account.rps.min(self.running),
+            quota: self.quota,
         })
     }
 }

@@ -5,6 +5,7 @@
 
 mod blobs;
 mod failure;
+mod hold;
 mod id;
 mod limits;
 mod queue;
@@ -18,10 +19,11 @@ mod turns;
 pub use blobs::{BlobError, Blobs};
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use id::{TaskId, TaskIds};
-pub use limits::{Caps, Limit, Limits};
+pub use limits::{Caps, Limit, Limits, Quota};
 pub use queue::{Find, Queue, QueueOptions};
 pub use record::{
-    Claimed, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Outcome, Status, Task,
+    Claimed, Content, Deletion, Failure, Idempotency, Lease, NamedBlob, NewTask, OnCrash, Outcome,
+    Removed, Statistics, Status, Task,
 };
 pub use store::{EnqueueError, Event, TaskStore};
 pub use stores::Stores;

@@ -20,7 +20,7 @@ pub enum Status {
 /// Bytes in the record itself, or in the blob store with a checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// In the record: at most [`Content::INLINE`] characters.
+    /// In the record: how many at most is a setting, but [`Content::INLINE`] characters always.
     Inline(Vec<u8>),
     /// In the blob store, under the task's id (and the attempt, for an answer).
     Blob {
@@ -125,7 +125,7 @@ pub enum Outcome {
         content: Content,
         /// Which attempt gave it: a blob's name has it.
         attempt: u32,
-        /// From when on a blob is gone; `None` for an answer in the record.
+        /// From when on it is gone; `None` for one that stays as long as its record.
         expires_at: Option<Timestamp>,
     },
     /// With an answer that is gone.
@@ -134,6 +134,54 @@ pub enum Outcome {
     Failed(Failure),
     /// By its user's wish.
     CanceledByUser,
+}
+
+/// What a store let go of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Tasks, or answers of tasks.
+    pub count: usize,
+    /// Those whose answers are blobs, in the order of their ids: nothing names these any more.
+    pub blobs: Vec<Lease>,
+}
+
+/// What came of the wish to delete a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deletion {
+    /// There is no such task.
+    Unknown,
+    /// It waits or runs: it stays.
+    Unfinished,
+    /// It is gone.
+    Done(Removed),
+}
+
+/// A blob that a task needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedBlob {
+    /// The task.
+    pub task: TaskId,
+    /// The attempt that gave it, of an answer; `None` for a body.
+    pub attempt: Option<u32>,
+    /// Bytes.
+    pub size: u64,
+    /// Their SHA-256.
+    pub sha256: [u8; 32],
+}
+
+/// How much is stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Waiting tasks.
+    pub waiting: u64,
+    /// Running tasks.
+    pub running: u64,
+    /// Tasks with an answer, or one that expired.
+    pub completed: u64,
+    /// Canceled and failed tasks.
+    pub canceled: u64,
+    /// When the first of them was accepted.
+    pub oldest: Option<Timestamp>,
 }
 
 /// A task, as readers see it.
@@ -159,6 +207,25 @@ pub struct Task {
     pub outcome: Option<Outcome>,
 }
 
+impl NewTask {
+    /// Bytes that it takes until it ends.
+    pub fn bytes(&self) -> u64 {
+        let texts = [&self.config, &self.data_type].into_iter().flatten();
+        self.body.size() + texts.map(|text| text.len() as u64).sum::<u64>()
+    }
+}
+
+impl Outcome {
+    /// Bytes that a task takes which ended so.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Answer { content, .. } => content.size(),
+            Self::Failed(failure) => failure.body.as_ref().map_or(0, |body| body.len() as u64),
+            Self::Expired | Self::CanceledByUser => 0,
+        }
+    }
+}
+
 impl Status {
     /// As the API spells it.
     pub fn name(self) -> &'static str {
@@ -177,8 +244,25 @@ impl Status {
 }
 
 impl Content {
-    /// The longest text that is kept in the record, in characters (the specification's limit).
+    /// The longest text that is always kept in the record, and for as long as it, in characters (the
+    /// specification's limit).
     pub const INLINE: usize = 150;
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Blob { size, .. } => *size,
+        }
+    }
+
+    /// Whether an answer of this content expires before its record is deleted.
+    pub fn expires(&self) -> bool {
+        match self {
+            Self::Inline(bytes) => !Self::fits_inline(bytes),
+            Self::Blob { .. } => true,
+        }
+    }
 
     /// Whether these bytes belong into the record. What is no UTF-8 counts by its bytes.
     pub fn fits_inline(bytes: &[u8]) -> bool {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, watch};
 
 use super::limits::{Limit, Limits};
-use super::record::{Claimed, Content, Failure, Lease, NewTask, Status, Task};
+use super::record::{
+    Claimed, Content, Deletion, Failure, Lease, NamedBlob, NewTask, Removed, Statistics, Status,
+    Task,
+};
 use super::{TaskId, Turns};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
@@ -30,6 +33,28 @@ pub enum EnqueueError {
     /// The account does not exist or is blocked.
     #[error("the account is blocked")]
     Blocked,
+    /// As many of the account's tasks are kept as it may have.
+    #[error(
+        "the account has {limit} stored tasks, as many as it may have; delete some (DELETE \
+         …/async/task/ID), or wait until finished ones are deleted"
+    )]
+    TooManyStored {
+        /// The limit.
+        limit: u64,
+    },
+    /// What is kept of the account's tasks would take more than it may.
+    #[error(
+        "the account's tasks hold {held} bytes and this request {size}, more than the {limit} that \
+         it may have; delete some (DELETE …/async/task/ID), or wait until finished ones are deleted"
+    )]
+    TooManyBytes {
+        /// What is stored.
+        held: u64,
+        /// What the request would add.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The idempotency key was used for another request.
     #[error("the Idempotency-Key was used for another request")]
     Conflict,
@@ -54,8 +79,8 @@ pub trait TaskStore: Send + Sync {
     /// The greatest id of a task that is stored: those of new tasks must be greater.
     async fn last_id(&self) -> Result<Option<TaskId>, DatabaseError>;
 
-    /// Accepts a task, if its caller's limit allows it: its waiting tasks, then its rate, both
-    /// counted in the same transaction. For a repeated idempotency key the first task's id.
+    /// Accepts a task, if its caller's limit allows it: its waiting tasks, what it has stored, then its
+    /// rate, all counted in the same transaction. For a repeated idempotency key the first task's id.
     async fn enqueue(
         &self,
         task: NewTask,
@@ -89,8 +114,8 @@ pub trait TaskStore: Send + Sync {
         lease_until: Timestamp,
     ) -> Result<Vec<Lease>, DatabaseError>;
 
-    /// Stores the answer; `false` if the lease was lost, and then nothing changed. A blob's answer
-    /// expires at `expires_at`.
+    /// Stores the answer; `false` if the lease was lost, and then nothing changed. It expires at
+    /// `expires_at` if it is one that does ([`Content::expires`]).
     async fn complete(
         &self,
         lease: Lease,
@@ -143,9 +168,27 @@ pub trait TaskStore: Send + Sync {
     /// The same for running tasks whose lease ended.
     async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
 
-    /// Marks up to `max` answers as gone whose time has come, the oldest first, and gives their
-    /// leases in the order of their ids, so that the caller deletes their blobs.
-    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Vec<Lease>, DatabaseError>;
+    /// Marks up to `max` answers as gone whose time has come, the oldest first. The caller deletes
+    /// their blobs.
+    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Removed, DatabaseError>;
+
+    /// Deletes a task that has ended. The caller deletes its blob.
+    async fn delete(&self, task: TaskId) -> Result<Deletion, DatabaseError>;
+
+    /// Deletes up to `max` tasks that ended at a moment or before it, the first to end first. The
+    /// caller deletes their blobs.
+    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<Removed, DatabaseError>;
+
+    /// The blobs that tasks need, one for a task, in the order of their tasks: at most `max`, of tasks
+    /// after this one.
+    async fn blobs(
+        &self,
+        after: Option<TaskId>,
+        max: usize,
+    ) -> Result<Vec<NamedBlob>, DatabaseError>;
+
+    /// How much is stored.
+    async fn statistics(&self) -> Result<Statistics, DatabaseError>;
 
     /// Waiting and running tasks of all accounts.
     async fn load(&self) -> Result<(u64, u64), DatabaseError>;

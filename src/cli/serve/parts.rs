@@ -21,9 +21,6 @@ use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskIds, TaskStore};
 /// Requests per second of the first account.
 const FIRST_RPS: u32 = 50;
 
-/// A day, in seconds.
-const DAY: f64 = 86_400.0;
-
 /// Everything that runs behind the listener.
 pub(super) struct Running {
     settings: Settings,
@@ -54,7 +51,7 @@ impl Running {
         let tasks = stores.tasks().await.map_err(|error| other(&error))?;
         let last = tasks.last_id().await.map_err(|error| other(&error))?;
         let blobs = Blobs::open(&directory.join("blobs")).map_err(|error| other(&error))?;
-        let blobs = Arc::new(blobs);
+        let blobs = Arc::new(blobs.with_records_of(settings.tasks.inline_bytes));
         // Nobody else runs this store's tasks: what it says is running died with a former process.
         let orphans = tasks.recover(caps.attempts, Timestamp::now()).await;
         let orphans = orphans.map_err(|error| other(&error))?;
@@ -77,7 +74,8 @@ impl Running {
             caps,
             max_running: settings.tasks.running,
             lease: Duration::from_secs_f64(settings.tasks.lease_s),
-            answer_ttl: Duration::from_secs_f64(settings.tasks.answer_ttl_days * DAY),
+            answer_ttl: settings.tasks.answer_ttl(),
+            record_ttl: settings.tasks.record_ttl(),
         });
         Ok(Self {
             directory: watched,

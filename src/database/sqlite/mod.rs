@@ -13,7 +13,7 @@ use super::DatabaseError;
 use super::directory::make_directory;
 
 /// Migrations, in order: the schema's version is how many of them have run.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("records.sql")];
 
 /// How long a connection waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Asynchronous tasks: create, status, result, cancel, list.
+//! Asynchronous tasks: create, status, result, cancel, list, delete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
 use crate::service::{Request, Service};
 use crate::task::{
-    BlobError, Content, Idempotency, NewTask, OnCrash, Outcome, Status, Task, TaskId,
+    BlobError, Content, Deletion, Idempotency, NewTask, OnCrash, Outcome, Status, Task, TaskId,
 };
 
 /// Where a waiting task stands in its account's queue, from 1.
@@ -45,7 +45,7 @@ pub(super) fn routes() -> Routes {
         .routes(only(routes!(create_with_config)))
         .routes(only(routes!(create_with_config_v2)))
         .routes(only(routes!(list)))
-        .routes(only(routes!(status)))
+        .routes(only(routes!(status, delete)))
         .routes(only(routes!(result)))
         .routes(only(routes!(cancel)))
 }
@@ -308,6 +308,46 @@ async fn cancel(
         gateway.blobs.delete_body(task.id).await;
     }
     Ok(StatusCode::OK)
+}
+
+/// Delete a task that has ended, with its result.
+#[utoipa::path(
+    delete,
+    path = "/account/{account}/async/task/{task}",
+    tag = "tasks",
+    operation_id = "deleteTask",
+    params(
+        ("account" = String, Path, description = "The account on whose behalf the task was created"),
+        ("task" = String, Path, description = "The task's id"),
+    ),
+    responses(
+        (status = 200, description = "It is deleted"),
+        (status = "4XX", description = "The request was refused: 409 for a task that waits or runs", body = ErrorBody),
+        (status = "5XX", description = "The task could not be deleted", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn delete(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath((account, id)): InPath<(String, String)>,
+) -> Result<StatusCode, Error> {
+    let own = caller.require_own(Permission::Write, &gateway, &account)?;
+    let task = find(&gateway, own, &id).await?;
+    match gateway.store.delete(task.id).await? {
+        Deletion::Done(removed) => {
+            for lease in removed.blobs {
+                gateway.blobs.delete_answer(lease).await;
+            }
+            Ok(StatusCode::OK)
+        }
+        Deletion::Unfinished => Err(Error::new(
+            StatusCode::CONFLICT,
+            "ASYNC_TASK_IS_NOT_FINISHED",
+            format!("task `{id}` has not ended; cancel it first (POST …/async/task/{id}/cancel)"),
+        )),
+        Deletion::Unknown => Err(Error::no_entity("task", &id)),
+    }
 }
 
 /// List the account's tasks, the newest first.

@@ -14,10 +14,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::service::ServiceSettings;
-use crate::task::Caps;
+use crate::task::{Caps, Quota};
 
 /// Name of the account that exists from the start.
 pub const LOCAL_ACCOUNT: &str = "local";
+
+/// Most bytes that a record may hold.
+const MOST_INLINE: usize = 1 << 20;
+
+/// A day, in seconds.
+const DAY: f64 = 86_400.0;
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,6 +71,10 @@ pub struct Limits {
     pub running: u32,
     /// How often a task is tried whose process dies. Only a file sets it.
     pub attempts: u32,
+    /// Tasks of an account that are kept, whatever their state; 0: any number.
+    pub stored_tasks: u64,
+    /// Bytes that an account's tasks may hold together: bodies, configs, answers; 0: any number.
+    pub stored_bytes: u64,
     /// Bytes of a request's body.
     pub body_bytes: usize,
     /// Bytes of an upstream's answer.
@@ -95,6 +105,10 @@ pub struct Timeouts {
 pub struct Tasks {
     /// Days for which answers of more than 150 characters are kept.
     pub answer_ttl_days: f64,
+    /// Days for which tasks are kept that have ended, with their answers; 0: until they are deleted.
+    pub record_ttl_days: f64,
+    /// Bodies and answers of up to so many bytes are kept in the database, longer ones in files.
+    pub inline_bytes: usize,
     /// Tasks that may run at the same time, of all accounts.
     pub running: usize,
     /// Seconds without a sign of life after which a running task is taken for lost.
@@ -242,6 +256,10 @@ impl Settings {
             waiting: self.limits.waiting,
             running: self.limits.running,
             attempts: self.limits.attempts,
+            quota: Quota {
+                tasks: self.limits.stored_tasks,
+                bytes: self.limits.stored_bytes,
+            },
         }
     }
 
@@ -277,6 +295,20 @@ impl Settings {
                 "it must be greater than 0",
             )?;
         }
+        let records = self.tasks.record_ttl_days;
+        require(
+            "tasks.record_ttl_days",
+            records,
+            (0.0..1e9).contains(&records),
+            "it must be 0 (until they are deleted) or more",
+        )?;
+        let inline = self.tasks.inline_bytes;
+        require(
+            "tasks.inline_bytes",
+            inline,
+            inline <= MOST_INLINE,
+            "it must be at most 1048576: longer contents belong into files",
+        )?;
         let grace = self.timeouts.grace_s;
         require(
             "timeouts.grace_s",
@@ -395,6 +427,8 @@ impl Default for Limits {
             waiting: 250,
             running: 50,
             attempts: 3,
+            stored_tasks: 0,
+            stored_bytes: 0,
             body_bytes: 64 << 20,
             answer_bytes: 256 << 20,
             header_bytes: 32 << 10,
@@ -418,6 +452,8 @@ impl Default for Tasks {
     fn default() -> Self {
         Self {
             answer_ttl_days: 7.0,
+            record_ttl_days: 7.0,
+            inline_bytes: 16 << 10,
             running: 256,
             lease_s: 30.0,
         }
@@ -430,6 +466,18 @@ impl Default for Log {
             level: "info".to_owned(),
             format: LogFormat::Auto,
         }
+    }
+}
+
+impl Tasks {
+    /// How long answers are kept, but for short ones.
+    pub fn answer_ttl(&self) -> Duration {
+        Duration::from_secs_f64(self.answer_ttl_days * DAY)
+    }
+
+    /// How long tasks are kept that have ended.
+    pub fn record_ttl(&self) -> Option<Duration> {
+        (self.record_ttl_days > 0.0).then(|| Duration::from_secs_f64(self.record_ttl_days * DAY))
     }
 }
 

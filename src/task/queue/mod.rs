@@ -3,6 +3,7 @@
 //! Invariant: a claimed task ends, or is put back; an answer that could not be stored is kept and
 //! tried again while the lease is held. Knows stores and services only by what they promise.
 
+mod housekeeping;
 mod run;
 
 use std::collections::HashMap;
@@ -26,12 +27,6 @@ pub type Find = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Syn
 /// How long the queue waits after the store failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
-/// Expired answers that are removed in one go.
-const SWEEP: usize = 1000;
-
-/// How often blobs without a task are looked for.
-const ORPHANS: Duration = Duration::from_hours(1);
-
 /// What a queue works with.
 pub struct QueueOptions {
     /// Where tasks are.
@@ -48,8 +43,10 @@ pub struct QueueOptions {
     pub max_running: usize,
     /// How long a claim holds without a sign of life.
     pub lease: Duration,
-    /// How long answers in blobs are kept.
+    /// How long answers are kept, but for short ones.
     pub answer_ttl: Duration,
+    /// How long tasks are kept that have ended; `None`: until they are deleted.
+    pub record_ttl: Option<Duration>,
 }
 
 /// A running queue.
@@ -57,6 +54,7 @@ pub struct QueueOptions {
 pub struct Queue {
     stop: watch::Sender<Option<Duration>>,
     dispatcher: JoinHandle<()>,
+    housekeeping: JoinHandle<()>,
 }
 
 struct Dispatcher {
@@ -65,7 +63,6 @@ struct Dispatcher {
     /// What runs, by its task.
     held: HashMap<TaskId, (Lease, AbortHandle)>,
     by_id: HashMap<Id, TaskId>,
-    orphans_at: Instant,
     turns: Arc<Turns>,
 }
 
@@ -73,23 +70,26 @@ impl Queue {
     /// Starts claiming.
     pub fn start(options: QueueOptions) -> Self {
         let (stop, stopped) = watch::channel(None);
+        let options = Arc::new(options);
+        let housekeeping = tokio::spawn(housekeeping::run(Arc::clone(&options)));
         let dispatcher = Dispatcher {
-            options: Arc::new(options),
+            options,
             running: JoinSet::new(),
             held: HashMap::new(),
             by_id: HashMap::new(),
-            orphans_at: Instant::now() + ORPHANS,
             turns: Arc::default(),
         };
         Self {
             stop,
             dispatcher: tokio::spawn(dispatcher.run(stopped)),
+            housekeeping,
         }
     }
 
     /// Claims no more, lets what runs end within `grace`, puts the rest back.
     pub async fn stop(self, grace: Duration) {
         self.stop.send_replace(Some(grace));
+        self.housekeeping.abort();
         if let Err(error) = self.dispatcher.await {
             tracing::error!(%error, "the queue ended badly");
         }
@@ -219,7 +219,7 @@ impl Dispatcher {
     }
 
     /// Signs of life first, so that a jump of the clock never ends a lease that is held; then what
-    /// others left behind, and what has expired.
+    /// others left behind.
     async fn maintain(&mut self) {
         let now = Timestamp::now();
         let held: Vec<Lease> = self.held.values().map(|(lease, _)| *lease).collect();
@@ -244,11 +244,6 @@ impl Dispatcher {
         if let Err(error) = store.reap(self.options.caps.attempts, now).await {
             tracing::error!(%error, "lost tasks cannot be put back");
         }
-        let look_for_orphans = self.orphans_at <= Instant::now();
-        if look_for_orphans {
-            self.orphans_at = Instant::now() + ORPHANS;
-        }
-        tokio::spawn(sweep(Arc::clone(&self.options), look_for_orphans));
     }
 
     async fn wind_up(mut self, mut events: broadcast::Receiver<Event>, grace: Duration) {
@@ -268,28 +263,5 @@ impl Dispatcher {
                 tracing::error!(task = %lease.task, %error, "it cannot be put back");
             }
         }
-    }
-}
-
-/// Removes what has expired.
-async fn sweep(options: Arc<QueueOptions>, orphans: bool) {
-    loop {
-        match options.store.sweep(Timestamp::now(), SWEEP).await {
-            Ok(gone) => {
-                for lease in &gone {
-                    options.blobs.delete_answer(*lease).await;
-                }
-                if gone.len() < SWEEP {
-                    break;
-                }
-            }
-            Err(error) => {
-                tracing::error!(%error, "expired answers cannot be removed");
-                break;
-            }
-        }
-    }
-    if orphans {
-        options.blobs.sweep_orphans(options.store.as_ref()).await;
     }
 }

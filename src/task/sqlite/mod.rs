@@ -2,8 +2,12 @@
 //!
 //! Invariant: a move is answered after its commit; counts in memory are those of the database.
 
+mod contents;
+mod finished;
+mod loads;
 mod moves;
 mod reads;
+mod removal;
 mod rows;
 mod shared;
 mod writer;
@@ -13,8 +17,8 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, Status, Task,
-    TaskId, TaskStore, Turns,
+    Claimed, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
+    NewTask, Removed, Statistics, Status, Task, TaskId, TaskStore, Turns,
 };
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
@@ -159,11 +163,41 @@ impl TaskStore for SqliteTasks {
         self.writer.submit(make).await
     }
 
-    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Vec<Lease>, DatabaseError> {
+    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
         let make = move |moves: &mut moves::Moves<'_>| moves.sweep(now, max);
-        let swept = self.writer.submit(make).await?;
-        self.readers.forget(&swept);
-        Ok(swept)
+        let removed = self.writer.submit(make).await?;
+        if removed.count > 0 {
+            self.readers.finished.forget_all();
+        }
+        Ok(removed)
+    }
+
+    async fn delete(&self, task: TaskId) -> Result<Deletion, DatabaseError> {
+        let make = move |moves: &mut moves::Moves<'_>| moves.delete(task);
+        let deletion = self.writer.submit(make).await?;
+        self.readers.finished.forget(task);
+        Ok(deletion)
+    }
+
+    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
+        let make = move |moves: &mut moves::Moves<'_>| moves.purge(ended_by, max);
+        let removed = self.writer.submit(make).await?;
+        if removed.count > 0 {
+            self.readers.finished.forget_all();
+        }
+        Ok(removed)
+    }
+
+    async fn blobs(
+        &self,
+        after: Option<TaskId>,
+        max: usize,
+    ) -> Result<Vec<NamedBlob>, DatabaseError> {
+        self.readers.blobs(after, max)
+    }
+
+    async fn statistics(&self) -> Result<Statistics, DatabaseError> {
+        self.readers.statistics()
     }
 
     async fn load(&self) -> Result<(u64, u64), DatabaseError> {

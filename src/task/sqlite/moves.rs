@@ -1,23 +1,22 @@
-//! The moves of the protocol, inside the writer's transaction, and the counts that limits hold.
+//! The moves of the protocol, inside the writer's transaction.
 //!
 //! Invariant: a move changes the counts as it changes the rows; both are undone together.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::contents::{self, Placed};
+use super::loads::Loads;
 use super::reads::find;
-use super::rows::{
-    self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED, COMPLETED, EXPIRED, FAILED, RUNNING,
-    WAITING, columns,
-};
+use super::rows::{self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED, COMPLETED, FAILED};
 use super::shared::Shared;
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Timestamp};
 use crate::task::{
-    Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash, Status,
-    Task, TaskId, Turns,
+    Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash, Quota,
+    Status, Task, TaskId, Turns,
 };
 
 /// What a transaction works with.
@@ -38,20 +37,6 @@ pub(super) struct News {
     pub(super) events: Vec<Event>,
 }
 
-/// Waiting and running tasks of each account.
-#[derive(Debug, Default)]
-pub(super) struct Loads {
-    accounts: HashMap<AccountId, Load>,
-    /// Accounts with waiting tasks.
-    waiting: BTreeSet<AccountId>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Load {
-    waiting: u32,
-    running: u32,
-}
-
 /// A running task that is to be put back.
 struct Found {
     task: TaskId,
@@ -69,63 +54,6 @@ enum Repeated {
     Another,
     /// It made this task.
     Same(TaskId),
-}
-
-impl Loads {
-    /// Counts what is stored.
-    pub(super) fn read(connection: &Connection) -> Result<Self, rusqlite::Error> {
-        let mut loads = Self::default();
-        for (status, sql) in [
-            (
-                WAITING,
-                "SELECT caller, count(*) FROM task INDEXED BY task_waiting WHERE status = 0 GROUP BY caller",
-            ),
-            (
-                RUNNING,
-                "SELECT caller, count(*) FROM task INDEXED BY task_running WHERE status = 1 GROUP BY caller",
-            ),
-        ] {
-            let mut read = connection.prepare(sql)?;
-            let mut rows = read.query([])?;
-            while let Some(row) = rows.next()? {
-                let account = AccountId(row.get(0)?);
-                let count: u32 = row.get(1)?;
-                loads.change(account, |load| {
-                    if status == WAITING {
-                        load.waiting = count;
-                    } else {
-                        load.running = count;
-                    }
-                });
-            }
-        }
-        Ok(loads)
-    }
-
-    fn of(&self, account: AccountId) -> Load {
-        self.accounts.get(&account).copied().unwrap_or_default()
-    }
-
-    fn change(&mut self, account: AccountId, change: impl FnOnce(&mut Load)) {
-        let load = self.accounts.entry(account).or_default();
-        let waited = load.waiting > 0;
-        change(load);
-        match (waited, load.waiting > 0) {
-            (false, true) => {
-                self.waiting.insert(account);
-            }
-            (true, false) => {
-                self.waiting.remove(&account);
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether a waiting task of an account may run.
-    fn may_run(&self, account: AccountId, limits: &Limits) -> bool {
-        let load = self.of(account);
-        load.waiting > 0 && load.running < limits.running(account)
-    }
 }
 
 impl Moves<'_> {
@@ -152,12 +80,45 @@ impl Moves<'_> {
         if self.loads.of(task.caller).waiting >= most {
             return Err(EnqueueError::TooManyWaiting { limit: most });
         }
+        self.within_quota(task, limit.quota, now)?;
         self.shared.admit(task.caller, limit, now)?;
         self.insert(task, now).map_err(|error| self.fault(&error))?;
         self.loads.change(task.caller, |load| load.waiting += 1);
+        self.loads.store(task.caller, 1, task.bytes());
         // Nobody is woken for an account that may run no more: the end of a task will do that.
         self.news.wake |= self.loads.of(task.caller).running < limit.running;
         Ok(task.id)
+    }
+
+    /// Whether a task fits what its account may have stored.
+    fn within_quota(
+        &mut self,
+        task: &NewTask,
+        quota: Quota,
+        now: Timestamp,
+    ) -> Result<(), EnqueueError> {
+        if quota == Quota::default() {
+            return Ok(());
+        }
+        let size = task.bytes();
+        let mut refused = None;
+        // What is known may be too much: others delete, too.
+        for doubt in [false, true] {
+            let stored = self.loads.stored(self.connection, task.caller, doubt, now);
+            let stored = stored.map_err(|error| self.database.error(&error))?;
+            let limit = quota.tasks;
+            refused = (limit > 0 && stored.tasks >= limit)
+                .then_some(EnqueueError::TooManyStored { limit });
+            let limit = quota.bytes;
+            if limit > 0 && stored.bytes.saturating_add(size) > limit {
+                let held = stored.bytes;
+                refused = refused.or(Some(EnqueueError::TooManyBytes { held, size, limit }));
+            }
+            if refused.is_none() {
+                return Ok(());
+            }
+        }
+        refused.map_or(Ok(()), Err)
     }
 
     fn repeated(&self, task: &NewTask) -> Result<Repeated, rusqlite::Error> {
@@ -179,9 +140,10 @@ impl Moves<'_> {
 
     fn insert(&self, task: &NewTask, now: Timestamp) -> Result<(), rusqlite::Error> {
         let sql = "INSERT INTO task (id, caller, owner, service, status, created_at, retries,
-                config, data_type, body, body_size, body_sha256, repeat_key, repeat_sha256)
-            VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-        let (body, size, sha256) = columns(&task.body);
+                config, data_type, body, body_size, body_sha256, repeat_key, repeat_sha256,
+                body_number, request_bytes)
+            VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        let body = Placed::place(self.connection, &task.body)?;
         let repeat = task.idempotency.as_ref();
         let mut insert = self.connection.prepare_cached(sql)?;
         insert.execute(params![
@@ -193,11 +155,13 @@ impl Moves<'_> {
             task.on_crash == OnCrash::Retry,
             task.config,
             task.data_type,
-            body,
-            size,
-            sha256,
+            body.inline,
+            body.size,
+            body.sha256,
             repeat.map(|repeat| &repeat.key),
             repeat.map(|repeat| repeat.fingerprint),
+            body.number,
+            i64::try_from(task.bytes()).unwrap_or(i64::MAX),
         ])?;
         Ok(())
     }
@@ -209,7 +173,7 @@ impl Moves<'_> {
         limits: &Limits,
         lease_until: Timestamp,
     ) -> Result<Vec<Claimed>, DatabaseError> {
-        let waiting = self.loads.waiting.iter().copied();
+        let waiting = self.loads.waiting();
         let mut next: BTreeSet<(u64, AccountId)> = waiting
             .filter(|account| self.loads.may_run(*account, limits))
             .map(|account| (turns.last(account), account))
@@ -253,7 +217,18 @@ impl Moves<'_> {
         );
         let mut update = self.connection.prepare_cached(&sql)?;
         let values = params![account.0, lease_until.0];
-        update.query_row(values, rows::claimed).optional()
+        let claimed = update.query_row(values, |row| {
+            Ok((rows::claimed(row)?, row.get::<_, Option<i64>>(11)?))
+        });
+        let Some((mut claimed, number)) = claimed.optional()? else {
+            return Ok(None);
+        };
+        if let Some(number) = number
+            && let Some(bytes) = contents::find(self.connection, number)?
+        {
+            claimed.body = Content::Inline(bytes);
+        }
+        Ok(Some(claimed))
     }
 
     pub(super) fn heartbeat(
@@ -284,23 +259,24 @@ impl Moves<'_> {
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {
         let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
-                lease_until = NULL, answer = ?6, answer_size = ?7, answer_sha256 = ?8,
-                expires_at = ?9, body = NULL
-            WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller";
-        let (inline, size, sha256) = columns(answer);
-        let expires_at = inline.is_none().then_some(expires_at.0);
+                lease_until = NULL, body = NULL, config = NULL, data_type = NULL, answer = ?6,
+                answer_number = ?7, answer_size = ?8, answer_sha256 = ?9, expires_at = ?10
+            WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
+        let place = Placed::place(self.connection, answer);
+        let place = place.map_err(|error| self.fault(&error))?;
         let end = params![
             lease.task.as_bytes(),
             lease.attempt,
             COMPLETED,
             now.0,
             ANSWERED,
-            inline,
-            size,
-            sha256,
-            expires_at
+            place.inline,
+            place.number,
+            place.size,
+            place.sha256,
+            answer.expires().then_some(expires_at.0)
         ];
-        self.end_running(lease, sql, end, Status::Completed)
+        self.end_running(lease, sql, end, (Status::Completed, &place))
     }
 
     pub(super) fn fail(
@@ -310,9 +286,15 @@ impl Moves<'_> {
         now: Timestamp,
     ) -> Result<bool, DatabaseError> {
         let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
-                lease_until = NULL, failure_status = ?6, failure_code = ?7, failure_message = ?8,
-                answer = ?9, body = NULL
-            WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller";
+                lease_until = NULL, body = NULL, config = NULL, data_type = NULL,
+                failure_status = ?6, failure_code = ?7, failure_message = ?8, answer = ?9,
+                answer_number = ?10, answer_size = ?11
+            WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
+        let place = match &failure.body {
+            Some(body) => Placed::place_bytes(self.connection, body),
+            None => Ok(Placed::default()),
+        };
+        let place = place.map_err(|error| self.fault(&error))?;
         let end = params![
             lease.task.as_bytes(),
             lease.attempt,
@@ -322,29 +304,58 @@ impl Moves<'_> {
             failure.status,
             failure.code,
             failure.message,
-            failure.body
+            place.inline,
+            place.number,
+            place.size
         ];
-        self.end_running(lease, sql, end, Status::Canceled)
+        self.end_running(lease, sql, end, (Status::Canceled, &place))
     }
 
-    /// Runs an update that ends a running task and returns its caller.
+    /// Runs an update that ends a running task and returns what [`rows::ended`] reads. What was stored
+    /// for the end goes again if the lease was lost.
     fn end_running(
         &mut self,
         lease: Lease,
         sql: &str,
         values: &[&dyn rusqlite::ToSql],
-        status: Status,
+        (status, place): (Status, &Placed<'_>),
     ) -> Result<bool, DatabaseError> {
         let end = || {
             let mut update = self.connection.prepare_cached(sql)?;
-            let caller = update.query_row(values, |row| row.get(0).map(AccountId));
-            caller.optional()
+            let ended = update.query_row(values, rows::ended).optional()?;
+            let useless = match &ended {
+                Some(ended) => ended.body_number,
+                None => place.number,
+            };
+            contents::remove(self.connection, useless)?;
+            Ok(ended)
         };
-        let Some(caller) = end().map_err(|error| self.fault(&error))? else {
+        let ended = end().map_err(|error: rusqlite::Error| self.fault(&error))?;
+        let Some(ended) = ended else {
             return Ok(false);
         };
+        let caller = ended.caller;
+        self.loads.store(caller, 0, place.bytes());
+        self.loads.free(caller, 0, ended.request_bytes);
         self.ended(lease.task, caller, status);
         Ok(true)
+    }
+
+    /// Runs an update that ends a task without an answer, whatever its state, and returns the same.
+    fn end_empty(
+        &mut self,
+        sql: &str,
+        values: &[&dyn rusqlite::ToSql],
+    ) -> Result<(), DatabaseError> {
+        let end = || {
+            let mut update = self.connection.prepare_cached(sql)?;
+            let ended = update.query_row(values, rows::ended)?;
+            contents::remove(self.connection, ended.body_number)?;
+            Ok(ended)
+        };
+        let ended = end().map_err(|error: rusqlite::Error| self.fault(&error))?;
+        self.loads.free(ended.caller, 0, ended.request_bytes);
+        Ok(())
     }
 
     fn ended(&mut self, task: TaskId, caller: AccountId, status: Status) {
@@ -388,9 +399,9 @@ impl Moves<'_> {
             let failure = Failure::crashed();
             let sql = "UPDATE task SET status = ?2, completed_at = max(created_at, ?3),
                     outcome = ?4, lease_until = NULL, failure_status = ?5, failure_code = ?6,
-                    failure_message = ?7, crashes = ?8, body = NULL
-                WHERE id = ?1";
-            self.execute(
+                    failure_message = ?7, crashes = ?8, body = NULL, config = NULL, data_type = NULL
+                WHERE id = ?1 RETURNING caller, body_number, request_bytes";
+            self.end_empty(
                 sql,
                 params![
                     task.as_bytes(),
@@ -450,10 +461,10 @@ impl Moves<'_> {
             return Ok(Some(found));
         }
         let sql = "UPDATE task SET status = ?2, completed_at = max(created_at, ?3), outcome = ?4,
-                lease_until = NULL, body = NULL
-            WHERE id = ?1";
+                lease_until = NULL, body = NULL, config = NULL, data_type = NULL
+            WHERE id = ?1 RETURNING caller, body_number, request_bytes";
         let values = params![task.as_bytes(), CANCELED, now.0, CANCELED_BY_USER];
-        self.execute(sql, values)?;
+        self.end_empty(sql, values)?;
         if found.status == Status::Queued {
             self.loads.change(found.caller, |load| {
                 load.waiting = load.waiting.saturating_sub(1);
@@ -464,32 +475,6 @@ impl Moves<'_> {
             self.ended(task, found.caller, Status::Canceled);
         }
         find(self.connection, task).map_err(|error| self.fault(&error))
-    }
-
-    pub(super) fn sweep(
-        &mut self,
-        now: Timestamp,
-        max: usize,
-    ) -> Result<Vec<Lease>, DatabaseError> {
-        let sql = "UPDATE task SET outcome = ?3, answer_size = NULL, answer_sha256 = NULL,
-                expires_at = NULL
-            WHERE id IN (SELECT id FROM task WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2)
-            RETURNING id, attempt";
-        let gone = || {
-            let mut update = self.connection.prepare_cached(sql)?;
-            let max = i64::try_from(max).unwrap_or(i64::MAX);
-            let rows = update.query_map(params![now.0, max, EXPIRED], |row| {
-                Ok(Lease {
-                    task: TaskId::from_bytes(row.get(0)?),
-                    attempt: row.get(1)?,
-                })
-            })?;
-            let mut gone = rows.collect::<Result<Vec<Lease>, _>>()?;
-            // The order in which rows are returned is the database's secret.
-            gone.sort_unstable_by_key(|lease| lease.task);
-            Ok(gone)
-        };
-        gone().map_err(|error| self.fault(&error))
     }
 
     fn execute(&self, sql: &str, values: &[&dyn rusqlite::ToSql]) -> Result<(), DatabaseError> {

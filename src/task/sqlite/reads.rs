@@ -1,26 +1,20 @@
 //! Reading beside the writer: every read sees what was committed before it began.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 use std::thread;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::finished::Finished;
 use super::rows::{self, TASK};
 use crate::account::AccountId;
-use crate::database::DatabaseError;
 use crate::database::sqlite::Sqlite;
-use crate::task::{Lease, Outcome, Status, Task, TaskId};
+use crate::database::{DatabaseError, Timestamp};
+use crate::task::{NamedBlob, Statistics, Status, Task, TaskId};
 
 /// How far a place in the queue is counted.
 const FURTHEST_PLACE: u64 = 1000;
-
-/// Finished tasks that are remembered.
-const REMEMBERED: usize = 4096;
-
-/// An upstream's error body of more bytes is not.
-const LARGE: usize = 4096;
 
 /// Connections that read. A read takes microseconds, so it is made where it is asked for.
 #[derive(Debug)]
@@ -28,9 +22,7 @@ pub(super) struct Readers {
     database: Sqlite,
     connections: Vec<Mutex<Connection>>,
     next: AtomicUsize,
-    /// Tasks in a final state: nothing changes them but the sweep. Who asks for a state asks again, and
-    /// then for the result.
-    finished: Mutex<HashMap<TaskId, Task>>,
+    pub(super) finished: Finished,
 }
 
 impl Readers {
@@ -42,7 +34,7 @@ impl Readers {
             database: database.clone(),
             connections: (0..cores * 2).map(connect).collect::<Result<_, _>>()?,
             next: AtomicUsize::new(0),
-            finished: Mutex::default(),
+            finished: Finished::new(),
         })
     }
 
@@ -57,33 +49,15 @@ impl Readers {
 
     /// A task.
     pub(super) fn get(&self, task: TaskId) -> Result<Option<Task>, DatabaseError> {
-        if let Some(known) = self.finished().get(&task) {
-            return Ok(Some(known.clone()));
-        }
+        let removals = match self.finished.find(task) {
+            Ok(known) => return Ok(Some(known)),
+            Err(removals) => removals,
+        };
         let found = self.with(|connection| find(connection, task))?;
-        if let Some(found) = &found
-            && found.status.is_final()
-            && !is_large(found)
-        {
-            let mut finished = self.finished();
-            if finished.len() >= REMEMBERED {
-                finished.clear();
-            }
-            finished.insert(task, found.clone());
+        if let Some(found) = &found {
+            self.finished.remember(found, removals);
         }
         Ok(found)
-    }
-
-    /// Forgets what the sweep changed.
-    pub(super) fn forget(&self, swept: &[Lease]) {
-        let mut finished = self.finished();
-        for lease in swept {
-            finished.remove(&lease.task);
-        }
-    }
-
-    fn finished(&self) -> MutexGuard<'_, HashMap<TaskId, Task>> {
-        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tasks of its account that wait before a task.
@@ -150,6 +124,61 @@ impl Readers {
         })
     }
 
+    /// The blobs that tasks need.
+    pub(super) fn blobs(
+        &self,
+        after: Option<TaskId>,
+        max: usize,
+    ) -> Result<Vec<NamedBlob>, DatabaseError> {
+        // The checksum of a body stays when its task has ended, and means nothing then.
+        let sql = "SELECT id, attempt, status < 2,
+                CASE WHEN status < 2 THEN body_size ELSE answer_size END,
+                CASE WHEN status < 2 THEN body_sha256 ELSE answer_sha256 END
+            FROM task WHERE id > ?1
+                AND CASE WHEN status < 2 THEN body_sha256 ELSE answer_sha256 END IS NOT NULL
+            ORDER BY id LIMIT ?2";
+        let after = after.map_or([0; 16], |after| *after.as_bytes());
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        self.with(|connection| {
+            let mut read = connection.prepare_cached(sql)?;
+            let found = read.query_map(params![after, max], |row| {
+                let is_body: bool = row.get(2)?;
+                let attempt: u32 = row.get(1)?;
+                Ok(NamedBlob {
+                    task: TaskId::from_bytes(row.get(0)?),
+                    attempt: (!is_body).then_some(attempt),
+                    size: rows::number(row, 3)?,
+                    sha256: row.get(4)?,
+                })
+            })?;
+            found.collect()
+        })
+    }
+
+    /// How much is stored.
+    pub(super) fn statistics(&self) -> Result<Statistics, DatabaseError> {
+        // One statement sees one moment.
+        let sql = "SELECT (SELECT count(*) FROM task INDEXED BY task_of_caller),
+            (SELECT count(*) FROM task INDEXED BY task_waiting WHERE status = 0),
+            (SELECT count(*) FROM task INDEXED BY task_running WHERE status = 1),
+            (SELECT count(*) FROM task INDEXED BY task_canceled WHERE status = 3),
+            (SELECT created_at FROM task ORDER BY id LIMIT 1)";
+        self.with(|connection| {
+            connection.query_row(sql, [], |row| {
+                let number = |column| rows::number(row, column);
+                let all = number(0)?;
+                let (waiting, running, canceled) = (number(1)?, number(2)?, number(3)?);
+                Ok(Statistics {
+                    waiting,
+                    running,
+                    completed: all.saturating_sub(waiting + running + canceled),
+                    canceled,
+                    oldest: row.get::<_, Option<i64>>(4)?.map(Timestamp),
+                })
+            })
+        })
+    }
+
     fn with<T>(
         &self,
         call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
@@ -169,15 +198,6 @@ impl Readers {
             waited.unwrap_or_else(PoisonError::into_inner)
         });
         call(&connection).map_err(|error| self.database.error(&error))
-    }
-}
-
-fn is_large(task: &Task) -> bool {
-    match &task.outcome {
-        Some(Outcome::Failed(failure)) => {
-            failure.body.as_ref().is_some_and(|body| body.len() > LARGE)
-        }
-        _ => false,
     }
 }
 

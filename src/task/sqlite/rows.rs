@@ -9,13 +9,13 @@ use crate::task::{Claimed, Content, Failure, Lease, OnCrash, Outcome, Status, Ta
 /// The columns that [`task`] reads.
 pub(super) const TASK: &str =
     "id, caller, owner, service, status, created_at, completed_at, attempt,
-    outcome, answer, answer_size, answer_sha256, expires_at,
-    failure_status, failure_code, failure_message";
+    outcome, coalesce(answer, (SELECT bytes FROM content WHERE number = answer_number)),
+    answer_size, answer_sha256, expires_at, failure_status, failure_code, failure_message";
 
-/// The columns that [`claimed`] reads.
+/// The columns that [`claimed`] reads, and the number of the body.
 pub(super) const CLAIMED: &str =
     "id, attempt, caller, owner, service, body, body_size, body_sha256,
-    config, data_type, retries";
+    config, data_type, retries, body_number";
 
 /// How states are stored.
 pub(super) const WAITING: i64 = 0;
@@ -87,7 +87,32 @@ pub(super) fn claimed(row: &Row<'_>) -> Result<Claimed, rusqlite::Error> {
     })
 }
 
-/// Bytes in the column `first`, or their size and checksum in the two after it.
+/// What the end of a task frees. The number of its body means nothing from then on, and stays.
+pub(super) struct Ended {
+    pub(super) caller: AccountId,
+    /// The number of its body among the contents.
+    pub(super) body_number: Option<i64>,
+    /// What body and config took.
+    pub(super) request_bytes: u64,
+}
+
+/// A task that just ended: its caller, the number of its body, what its request took.
+pub(super) fn ended(row: &Row<'_>) -> Result<Ended, rusqlite::Error> {
+    Ok(Ended {
+        caller: AccountId(row.get(0)?),
+        body_number: row.get(1)?,
+        request_bytes: number(row, 2)?,
+    })
+}
+
+/// A number that is never less than 0; 0 if there is none.
+pub(super) fn number(row: &Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
+    let number = row.get::<_, Option<i64>>(column)?;
+    Ok(number.map_or(0, |number| u64::try_from(number).unwrap_or(0)))
+}
+
+/// Bytes in the column `first`, or their size and checksum in the two after it. Bytes that are missing
+/// are taken for a blob that is lost: only the one task is harmed.
 fn content(row: &Row<'_>, first: usize) -> Result<Content, rusqlite::Error> {
     if let Some(bytes) = row.get(first)? {
         return Ok(Content::Inline(bytes));
@@ -95,17 +120,6 @@ fn content(row: &Row<'_>, first: usize) -> Result<Content, rusqlite::Error> {
     let size: i64 = row.get(first + 1)?;
     Ok(Content::Blob {
         size: u64::try_from(size).unwrap_or(0),
-        sha256: row.get(first + 2)?,
+        sha256: row.get::<_, Option<_>>(first + 2)?.unwrap_or_default(),
     })
-}
-
-/// The three columns of some content.
-pub(super) fn columns(content: &Content) -> (Option<&[u8]>, Option<i64>, Option<&[u8]>) {
-    match content {
-        Content::Inline(bytes) => (Some(bytes), None, None),
-        Content::Blob { size, sha256 } => {
-            let size = i64::try_from(*size).unwrap_or(i64::MAX);
-            (None, Some(size), Some(sha256))
-        }
-    }
 }

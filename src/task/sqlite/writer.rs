@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
-use super::moves::{Loads, Moves, News};
+use super::loads::Loads;
+use super::moves::{Moves, News};
 use super::shared::Shared;
 use crate::database::DatabaseError;
 use crate::database::sqlite::Sqlite;

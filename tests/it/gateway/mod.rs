@@ -4,6 +4,7 @@ mod access;
 mod limits;
 mod openapi;
 mod predict;
+mod records;
 mod registry;
 mod rude;
 mod streams;

@@ -260,7 +260,10 @@ fn a_repeated_idempotency_key_makes_one_task() {
 #[test]
 fn what_is_stored_is_checked_when_it_is_read() {
     let upstream = Upstream::start();
-    let gateway = Setup::new().proxy("echo", &upstream.url("/echo")).start();
+    let gateway = Setup::new()
+        .settings("[tasks]\ninline_bytes = 0")
+        .proxy("echo", &upstream.url("/echo"))
+        .start();
     let long = json!({"text": "x".repeat(500)}).to_string();
     let tasks: Vec<String> = (0..4).map(|_| gateway.create("echo", &long)).collect();
     for task in &tasks {
@@ -284,7 +287,7 @@ fn what_is_stored_is_checked_when_it_is_read() {
 fn a_body_that_is_gone_ends_its_task() {
     let upstream = Upstream::start();
     let gateway = Setup::new()
-        .settings("[limits]\nrunning = 1")
+        .settings("[limits]\nrunning = 1\n[tasks]\ninline_bytes = 0")
         .proxy("slow", &upstream.url("/hold"))
         .start();
     let first = gateway.create("slow", "{}");
@@ -307,18 +310,21 @@ fn a_body_that_is_gone_ends_its_task() {
 fn answers_expire() {
     let upstream = Upstream::start();
     let gateway = Setup::new()
-        .settings("[tasks]\nanswer_ttl_days = 0.00001\nlease_s = 1")
+        .settings("[tasks]\nanswer_ttl_days = 0.00001\nlease_s = 1\ninline_bytes = 1000")
         .proxy("echo", &upstream.url("/echo"))
         .start();
-    let long = json!({"text": "x".repeat(500)}).to_string();
-    let task = gateway.create("echo", &long);
     let short = gateway.create("echo", "{}");
-    gateway.wait_for(&task, "COMPLETED");
     gateway.wait_for(&short, "COMPLETED");
-    gateway.until(|| gateway.result(&task).status == 404);
-    gateway.until(|| find(&gateway.data().join("blobs"), &task).is_none());
-    assert_eq!(gateway.result(&task).status, 404);
-    assert_eq!(gateway.status(&task)["status"], "COMPLETED");
+    // In a file, and in the database.
+    for size in [2000, 500] {
+        let long = json!({"text": "x".repeat(size)}).to_string();
+        let task = gateway.create("echo", &long);
+        gateway.wait_for(&task, "COMPLETED");
+        gateway.until(|| gateway.result(&task).status == 404);
+        gateway.until(|| find(&gateway.data().join("blobs"), &task).is_none());
+        assert_eq!(gateway.result(&task).status, 404);
+        assert_eq!(gateway.status(&task)["status"], "COMPLETED");
+    }
     // Short answers live in the record.
     gateway.result(&short).expect(200);
 }
@@ -393,7 +399,7 @@ fn a_server_that_is_asked_to_stop_lets_tasks_end_and_keeps_the_rest() {
 }
 
 /// The file below a directory whose name has this text.
-fn find(directory: &Path, text: &str) -> Option<PathBuf> {
+pub(super) fn find(directory: &Path, text: &str) -> Option<PathBuf> {
     let entries = fs::read_dir(directory).ok()?;
     entries
         .flatten()

@@ -9,7 +9,9 @@ use proptest::sample::Index;
 
 use pkgtool::account::AccountId;
 use pkgtool::database::Timestamp;
-use pkgtool::task::{Caps, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Status};
+use pkgtool::task::{
+    Caps, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Quota, Status, TaskId,
+};
 
 use super::{ACCOUNTS, Limited, block_on, directory, id, in_memory, of, open};
 
@@ -17,6 +19,11 @@ const CAPS: Caps = Caps {
     waiting: 5,
     running: 3,
     attempts: 2,
+    // A few tasks' worth: some histories reach each of them.
+    quota: Quota {
+        tasks: 12,
+        bytes: 9_000,
+    },
 };
 
 /// A step of a history. Tasks and leases are chosen among those there were.
@@ -27,6 +34,7 @@ enum Step {
         key: Option<u8>,
         print: u8,
         fails: bool,
+        body: Size,
     },
     Admit {
         account: i64,
@@ -41,11 +49,12 @@ enum Step {
     },
     Complete {
         lease: Index,
-        blob: bool,
+        answer: Size,
         expires: i64,
     },
     Fail {
         lease: Index,
+        body: Size,
     },
     Release {
         lease: Index,
@@ -58,24 +67,61 @@ enum Step {
     Sweep {
         max: usize,
     },
+    Delete {
+        task: Index,
+    },
+    Purge {
+        age: i64,
+        max: usize,
+    },
     Reopen,
+}
+
+/// Where some content is kept: with the task, beside it, in the blob store.
+#[derive(Debug, Clone, Copy)]
+enum Size {
+    Short,
+    Medium,
+    Blob,
+}
+
+impl Size {
+    /// Some content, another for each number.
+    fn content(self, number: u64) -> Content {
+        match self {
+            Self::Short => Content::Inline(number.to_string().into_bytes()),
+            Self::Medium => Content::Inline(number.to_string().repeat(300).into_bytes()),
+            Self::Blob => Content::Blob {
+                size: 900 + number,
+                sha256: [1; 32],
+            },
+        }
+    }
+}
+
+fn size() -> impl Strategy<Value = Size> {
+    prop_oneof![Just(Size::Short), Just(Size::Medium), Just(Size::Blob)]
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let index = any::<Index>;
     prop_oneof![
-        6 => (1..=3_i64, proptest::option::weighted(0.3, 0..3_u8), 0..2_u8, any::<bool>())
-            .prop_map(|(account, key, print, fails)| Step::Enqueue { account, key, print, fails }),
+        6 => (1..=3_i64, proptest::option::weighted(0.3, 0..3_u8), 0..2_u8, any::<bool>(), size())
+            .prop_map(|(account, key, print, fails, body)| {
+                Step::Enqueue { account, key, print, fails, body }
+            }),
         1 => (1..=4_i64).prop_map(|account| Step::Admit { account }),
         5 => (0..4_usize, 0..3000_i64).prop_map(|(max, lease)| Step::Claim { max, lease }),
         1 => (index(), 0..3000_i64).prop_map(|(lease, until)| Step::Heartbeat { lease, until }),
-        3 => (index(), any::<bool>(), 0..3000_i64)
-            .prop_map(|(lease, blob, expires)| Step::Complete { lease, blob, expires }),
-        1 => index().prop_map(|lease| Step::Fail { lease }),
+        4 => (index(), size(), 0..3000_i64)
+            .prop_map(|(lease, answer, expires)| Step::Complete { lease, answer, expires }),
+        1 => (index(), size()).prop_map(|(lease, body)| Step::Fail { lease, body }),
         2 => (index(), any::<bool>()).prop_map(|(lease, crashed)| Step::Release { lease, crashed }),
         2 => index().prop_map(|task| Step::Cancel { task }),
         1 => Just(Step::Reap),
         1 => (0..3_usize).prop_map(|max| Step::Sweep { max }),
+        2 => index().prop_map(|task| Step::Delete { task }),
+        1 => (-100..900_i64, 0..4_usize).prop_map(|(age, max)| Step::Purge { age, max }),
         1 => Just(Step::Reopen),
     ]
 }
@@ -97,6 +143,12 @@ impl History {
         }
         self.leases[index.index(self.leases.len())]
     }
+
+    /// A task that there was, or one that there was not.
+    fn task(&self, index: Index) -> TaskId {
+        let known = usize::try_from(self.tasks).expect("a few");
+        id(1 + index.index(known + 1) as u64)
+    }
 }
 
 /// Makes a step on one store and writes down the answer.
@@ -108,8 +160,10 @@ async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -
             key,
             print,
             fails,
+            body,
         } => {
             let task = NewTask {
+                body: body.content(history.tasks + 1),
                 on_crash: if fails { OnCrash::Fail } else { OnCrash::Retry },
                 idempotency: key.map(|key| Idempotency {
                     key: key.to_string(),
@@ -127,36 +181,37 @@ async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -
         }
         Step::Complete {
             lease,
-            blob,
+            answer,
             expires,
         } => {
-            let content = if blob {
-                Content::Blob {
-                    size: 9,
-                    sha256: [1; 32],
-                }
-            } else {
-                Content::Inline(b"{}".to_vec())
-            };
+            let content = answer.content(history.tasks);
             let lease = history.lease(lease);
             format!(
                 "{:?}",
                 store.complete(lease, content, now, after(expires)).await
             )
         }
-        Step::Fail { lease } => {
+        Step::Fail { lease, body } => {
             let lease = history.lease(lease);
-            format!("{:?}", store.fail(lease, Failure::body_lost(), now).await)
+            let failure = Failure {
+                body: match body.content(history.tasks) {
+                    Content::Inline(bytes) => Some(bytes),
+                    Content::Blob { .. } => None,
+                },
+                ..Failure::body_lost()
+            };
+            format!("{:?}", store.fail(lease, failure, now).await)
         }
         Step::Release { lease, crashed } => {
             let lease = history.lease(lease);
             format!("{:?}", store.release(lease, crashed, now).await)
         }
         Step::Cancel { task } => {
-            let known = usize::try_from(history.tasks).expect("a few");
-            let task = id(1 + task.index(known + 1) as u64);
+            let task = history.task(task);
             format!("{:?}", store.cancel(task, now).await)
         }
+        Step::Delete { task } => format!("{:?}", store.delete(history.task(task)).await),
+        Step::Purge { age, max } => format!("{:?}", store.purge(after(-age), max).await),
         Step::Reap => format!("{:?}", store.reap(now).await),
         Step::Sweep { max } => format!("{:?}", store.sweep(now, max).await),
         Step::Reopen => format!("{:?}", store.recover(now).await),
@@ -166,6 +221,15 @@ async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -
 /// Everything that can be read.
 async fn seen(store: &Limited, tasks: u64) -> String {
     let mut text = format!("{:?} {:?}", store.load().await, store.last_id().await);
+    let (blobs, first) = (
+        store.blobs(None, 99).await,
+        store.blobs(Some(id(2)), 1).await,
+    );
+    let _ = write!(
+        text,
+        "\n{:?}\n{blobs:?}\n{first:?}",
+        store.statistics().await
+    );
     for number in 1..=tasks + 1 {
         let (task, place) = (store.get(id(number)).await, store.place(id(number)).await);
         let _ = write!(text, "\n{task:?} {place:?}");

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pkgtool::account::AccountId;
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::task::{
-    Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash,
-    Outcome, Status, Task, TaskId, TaskStore, Turns,
+    Claimed, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
+    NewTask, OnCrash, Outcome, Quota, Removed, Statistics, Status, Task, TaskId, TaskStore, Turns,
 };
 use tokio::sync::{broadcast, watch};
 
@@ -131,6 +131,51 @@ impl State {
             .count()
     }
 
+    /// Whether a task fits what its account may have stored.
+    fn quota(&self, task: &NewTask, quota: Quota) -> Result<(), EnqueueError> {
+        let own = || {
+            let rows = self.rows.values();
+            rows.filter(|row| row.task.caller == task.caller)
+        };
+        let limit = quota.tasks;
+        if limit > 0 && own().count() as u64 >= limit {
+            return Err(EnqueueError::TooManyStored { limit });
+        }
+        let held: u64 = own().map(Row::bytes).sum();
+        let (size, limit) = (task.bytes(), quota.bytes);
+        if limit > 0 && held + size > limit {
+            return Err(EnqueueError::TooManyBytes { held, size, limit });
+        }
+        Ok(())
+    }
+
+    /// Lets go of the first of these.
+    fn remove(
+        &mut self,
+        mut due: Vec<(Timestamp, TaskId)>,
+        max: usize,
+        remove: impl Fn(&mut BTreeMap<TaskId, Row>, TaskId),
+    ) -> Removed {
+        due.sort();
+        due.truncate(max);
+        let mut blobs = Vec::new();
+        for (_, id) in &due {
+            if let Some(NamedBlob {
+                attempt: Some(attempt),
+                ..
+            }) = self.rows.get(id).and_then(Row::blob)
+            {
+                blobs.push(Lease { task: *id, attempt });
+            }
+            remove(&mut self.rows, *id);
+        }
+        blobs.sort_unstable_by_key(|lease| lease.task);
+        Removed {
+            count: due.len(),
+            blobs,
+        }
+    }
+
     fn held(&mut self, lease: Lease) -> Option<&mut Row> {
         let row = self.rows.get_mut(&lease.task)?;
         let held = row.task.status == Status::Processing && row.task.attempt == lease.attempt;
@@ -154,6 +199,32 @@ impl State {
 }
 
 impl Row {
+    /// What it takes.
+    fn bytes(&self) -> u64 {
+        let outcome = self.task.outcome.as_ref();
+        outcome.map_or_else(|| self.new.bytes(), Outcome::bytes)
+    }
+
+    /// The blob that it needs.
+    fn blob(&self) -> Option<NamedBlob> {
+        let (content, attempt) = match &self.task.outcome {
+            None => (&self.new.body, None),
+            Some(Outcome::Answer {
+                content, attempt, ..
+            }) => (content, Some(*attempt)),
+            Some(_) => return None,
+        };
+        match content {
+            Content::Inline(_) => None,
+            Content::Blob { size, sha256 } => Some(NamedBlob {
+                task: self.task.id,
+                attempt,
+                size: *size,
+                sha256: *sha256,
+            }),
+        }
+    }
+
     fn end(&mut self, status: Status, outcome: Outcome, now: Timestamp) {
         self.task.status = status;
         self.task.completed_at = Some(now.max(self.task.created_at));
@@ -197,10 +268,12 @@ impl TaskStore for MemoryTasks {
                 return Ok(id);
             }
         }
+        let quota = limit.quota;
         let limit = limit.waiting;
         if state.count(task.caller, Status::Queued) >= limit as usize {
             return Err(EnqueueError::TooManyWaiting { limit });
         }
+        state.quota(&task, quota)?;
         rate(&mut state)?;
         let row = Row {
             task: Task {
@@ -296,11 +369,10 @@ impl TaskStore for MemoryTasks {
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {
-        let in_blob = matches!(answer, Content::Blob { .. });
         let outcome = Outcome::Answer {
+            expires_at: answer.expires().then_some(expires_at),
             content: answer,
             attempt: lease.attempt,
-            expires_at: in_blob.then_some(expires_at),
         };
         Ok(self.finish(lease, Status::Completed, outcome, now))
     }
@@ -385,33 +457,71 @@ impl TaskStore for MemoryTasks {
         Ok(self.give_back(|row| row.lease_until <= now, attempts, now))
     }
 
-    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Vec<Lease>, DatabaseError> {
+    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
         let mut state = self.state();
-        let mut due: Vec<(Timestamp, TaskId)> = Vec::new();
-        for row in state.rows.values() {
-            if let Some(Outcome::Answer {
+        let expired = |row: &Row| match &row.task.outcome {
+            Some(Outcome::Answer {
                 expires_at: Some(at),
                 ..
-            }) = &row.task.outcome
-                && *at <= now
-            {
-                due.push((*at, row.task.id));
-            }
-        }
-        due.sort();
-        due.truncate(max);
-        let mut gone = Vec::new();
-        for (_, id) in due {
-            if let Some(row) = state.rows.get_mut(&id) {
+            }) if *at <= now => Some((*at, row.task.id)),
+            _ => None,
+        };
+        let due = state.rows.values().filter_map(expired).collect();
+        Ok(state.remove(due, max, |rows, id| {
+            if let Some(row) = rows.get_mut(&id) {
                 row.task.outcome = Some(Outcome::Expired);
-                gone.push(Lease {
-                    task: id,
-                    attempt: row.task.attempt,
-                });
             }
-        }
-        gone.sort_unstable_by_key(|lease| lease.task);
-        Ok(gone)
+        }))
+    }
+
+    async fn delete(&self, task: TaskId) -> Result<Deletion, DatabaseError> {
+        let mut state = self.state();
+        let Some(row) = state.rows.get(&task) else {
+            return Ok(Deletion::Unknown);
+        };
+        let Some(at) = row.task.completed_at else {
+            return Ok(Deletion::Unfinished);
+        };
+        let removed = state.remove(vec![(at, task)], 1, |rows, id| {
+            rows.remove(&id);
+        });
+        Ok(Deletion::Done(removed))
+    }
+
+    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
+        let mut state = self.state();
+        let ended = |row: &Row| Some((row.task.completed_at?, row.task.id));
+        let due = state.rows.values().filter_map(ended);
+        let due = due.filter(|(at, _)| *at <= ended_by).collect();
+        Ok(state.remove(due, max, |rows, id| {
+            rows.remove(&id);
+        }))
+    }
+
+    async fn blobs(
+        &self,
+        after: Option<TaskId>,
+        max: usize,
+    ) -> Result<Vec<NamedBlob>, DatabaseError> {
+        let state = self.state();
+        let blobs = state.rows.values().filter_map(Row::blob);
+        let blobs = blobs.filter(|blob| after.is_none_or(|after| blob.task > after));
+        Ok(blobs.take(max).collect())
+    }
+
+    async fn statistics(&self) -> Result<Statistics, DatabaseError> {
+        let state = self.state();
+        let count = |status| {
+            let rows = state.rows.values();
+            rows.filter(|row| row.task.status == status).count() as u64
+        };
+        Ok(Statistics {
+            waiting: count(Status::Queued),
+            running: count(Status::Processing),
+            completed: count(Status::Completed),
+            canceled: count(Status::Canceled),
+            oldest: state.rows.values().next().map(|row| row.task.created_at),
+        })
     }
 
     async fn load(&self) -> Result<(u64, u64), DatabaseError> {

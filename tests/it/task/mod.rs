@@ -4,13 +4,14 @@ mod blobs;
 mod limited;
 mod machine;
 mod memory;
+mod records;
 mod story;
 
 use std::sync::Arc;
 
 use pkgtool::account::{Account, AccountId, Accounts, Snapshot};
 use pkgtool::database::{DatabaseUrl, Timestamp};
-use pkgtool::task::{Caps, Content, NewTask, OnCrash, Stores, TaskId};
+use pkgtool::task::{Caps, Content, NewTask, OnCrash, Quota, Stores, TaskId};
 use tempfile::TempDir;
 
 pub(crate) use limited::Limited;
@@ -117,4 +118,5 @@ pub(crate) const WIDE: Caps = Caps {
     waiting: 250,
     running: 50,
     attempts: 3,
+    quota: Quota { tasks: 0, bytes: 0 },
 };

@@ -6,7 +6,7 @@ use pkgtool::account::{AccountId, Accounts};
 use pkgtool::database::Timestamp;
 use pkgtool::task::{
     Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask, OnCrash,
-    Outcome, Status,
+    Outcome, Quota, Removed, Status,
 };
 
 use super::{Limited, WIDE, block_on, directory, id, new, of, of_every_store, open};
@@ -28,6 +28,18 @@ async fn add(store: &Limited, task: NewTask, now: i64) {
 async fn claim_one(store: &Limited) -> Lease {
     let claimed = store.claim(1, LATER).await.expect("it works");
     claimed.first().expect("one waits").lease
+}
+
+/// These tasks' answers are blobs, of so many in all.
+fn removed(blobs: &[u64], count: usize) -> Removed {
+    let lease = |number: &u64| Lease {
+        task: id(*number),
+        attempt: 1,
+    };
+    Removed {
+        count,
+        blobs: blobs.iter().map(lease).collect(),
+    }
 }
 
 async fn status(store: &Limited, number: u64) -> Status {
@@ -122,7 +134,7 @@ fn limits_hold() {
     let caps = Caps {
         waiting: 3,
         running: 2,
-        attempts: 3,
+        ..WIDE
     };
     of_every_store(caps, async |store| {
         for number in 1..=3 {
@@ -323,27 +335,13 @@ fn answers_in_blobs_expire() {
             let done = store.complete(lease, content, at(200), at(expires)).await;
             assert!(done.expect("it works"));
         }
-        assert!(store.sweep(at(399), 9).await.expect("it works").is_empty());
-        let first = store.sweep(at(600), 1).await.expect("it works");
-        assert_eq!(
-            first,
-            [Lease {
-                task: id(3),
-                attempt: 1
-            }]
-        );
-        let rest = store.sweep(at(600), 9).await.expect("it works");
-        assert_eq!(
-            rest,
-            [Lease {
-                task: id(1),
-                attempt: 1
-            }]
-        );
-        assert!(store.sweep(at(600), 9).await.expect("it works").is_empty());
-        let both = store.sweep(at(800), 9).await.expect("it works");
-        let ids: Vec<_> = both.iter().map(|lease| lease.task).collect();
-        assert_eq!(ids, [id(4), id(5)], "in the order of their ids");
+        let sweep = async |now, max| store.sweep(at(now), max).await.expect("it works");
+        assert_eq!(sweep(399, 9).await, Removed::default());
+        assert_eq!(sweep(600, 1).await, removed(&[3], 1));
+        assert_eq!(sweep(600, 9).await, removed(&[1], 1));
+        assert_eq!(sweep(600, 9).await, Removed::default());
+        // In the order of their ids.
+        assert_eq!(sweep(800, 9).await, removed(&[4, 5], 2));
         let task = store
             .get(id(1))
             .await
@@ -465,6 +463,7 @@ fn limits_are_those_of_each_request() {
             rps,
             waiting,
             running: 1,
+            quota: Quota::default(),
         };
         let add = async |number, limit| limited.store.enqueue(new(number), limit, at(100)).await;
         add(1, limit(1, 9)).await.expect("it is the first");

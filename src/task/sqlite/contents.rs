@@ -1,0 +1,90 @@
+//! Where the bytes of a body or an answer are: in the task's row if they are few, in a table of their own
+//! if they are more, in the blob store otherwise.
+//!
+//! Invariant: a content belongs to one task, as its body until that ends, as its answer from then on; it
+//! comes and goes in the transaction that changes the task's row.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::task::Content;
+
+/// The columns of some content that is stored.
+#[derive(Debug, Default)]
+pub(super) struct Placed<'a> {
+    /// The bytes.
+    pub(super) inline: Option<&'a [u8]>,
+    /// Their number in the table of contents.
+    pub(super) number: Option<i64>,
+    /// How many they are, if they are not in the row.
+    pub(super) size: Option<i64>,
+    /// Checksum of a blob.
+    pub(super) sha256: Option<&'a [u8]>,
+}
+
+impl<'a> Placed<'a> {
+    /// Stores what is not in the blob store already.
+    pub(super) fn place(
+        connection: &Connection,
+        content: &'a Content,
+    ) -> Result<Self, rusqlite::Error> {
+        match content {
+            Content::Inline(bytes) => Self::place_bytes(connection, bytes),
+            Content::Blob { size, sha256 } => Ok(Self {
+                size: Some(signed(*size)),
+                sha256: Some(sha256),
+                ..Self::default()
+            }),
+        }
+    }
+
+    /// Stores bytes.
+    pub(super) fn place_bytes(
+        connection: &Connection,
+        bytes: &'a [u8],
+    ) -> Result<Self, rusqlite::Error> {
+        if Content::fits_inline(bytes) {
+            return Ok(Self {
+                inline: Some(bytes),
+                ..Self::default()
+            });
+        }
+        let mut insert = connection.prepare_cached("INSERT INTO content (bytes) VALUES (?1)")?;
+        Ok(Self {
+            number: Some(insert.insert([bytes])?),
+            size: Some(signed(bytes.len() as u64)),
+            ..Self::default()
+        })
+    }
+
+    /// How many bytes they are, wherever they are.
+    pub(super) fn bytes(&self) -> u64 {
+        let inline = self.inline.map_or(0, <[u8]>::len) as u64;
+        inline
+            + self
+                .size
+                .and_then(|size| u64::try_from(size).ok())
+                .unwrap_or(0)
+    }
+}
+
+/// The bytes of a number.
+pub(super) fn find(
+    connection: &Connection,
+    number: i64,
+) -> Result<Option<Vec<u8>>, rusqlite::Error> {
+    let mut read = connection.prepare_cached("SELECT bytes FROM content WHERE number = ?1")?;
+    read.query_row([number], |row| row.get(0)).optional()
+}
+
+/// Removes the bytes of a number, if there is one.
+pub(super) fn remove(connection: &Connection, number: Option<i64>) -> Result<(), rusqlite::Error> {
+    if let Some(number) = number {
+        let mut delete = connection.prepare_cached("DELETE FROM content WHERE number = ?1")?;
+        delete.execute([number])?;
+    }
+    Ok(())
+}
+
+fn signed(size: u64) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,152 @@
+//! What limits are held against: each account's waiting and running tasks, and what it has stored.
+//!
+//! Invariant: the counts are those of the database within the writer's transaction. What is stored is
+//! counted for an account when it is first asked for, and kept up to date from then on.
+
+use std::collections::{BTreeSet, HashMap};
+
+use rusqlite::Connection;
+
+use super::rows::{self, RUNNING, WAITING};
+use crate::account::AccountId;
+use crate::database::Timestamp;
+use crate::task::Limits;
+
+/// Milliseconds after which what is stored is counted again, before a request is refused for it: other
+/// processes delete, too.
+const COUNT_AGAIN: u64 = 10_000;
+
+/// Waiting and running tasks of each account.
+#[derive(Debug, Default)]
+pub(super) struct Loads {
+    accounts: HashMap<AccountId, Load>,
+    /// Accounts with waiting tasks.
+    waiting: BTreeSet<AccountId>,
+    stored: HashMap<AccountId, Stored>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Load {
+    pub(super) waiting: u32,
+    pub(super) running: u32,
+}
+
+/// What is stored of an account.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Stored {
+    /// Tasks.
+    pub(super) tasks: u64,
+    /// Bytes of their bodies and answers.
+    pub(super) bytes: u64,
+    counted_at: Timestamp,
+}
+
+impl Loads {
+    /// Counts what waits and runs.
+    pub(super) fn read(connection: &Connection) -> Result<Self, rusqlite::Error> {
+        let mut loads = Self::default();
+        for (status, sql) in [
+            (
+                WAITING,
+                "SELECT caller, count(*) FROM task INDEXED BY task_waiting WHERE status = 0 GROUP BY caller",
+            ),
+            (
+                RUNNING,
+                "SELECT caller, count(*) FROM task INDEXED BY task_running WHERE status = 1 GROUP BY caller",
+            ),
+        ] {
+            let mut read = connection.prepare(sql)?;
+            let mut rows = read.query([])?;
+            while let Some(row) = rows.next()? {
+                let account = AccountId(row.get(0)?);
+                let count: u32 = row.get(1)?;
+                loads.change(account, |load| {
+                    if status == WAITING {
+                        load.waiting = count;
+                    } else {
+                        load.running = count;
+                    }
+                });
+            }
+        }
+        Ok(loads)
+    }
+
+    /// What an account has.
+    pub(super) fn of(&self, account: AccountId) -> Load {
+        self.accounts.get(&account).copied().unwrap_or_default()
+    }
+
+    /// Accounts with waiting tasks.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = AccountId> {
+        self.waiting.iter().copied()
+    }
+
+    /// An account's tasks came or went.
+    pub(super) fn change(&mut self, account: AccountId, change: impl FnOnce(&mut Load)) {
+        let load = self.accounts.entry(account).or_default();
+        let waited = load.waiting > 0;
+        change(load);
+        match (waited, load.waiting > 0) {
+            (false, true) => {
+                self.waiting.insert(account);
+            }
+            (true, false) => {
+                self.waiting.remove(&account);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a waiting task of an account may run.
+    pub(super) fn may_run(&self, account: AccountId, limits: &Limits) -> bool {
+        let load = self.of(account);
+        load.waiting > 0 && load.running < limits.running(account)
+    }
+
+    /// What is stored of an account; counted unless that is known, and again if `doubt` and it was
+    /// counted a while ago.
+    pub(super) fn stored(
+        &mut self,
+        connection: &Connection,
+        account: AccountId,
+        doubt: bool,
+        now: Timestamp,
+    ) -> Result<Stored, rusqlite::Error> {
+        if let Some(known) = self.stored.get(&account)
+            && !(doubt && known.counted_at.0.abs_diff(now.0) >= COUNT_AGAIN)
+        {
+            return Ok(*known);
+        }
+        let sql =
+            "SELECT count(*), coalesce(sum(CASE WHEN status < 2 THEN coalesce(request_bytes, 0)
+                ELSE coalesce(answer_size, length(answer), 0) END), 0)
+            FROM task INDEXED BY task_of_caller WHERE caller = ?1";
+        let mut read = connection.prepare_cached(sql)?;
+        let counted = read.query_row([account.0], |row| {
+            Ok(Stored {
+                tasks: rows::number(row, 0)?,
+                bytes: rows::number(row, 1)?,
+                counted_at: now,
+            })
+        })?;
+        self.stored.insert(account, counted);
+        Ok(counted)
+    }
+
+    /// So many tasks and bytes of an account came.
+    pub(super) fn store(&mut self, account: AccountId, tasks: u64, bytes: u64) {
+        if let Some(stored) = self.stored.get_mut(&account) {
+            stored.tasks = stored.tasks.saturating_add(tasks);
+            stored.bytes = stored.bytes.saturating_add(bytes);
+        }
+    }
+
+    /// So many tasks and bytes of an account went.
+    pub(super) fn free(&mut self, account: AccountId, tasks: u64, bytes: u64) {
+        if let Some(stored) = self.stored.get_mut(&account) {
+            stored.tasks = stored.tasks.saturating_sub(tasks);
+            stored.bytes = stored.bytes.saturating_sub(bytes);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The moves that remove: answers that expired, tasks that ended.
+//!
+//! Invariant: what is removed has ended; its content in the database goes with it, and its blob is
+//! named to the caller.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::contents;
+use super::moves::Moves;
+use super::rows::{self, EXPIRED};
+use crate::account::AccountId;
+use crate::database::{DatabaseError, Timestamp};
+use crate::task::{Deletion, Lease, Removed, TaskId};
+
+/// The columns that [`Ended::of`] reads.
+const ENDED: &str = "id, attempt, caller, answer_number, answer_sha256 IS NOT NULL,
+    coalesce(answer_size, length(answer), 0)";
+
+/// A task that has ended, as far as its removal needs it.
+struct Ended {
+    lease: Lease,
+    caller: AccountId,
+    /// Its answer's number among the contents.
+    number: Option<i64>,
+    /// Whether its answer is a blob.
+    is_blob: bool,
+    /// Bytes of its answer.
+    bytes: u64,
+}
+
+impl Ended {
+    fn of(row: &Row<'_>) -> Result<Self, rusqlite::Error> {
+        Ok(Self {
+            lease: Lease {
+                task: TaskId::from_bytes(row.get(0)?),
+                attempt: row.get(1)?,
+            },
+            caller: AccountId(row.get(2)?),
+            number: row.get(3)?,
+            is_blob: row.get(4)?,
+            bytes: rows::number(row, 5)?,
+        })
+    }
+}
+
+impl Moves<'_> {
+    pub(super) fn sweep(&mut self, now: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
+        let sql = format!(
+            "SELECT {ENDED} FROM task INDEXED BY task_expiring
+            WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2"
+        );
+        let mark = "UPDATE task SET outcome = ?2, answer = NULL, answer_number = NULL,
+                answer_size = NULL, answer_sha256 = NULL, expires_at = NULL
+            WHERE id = ?1";
+        let gone = self.ended_before(&sql, now, max)?;
+        self.remove(&gone, 0, |moves, ended| {
+            let mut update = moves.connection.prepare_cached(mark)?;
+            update.execute(params![ended.lease.task.as_bytes(), EXPIRED])
+        })
+    }
+
+    pub(super) fn purge(
+        &mut self,
+        ended_by: Timestamp,
+        max: usize,
+    ) -> Result<Removed, DatabaseError> {
+        let sql = format!(
+            "SELECT {ENDED} FROM task INDEXED BY task_ended
+            WHERE completed_at <= ?1 ORDER BY completed_at, id LIMIT ?2"
+        );
+        let gone = self.ended_before(&sql, ended_by, max)?;
+        self.remove(&gone, 1, Self::delete_row)
+    }
+
+    pub(super) fn delete(&mut self, task: TaskId) -> Result<Deletion, DatabaseError> {
+        let sql = format!("SELECT {ENDED}, status >= 2 FROM task WHERE id = ?1");
+        let read = || {
+            let mut read = self.connection.prepare_cached(&sql)?;
+            let found = |row: &Row<'_>| Ok((Ended::of(row)?, row.get::<_, bool>(6)?));
+            read.query_row([task.as_bytes()], found).optional()
+        };
+        let ended = match read().map_err(|error| self.database.error(&error))? {
+            None => return Ok(Deletion::Unknown),
+            Some((_, false)) => return Ok(Deletion::Unfinished),
+            Some((ended, true)) => ended,
+        };
+        let removed = self.remove(&[ended], 1, Self::delete_row)?;
+        Ok(Deletion::Done(removed))
+    }
+
+    fn ended_before(
+        &self,
+        sql: &str,
+        moment: Timestamp,
+        max: usize,
+    ) -> Result<Vec<Ended>, DatabaseError> {
+        let read = || {
+            let mut read = self.connection.prepare_cached(sql)?;
+            let max = i64::try_from(max).unwrap_or(i64::MAX);
+            let rows = read.query_map(params![moment.0, max], Ended::of)?;
+            rows.collect::<Result<_, rusqlite::Error>>()
+        };
+        read().map_err(|error| self.database.error(&error))
+    }
+
+    fn delete_row(&self, ended: &Ended) -> Result<usize, rusqlite::Error> {
+        let mut delete = self
+            .connection
+            .prepare_cached("DELETE FROM task WHERE id = ?1")?;
+        delete.execute([ended.lease.task.as_bytes()])
+    }
+
+    /// Changes the rows, and removes what they had; `tasks`: how many tasks go with each.
+    fn remove(
+        &mut self,
+        gone: &[Ended],
+        tasks: u64,
+        change: impl Fn(&Self, &Ended) -> Result<usize, rusqlite::Error>,
+    ) -> Result<Removed, DatabaseError> {
+        for ended in gone {
+            let removed = change(self, ended);
+            let removed = removed.and_then(|_| contents::remove(self.connection, ended.number));
+            removed.map_err(|error| self.database.error(&error))?;
+            self.loads.free(ended.caller, tasks, ended.bytes);
+        }
+        let blobs = gone.iter().filter(|ended| ended.is_blob);
+        let mut blobs: Vec<Lease> = blobs.map(|ended| ended.lease).collect();
+        blobs.sort_unstable_by_key(|lease| lease.task);
+        Ok(Removed {
+            count: gone.len(),
+            blobs,
+        })
+    }
+}
