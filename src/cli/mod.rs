@@ -3,6 +3,8 @@
 //! Each command turns its arguments once into the options of the layer that does the work, and its
 //! outcome into an [`Exit`]. Only `output` writes to the terminal.
 
+#[cfg(feature = "serve")]
+mod admin;
 mod completions;
 #[cfg(feature = "serve")]
 mod data_dir;

@@ -1,9 +1,9 @@
 //! The commands around the gateway: to serve, to ask, to let in.
 
 use super::exit::{Exit, Failure};
-use super::{directory, remote, serve};
+use super::{admin, directory, remote, serve};
 
-/// `serve`, `predict`, `task`, `accounts`, `keys`.
+/// `serve`, `predict`, `task`, `accounts`, `keys`, `admin`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Serve packages: a gateway with synchronous and asynchronous predict
@@ -12,6 +12,9 @@ pub(super) enum Command {
     Remote(remote::Command),
     #[command(flatten)]
     Directory(directory::Command),
+    /// Look after a gateway's data: status, purge, backup
+    #[command(subcommand)]
+    Admin(admin::Command),
 }
 
 /// Runs the command.
@@ -20,5 +23,6 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Serve(args) => serve::run(args),
         Command::Remote(command) => remote::run(command),
         Command::Directory(command) => directory::run(command),
+        Command::Admin(command) => admin::run(command),
     }
 }

@@ -200,6 +200,13 @@ impl Client {
         Ok(())
     }
 
+    /// Deletes a task that has ended. Not every gateway has this.
+    pub async fn delete(&self, account: &str, task: &str) -> Result<(), ClientError> {
+        let call = self.task_call(Method::DELETE, account, &[task])?;
+        self.send(&call, Safe::Always).await?;
+        Ok(())
+    }
+
     /// An account's tasks, the newest first. Not every gateway has this.
     pub async fn list(
         &self,

@@ -43,6 +43,12 @@ pub enum DatabaseError {
         /// The latest known here.
         known: i64,
     },
+    /// Another process has the lock.
+    #[error("{path}: another process keeps the database locked; nothing was stored, try again")]
+    Busy {
+        /// The database's file.
+        path: String,
+    },
     /// Anything else.
     #[error("{path}: {reason}")]
     Other {

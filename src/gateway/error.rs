@@ -352,6 +352,14 @@ impl From<DatabaseError> for Error {
                 "STORAGE_IS_DAMAGED",
                 "a part of the server's database is damaged",
             ),
+            DatabaseError::Busy { .. } => {
+                let message =
+                    "another process keeps the server's database locked; nothing was stored";
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                let mut busy = Self::new(status, "STORAGE_IS_BUSY", message);
+                busy.more.retry_after = Some(1);
+                return busy.because(&error);
+            }
             _ => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 SERVICE_UNAVAILABLE,

@@ -117,7 +117,8 @@ impl Blobs {
 
     /// Removes what no task needs: bodies of finished or unknown tasks, answers of other attempts than
     /// the one that ended the task, each only when it is old enough.
-    pub async fn sweep_orphans(&self, tasks: &dyn TaskStore) {
+    /// Gives how many those were.
+    pub async fn sweep_orphans(&self, tasks: &dyn TaskStore) -> u64 {
         use futures_util::TryStreamExt as _;
         let mut all = self.store.list(None);
         let mut removed = 0_u64;
@@ -137,9 +138,7 @@ impl Blobs {
                 removed += 1;
             }
         }
-        if removed > 0 {
-            tracing::info!(blobs = removed, "blobs without a task were removed");
-        }
+        removed
     }
 
     async fn put(&self, name: Name, bytes: Bytes) -> Result<Content, BlobError> {

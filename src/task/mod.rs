@@ -3,7 +3,9 @@
 //! Invariant: what [`TaskStore::enqueue`] accepted is on disk and reaches a final state once; no state
 //! goes backwards but from running to waiting, when the process that ran a task died.
 
+mod backup;
 mod blobs;
+mod cleaning;
 mod failure;
 mod hold;
 mod id;
@@ -16,7 +18,9 @@ mod store;
 mod stores;
 mod turns;
 
+pub use backup::{Backup, BackupError, backup};
 pub use blobs::{BlobError, Blobs};
+pub use cleaning::remove_in_batches;
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use id::{TaskId, TaskIds};
 pub use limits::{Caps, Limit, Limits, Quota};

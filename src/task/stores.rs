@@ -6,7 +6,7 @@ use super::TaskStore;
 use super::sqlite::SqliteTasks;
 use crate::account::{AccountStore, SqliteAccounts};
 use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseError, DatabaseUrl};
+use crate::database::{DatabaseError, DatabaseUrl, Space};
 
 /// A database that is open and up to date, and hands out its stores.
 #[derive(Debug)]
@@ -44,7 +44,29 @@ impl Stores {
         }
     }
 
-    /// Tasks. Only one process may run them.
+    /// Copies everything as it is at one moment, into a database that is not there. Nobody waits for it.
+    #[expect(
+        clippy::unused_async,
+        reason = "a database that is asked over a network waits here"
+    )]
+    pub async fn copy(&self, into: &DatabaseUrl) -> Result<(), DatabaseError> {
+        match (&self.opened, into) {
+            (Opened::Sqlite(database), DatabaseUrl::Sqlite(file)) => database.copy(file),
+        }
+    }
+
+    /// What it takes on the disk.
+    #[expect(
+        clippy::unused_async,
+        reason = "a database that is asked over a network waits here"
+    )]
+    pub async fn space(&self) -> Result<Space, DatabaseError> {
+        match &self.opened {
+            Opened::Sqlite(database) => database.space(),
+        }
+    }
+
+    /// Tasks. Only one process may run them; others may remove what has ended.
     #[expect(
         clippy::unused_async,
         reason = "a database that is asked over a network waits here"

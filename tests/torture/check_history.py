@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from history import Event, History  # noqa: E402
+from history import Backup, Event, History  # noqa: E402
 
 
 def good():
@@ -49,13 +49,14 @@ LISTED = {"a": "COMPLETED", "b": "CANCELED", "c": "COMPLETED"}
 
 
 class Checker(unittest.TestCase):
-    def found(self, changes=None, extra=(), without=(), listed=None):
+    def found(self, changes=None, extra=(), without=(), listed=None, keep=None, backups=()):
         events = good()
         for name, fields in (changes or {}).items():
             events[name] = replace(events[name], **fields)
         for name in without:
             del events[name]
-        history = History([*events.values(), *extra]).check(LISTED if listed is None else listed)
+        history = History([*events.values(), *extra], keep, backups)
+        history.check(LISTED if listed is None else listed)
         return {violation["violation"] for violation in history.violations}
 
     def test_a_good_history_is_good(self):
@@ -69,6 +70,57 @@ class Checker(unittest.TestCase):
         gone = {"code": 404, "error": "ENTITY_NOT_FOUND_BY_ID", "state": None, "completed": None}
         self.assertIn("lost", self.found({"end of b": gone}))
         self.assertIn("lost", self.found(listed={"a": "COMPLETED"}))
+
+    def test_a_task_that_was_deleted(self):
+        listed = {name: state for name, state in LISTED.items() if name != "a"}
+        gone = {"code": 404, "error": "ENTITY_NOT_FOUND_BY_ID"}
+        for code in (200, None):
+            delete = Event("delete", 30, 31, 2, 0, task="a", code=code)
+            after = Event("status", 32, 33, 2, 0, task="a", **gone)
+            self.assertEqual(self.found(extra=[delete, after], listed=listed), set())
+            # Too early, and not before the delete began.
+            early = replace(after, begin=28, end=29)
+            self.assertIn("lost", self.found(extra=[delete, early], listed=listed))
+        again = state(34, 2, "a", "COMPLETED", 99)
+        delete = replace(delete, code=200)
+        self.assertIn("backwards", self.found(extra=[delete, again], listed=listed))
+        self.assertIn("backwards", self.found(extra=[delete]))
+        refused = Event(
+            "delete", 20, 21, 2, 0, task="a", code=409, error="ASYNC_TASK_IS_NOT_FINISHED"
+        )
+        self.assertIn("backwards", self.found(extra=[refused]))
+        refused = replace(refused, begin=5, end=6)
+        self.assertEqual(self.found(extra=[refused]), set())
+
+    def test_a_key_of_a_task_that_was_deleted(self):
+        delete = Event("delete", 30, 31, 2, 0, task="b", code=200)
+        other = Event("create", 32, 33, 2, 0, task="d", code=200, seed=2, key="k")
+        listed = {"a": "COMPLETED", "c": "COMPLETED", "d": "CANCELED"}
+        cancel = Event("cancel", 34, 35, 2, 0, task="d", code=200)
+        self.assertEqual(self.found(extra=[delete, other, cancel], listed=listed), set())
+        early = replace(other, begin=20, end=21)
+        self.assertIn("twice", self.found(extra=[delete, early, cancel], listed=listed))
+
+    def test_a_task_that_was_kept_long_enough(self):
+        listed = {name: state for name, state in LISTED.items() if name != "a"}
+        times = {"end of a": {"completed": 1_000_000}, "create a": {"wall": 990.0}}
+        gone = Event(
+            "status", 30, 31, 2, 0, task="a", code=404, error="ENTITY_NOT_FOUND_BY_ID", wall=1009.5
+        )
+        self.assertEqual(self.found(times, [gone], listed=listed, keep=10), set())
+        self.assertIn("lost", self.found(times, [gone], listed=listed, keep=11))
+        self.assertIn("lost", self.found(times, [gone], listed=listed))
+
+    def test_a_backup_without_a_task(self):
+        backup = Backup("backup-1", 20, 21, 1000.0, {"a", "b", "c"})
+        self.assertEqual(self.found(backups=[backup]), set())
+        lacking = replace(backup, tasks={"b", "c"})
+        self.assertIn("lost", self.found(backups=[lacking]))
+        # It was made before the task was answered for.
+        self.assertEqual(self.found(backups=[replace(lacking, begin=0.5)]), set())
+        delete = Event("delete", 20.5, 31, 2, 0, task="a", code=None)
+        listed = {name: state for name, state in LISTED.items() if name != "a"}
+        self.assertEqual(self.found(extra=[delete], listed=listed, backups=[lacking]), set())
 
     def test_an_id_given_twice(self):
         self.assertIn("twice", self.found({"create b": {"task": "a"}}))

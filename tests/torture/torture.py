@@ -4,9 +4,11 @@
     cargo build && python3 tests/torture/torture.py [--rounds 100] [--seed N] [--clients 8]
 
 Each round: the server starts on the same data directory, clients create tasks whose right answers
-are known, read their states and results, cancel some; at a random moment the process gets SIGKILL.
-One round in ten kills it while it still starts. Then all tasks are waited for and read, the server is
-killed once more, and everything is read again. history.py says what is promised and checks it.
+are known, read their states and results, cancel and delete some; at a random moment the process gets
+SIGKILL. One round in ten kills it while it still starts. Tasks that ended --keep seconds ago are deleted,
+by the server and by `admin purge`; `admin backup` runs all the time; some of these commands are killed,
+too. Then all tasks are waited for and read, the server is killed once more, and everything that is still
+kept is read again. history.py says what is promised and checks it; backups.py looks into the backups.
 
 This is the death of the process: what was written is still there, synchronised or not. The loss of
 power is another matter, which this does not test.
@@ -20,6 +22,7 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import statistics
 import sys
 import tempfile
@@ -30,6 +33,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from backups import Backups  # noqa: E402
 from clients import Client, Load  # noqa: E402
 from history import FINAL, History  # noqa: E402
 from model import write_package  # noqa: E402
@@ -43,6 +47,10 @@ SETTINGS = """\
 waiting = 1000000
 running = 50
 attempts = 1000
+
+[tasks]
+record_ttl_days = {days}
+inline_bytes = 1500
 
 [log]
 level = "warn"
@@ -69,7 +77,7 @@ def main():
         sys.exit(f"there is no {binary}: build it with `cargo build`, or name it with --binary")
     print(f"seed {seed}, {options.rounds} rounds, {options.clients} clients, in {home}", flush=True)
     with Upstream("negate") if options.service == "proxy" else nullcontext() as upstream:
-        settings, packages = SETTINGS, []
+        settings, packages = SETTINGS.format(days=options.keep_seconds / 86400), []
         if upstream:
             settings += f'\n[[proxies]]\nname = "{SERVICE}"\nupstream = "{upstream.url}"\n'
         else:
@@ -84,6 +92,7 @@ def main():
             sys.exit(2)
         finally:
             run.load.stopped.set()
+            run.backups.stopped.set()
             run.server.stop()
     sys.exit(report(run, home, keep=options.keep or options.data_dir is not None))
 
@@ -94,6 +103,7 @@ def arguments():
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seed", type=int, help="for the moments and the mix of requests")
     parser.add_argument("--round-ms", type=float, default=400, help="latest kill after readiness")
+    parser.add_argument("--keep-seconds", type=int, default=10, help="of tasks that have ended")
     parser.add_argument("--binary", type=Path, default=ROOT / "target" / "debug" / "pkgtool")
     parser.add_argument("--data-dir", type=Path, help="empty, and kept; else a temporary one")
     parser.add_argument("--keep", action="store_true", help="keep the data of a good run too")
@@ -112,6 +122,7 @@ class Run:
         self.chance = random.Random(seed)
         self.load = Load(server, SERVICE, seed)
         self.clients = [Client(self.load, number) for number in range(options.clients)]
+        self.backups = Backups(server, options.keep_seconds, seed)
         self.ready = []
         self.kills = 0
         self.left = set()  # processes that the killed ones had started
@@ -123,6 +134,7 @@ class Run:
         self.warm()
         for client in self.clients:
             client.start()
+        self.backups.start()
         for number in range(self.options.rounds):
             self.one_round(number)
         self.load.stopped.set()
@@ -130,6 +142,17 @@ class Run:
             client.join(PATIENCE)
             if client.is_alive() or client.problem:
                 raise ServerError(f"{client.name} did not end well: {client.problem}")
+        self.backups.stopped.set()
+        self.backups.join(PATIENCE)
+        if self.backups.is_alive():
+            raise ServerError("a backup does not end")
+        self.problems += self.backups.problems
+        # From here on nothing goes by age: what is there is read twice.
+        self.die()
+        text = self.server.config.read_text()
+        days = self.options.keep_seconds / 86400
+        self.server.config.write_text(text.replace(f"record_ttl_days = {days}", "record_ttl_days = 0"))
+        self.restart()
         self.progress("the last start; waiting until all tasks are final")
         self.wait_until_final()
         self.progress("reading all of them")
@@ -140,8 +163,10 @@ class Run:
         self.read_all()
         listed = self.list()
         self.progress("checking")
-        self.history = History(self.load.events).check(listed)
+        history = History(self.load.events, self.options.keep_seconds, self.backups.made)
+        self.history = history.check(listed)
         self.check_processes()
+        self.check_purge()
 
     def warm(self):
         """One task to its end: a service that does not work at all needs no torture."""
@@ -183,6 +208,16 @@ class Run:
     def restart(self):
         self.load.life += 1
         self.ready.append(self.server.start())
+
+    def check_purge(self):
+        """What has ended can be deleted wholly."""
+        self.server.stop()
+        self.backups.admin("purge", "--older-than", "0s", killed=0)
+        with sqlite3.connect(f"file:{self.server.database}?mode=ro", uri=True) as database:
+            for table in ("task", "content"):
+                (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+                if count:
+                    self.problems.append(f"{count} rows of `{table}` are left after a purge of all")
 
     def check_processes(self):
         """What a killed server had started must end too."""
@@ -271,8 +306,11 @@ def report(run, home, keep):
     for name in ("created", "completed", "canceled", "unknown"):
         print(f"{name:<12}{counts[name]}", end="")
         print(f" ({counts['unknown that were made']} were made)" if name == "unknown" else "")
-    requests = [f"{counts[f'{do} sent']} {do}" for do in ("create", "status", "result", "cancel")]
-    lost = sum(counts[f"{do} lost"] for do in ("create", "status", "result", "cancel"))
+    kinds = ("create", "status", "result", "cancel", "delete")
+    requests = [f"{counts[f'{do} sent']} {do}" for do in kinds]
+    lost = sum(counts[f"{do} lost"] for do in kinds)
+    print(f"gone        {counts['deleted']} deleted, {counts['kept long enough']} by age")
+    print(f"backups     {counts['backups']}, and {run.backups.cut_off} that were cut off")
     print(f"requests    {', '.join(requests)}; {lost} without a reply")
     for name in ("wrong", "lost", "twice", "backwards", "unfinished"):
         print(f"{name:<12}{counts[name]}")

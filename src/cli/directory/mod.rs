@@ -12,6 +12,7 @@ use super::exit::{Exit, Failure};
 use crate::account::{AccountError, Accounts};
 use crate::database::{DatabaseError, DatabaseUrl};
 use crate::task::Stores;
+pub(super) use moment::{shown, span};
 
 /// The data directory.
 #[derive(Debug, clap::Args)]
@@ -53,8 +54,13 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
 }
 
 impl Place {
+    /// The directory that it means.
+    pub(super) fn directory(&self) -> Result<PathBuf, Failure> {
+        data_dir::of(&self.data_dir).map_err(Failure::Other)
+    }
+
     async fn accounts(&self) -> Result<Accounts, Failure> {
-        let directory = data_dir::of(&self.data_dir).map_err(Failure::Other)?;
+        let directory = self.directory()?;
         let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
         Ok(Accounts::new(stores.accounts().await?))
     }

@@ -9,23 +9,30 @@ pub(super) fn parse(text: &str) -> Result<Timestamp, String> {
     if let Some(at) = Timestamp::from_iso(text) {
         return Ok(at);
     }
-    let hours = match text.char_indices().next_back() {
-        Some((end, 'h')) => text[..end].parse::<u64>().ok(),
-        Some((end, 'd')) => text[..end]
-            .parse::<u64>()
-            .ok()
-            .and_then(|days| days.checked_mul(24)),
-        _ => None,
-    };
-    let seconds = hours.and_then(|hours| hours.checked_mul(3600));
-    match seconds {
-        Some(seconds) => Ok(Timestamp::now().after(Duration::from_secs(seconds))),
-        None => Err("expected 12h, 30d, 2027-01-31, or 2027-01-31T08:00:00Z".to_owned()),
+    match span(text) {
+        Ok(span) => Ok(Timestamp::now().after(span)),
+        Err(_) => Err("expected 12h, 30d, 2027-01-31, or 2027-01-31T08:00:00Z".to_owned()),
     }
 }
 
+/// A while.
+pub(in super::super) fn span(text: &str) -> Result<Duration, String> {
+    let seconds = text.char_indices().next_back().and_then(|(end, unit)| {
+        let unit = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86_400,
+            _ => return None,
+        };
+        text[..end].parse::<u64>().ok()?.checked_mul(unit)
+    });
+    let seconds = seconds.ok_or_else(|| "expected a while, such as 30m, 12h or 7d".to_owned())?;
+    Ok(Duration::from_secs(seconds))
+}
+
 /// The moment to the second.
-pub(super) fn shown(at: Timestamp) -> String {
+pub(in super::super) fn shown(at: Timestamp) -> String {
     let text = at.to_iso();
     format!("{}Z", text.split('.').next().unwrap_or(&text))
 }

@@ -27,6 +27,8 @@ pub(in super::super) enum Command {
     Result(Fetch),
     /// Cancel a task
     Cancel(One),
+    /// Delete a task that has ended, with its result
+    Delete(One),
     /// Wait for a task's end; exit code 1 if it was canceled or failed
     Wait(Wait),
     /// List tasks, the newest first, as JSON
@@ -116,6 +118,11 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Cancel(args) => {
             let client = args.remote.client()?;
             client.cancel(&args.remote.account, &args.task).await?;
+            Ok(Exit::Clean)
+        }
+        Command::Delete(args) => {
+            let client = args.remote.client()?;
+            client.delete(&args.remote.account, &args.task).await?;
             Ok(Exit::Clean)
         }
         Command::Wait(args) => wait(args).await,

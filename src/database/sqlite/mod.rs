@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::DatabaseError;
 use super::directory::make_directory;
+use super::{DatabaseError, Space};
 
 /// Migrations, in order: the schema's version is how many of them have run.
 const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("records.sql")];
@@ -73,6 +73,32 @@ impl Sqlite {
         open().map_err(|error| self.error(&error))
     }
 
+    /// Copies the database as it is at one moment into a file that is not there, without what is free in
+    /// it. Others read and write meanwhile; what they write stays in the log until then.
+    pub(crate) fn copy(&self, file: &Path) -> Result<(), DatabaseError> {
+        let connection = self.connect_to_read()?;
+        let copied = connection.execute("VACUUM INTO ?1", [file.to_string_lossy()]);
+        copied.map(drop).map_err(|error| self.error(&error))
+    }
+
+    /// What it takes on the disk.
+    pub(crate) fn space(&self) -> Result<Space, DatabaseError> {
+        let connection = self.connect_to_read()?;
+        let pragma = |name| {
+            let number = connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+            number.map(|number| u64::try_from(number).unwrap_or(0))
+        };
+        let read = || Ok((pragma("freelist_count")?, pragma("page_size")?));
+        let (free, size) = read().map_err(|error: rusqlite::Error| self.error(&error))?;
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+        Ok(Space {
+            bytes: length(&self.path) + length(Path::new(&log)),
+            reusable: free.saturating_mul(size),
+        })
+    }
+
     /// What an error of SQLite is to us.
     pub(crate) fn error(&self, error: &rusqlite::Error) -> DatabaseError {
         let path = self.path.display().to_string();
@@ -82,6 +108,7 @@ impl Sqlite {
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 DatabaseError::ReadOnly { path, reason }
             }
+            Some(ErrorCode::DatabaseBusy) => DatabaseError::Busy { path },
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 DatabaseError::Corrupt { path, reason }
             }

@@ -5,6 +5,7 @@
 mod contents;
 mod finished;
 mod loads;
+mod log;
 mod moves;
 mod reads;
 mod removal;

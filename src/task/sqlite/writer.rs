@@ -1,16 +1,20 @@
 //! The one thread that writes: it takes what waits, applies it in one transaction, commits, answers.
 //!
 //! Invariant: nothing is answered before its commit. A group that fails is undone as a whole and all
-//! of it is told so; then moves run one by one for a while, so that a bad one fails alone.
+//! of it is told so; then moves run one by one for a while, so that a bad one fails alone. Where another
+//! process has the lock, none waits for it longer than seconds.
 
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use super::loads::Loads;
+use super::log::Log;
 use super::moves::{Moves, News};
 use super::shared::Shared;
 use crate::database::DatabaseError;
@@ -22,8 +26,12 @@ const GROUP: usize = 512;
 /// Moves that run one by one after a failure.
 const CAREFUL: usize = 200;
 
-/// Pages of the write-ahead log after which it is written back, and used from its start again.
-const CHECKPOINT_PAGES: u32 = 4000;
+/// Tries to get the lock that another process has, and the pause between two of them: two seconds in all.
+const TRIES: i32 = 400;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Tries for a group after one that did not get it.
+const FEW_TRIES: i32 = 20;
 
 /// A move: applied in the transaction, or not if there is none, it leaves how to answer once that ended.
 type Job = Box<dyn FnOnce(Result<&mut Moves<'_>, &DatabaseError>) -> Answer + Send>;
@@ -48,12 +56,17 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts it, with the counts of what is stored.
     pub(super) fn start(database: &Sqlite, shared: Arc<Shared>) -> Result<Self, DatabaseError> {
-        let connection = database.connect()?;
-        let open = || {
-            connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-            Loads::read(&connection)
-        };
-        let loads = open().map_err(|error| database.error(&error))?;
+        let mut connection = database.connect()?;
+        let patience = Arc::new(AtomicI32::new(TRIES));
+        let tries = Arc::clone(&patience);
+        // SQLite's own way would sleep ever longer, up to a tenth of a second after the lock is free.
+        let waits = connection.busy_handler(Some(move |count| {
+            thread::sleep(PAUSE);
+            count < tries.load(Ordering::Relaxed)
+        }));
+        let loads = waits.and_then(|()| Loads::read(&connection));
+        let loads = loads.map_err(|error| database.error(&error))?;
+        let log = Log::of(database, &connection)?;
         let (jobs, receiver) = mpsc::channel();
         let own = database.clone();
         let mut thread = Thread {
@@ -62,6 +75,8 @@ impl Writer {
             loads,
             shared,
             careful: 0,
+            patience,
+            log,
         };
         let path = database.path().display().to_string();
         let spawned = thread::Builder::new()
@@ -160,6 +175,10 @@ struct Thread {
     shared: Arc<Shared>,
     /// Moves still to be made one by one.
     careful: usize,
+    /// Tries to get the lock: few after a group that did not get it. Who is behind one that waited in
+    /// vain does not wait as long again.
+    patience: Arc<AtomicI32>,
+    log: Log,
 }
 
 impl Thread {
@@ -175,7 +194,15 @@ impl Thread {
             }
             self.careful = self.careful.saturating_sub(1);
             self.make(group.drain(..));
+            self.log.tend(&self.connection);
         }
+        self.close();
+    }
+
+    /// Writes the log back, if nobody else is in the way.
+    fn close(&mut self) {
+        self.log.stop();
+        self.patience.store(0, Ordering::Relaxed);
         let written = self
             .connection
             .pragma_update(None, "wal_checkpoint", "TRUNCATE");
@@ -190,6 +217,11 @@ impl Thread {
         let mut news = News::default();
         match self.apply(group, &mut answers, &mut news) {
             Ok(()) => {}
+            // None was made: nothing is bad, and nothing to be counted again.
+            Err(error @ DatabaseError::Busy { .. }) => {
+                tracing::warn!(%error, moves = answers.len(), "moves of tasks were not made");
+                failed = Some(error);
+            }
             Err(error) => {
                 tracing::error!(%error, moves = answers.len(), "moves of tasks were undone");
                 failed = Some(error);
@@ -230,6 +262,9 @@ impl Thread {
             Ok(transaction) => transaction,
             Err(error) => {
                 let error = fault(&error);
+                if matches!(error, DatabaseError::Busy { .. }) {
+                    self.patience.store(FEW_TRIES, Ordering::Relaxed);
+                }
                 answers.extend(group.map(|job| job(Err(&error))));
                 return Err(error);
             }
@@ -249,6 +284,7 @@ impl Thread {
             }
             answers.push(answer);
         }
+        self.patience.store(TRIES, Ordering::Relaxed);
         if let Some(error) = first_fault {
             // Dropping the transaction undoes it.
             return Err(error);

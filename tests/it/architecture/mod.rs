@@ -82,6 +82,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Folders inside layers, and the folders of the same layer each may use. What stands above it is not
 /// named here: a folder may use the files beside it, unless these use the folder.
 const INSIDE: &[(&str, &[&str])] = &[
+    ("cli/admin", &["cli/directory"]),
     ("cli/directory", &[]),
     ("cli/execute", &[]),
     ("cli/execute/backends", &[]),

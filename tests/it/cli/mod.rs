@@ -1,6 +1,8 @@
 //! The command line, from outside: exit codes, options, formats of reports, small commands.
 
 #[cfg(feature = "run")]
+#[cfg(feature = "serve")]
+mod admin;
 mod bench;
 mod commands;
 #[cfg(feature = "run")]

@@ -1,6 +1,7 @@
 //! The data directory: who may use it, and what is told when it is damaged or can't be written.
 
 mod full_disk;
+mod locked;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

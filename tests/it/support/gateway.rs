@@ -81,6 +81,15 @@ impl Setup {
     }
 }
 
+impl Setup {
+    /// Starts the server on data that are there already, with a key of theirs.
+    pub(crate) fn start_on(self, key: &str, fill: impl FnOnce(&Path)) -> Gateway {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        fill(&directory.path().join("data"));
+        launch(self, Arc::new(directory), key.to_owned())
+    }
+}
+
 /// Starts a server and waits until it says where it listens.
 fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
     let config = directory.path().join("settings.toml");

@@ -1,0 +1,63 @@
+//! `pkgtool admin backup`.
+
+use std::path::PathBuf;
+
+use super::super::directory::Place;
+use super::super::exit::{Exit, Failure};
+use super::super::output;
+use super::{bytes, data};
+use crate::task::{BackupError, backup};
+
+/// Arguments of `pkgtool admin backup`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(in super::super) struct Args {
+    /// The directory of the backup, which must not be there yet
+    #[arg(value_name = "DIR")]
+    into: PathBuf,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+const HELP: &str = "\
+The backup is a data directory: accounts, keys, tasks and their contents as they were at one moment. DIR
+appears when it is complete. To restore it, copy it and serve from the copy:
+
+  cp -r DIR /var/lib/pkgtool
+  pkgtool serve models/ --data-dir /var/lib/pkgtool
+
+Exit code 1 if blobs were gone or altered before: they are named, and all else is in the backup.";
+
+/// Runs the command.
+pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
+    let directory = data(&args.place)?;
+    let made = backup(&directory, &args.into).await?;
+    let tasks = &made.tasks;
+    output::print(&format!(
+        "{}: {} tasks ({} waiting, {} running), {} of database, {} blobs of {}\n",
+        args.into.display(),
+        tasks.waiting + tasks.running + tasks.completed + tasks.canceled,
+        tasks.waiting,
+        tasks.running,
+        bytes(made.database_bytes),
+        made.blobs,
+        bytes(made.blob_bytes),
+    ))?;
+    for path in &made.missing {
+        let message =
+            format!("blobs/{path} was gone or altered before: the backup has it as little");
+        output::tell("warning", &message);
+    }
+    Ok(if made.missing.is_empty() {
+        Exit::Clean
+    } else {
+        Exit::Findings
+    })
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        Self::Other(error.to_string())
+    }
+}

@@ -1,0 +1,66 @@
+//! `pkgtool admin purge`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::super::directory::{Place, shown, span};
+use super::super::exit::{Exit, Failure};
+use super::super::output;
+use super::data;
+use crate::database::{DatabaseUrl, Timestamp};
+use crate::gateway::settings::Settings;
+use crate::task::{Blobs, Stores, remove_in_batches};
+
+/// Arguments of `pkgtool admin purge`.
+#[derive(Debug, clap::Args)]
+pub(in super::super) struct Args {
+    /// Tasks that ended so long ago: 30m, 12h, 7d [default: the setting `tasks.record_ttl_days`]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    older_than: Option<Duration>,
+
+    /// Settings; without it `gateway.toml` in the data directory, if there is one
+    #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
+    let directory = data(&args.place)?;
+    let age = match args.older_than {
+        Some(age) => age,
+        None => ttl(args.config.as_deref(), &directory)?,
+    };
+    let before = Timestamp::now().before(age);
+    let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
+    let (tasks, blobs) = (
+        stores.tasks().await?,
+        Blobs::open(&directory.join("blobs"))?,
+    );
+    let deleted = remove_in_batches(&blobs, |most| tasks.purge(before, most)).await?;
+    let expired = remove_in_batches(&blobs, |most| tasks.sweep(Timestamp::now(), most)).await?;
+    let orphans = blobs.sweep_orphans(&*tasks).await;
+    output::print(&format!(
+        "{deleted} tasks that ended before {} are deleted, {expired} expired answers and {orphans} \
+         blobs without a task removed\n",
+        shown(before)
+    ))?;
+    Ok(Exit::Clean)
+}
+
+/// For how long the server keeps what has ended.
+fn ttl(config: Option<&Path>, directory: &Path) -> Result<Duration, Failure> {
+    let own = directory.join("gateway.toml");
+    let config = config.or_else(|| own.is_file().then_some(own.as_path()));
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let settings = Settings::read(config, variables);
+    let settings = settings.map_err(|error| Failure::Other(error.to_string()))?;
+    settings.tasks.record_ttl().ok_or_else(|| {
+        let message = "`tasks.record_ttl_days` is 0: tasks are kept until they are deleted; say which \
+                       to delete with --older-than, such as --older-than 30d";
+        Failure::Other(message.to_owned())
+    })
+}
