@@ -1,10 +1,12 @@
 //! Accounts and what belongs to them, in SQLite.
 //!
-//! Invariant: reading never waits for a change that waits for another process.
+//! Invariant: reading never waits for a change that waits for another process, and such a change keeps no
+//! thread from answering others.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::key::{ApiKey, Permissions};
 use super::record::{Account, AccountId, PredictConfig};
@@ -48,7 +50,12 @@ impl SqliteAccounts {
         &self,
         call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
     ) -> Result<T, DatabaseError> {
-        self.on(&self.writer, call)
+        let write = || self.on(&self.writer, call);
+        // What waits for another process's lock waits for seconds: on a thread that nobody else needs.
+        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(write),
+            _ => write(),
+        }
     }
 
     fn on<T>(

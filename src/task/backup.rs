@@ -205,10 +205,9 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
     written.map_err(|error| BackupError::File { path, error })?;
     // A directory comes after what is in it.
     for entry in walkdir::WalkDir::new(staging).contents_first(true) {
-        let synced = entry.map_err(io::Error::from).and_then(|entry| {
-            let file = File::open(entry.path())?;
-            file.sync_all()
-        });
+        let synced = entry
+            .map_err(io::Error::from)
+            .and_then(|entry| sync(entry.path(), entry.file_type().is_dir()));
         synced.map_err(|error| BackupError::File {
             path: staging.to_owned(),
             error,
@@ -223,11 +222,21 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
     }
     fs::rename(staging, into).map_err(fault)?;
     match into.parent() {
-        Some(parent) => File::open(parent)
-            .and_then(|parent| parent.sync_all())
-            .map_err(fault),
+        Some(parent) => sync(parent, true).map_err(fault),
         None => Ok(()),
     }
+}
+
+/// Waits until a file is on the disk, or what a directory lists, where systems have that.
+fn sync(path: &Path, is_directory: bool) -> io::Result<()> {
+    if is_directory && !cfg!(unix) {
+        return Ok(());
+    }
+    File::options()
+        .read(true)
+        .write(!is_directory)
+        .open(path)?
+        .sync_all()
 }
 
 /// Whether nothing is there but an empty directory.

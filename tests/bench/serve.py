@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times `pkgtool serve`, on this machine, over loopback, in one run.
 
-    python3 tests/bench/serve.py [--only creates,reads,predict,restart,growth,idle]
+    python3 tests/bench/serve.py [--only creates,reads,predict,restart,growth,ends,idle]
                                  [--seconds 5] [--fill 200000] [--peers] [--json FILE]
 
 Needs Linux and wrk (Debian: apt-get install wrk). The load runs on the machine that is measured, and
@@ -9,11 +9,14 @@ takes its share of it: a ratio is therefore to an axum handler that answers a co
 (tests/bench/bare-axum), under the same load, in the same run.
 
 creates  durable creates (every one is synchronised to disk before its answer) for a proxy service
-         whose upstream never answers; bodies that fit the task's record, and of 1 kB (blobs)
+         whose upstream never answers; bodies that fit the task's row, of 1 kB, which are kept beside it,
+         and of 40 kB, which are files
 reads    states and results of finished tasks
 predict  synchronous predict of a model of one operator, saturated and at a fixed rate
 restart  from start to ready with 100,000 stored tasks
 growth   creates, states, results, cancels, lists with 1,000 stored tasks and with --fill of them
+ends     creates at a fixed rate with nothing to delete, while --fill old tasks are deleted, and while
+         backups are made
 idle     memory of a server of packages-examples that has done nothing yet
 peers    (--peers) creates of BentoML's tasks, and of Celery with Redis behind FastAPI
 """
@@ -65,6 +68,7 @@ level = "warn"
 
 SHORT = json.dumps({"inputs": [{"data": [1.0, 2.0]}]})
 LONG = json.dumps({"inputs": [{"data": [float(value) for value in range(1000, 1140)]}]})
+FILE = json.dumps({"inputs": [{"data": [float(value) for value in range(1000, 6000)]}]})
 FINISHED = 100
 RESTART_TASKS = 100_000
 PREDICT_RATE = 2_000
@@ -226,6 +230,7 @@ def creates(bench):
     rows = []
     loads = [("create", SHORT, 1), ("create", SHORT, 16), ("create", SHORT, 64)]
     loads.append((f"create, body of {len(LONG)} bytes", LONG, 64))
+    loads.append((f"create, body of {len(FILE)} bytes", FILE, 64))
     for what, body, connections in loads:
         # Fresh data for each: none is measured with the tasks of the one before.
         with bench.bare() as port, bench.server() as server:
@@ -242,10 +247,12 @@ def reads(bench):
     with bench.bare() as port, bench.server() as server:
         short = bench.finish(server, SHORT, FINISHED)
         long = bench.finish(server, LONG, FINISHED)
+        file = bench.finish(server, FILE, FINISHED)
         for what, paths in (
             ("status", [task_path(task) for task in short]),
-            ("result, in the record", [task_path(task, "/response") for task in short]),
-            ("result, in a blob", [task_path(task, "/response") for task in long]),
+            ("result, in the row", [task_path(task, "/response") for task in short]),
+            (f"result, {len(LONG)} bytes", [task_path(task, "/response") for task in long]),
+            ("result, in a file", [task_path(task, "/response") for task in file]),
         ):
             target = Target(server.port, "GET", paths, server.headers)
             bare = Target(port, "GET", paths, server.headers)
@@ -346,6 +353,50 @@ def growth_of(bench, count, rate, seconds):
         return measured
 
 
+def ends(bench):
+    rate, seconds, count = bench.options.growth_rate, bench.options.seconds, bench.options.fill
+    heading(f"Creates at {rate} requests/s while records end", "| | p50 ms | p99 ms |")
+    rows = {}
+    with bench.server() as server:
+        bench.finish(server, SHORT, 1)
+        server.stop()
+        # As old as they may get, and all of them due at the second start.
+        fill(server.database, count)
+        server.start()
+        target = Target(server.port, "POST", create_path("slow"), server.headers, SHORT)
+
+        def measure(what):
+            row = paced(bench.paced_program, target, rate, GROWTH_CONNECTIONS, seconds)
+            rows[what] = row
+            print(f"| {what} | {ms(row['p50_us'])} | {ms(row['p99_us'])} |", flush=True)
+
+        measure("nothing ends")
+        server.stop()
+        text = server.config.read_text()
+        server.config.write_text(f"{text}\n[tasks]\nrecord_ttl_days = 0.00001\n")
+        server.start()
+        measure(f"{count:,} tasks are deleted")
+        left = stored(server)
+        rows["deleted"] = count - left
+        print(f"\n{count - left:,} were deleted in that time.\n")
+        server.stop()
+        server.config.write_text(text)
+        server.start()
+        command = [server.binary, "admin", "backup", "--data-dir", str(server.data)]
+        into = server.home / "backup"
+        backing = subprocess.Popen([*command, str(into)], stdout=subprocess.DEVNULL)
+        measure("a backup is made")
+        if backing.wait():
+            raise ServerError(f"`admin backup` ended with {backing.returncode}")
+    return rows
+
+
+def stored(server):
+    """Finished tasks."""
+    with sqlite3.connect(f"file:{server.database}?mode=ro", uri=True) as database:
+        return database.execute("SELECT count(*) FROM task WHERE status = 2").fetchone()[0]
+
+
 def sample(server, count):
     """Ids of stored tasks, from all over the table."""
     with sqlite3.connect(f"file:{server.database}?mode=ro", uri=True) as database:
@@ -383,6 +434,7 @@ SECTIONS = {
     "predict": predict,
     "restart": restart,
     "growth": growth,
+    "ends": ends,
     "idle": idle,
 }
 

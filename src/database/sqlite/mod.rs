@@ -118,15 +118,22 @@ impl Sqlite {
 
     fn migrate(&self, connection: &mut Connection) -> Result<(), DatabaseError> {
         let latest = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+        let version = |connection: &Connection| -> Result<i64, rusqlite::Error> {
+            connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+        };
+        // Who only reads need not wait for who writes.
+        if version(connection).map_err(|error| self.error(&error))? == latest {
+            return Ok(());
+        }
         let mut run = || -> Result<Option<i64>, rusqlite::Error> {
             // Two processes may start at once: the version is read inside the transaction.
             let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let version: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-            let Some(missing) = usize::try_from(version)
+            let found = version(&change)?;
+            let Some(missing) = usize::try_from(found)
                 .ok()
-                .and_then(|version| MIGRATIONS.get(version..))
+                .and_then(|found| MIGRATIONS.get(found..))
             else {
-                return Ok(Some(version));
+                return Ok(Some(found));
             };
             if missing.is_empty() {
                 return Ok(None);

@@ -131,6 +131,10 @@ mod tests {
         let settings = with(&[
             ("PKGTOOL_LISTEN", "0.0.0.0:9000"),
             ("PKGTOOL_LIMITS_BODY_BYTES", "1024"),
+            ("PKGTOOL_LIMITS_STORED_TASKS", "1000"),
+            ("PKGTOOL_LIMITS_STORED_BYTES", "1000000"),
+            ("PKGTOOL_TASKS_RECORD_TTL_DAYS", "0"),
+            ("PKGTOOL_TASKS_INLINE_BYTES", "4096"),
             (
                 "PKGTOOL_CORS_ORIGINS",
                 "https://a.example, https://b.example",
@@ -143,6 +147,10 @@ mod tests {
         assert_eq!(settings.listen.port(), 9000);
         assert_eq!(settings.limits.body_bytes, 1024);
         assert_eq!(settings.cors.origins.len(), 2);
+        let quota = settings.caps().quota;
+        assert_eq!((quota.tasks, quota.bytes), (1000, 1_000_000));
+        assert_eq!(settings.tasks.record_ttl(), None);
+        assert_eq!(settings.tasks.inline_bytes, 4096);
         let sum = settings.service("sum").expect("it is right");
         assert_eq!((sum.instances, sum.warm_up), (2, true));
     }
@@ -154,6 +162,17 @@ mod tests {
             ("PKGTOOL_LIMITS_BODY_BYTES", "much", "a whole number"),
             ("PKGTOOL_LIMITS_WAITING", "1000", "only `gateway.toml`"),
             ("PKGTOOL_TIMEOUTS_BODY_S", "0", "timeouts.body_s"),
+            (
+                "PKGTOOL_TASKS_RECORD_TTL_DAYS",
+                "-1",
+                "tasks.record_ttl_days",
+            ),
+            (
+                "PKGTOOL_TASKS_INLINE_BYTES",
+                "1048577",
+                "tasks.inline_bytes",
+            ),
+            ("PKGTOOL_LIMITS_STORED_TASKS", "-1", "stored_tasks"),
             ("PKGTOOL_SERVICES", "{ sum = { instance = 2 } }", "instance"),
         ] {
             let error = with(&[(name, text)]).expect_err(name).to_string();

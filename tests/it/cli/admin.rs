@@ -27,6 +27,21 @@ fn body(size: usize, number: usize) -> String {
     json!({"text": format!("{number}-{}", "x".repeat(size))}).to_string()
 }
 
+/// Makes a task, when the account's rate allows it.
+fn create(gateway: &Gateway, service: &str, body: &str) -> String {
+    let path = format!("/api/mlpgateway/account/local/model/{service}/async/predict");
+    let mut made = None;
+    gateway.until(|| {
+        let reply = gateway.post(&path, body);
+        if reply.status != 429 {
+            made = Some(reply.expect(200).json());
+        }
+        made.is_some()
+    });
+    let made = made.expect("it was made");
+    made.as_str().expect("an id").to_owned()
+}
+
 fn status(gateway: &Gateway) -> Value {
     let shown = gateway.command(&["admin", "status", "--json"]);
     shown.expect_code(0).json()
@@ -89,11 +104,9 @@ fn a_purge_beside_a_running_server_deletes_what_has_ended() {
     let gateway = server(&upstream, "[tasks]\ninline_bytes = 1000");
     let rate = ["accounts", "set", "local", "--rps", "100000"];
     gateway.command(&rate).expect_code(0);
-    let mut ended = Vec::new();
-    gateway.until(|| gateway.get(&task_path("x")).status == 404);
-    for number in 0..120 {
-        ended.push(gateway.create("echo", body([10, 500, 2000][number % 3], number)));
-    }
+    let ended: Vec<String> = (0..120)
+        .map(|number| create(&gateway, "echo", &body([10, 500, 2000][number % 3], number)))
+        .collect();
     for task in &ended {
         gateway.wait_for(task, "COMPLETED");
     }
@@ -160,17 +173,10 @@ fn a_backup_is_restored_with_all_tasks_and_results() {
     let bodies: Vec<String> = (0..30)
         .map(|number| body([5, 500, 2000][number % 3], number))
         .collect();
-    let mut done = Vec::new();
-    for text in &bodies {
-        gateway.until(|| {
-            let path = "/api/mlpgateway/account/local/model/echo/async/predict";
-            let reply = gateway.post(path, text);
-            if reply.status == 200 {
-                done.push(reply.json().as_str().expect("an id").to_owned());
-            }
-            reply.status == 200
-        });
-    }
+    let done: Vec<String> = bodies
+        .iter()
+        .map(|text| create(&gateway, "echo", text))
+        .collect();
     for task in &done {
         gateway.wait_for(task, "COMPLETED");
     }
@@ -232,11 +238,9 @@ fn a_backup_under_traffic_is_of_one_moment() {
     let gateway = server(&upstream, settings);
     let rate = ["accounts", "set", "local", "--rps", "100000"];
     gateway.command(&rate).expect_code(0);
-    gateway.until(|| {
-        let body = body(500, 0);
-        let path = "/api/mlpgateway/account/local/model/echo/async/predict";
-        (0..60).all(|_| gateway.post(path, &body).status == 200)
-    });
+    for number in 0..60 {
+        create(&gateway, "echo", &body(500, number));
+    }
     let home = tempfile::tempdir().expect("a directory");
     let stopped = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -245,7 +249,7 @@ fn a_backup_under_traffic_is_of_one_moment() {
             scope.spawn(move || {
                 let mut number = client;
                 while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
-                    let task = gateway.create("echo", body(500, number));
+                    let task = create(gateway, "echo", &body(500, number));
                     number += 3;
                     if number % 2 == 0 {
                         gateway.wait_for(&task, "COMPLETED");

@@ -47,6 +47,16 @@ fn a_lock_of_another_process_stalls_nobody_for_long() {
                     })
                 })
                 .collect();
+            // Changes of accounts need the lock, too, and must not take the threads that answer others.
+            for number in 0..4 {
+                let (gateway, held) = (&gateway, held.as_millis());
+                scope.spawn(move || {
+                    let path = "/api/mlpgateway/account/local/model/slow/predict-config";
+                    let config = format!(r#"{{"name":"{held}-{number}","config":{{}}}}"#);
+                    let reply = gateway.post(path, config);
+                    assert!([200, 503].contains(&reply.status), "{}", reply.text());
+                });
+            }
             thread::sleep(held);
             other.execute_batch("ROLLBACK").expect("it is ours");
             released.store(true, Ordering::Relaxed);
@@ -77,6 +87,35 @@ fn a_lock_of_another_process_stalls_nobody_for_long() {
             gateway.post(&cancel, "").expect(200);
         }
     }
+}
+
+#[test]
+fn who_only_reads_does_not_wait_for_the_lock() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new().proxy("echo", &upstream.url("/echo")).start();
+    let other = rusqlite::Connection::open(gateway.data().join("pkgtool.db"));
+    let other = other.expect("it opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("it is free");
+    let home = tempfile::tempdir().expect("a directory");
+    let backup = home.path().join("backup");
+    let backup = backup.to_str().expect("a plain path");
+    for command in [
+        &["admin", "status"][..],
+        &["admin", "backup", backup],
+        &["accounts", "list"],
+    ] {
+        gateway.command(command).expect_code(0);
+    }
+    // And a change tells what is in its way.
+    let set = ["accounts", "set", "local", "--rps", "7"];
+    let refused = gateway.command(&set).expect_code(2);
+    assert!(
+        refused.stderr.contains("another process"),
+        "{}",
+        refused.stderr
+    );
+    other.execute_batch("ROLLBACK").expect("it is ours");
+    gateway.command(&set).expect_code(0);
 }
 
 #[test]
