@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,14 +23,11 @@ use tower::ServiceExt as _;
 
 use super::peer::Peer;
 use super::settings::Settings;
-use super::tls::Tls;
+use super::tls::{HTTP2, Tls};
 use super::{Gateway, routes};
 
 /// Pause after a connection could not be accepted: most likely there are too many open files.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
-
-/// The name of HTTP/2 in TLS.
-pub(super) const HTTP2: &[u8] = b"h2";
 
 /// Requests of one HTTP/2 connection that may be under way.
 const HTTP2_STREAMS: u32 = 128;
@@ -54,14 +50,6 @@ pub enum ServeError {
         address: SocketAddr,
         /// Why.
         error: io::Error,
-    },
-    /// Certificate or key are wrong.
-    #[error("{}: {reason}", path.display())]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
     },
 }
 

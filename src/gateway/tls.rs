@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,13 +20,25 @@ use sha2::{Digest, Sha256};
 use tokio_rustls::TlsAcceptor;
 
 use super::Gateway;
-use super::server::{HTTP2, ServeError};
 use super::settings::Settings;
 use super::settings::Tls as Files;
 
 /// How often the files are looked at. They are small, and are compared by what is in them: it does not
 /// matter how they were replaced.
 const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The name of HTTP/2 in TLS.
+pub(super) const HTTP2: &[u8] = b"h2";
+
+/// Certificate or key are wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", path.display())]
+pub struct TlsError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub reason: String,
+}
 
 /// Certificate and key. All copies are one.
 #[derive(Clone)]
@@ -58,7 +70,7 @@ impl ResolvesServerCert for Current {
 
 impl Tls {
     /// What the settings name, if they name any.
-    pub fn read(settings: &Settings) -> Result<Option<Self>, ServeError> {
+    pub fn read(settings: &Settings) -> Result<Option<Self>, TlsError> {
         let files = &settings.tls;
         if files.certificate.as_os_str().is_empty() {
             return Ok(None);
@@ -84,7 +96,7 @@ impl Tls {
     }
 
     /// Reads the files again; whether they were others than before. If they are wrong, nothing changes.
-    pub fn renew(&self, files: &Files) -> Result<bool, ServeError> {
+    pub fn renew(&self, files: &Files) -> Result<bool, TlsError> {
         let contents = Contents::read(files)?;
         let digest = contents.digest();
         let known = &self.current.digest;
@@ -99,7 +111,7 @@ impl Tls {
     }
 
     /// The same, with a line in the log.
-    pub fn renew_now(&self, settings: &Settings) -> Result<(), ServeError> {
+    pub fn renew_now(&self, settings: &Settings) -> Result<(), TlsError> {
         if self.renew(&settings.tls)? {
             tell_renewed(&settings.tls);
         }
@@ -149,7 +161,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn read(files: &Files) -> Result<Self, ServeError> {
+    fn read(files: &Files) -> Result<Self, TlsError> {
         let read = |path: &Path| fs::read(path).map_err(|error| fault(path, error.to_string()));
         Ok(Self {
             chain: read(&files.certificate)?,
@@ -165,7 +177,7 @@ impl Contents {
         digest.finalize().into()
     }
 
-    fn parse(&self, files: &Files, provider: &CryptoProvider) -> Result<CertifiedKey, ServeError> {
+    fn parse(&self, files: &Files, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
         let (certificate, key) = (&files.certificate, &files.key);
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.chain).collect();
         let chain = chain.map_err(|error| fault(certificate, format!("is no PEM: {error}")))?;
@@ -179,8 +191,8 @@ impl Contents {
     }
 }
 
-fn fault(path: &Path, reason: String) -> ServeError {
-    ServeError::Tls {
+fn fault(path: &Path, reason: String) -> TlsError {
+    TlsError {
         path: path.to_owned(),
         reason,
     }

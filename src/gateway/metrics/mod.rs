@@ -8,6 +8,7 @@ mod page;
 mod process;
 mod storage;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use axum::http::Method;
 use crate::database::Timestamp;
 use crate::metric::{Family, Histogram, OTHER};
 pub(super) use page::Present;
-use storage::Storage;
+use storage::{Sizes, Storage};
 
 /// Methods with a label of their own: methods are the client's to choose.
 const METHODS: [Method; 7] = [
@@ -101,6 +102,11 @@ impl Metrics {
 
     pub(super) fn created(&self) {
         self.tasks_created.fetch_add(1, Relaxed);
+    }
+
+    /// What a data directory holds.
+    pub(super) async fn sizes(&self, directory: &Path) -> Sizes {
+        self.storage.sizes(directory).await
     }
 
     /// Counts an attempt to take over settings.

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::process::Processes;
 use super::storage::Sizes;
 use super::{Metrics, method};
-use crate::gateway::Gateway;
 use crate::metric::{Format, Histogram, Page};
 use crate::service::engine::SessionState;
 use crate::service::meter::{Meter, Operation, Outcome};
@@ -15,40 +14,22 @@ use crate::service::{Kind, Service};
 /// What is looked up when the page is asked for.
 pub(in crate::gateway) struct Present {
     /// Waiting and running tasks, if the store tells.
-    tasks: Option<(u64, u64)>,
-    services: Vec<Arc<Service>>,
-    unserved: usize,
-    session_bytes: u64,
-    session_budget: u64,
-    meters: Vec<Arc<Meter>>,
-    processes: Processes,
-    sizes: Sizes,
-}
-
-impl Present {
-    /// The present of a gateway.
-    pub(in crate::gateway) async fn of(gateway: &Gateway) -> Self {
-        let directory = &gateway.settings.data_dir;
-        let sizes = gateway.metrics.storage.sizes(directory).await;
-        let services = gateway.services.all();
-        let sessions = services.iter().flat_map(|service| sessions(service));
-        let workers: Vec<u32> = sessions.filter_map(|session| session.process).collect();
-        Self {
-            tasks: gateway.store.load().await.ok(),
-            unserved: gateway.services.unserved().len(),
-            session_bytes: gateway.engines.memory(),
-            session_budget: gateway.engines.budget(),
-            meters: gateway.engines.meters().all(),
-            processes: Processes::now(&workers),
-            services,
-            sizes,
-        }
-    }
+    pub(in crate::gateway) tasks: Option<(u64, u64)>,
+    pub(in crate::gateway) services: Vec<Arc<Service>>,
+    /// Packages that are not served.
+    pub(in crate::gateway) unserved: usize,
+    /// Bytes of loaded sessions, and what they may take together.
+    pub(in crate::gateway) memory: (u64, u64),
+    pub(in crate::gateway) meters: Vec<Arc<Meter>>,
+    pub(in crate::gateway) sizes: Sizes,
 }
 
 impl Metrics {
     /// The page.
     pub(in crate::gateway) fn page(&self, present: &Present, format: Format) -> String {
+        let sessions = present.services.iter().flat_map(|it| sessions(it));
+        let workers: Vec<u32> = sessions.filter_map(|session| session.process).collect();
+        let processes = Processes::now(&workers);
         let mut page = Page::new(format);
         page.info("pkgtool_build", "The release that runs.").add(
             &[
@@ -62,7 +43,7 @@ impl Metrics {
         asked(&mut page, &present.meters);
         ran(&mut page, &present.meters);
         tasks(&mut page, present);
-        loaded(&mut page, present);
+        loaded(&mut page, present, &processes);
         let created = self.tasks_created.load(Relaxed);
         page.counter("pkgtool_tasks_created", "Tasks that were accepted.")
             .add(&[], created);
@@ -77,7 +58,7 @@ impl Metrics {
             page.gauge("pkgtool_reload_time_seconds", help).add(&[], at);
         }
         present.sizes.write(&mut page);
-        present.processes.write(&mut page);
+        processes.write(&mut page);
         page.finish()
     }
 
@@ -222,7 +203,7 @@ fn tasks(page: &mut Page, present: &Present) {
 }
 
 /// Services and their sessions.
-fn loaded(page: &mut Page, present: &Present) {
+fn loaded(page: &mut Page, present: &Present, processes: &Processes) {
     let services = &present.services;
     page.gauge("pkgtool_services", "Services.")
         .add(&[], services.len());
@@ -235,12 +216,12 @@ fn loaded(page: &mut Page, present: &Present) {
         "pkgtool_session_bytes",
         "Memory of loaded sessions, as the budget counts it.",
     )
-    .add(&[], present.session_bytes);
+    .add(&[], present.memory.0);
     page.gauge(
         "pkgtool_session_budget_bytes",
         "Memory that sessions may take together.",
     )
-    .add(&[], present.session_budget);
+    .add(&[], present.memory.1);
     let numbered = Numbered::of(services);
     let help = "Memory of a loaded session, as the budget counts it.";
     let mut held = page.gauge("pkgtool_session_memory_bytes", help);
@@ -252,7 +233,7 @@ fn loaded(page: &mut Page, present: &Present) {
     let mut held = page.gauge("pkgtool_session_resident_bytes", help);
     for (service, number, session) in &numbered.0 {
         let process = session.process;
-        let Some(bytes) = process.and_then(|process| present.processes.resident(process)) else {
+        let Some(bytes) = process.and_then(|process| processes.resident(process)) else {
             continue;
         };
         let labels = [("service", *service), ("session", number.as_str())];

@@ -40,7 +40,7 @@ struct Counted {
 
 /// What is shown of it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sizes {
+pub(in crate::gateway) struct Sizes {
     /// Bytes of the database's files and of the blobs.
     store: Option<(u64, u64)>,
     /// Bytes of the disk that are free to this user, and all of them.

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
-use super::super::metrics::Present;
+use super::super::present::present;
 use super::path::{Routes, only};
 use crate::metric::Format;
 
@@ -113,7 +113,7 @@ async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Res
     let accept = headers.get_all(header::ACCEPT).into_iter();
     let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
     let format = Format::accepted(Some(&accept.join(",")));
-    let present = Present::of(&gateway).await;
+    let present = present(&gateway).await;
     let page = gateway.metrics.page(&present, format);
     let about = [
         (header::CONTENT_TYPE, format.media_type()),

@@ -134,7 +134,8 @@ impl Run {
         let whose = (self.caller, account);
         meter.count(whose, Operation::Task, outcome, self.took);
         let label = service.label();
-        let (waited_ms, took_ms) = (self.waited.as_millis(), self.took.as_millis());
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (waited_ms, took_ms) = (millis(self.waited), millis(self.took));
         if let Some(error) = error {
             tracing::warn!(%task, account, service = %label, waited_ms, took_ms, %error, "a task failed");
         } else {

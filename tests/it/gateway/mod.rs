@@ -2,9 +2,12 @@
 
 mod access;
 mod limits;
+mod logs;
+mod metrics;
 mod openapi;
 mod predict;
 mod registry;
+mod reload;
 mod rude;
 mod streams;
 mod tasks;
