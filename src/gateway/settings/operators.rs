@@ -206,6 +206,27 @@ mod tests {
     }
 
     #[test]
+    fn variables_set_them() {
+        let variables = [
+            ("PKGTOOL_ADMIN_LISTEN", "[::1]:9090"),
+            ("PKGTOOL_TRUSTED_PROXIES_NETWORKS", "10.0.0.0/8, ::1"),
+            ("PKGTOOL_TRUSTED_PROXIES_HEADER", "forwarded"),
+            ("PKGTOOL_METRICS_SERVICES", "7"),
+            ("PKGTOOL_METRICS_ACCOUNTS", "0"),
+        ];
+        let variables = variables.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let settings = super::super::Settings::read(None, variables.into_iter());
+        let settings = settings.expect("they are right");
+        assert_eq!(settings.admin.listen.0.map(|it| it.port()), Some(9090));
+        let proxies = &settings.trusted_proxies;
+        assert!(proxies.trusts("10.1.1.1".parse().expect("an address")));
+        assert!(proxies.trusts("::1".parse().expect("an address")));
+        assert_eq!(proxies.header, ForwardingHeader::Forwarded);
+        let bounds = (settings.metrics.services, settings.metrics.accounts);
+        assert_eq!(bounds, (7, 0));
+    }
+
+    #[test]
     fn what_is_no_network_is_refused() {
         for wrong in [
             "",

@@ -434,3 +434,21 @@ fn a_worker_that_died_and_was_replaced_is_counted() {
         assert!(page.contains("operation=\"predict\",outcome=\"failed\"}"));
     }
 }
+
+#[test]
+fn the_readme_has_every_metric_and_no_other() {
+    let (gateway, ..) = busy();
+    gateway.signal("-HUP");
+    gateway.line(|line| line["message"] == "settings and keys are read again");
+    let page = gateway.metrics();
+    let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let families: BTreeSet<&str> = families.filter_map(|line| line.split(' ').next()).collect();
+    let readme = include_str!("../../../README.md");
+    let rows = readme.lines().filter(|line| line.starts_with("| `p"));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    let told = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let told: BTreeSet<&str> = told
+        .filter(|name| name.starts_with("pkgtool_") || name.starts_with("process_"))
+        .collect();
+    assert_eq!(told, families);
+}

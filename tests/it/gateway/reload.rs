@@ -270,3 +270,42 @@ fn wrong_settings_of_operators_are_told() {
         assert!(ran.stderr.contains(says), "{says} in {}", ran.stderr);
     }
 }
+
+/// Starts a server on a terminal of its own, hangs up once with the terminal there and once by taking it
+/// away, and prints the exit code.
+#[cfg(unix)]
+const TAKE_THE_TERMINAL: &str = "
+import os, pty, signal, sys
+server, terminal = pty.fork()
+if server == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+seen = b''
+def see(text):
+    global seen
+    while text not in seen:
+        seen += os.read(terminal, 4096)
+see(b'address=')
+os.kill(server, signal.SIGHUP)
+see(b'settings and keys are read again')
+os.close(terminal)
+_, status = os.waitpid(server, 0)
+print(os.waitstatus_to_exitcode(status))
+";
+
+#[cfg(unix)]
+#[test]
+fn a_server_whose_terminal_is_gone_ends() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        say("SKIPPED a_server_whose_terminal_is_gone_ends: there is no python3");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let ran = Command::new("python3")
+        .args(["-c", TAKE_THE_TERMINAL, env!("CARGO_BIN_EXE_pkgtool")])
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(directory.path().join("data"))
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("python3 runs");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "0", "{ran:?}");
+}
