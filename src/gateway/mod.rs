@@ -20,5 +20,5 @@ mod tls;
 
 pub use server::{Bound, ServeError};
 pub use settings::Settings;
-pub use state::{Gateway, Parts, Services};
+pub use state::{Gateway, Parts, Reload, Services};
 pub use tls::{Tls, TlsError};

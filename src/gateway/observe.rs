@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
@@ -20,7 +21,7 @@ use super::peer::{self, Peer};
 use super::request_id::REQUEST_ID;
 use crate::account::AccountId;
 use crate::service::Service;
-use crate::service::meter::{Operation, Outcome};
+use crate::service::meter::{ABANDONED, Operation, Outcome};
 use crate::task::TaskId;
 
 /// Longest path that is logged, in bytes.
@@ -48,8 +49,9 @@ pub(super) struct Whose {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Made(pub(super) TaskId);
 
-/// A request and its answer, for the log.
+/// A request, and what is known of its answer.
 struct Line<'l> {
+    gateway: &'l Gateway,
     id: &'l str,
     method: &'l Method,
     route: &'l str,
@@ -58,9 +60,17 @@ struct Line<'l> {
     /// The proxy that said who the peer is.
     via: Option<IpAddr>,
     known: &'l Known,
-    made: Option<TaskId>,
+    started: Instant,
+    answer: Option<Answered>,
+}
+
+/// What came of a request.
+#[derive(Default)]
+struct Answered {
     status: u16,
-    took: Duration,
+    made: Option<TaskId>,
+    code: Option<String>,
+    detail: Option<String>,
 }
 
 /// Answers a request, and says so.
@@ -78,28 +88,15 @@ pub(super) async fn observe(
     let route = request.extensions().get::<MatchedPath>().cloned();
     let connected = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
     let client = connected.map(|connected| {
-        peer::client(
-            connected,
-            request.headers(),
-            &gateway.current().trusted_proxies,
-        )
+        let settings = gateway.current();
+        peer::client(connected, request.headers(), &settings.trusted_proxies)
     });
     let _in_flight = gateway.metrics.enter();
     let text = id.to_str().unwrap_or_default();
     let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
-    // Costs nothing unless traces are sent: no log asks for this target.
-    let span =
-        tracing::trace_span!(target: "pkgtool::trace", "request", request = text, %method, route);
-    let mut response = next.run(request).instrument(span).await;
-    let error = response.extensions_mut().remove::<Error>();
-    let made = response.extensions_mut().remove::<Made>();
-    let code = error.as_ref().map(|error| error.code.clone());
-    let mut detail = None;
-    if let Some(mut error) = error {
-        detail = error.take_detail();
-        response = error.render(text);
-    }
-    let line = Line {
+    // Told when it is dropped: also of a request whose client did not wait.
+    let mut line = Line {
+        gateway: &gateway,
         id: text,
         method: &method,
         route,
@@ -107,20 +104,47 @@ pub(super) async fn observe(
         peer: client,
         via: connected.filter(|connected| client != Some(connected.to_canonical())),
         known: &known,
-        made: made.map(|made| made.0),
-        status: response.status().as_u16(),
-        took: started.elapsed(),
+        started,
+        answer: None,
     };
-    line.count(&gateway);
-    line.log(code.as_deref(), detail.as_deref());
+    // Costs nothing unless traces are sent: no log asks for this target.
+    let span =
+        tracing::trace_span!(target: "pkgtool::trace", "request", request = text, %method, route);
+    let mut response = next.run(request).instrument(span).await;
+    let error = response.extensions_mut().remove::<Error>();
+    let made = response.extensions_mut().remove::<Made>();
+    let mut answer = Answered {
+        made: made.map(|made| made.0),
+        ..Answered::default()
+    };
+    if let Some(mut error) = error {
+        answer.detail = error.take_detail();
+        answer.code = Some(error.code.clone());
+        response = error.render(text);
+    }
+    answer.status = response.status().as_u16();
+    line.answer = Some(answer);
+    drop(line);
     response.headers_mut().insert(REQUEST_ID, id);
     response
 }
 
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        let took = self.started.elapsed();
+        let answer = self.answer.take().unwrap_or_else(|| Answered {
+            status: if panicking() { 500 } else { ABANDONED },
+            detail: panicking().then(|| "its handler panicked".to_owned()),
+            ..Answered::default()
+        });
+        self.count(answer.status, took);
+        self.log(&answer, took);
+    }
+}
+
 impl Line<'_> {
-    fn count(&self, gateway: &Gateway) {
-        let Self { status, took, .. } = *self;
-        let metrics = &gateway.metrics;
+    fn count(&self, status: u16, took: Duration) {
+        let metrics = &self.gateway.metrics;
         metrics.answered(self.method, self.route, status, took);
         if let (Some((service, operation)), Some(whose)) =
             (self.known.asked.get(), self.known.caller.get())
@@ -131,23 +155,18 @@ impl Line<'_> {
         }
     }
 
-    fn log(&self, code: Option<&str>, detail: Option<&str>) {
-        let level = match (code, detail) {
-            (_, Some(_)) => Level::WARN,
-            (Some(_), None) => Level::INFO,
-            // Who waits for a task asks again and again.
-            (None, None) if self.method == Method::GET => Level::DEBUG,
-            (None, None) => Level::INFO,
-        };
+    fn log(&self, answer: &Answered, took: Duration) {
+        let status = answer.status;
         // A line that nobody wants costs nothing more.
         macro_rules! line {
             ($level:expr, $words:literal) => {
                 if tracing::enabled!($level) {
                     let Self {
-                        id, method, route, status, ..
+                        id, method, route, ..
                     } = *self;
                     let whose = self.known.caller.get();
-                    let microseconds = u64::try_from(self.took.as_micros()).unwrap_or(u64::MAX);
+                    let asked = self.known.asked.get();
+                    let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                     tracing::event!(
                         $level,
                         request = id,
@@ -159,21 +178,27 @@ impl Line<'_> {
                         status,
                         account = whose.map(|whose| whose.account.as_str()),
                         key = whose.map(|whose| whose.key.as_str()),
-                        service = self.known.asked.get().map(|(it, _)| tracing::field::display(it.label())),
-                        task = self.task().map(tracing::field::display),
-                        code,
+                        service = asked.map(|(service, _)| tracing::field::display(service.label())),
+                        task = self.task(answer.made).map(tracing::field::display),
+                        code = answer.code.as_deref(),
                         microseconds,
-                        detail,
+                        detail = answer.detail.as_deref(),
                         $words
                     );
                 }
             };
         }
-        match level {
-            Level::WARN => line!(Level::WARN, "failed"),
-            Level::DEBUG => line!(Level::DEBUG, "answered"),
-            _ if code.is_some() => line!(Level::INFO, "refused"),
-            _ => line!(Level::INFO, "answered"),
+        if status == ABANDONED {
+            line!(Level::INFO, "not waited for");
+        } else if answer.detail.is_some() {
+            line!(Level::WARN, "failed");
+        } else if answer.code.is_some() {
+            line!(Level::INFO, "refused");
+        } else if *self.method == Method::GET {
+            // Who waits for a task asks again and again.
+            line!(Level::DEBUG, "answered");
+        } else {
+            line!(Level::INFO, "answered");
         }
     }
 
@@ -183,8 +208,8 @@ impl Line<'_> {
     }
 
     /// The task that was made, or that the path names where the route has a task.
-    fn task(&self) -> Option<TaskName<'_>> {
-        if let Some(made) = self.made {
+    fn task(&self, made: Option<TaskId>) -> Option<TaskName<'_>> {
+        if let Some(made) = made {
             return Some(TaskName::Made(made));
         }
         let place = self.route.split('/').position(|part| part == "{task}")?;

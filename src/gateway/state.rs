@@ -4,7 +4,7 @@
 //! can be taken over while the server runs ([`Gateway::current`]).
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
@@ -12,7 +12,7 @@ use arc_swap::{ArcSwap, Guard};
 use super::error::Error;
 use super::metrics::Metrics;
 use super::request_id::RequestIds;
-use super::settings::Settings;
+use super::settings::{Changes, Settings};
 use crate::account::{AccountId, Directory, PredictConfigs};
 use crate::service::engine::Engines;
 use crate::service::{Catalog, Service, ServiceSettings, Unserved};
@@ -33,7 +33,11 @@ pub struct Gateway {
     pub(super) metrics: Metrics,
     pub(super) request_ids: RequestIds,
     pub(super) started: Instant,
+    reload: Mutex<Option<Reload>>,
 }
+
+/// Takes over what changed, or says what is wrong with it.
+pub type Reload = Box<dyn Fn() -> Result<Changes, String> + Send>;
 
 /// What a gateway is made of.
 pub struct Parts {
@@ -149,6 +153,7 @@ impl Gateway {
             metrics: Metrics::default(),
             request_ids: RequestIds::new(),
             started: Instant::now(),
+            reload: Mutex::new(None),
         })
     }
 
@@ -157,9 +162,36 @@ impl Gateway {
         self.current.load()
     }
 
-    /// Counts an attempt to take over settings.
-    pub fn count_reload(&self, succeeded: bool) {
-        self.metrics.reloaded(succeeded);
+    /// How [`Self::reload`] is done.
+    pub fn reload_by(&self, reload: Reload) {
+        *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
+    }
+
+    /// Takes over what changed since the start or the last time, and says what. One at a time.
+    pub fn reload(&self) -> Result<Changes, String> {
+        let reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let reload = reload
+            .as_ref()
+            .ok_or("the server is not ready for it yet")?;
+        let done = reload();
+        self.metrics.reloaded(done.is_ok());
+        match &done {
+            Ok(changes) => {
+                let taken = changes.taken.join(", ");
+                tracing::info!(changed = taken, "settings and keys are read again");
+                if !changes.left.is_empty() {
+                    let settings = changes.left.join(", ");
+                    tracing::warn!(settings, "changed settings that take a restart");
+                }
+            }
+            Err(error) => {
+                tracing::error!(
+                    error,
+                    "nothing is taken over: the settings stay as they were"
+                );
+            }
+        }
+        done
     }
 
     /// The service that a caller may use: its own, or another account's public one.

@@ -42,8 +42,9 @@ impl<K: Hash + Eq + Clone, V> Family<K, V> {
         if let Some(found) = self.series.load().get(key) {
             return work(found);
         }
-        let made = self.insert(key, usize::MAX, make);
-        work(&made.expect("without a bound there is room for every key"))
+        let own = self.insert(key, usize::MAX, &make);
+        // Without a bound there is room for every key: nothing is made here.
+        work(&own.unwrap_or_else(|| Arc::new(make())))
     }
 
     /// All of them, in no order.
@@ -60,14 +61,14 @@ impl<K: Hash + Eq + Clone, V> Family<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let mut made = None;
+        let mut own = None;
         self.series.rcu(|series| {
             if series.contains_key(key) || series.len() >= most {
                 return Arc::clone(series);
             }
-            let made = made.get_or_insert_with(|| Arc::new(make()));
+            let own = own.get_or_insert_with(|| Arc::new(make()));
             let mut series = HashMap::clone(series);
-            series.insert(key.to_owned(), Arc::clone(made));
+            series.insert(key.to_owned(), Arc::clone(own));
             Arc::new(series)
         });
         self.series.load().get(key).map(Arc::clone)
@@ -99,6 +100,11 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         }
         let own = self.family.insert(key, self.most, make);
         own.unwrap_or_else(|| Arc::clone(&self.other))
+    }
+
+    /// The series of all beyond the bound.
+    pub fn rest(&self) -> Arc<V> {
+        Arc::clone(&self.other)
     }
 
     /// All of them, the one for the rest last.

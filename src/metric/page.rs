@@ -1,4 +1,4 @@
-//! The page in either of its formats: Prometheus' text format 0.0.4 and OpenMetrics 1.0.
+//! The page in either of its formats: Prometheus' text format 0.0.4 and `OpenMetrics` 1.0.
 //!
 //! Invariant: what the formats name differently (counters, info) is written as each wants it; names of
 //! series are the same in both.
@@ -12,7 +12,7 @@ use super::Histogram;
 pub enum Format {
     /// Prometheus' text format, version 0.0.4.
     Text,
-    /// OpenMetrics, version 1.0.0.
+    /// `OpenMetrics`, version 1.0.0.
     OpenMetrics,
 }
 

@@ -17,6 +17,9 @@ pub const METERED_SERVICES: usize = 100;
 /// How many accounts have series of their own, unless a setting says otherwise.
 pub const METERED_ACCOUNTS: usize = 50;
 
+/// The status that stands in logs and metrics for an answer that was never given.
+pub const ABANDONED: u16 = 499;
+
 /// The meters of a server.
 #[derive(Debug)]
 pub struct Meters {
@@ -81,6 +84,8 @@ pub enum Outcome {
     Limited,
     /// There was no answer in time.
     Timeout,
+    /// The client did not wait for the answer.
+    Abandoned,
     /// The service or the server failed.
     Failed,
 }
@@ -111,11 +116,12 @@ impl Operation {
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Done,
         Self::Refused,
         Self::Limited,
         Self::Timeout,
+        Self::Abandoned,
         Self::Failed,
     ];
 
@@ -124,6 +130,7 @@ impl Outcome {
         match status {
             0..=399 => Self::Done,
             429 => Self::Limited,
+            ABANDONED => Self::Abandoned,
             504 => Self::Timeout,
             400..=499 => Self::Refused,
             _ => Self::Failed,
@@ -137,6 +144,7 @@ impl Outcome {
             Self::Refused => "refused",
             Self::Limited => "limited",
             Self::Timeout => "timeout",
+            Self::Abandoned => "abandoned",
             Self::Failed => "failed",
         }
     }
@@ -184,6 +192,10 @@ impl Meters {
 
 impl Accounts {
     fn of(&self, id: AccountId, name: &str) -> Arc<Account> {
+        if name == OTHER {
+            // Two series of one label would be none.
+            return self.0.rest();
+        }
         self.0.of(&id.0, || Account {
             // No account has a number below 1.
             place: usize::try_from(id.0).unwrap_or(0),
@@ -295,6 +307,27 @@ mod tests {
     }
 
     #[test]
+    fn an_account_of_that_name_makes_no_second_series() {
+        let meters = Meters::default();
+        let meter = meters.of("local", "a");
+        for (id, name) in [(1, "other"), (2, "x"), (3, "other")] {
+            let took = Duration::from_millis(1);
+            meter.count(
+                (AccountId(id), name),
+                Operation::Create,
+                Outcome::Done,
+                took,
+            );
+        }
+        let labels: Vec<String> = meter
+            .accounts()
+            .iter()
+            .map(|account| account.label.clone())
+            .collect();
+        assert_eq!(labels, ["other", "x"]);
+    }
+
+    #[test]
     fn what_came_of_it_follows_from_the_status() {
         for (status, outcome) in [
             (200, Outcome::Done),
@@ -303,6 +336,7 @@ mod tests {
             (409, Outcome::Refused),
             (429, Outcome::Limited),
             (500, Outcome::Failed),
+            (499, Outcome::Abandoned),
             (504, Outcome::Timeout),
             (507, Outcome::Failed),
         ] {

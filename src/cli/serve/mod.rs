@@ -142,15 +142,17 @@ async fn serve(settings: Settings, args: &Args, level: Level) -> Result<Exit, Fa
     }
     let reload = Reload {
         args: args.clone(),
-        gateway: Arc::clone(&gateway),
         live: running.live(),
         tls: tls.clone(),
         level,
     };
+    gateway.reload_by(Box::new(move || reload.now()));
+    let asked = Arc::clone(&gateway);
     beside.spawn(async move {
         loop {
             hangups.notified().await;
-            tokio::task::block_in_place(|| reload.now());
+            // What came of it is in the log.
+            let _ = tokio::task::block_in_place(|| asked.reload());
         }
     });
     let mut stopped = signals.clone();

@@ -34,6 +34,11 @@ pub(super) struct Live {
 }
 
 impl Live {
+    /// The settings in force.
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.current.load_full()
+    }
+
     /// Everything goes by these settings, which were checked; accounts and keys are read again.
     pub(super) fn take_over(&self, settings: Settings) {
         let settings = Arc::new(settings);

@@ -1,5 +1,6 @@
 //! The page: every metric with its name, its help and its labels.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,6 +11,11 @@ use crate::metric::{Format, Histogram, Page};
 use crate::service::engine::SessionState;
 use crate::service::meter::{Meter, Operation, Outcome};
 use crate::service::{Kind, Service};
+
+/// The name of a metric, its help, and what it is of a service: times, a count, what it is doing.
+type Times = (&'static str, &'static str, fn(&Meter) -> &Histogram);
+type Count = (&'static str, &'static str, fn(&Meter) -> &AtomicU64);
+type Doing = (&'static str, &'static str, fn(&Service) -> usize);
 
 /// What is looked up when the page is asked for.
 pub(in crate::gateway) struct Present {
@@ -124,7 +130,6 @@ fn asked(page: &mut Page, meters: &[Arc<Meter>]) {
 
 /// How services ran.
 fn ran(page: &mut Page, meters: &[Arc<Meter>]) {
-    type Times = (&'static str, &'static str, fn(&Meter) -> &Histogram);
     let times: [Times; 6] = [
         (
             "pkgtool_predict_seconds",
@@ -167,7 +172,6 @@ fn ran(page: &mut Page, meters: &[Arc<Meter>]) {
             }
         }
     }
-    type Count = (&'static str, &'static str, fn(&Meter) -> &AtomicU64);
     let counts: [Count; 3] = [
         (
             "pkgtool_worker_starts",
@@ -224,22 +228,21 @@ fn loaded(page: &mut Page, present: &Present, processes: &Processes) {
     .add(&[], present.memory.1);
     let numbered = Numbered::of(services);
     let help = "Memory of a loaded session, as the budget counts it.";
-    let mut held = page.gauge("pkgtool_session_memory_bytes", help);
+    let mut samples = page.gauge("pkgtool_session_memory_bytes", help);
     for (service, number, session) in &numbered.0 {
         let labels = [("service", *service), ("session", number.as_str())];
-        held.add(&labels, session.bytes);
+        samples.add(&labels, session.bytes);
     }
     let help = "Memory that the process of a session holds now.";
-    let mut held = page.gauge("pkgtool_session_resident_bytes", help);
+    let mut samples = page.gauge("pkgtool_session_resident_bytes", help);
     for (service, number, session) in &numbered.0 {
         let process = session.process;
         let Some(bytes) = process.and_then(|process| processes.resident(process)) else {
             continue;
         };
         let labels = [("service", *service), ("session", number.as_str())];
-        held.add(&labels, bytes);
+        samples.add(&labels, bytes);
     }
-    type Doing = (&'static str, &'static str, fn(&Service) -> usize);
     let doing: [Doing; 2] = [
         (
             "pkgtool_queue_waiting",
@@ -278,8 +281,8 @@ impl<'s> Numbered<'s> {
 }
 
 /// Services by their label in metrics, which those beyond the bound share.
-fn by_label(services: &[Arc<Service>]) -> std::collections::BTreeMap<&str, Vec<&Service>> {
-    let mut labels: std::collections::BTreeMap<&str, Vec<&Service>> = Default::default();
+fn by_label(services: &[Arc<Service>]) -> BTreeMap<&str, Vec<&Service>> {
+    let mut labels: BTreeMap<&str, Vec<&Service>> = BTreeMap::new();
     for service in services {
         if matches!(service.kind, Kind::Device(_)) {
             let same = labels.entry(&service.meter.label).or_default();

@@ -116,12 +116,16 @@ impl Sizes {
 #[cfg(unix)]
 fn disk(directory: &Path) -> Option<(u64, u64)> {
     let told = nix::sys::statvfs::statvfs(directory).ok()?;
-    // The types of these numbers differ between systems.
-    let bytes = |blocks: u64| blocks.saturating_mul(u64::from(told.fragment_size()));
-    Some((
-        bytes(u64::from(told.blocks_available())),
-        bytes(u64::from(told.blocks())),
-    ))
+    let fragment = wide(told.fragment_size());
+    let bytes = |blocks: u64| blocks.saturating_mul(fragment);
+    let free = bytes(wide(told.blocks_available()));
+    Some((free, bytes(wide(told.blocks()))))
+}
+
+/// The types of these numbers differ between systems.
+#[cfg(unix)]
+fn wide(number: impl Into<u64>) -> u64 {
+    number.into()
 }
 
 #[cfg(not(unix))]

@@ -1,6 +1,7 @@
 //! The routes, one file for each group. A handler and its path stand once, in the group's file: the
 //! router and the OpenAPI document are both made of them.
 
+mod admin;
 mod configs;
 mod docs;
 mod health;
@@ -67,6 +68,7 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
 pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
     let routes = health::routes().merge(health::metrics_routes());
     let (routes, _) = routes.split_for_parts();
+    let routes = routes.merge(admin::routes());
     let routes = routes.fallback(async || Error::no_path());
     observed(routes, &gateway).with_state(gateway)
 }

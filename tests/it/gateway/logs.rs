@@ -88,6 +88,34 @@ fn a_task_that_fails_later_says_whose_it_was() {
 }
 
 #[test]
+fn a_request_that_nobody_waits_for_has_its_line() {
+    use std::io::Write as _;
+    let upstream = Upstream::start();
+    let gateway = Setup::new().proxy("hold", &upstream.url("/hold")).start();
+    for round in 1..=3 {
+        let mut stream = http::connect(gateway.address);
+        let id = format!("left-{round}");
+        let request = format!(
+            "POST /p/local/hold HTTP/1.1\r\nhost: x\r\nmlp-api-key: {}\r\nz-requestid: {id}\r\n\
+             content-length: 2\r\n\r\n{{}}",
+            gateway.key
+        );
+        stream.write_all(request.as_bytes()).expect("it is read");
+        gateway.until(|| upstream.seen() == round);
+        drop(stream);
+        let line = line_of(&gateway, &id);
+        assert_eq!(
+            (&line["message"], &line["status"]),
+            (&"not waited for".into(), &499.into())
+        );
+        assert_eq!(line["service"], "local/hold");
+        let series = format!("operation=\"predict\",outcome=\"abandoned\"}} {round}");
+        assert!(gateway.metrics().contains(&series));
+    }
+    upstream.release();
+}
+
+#[test]
 fn the_client_behind_a_trusted_proxy_is_named() {
     let upstream = Upstream::start();
     let start = |settings: &str| {

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::json;
+
 use super::{three, with_models};
 use crate::support::environment::say;
 use crate::support::fixture;
@@ -223,6 +225,25 @@ fn operators_have_a_listener_of_their_own() {
     );
     assert_eq!(ask("/healthz").expect(200).json()["status"], "ok");
     assert_eq!(ask("/readyz").expect(200).json()["status"], "ready");
+    // What a hangup asks for, for those who cannot send one.
+    let reload = || http::request(operators, "POST", "/reload", &[], b"");
+    let proxies = format!(
+        "[[proxies]]\nname = \"echo\"\nupstream = \"{}\"\n",
+        upstream.url("/echo")
+    );
+    let settings = "[log]\nlevel = \"debug\"\n[limits]\nconnections = 7\n";
+    let admin = "[admin]\nlisten = \"127.0.0.1:0\"\n";
+    gateway.change_settings(&format!("{admin}{settings}{proxies}"));
+    let done = reload().expect(200).json();
+    let both = json!({"changed": ["log.level"], "restart": ["limits.connections"]});
+    assert_eq!(done, both);
+    gateway.change_settings("[limits]\nconnections = 0\n");
+    let refused = reload().expect_error(422, "SETTINGS_ARE_WRONG");
+    assert!(refused.text().contains("limits.connections"));
+    http::request(operators, "GET", "/reload", &[], b"").expect_error(405, "METHOD_NOT_ALLOWED");
+    gateway
+        .bare("POST", "/reload", &[])
+        .expect_error(404, "PATH_NOT_FOUND");
     // Nothing else is there, with or without a key.
     let headers = [("MLP-API-KEY", gateway.key.as_str())];
     for path in [
