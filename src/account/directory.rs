@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::key::{ApiKey, Secret};
@@ -21,6 +22,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 pub struct Directory {
     current: Arc<ArcSwap<Snapshot>>,
     follower: AbortHandle,
+    wake: Arc<Notify>,
 }
 
 /// All accounts and keys at one moment.
@@ -37,11 +39,19 @@ impl Directory {
         let seen = store.version().await?;
         let first = Snapshot::read(&*store).await?;
         let current = Arc::new(ArcSwap::from_pointee(first));
-        let follower = tokio::spawn(follow(store, seen, Arc::clone(&current)));
+        let wake = Arc::new(Notify::new());
+        let following = follow(store, seen, Arc::clone(&current), Arc::clone(&wake));
+        let follower = tokio::spawn(following);
         Ok(Arc::new(Self {
             current,
             follower: follower.abort_handle(),
+            wake,
         }))
+    }
+
+    /// Reads everything again soon, whether it changed or not.
+    pub fn look_again(&self) {
+        self.wake.notify_one();
     }
 
     /// What there is now.
@@ -57,10 +67,19 @@ impl Drop for Directory {
 }
 
 /// Puts a new snapshot in the place of the old whenever something changed.
-async fn follow(store: Arc<dyn AccountStore>, mut seen: i64, current: Arc<ArcSwap<Snapshot>>) {
+async fn follow(
+    store: Arc<dyn AccountStore>,
+    mut seen: i64,
+    current: Arc<ArcSwap<Snapshot>>,
+    wake: Arc<Notify>,
+) {
     let mut warned = false;
     loop {
-        tokio::time::sleep(INTERVAL).await;
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            // No store has this version: what it has is read whatever it says.
+            () = wake.notified() => seen = i64::MIN,
+        }
         match refresh(&*store, &mut seen, &current).await {
             Ok(()) => warned = false,
             Err(error) if !warned => {

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 
 use super::Gateway;
 use super::error::Error;
-use super::observe::Known;
+use super::observe::{Known, Whose};
 use crate::account::{AccountId, Permission, Permissions};
 use crate::database::Timestamp;
 
@@ -68,7 +68,11 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
         let (key, account) = found.ok_or_else(Error::unknown_key)?;
         if let Some(known) = parts.extensions.get::<Arc<Known>>() {
             // It is set once for a request.
-            let _ = known.caller.set((account.name.clone(), key.name.clone()));
+            let _ = known.caller.set(Whose {
+                id: account.id,
+                account: account.name.clone(),
+                key: key.name.clone(),
+            });
         }
         if account.blocked {
             return Err(Error::blocked());

@@ -9,12 +9,16 @@ mod form;
 mod metrics;
 mod observe;
 mod openapi;
+mod peer;
+mod present;
 mod request_id;
 mod routes;
 mod server;
 pub mod settings;
 mod state;
+mod tls;
 
-pub use server::{Bound, ServeError, Tls};
+pub use server::{Bound, ServeError};
 pub use settings::Settings;
-pub use state::{Gateway, Parts, Services};
+pub use state::{Gateway, Parts, Reload, Services};
+pub use tls::{Tls, TlsError};

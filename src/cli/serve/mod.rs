@@ -2,13 +2,16 @@
 
 mod log;
 mod parts;
+mod reload;
 
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 
 use super::data_dir;
 use super::exit::{Exit, Failure};
@@ -16,13 +19,15 @@ use super::output;
 use crate::gateway::settings::Settings;
 use crate::gateway::{Bound, Gateway, Tls};
 use crate::service::{Kind, Service};
+use log::Level;
 use parts::Running;
+use reload::Reload;
 
 /// Name of the settings' file in the data directory.
 const CONFIG: &str = "gateway.toml";
 
 /// Arguments of `pkgtool serve`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Args {
     /// Directories of packages; each package becomes a service of the account `local`
@@ -62,12 +67,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         output::print(&settings.print())?;
         return Ok(Exit::Clean);
     }
-    let _log = log::start(&settings.log).map_err(Failure::Other)?;
+    let (_log, level) = log::start(&settings.log).map_err(Failure::Other)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Other(format!("no runtime can be started: {error}")))?;
-    runtime.block_on(serve(settings))
+    runtime.block_on(serve(settings, args, level))
 }
 
 /// Arguments over environment over file.
@@ -100,20 +105,56 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-async fn serve(settings: Settings) -> Result<Exit, Failure> {
+async fn serve(settings: Settings, args: &Args, level: Level) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let tls = Tls::read(&settings).map_err(|error| other(&error))?;
     // The address first: who gets it is the one server, and a mistake shows before anything is made.
     let bound = Bound::bind(settings.listen)
         .await
         .map_err(|error| other(&error))?;
-    let signals = stop_signal().map_err(|error| other(&error))?;
+    let for_operators = match settings.admin.listen.0 {
+        Some(address) => {
+            let bound = Bound::bind(address).await.map_err(|error| other(&error))?;
+            Some(bound.for_operators())
+        }
+        None => None,
+    };
+    let hangups = Arc::new(Notify::new());
+    let signals = stop_signal(&hangups).map_err(|error| other(&error))?;
     let grace = settings.timeouts.grace();
     let scheme = if tls.is_some() { "https" } else { "http" };
     let running = Running::start(settings).await?;
-    announce(&running, &format!("{scheme}://{}", bound.address()))?;
-    tracing::info!(address = %bound.address(), "serving");
+    let operators = for_operators.as_ref().map(Bound::address);
+    announce(
+        &running,
+        &format!("{scheme}://{}", bound.address()),
+        operators,
+    )?;
+    tracing::info!(address = %bound.address(), operators = operators.map(tracing::field::display), "serving");
     let gateway = Gateway::new(running.parts());
+    let mut beside = JoinSet::new();
+    if let Some(bound) = for_operators {
+        // To the end: how a stop goes on is of interest, too.
+        beside.spawn(bound.serve(Arc::clone(&gateway), None, std::future::pending()));
+    }
+    if let Some(tls) = &tls {
+        beside.spawn(tls.clone().follow(Arc::clone(&gateway)));
+    }
+    let reload = Reload {
+        args: args.clone(),
+        live: running.live(),
+        tls: tls.clone(),
+        level,
+    };
+    gateway.reload_by(Box::new(move || reload.now()));
+    let asked = Arc::clone(&gateway);
+    beside.spawn(async move {
+        loop {
+            hangups.notified().await;
+            // What came of it is in the log.
+            let _ = tokio::task::block_in_place(|| asked.reload());
+        }
+    });
     let mut stopped = signals.clone();
     let stop = async move {
         // The sender lives as long as the process.
@@ -132,7 +173,11 @@ async fn serve(settings: Settings) -> Result<Exit, Failure> {
 }
 
 /// The key, once; what is served, and what is not.
-fn announce(running: &Running, address: &str) -> Result<(), Failure> {
+fn announce(
+    running: &Running,
+    address: &str,
+    operators: Option<SocketAddr>,
+) -> Result<(), Failure> {
     let mut text = String::new();
     // Writing to a string does not fail.
     if let Some(secret) = running.first_key() {
@@ -151,6 +196,9 @@ fn announce(running: &Running, address: &str) -> Result<(), Failure> {
     let width = names.iter().map(String::len).max().unwrap_or(0);
     for (service, name) in services.iter().zip(&names) {
         let _ = writeln!(text, "  {name:width$}  {}", summary(service));
+    }
+    if let Some(operators) = operators {
+        let _ = writeln!(text, "for operators: http://{operators}/metrics");
     }
     let _ = writeln!(text, "the API, shown and described: {address}/docs");
     output::print(&text)?;
@@ -182,17 +230,27 @@ fn summary(service: &Arc<Service>) -> String {
     }
 }
 
-/// Becomes true when the process is asked to stop, and changes again when it is asked twice.
-fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
+/// Becomes true when the process is asked to stop, and changes again when it is asked twice. SIGHUP asks to
+/// take over what changed, unless it tells that the server's terminal is gone: then it asks to stop.
+fn stop_signal(hangups: &Arc<Notify>) -> io::Result<watch::Receiver<bool>> {
     let (sender, receiver) = watch::channel(false);
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let hangups = Arc::clone(hangups);
+        let had_terminal = has_terminal();
         tokio::spawn(async move {
             loop {
                 tokio::select! {
+                    _ = hangup.recv() => {
+                        if !had_terminal || has_terminal() {
+                            hangups.notify_one();
+                            continue;
+                        }
+                    }
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
                 }
@@ -207,6 +265,11 @@ fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
         }
     });
     Ok(receiver)
+}
+
+/// Whether somebody sits before the server.
+fn has_terminal() -> bool {
+    io::stdin().is_terminal() || io::stderr().is_terminal()
 }
 
 async fn second_signal(signals: &mut watch::Receiver<bool>) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +21,7 @@ use super::super::form::{
     Call, Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable, ServicePath,
     Texts, Whole,
 };
+use super::super::observe::Made;
 use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
@@ -444,7 +446,8 @@ async fn enqueue(gateway: &Gateway, call: Call, key: Option<String>) -> Result<R
     let accepted = accepted?;
     gateway.metrics.created();
     let body = format!("\"{accepted}\"");
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    let answer = ([(header::CONTENT_TYPE, "application/json")], body);
+    Ok((Extension(Made(accepted)), answer).into_response())
 }
 
 /// Everything that makes a request the same as another.

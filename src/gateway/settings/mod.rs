@@ -4,6 +4,8 @@
 //! line goes over all of it, and is not known here.
 
 mod environment;
+mod live;
+mod operators;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,6 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
+pub use live::Changes;
+pub use operators::{
+    Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrustedProxies,
+};
 
 /// Name of the account that exists from the start.
 pub const LOCAL_ACCOUNT: &str = "local";
@@ -47,6 +53,12 @@ pub struct Settings {
     pub tasks: Tasks,
     /// Logs.
     pub log: Log,
+    /// What metrics tell apart.
+    pub metrics: MetricsBounds,
+    /// The listener for operators.
+    pub admin: Admin,
+    /// Proxies before the gateway.
+    pub trusted_proxies: TrustedProxies,
     /// Cross-origin requests.
     pub cors: Cors,
     /// TLS.
@@ -342,6 +354,14 @@ impl Settings {
             !one,
             "set both `certificate` and `key`, or none",
         )?;
+        let admin = self.admin.listen.0;
+        let same = admin.is_some_and(|admin| admin == self.listen && admin.port() != 0);
+        require(
+            "admin.listen",
+            admin.unwrap_or(self.listen),
+            !same,
+            "it must be another address than `listen`",
+        )?;
         check_service("defaults", &self.defaults)?;
         for name in self.services.keys() {
             self.service(name)?;
@@ -411,6 +431,9 @@ impl Default for Settings {
             timeouts: Timeouts::default(),
             tasks: Tasks::default(),
             log: Log::default(),
+            metrics: MetricsBounds::default(),
+            admin: Admin::default(),
+            trusted_proxies: TrustedProxies::default(),
             cors: Cors::default(),
             tls: Tls::default(),
             defaults: ServiceSettings::default(),

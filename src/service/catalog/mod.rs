@@ -43,6 +43,7 @@ impl Catalog {
             table: ArcSwap::default(),
             changes: channel::channel(0).0,
             stop: channel::channel(false).0,
+            wake: Arc::default(),
             endings: Mutex::default(),
         });
         // Before the first look: what changes after it is not missed.
@@ -75,6 +76,11 @@ impl Catalog {
     /// Counts the changes of what [`Self::all`] and [`Self::unserved`] give.
     pub fn changes(&self) -> Receiver<u64> {
         self.shared.changes.subscribe()
+    }
+
+    /// Looks at packages and settings now, not when their time comes.
+    pub fn look_again(&self) {
+        self.shared.wake.notify_one();
     }
 
     /// Ends all sessions; what runs is let end.
@@ -120,7 +126,8 @@ fn checked(mut options: CatalogOptions) -> Result<CatalogOptions, String> {
 fn first_look(shared: &Shared) -> Book {
     let options = &shared.options;
     let survey = Survey::of(&options.directories);
-    let mut book = Book::new(survey.unreadable);
+    let mut book = Book::new();
+    book.note(survey.unreadable, survey.links);
     let packages: Vec<_> = survey.packages.into_values().collect();
     let built: Vec<_> = packages
         .into_par_iter()

@@ -25,6 +25,7 @@ pub(super) struct Built {
 pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<Built>, String> {
     validate(package)?;
     let roots = Roots::new();
+    let owner = &options.directories[package.key.directory].owner_name;
     let mut identities: BTreeMap<String, Vec<PackageConfig>> = BTreeMap::new();
     for found in &package.configs {
         let document = Loaded::read(&found.path).document;
@@ -51,7 +52,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
         .map(|(name, configs)| {
             let settings = (options.settings)(&name);
             let device = Device::new(DeviceParts {
-                name: &name,
+                label: &format!("{owner}/{name}"),
                 configs: &configs,
                 settings: settings.clone(),
                 engines: Arc::clone(&options.engines),
@@ -81,6 +82,10 @@ pub(super) fn number(
             id,
             owner: directory.owner,
             owner_name: directory.owner_name.clone(),
+            meter: options
+                .engines
+                .meters()
+                .of(&directory.owner_name, &built.name),
             name: built.name,
             settings: built.settings,
             kind: Kind::Device(built.device),

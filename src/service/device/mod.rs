@@ -73,8 +73,8 @@ pub struct Prepared {
 /// What a device is made of.
 #[derive(Debug)]
 pub struct DeviceParts<'a> {
-    /// The service's name, for logs.
-    pub name: &'a str,
+    /// The service's owner and name, for logs and metrics.
+    pub label: &'a str,
     /// The configs of one package identity, one for each backend.
     pub configs: &'a [PackageConfig],
     /// How it runs.
@@ -90,7 +90,7 @@ pub struct DeviceParts<'a> {
 impl Device {
     /// Reads the headers of the package's model files; loads nothing.
     pub fn new(parts: DeviceParts<'_>) -> Result<Self, String> {
-        let variants = Variants::read(parts.configs, parts.name)?;
+        let variants = Variants::read(parts.configs, parts.label)?;
         let default = Choice::default().resolve(&variants);
         let description = describe(&parts, &variants);
         Ok(Self {

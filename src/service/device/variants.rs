@@ -62,7 +62,7 @@ struct Candidate<'c> {
 }
 
 impl Variants {
-    /// Reads the headers of all model files that the configs name. `service` is the name for logs.
+    /// Reads the headers of all model files that the configs name. `service` is what logs and metrics call it.
     pub(super) fn read(configs: &[PackageConfig], service: &str) -> Result<Self, String> {
         let mut candidates = Vec::new();
         for package in configs {

@@ -2,14 +2,16 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::{AFTER_A_FAILURE, QueueOptions};
+use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
-use crate::service::{CallError, Request};
-use crate::task::{BlobError, Claimed, Content, Failure, Lease, OnCrash};
+use crate::service::meter::{Operation, Outcome};
+use crate::service::{CallError, Request, Service};
+use crate::task::{BlobError, Claimed, Content, Failure, Lease, OnCrash, TaskId};
 
 /// Longest pause between two tries to store an outcome.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -61,6 +63,9 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     let Some(service) = (options.find)(claimed.owner, &claimed.service) else {
         return End::Failed(Failure::no_service(&claimed.service));
     };
+    let began = Instant::now();
+    let waited = Timestamp::now().0.saturating_sub(task.made_at().0);
+    let waited = Duration::from_millis(u64::try_from(waited).unwrap_or(0));
     let request = Request {
         body,
         config: claimed.config,
@@ -74,7 +79,21 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         let answer = prepared.predict(claimed.caller, limit).await?;
         answer.body.whole().await
     };
-    match answer.await {
+    let answer = answer.await;
+    let is_put_back = matches!(
+        answer,
+        Err(CallError::Stopped | CallError::QueueFull { .. })
+    );
+    if !is_put_back {
+        let end = Run {
+            task,
+            caller: claimed.caller,
+            waited,
+            took: began.elapsed(),
+        };
+        end.tell(options, &service, answer.as_ref().err());
+    }
+    match answer {
         Ok(answer) => End::Answered(answer),
         Err(CallError::Stopped) => End::PutBack,
         Err(error @ CallError::QueueFull { .. }) => {
@@ -84,11 +103,43 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
             End::PutBack
         }
         Err(error) => {
-            tracing::warn!(%task, service = service.name, %error, "a task failed");
             if matches!(error, CallError::Crashed(_)) && claimed.on_crash == OnCrash::Retry {
                 return End::Crashed;
             }
             End::Failed(Failure::of(error))
+        }
+    }
+}
+
+/// A run of a task that has ended, for the log and metrics.
+struct Run {
+    task: TaskId,
+    caller: AccountId,
+    /// From its creation to the run.
+    waited: Duration,
+    took: Duration,
+}
+
+impl Run {
+    fn tell(&self, options: &QueueOptions, service: &Service, error: Option<&CallError>) {
+        let (task, meter) = (self.task, &service.meter);
+        let accounts = options.directory.snapshot();
+        let account = accounts.by_id(self.caller);
+        let account = account.map_or("", |account| account.name.as_str());
+        meter.task_waits.time(self.waited);
+        meter.task_runs.time(self.took);
+        let outcome = error.map_or(Outcome::Done, |error| {
+            Outcome::of_status(Failure::of(error.clone()).status)
+        });
+        let whose = (self.caller, account);
+        meter.count(whose, Operation::Task, outcome, self.took);
+        let label = service.label();
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (waited_ms, took_ms) = (millis(self.waited), millis(self.took));
+        if let Some(error) = error {
+            tracing::warn!(%task, account, service = %label, waited_ms, took_ms, %error, "a task failed");
+        } else {
+            tracing::debug!(%task, account, service = %label, waited_ms, took_ms, "a task is answered");
         }
     }
 }

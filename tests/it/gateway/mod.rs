@@ -2,10 +2,13 @@
 
 mod access;
 mod limits;
+mod logs;
+mod metrics;
 mod openapi;
 mod predict;
 mod records;
 mod registry;
+mod reload;
 mod rude;
 mod streams;
 mod tasks;

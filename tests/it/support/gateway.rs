@@ -301,6 +301,58 @@ impl Gateway {
         String::from_utf8_lossy(&log).into_owned()
     }
 
+    /// The log's lines, which are JSON.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let log = self.log();
+        let whole = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        whole.collect()
+    }
+
+    /// Waits for a line of the log, and gives it.
+    #[track_caller]
+    pub(crate) fn line(&self, is_it: impl Fn(&Value) -> bool) -> Value {
+        let mut found = None;
+        self.until(|| {
+            found = self.lines().into_iter().rfind(&is_it);
+            found.is_some()
+        });
+        found.expect("it was waited for")
+    }
+
+    /// The page of metrics, as a client gets it that asks for nothing else.
+    pub(crate) fn metrics(&self) -> String {
+        self.bare("GET", "/metrics", &[]).expect(200).text()
+    }
+
+    /// Where its listener for operators is.
+    pub(crate) fn operators(&self) -> SocketAddr {
+        let line = self.announced.split("for operators: http://").nth(1);
+        let address = line.and_then(|line| line.split('/').next());
+        let address = address.and_then(|address| address.parse().ok());
+        address.unwrap_or_else(|| panic!("no such listener: {}", self.announced))
+    }
+
+    /// Replaces the text of its settings' file.
+    pub(crate) fn change_settings(&self, text: &str) {
+        fs::write(self.directory.path().join("settings.toml"), text).expect("a file");
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([signal, &pid])
+            .status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it at once, and starts it again on the same data.
     pub(crate) fn kill_and_restart(self) -> Self {
         self.kill_and_change(|_| {})
@@ -317,11 +369,7 @@ impl Gateway {
 
     /// Asks it to stop, waits for its end, and gives its exit code and its log.
     pub(crate) fn stop(mut self) -> (Option<i32>, String, Arc<TempDir>) {
-        let pid = self.child.id().to_string();
-        let asked = std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status();
-        assert!(asked.expect("kill runs").success());
+        self.signal("-TERM");
         let status = self.child.wait().expect("it ends");
         if let Some(reader) = self.reader.take() {
             reader.join().expect("no test panicked");
