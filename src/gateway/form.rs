@@ -56,7 +56,7 @@ pub(super) struct RawParameters {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PredictRequestData<'a> {
-    /// Predict input; its shape depends on the service.
+    /// Predict input, in the service's own format: `/openapi.json?service=ACCOUNT/NAME` says which.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     data: &'a RawValue,
@@ -72,7 +72,7 @@ pub(super) struct PredictRequestData<'a> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Predict2RequestData {
-    /// Predict input, normally JSON as a string.
+    /// Predict input as a string: for a package's models JSON, which the service's own document says.
     data: String,
     /// Predict config as a string; the service's default without it.
     config: Option<String>,

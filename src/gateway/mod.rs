@@ -16,7 +16,9 @@ mod routes;
 mod server;
 pub mod settings;
 mod state;
+mod takes;
 mod tls;
+mod visible;
 
 pub use server::{Bound, ServeError};
 pub use settings::Settings;

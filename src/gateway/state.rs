@@ -98,10 +98,10 @@ impl Services {
     }
 
     /// Has services run by these settings where they are other ones than before.
-    pub fn look_again(&self, settings: impl Fn(&str) -> ServiceSettings) {
+    pub fn look_again(&self, settings: impl Fn(&str, &str) -> ServiceSettings) {
         let before = self.proxies.load_full();
         let renewed = before.iter().map(|(key, service)| {
-            let settings = settings(&service.name);
+            let settings = settings(&service.owner_name, &service.name);
             if settings == service.settings {
                 return (key.clone(), Arc::clone(service));
             }
@@ -210,6 +210,29 @@ impl Gateway {
             // A stranger does not learn what is there.
             _ => Err(Error::not_public()),
         }
+    }
+
+    /// The answer to a request that an account's limits do not allow, with what its operator may do.
+    pub(super) fn refusal(&self, account: AccountId, error: EnqueueError) -> Error {
+        let accounts = self.directory.snapshot();
+        let Some(account) = accounts.by_id(account) else {
+            return error.into();
+        };
+        let waits = matches!(error, EnqueueError::TooManyWaiting { .. });
+        let changes = match &error {
+            EnqueueError::TooManyWaiting { limit } if *limit >= self.settings.limits.waiting => {
+                "the setting `limits.waiting` changes it".to_owned()
+            }
+            EnqueueError::TooManyWaiting { .. } | EnqueueError::RateExceeded { .. } => {
+                let least = if waits { "N" } else { "unlimited" };
+                let name = &account.name;
+                format!("`pkgtool accounts set {name} --rps {least}` changes it")
+            }
+            _ => return error.into(),
+        };
+        let mut refused = Error::from(error);
+        refused.message = format!("{}; {changes}", refused.message);
+        refused
     }
 
     /// What an account may do now, as the caps and its own limits have it.

@@ -21,8 +21,8 @@ use std::time::Duration;
 pub use call::{Answer, Body, CallError, Chunks, Refusal, Request};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, Unserved};
 pub use description::{Description, MethodDescription};
-pub use device::{Device, DeviceParts, PackageConfig};
-pub use settings::{Isolation, ServiceSettings};
+pub use device::{Device, DeviceParts, PackageConfig, Takes, TakesInput};
+pub use settings::{Isolation, Listed, ServiceSettings};
 pub use upstream::{Forward, Upstream};
 
 use crate::account::AccountId;

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::data_dir;
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::gateway::settings::Settings;
+use crate::gateway::settings::{Listen, Settings};
 use crate::gateway::{Bound, Gateway, Tls};
 use crate::service::{Kind, Service};
 use log::Level;
@@ -34,9 +34,9 @@ pub(super) struct Args {
     #[arg(value_name = "PACKAGES")]
     packages: Vec<PathBuf>,
 
-    /// Address to listen on [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDR")]
-    listen: Option<SocketAddr>,
+    /// Where to listen: an address or a name, with a port [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<Listen>,
 
     /// Directory of the database and of stored answers [default: the user's data directory]
     #[arg(long, value_name = "DIR")]
@@ -92,8 +92,8 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     }
     let mut settings =
         Settings::read(config.as_deref(), variables()).map_err(|error| other(&error))?;
-    if let Some(listen) = args.listen {
-        settings.listen = listen;
+    if let Some(listen) = &args.listen {
+        settings.listen.clone_from(listen);
     }
     if let Some(directory) = &args.data_dir {
         settings.data_dir.clone_from(directory);
@@ -109,9 +109,7 @@ async fn serve(settings: Settings, args: &Args, level: Level) -> Result<Exit, Fa
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let tls = Tls::read(&settings).map_err(|error| other(&error))?;
     // The address first: who gets it is the one server, and a mistake shows before anything is made.
-    let bound = Bound::bind(settings.listen)
-        .await
-        .map_err(|error| other(&error))?;
+    let bound = bind(&settings.listen).await?;
     let for_operators = match settings.admin.listen.0 {
         Some(address) => {
             let bound = Bound::bind(address).await.map_err(|error| other(&error))?;
@@ -170,6 +168,25 @@ async fn serve(settings: Settings, args: &Args, level: Level) -> Result<Exit, Fa
         () = second_signal(&mut again) => tracing::warn!("stopped at once, at a second signal"),
     }
     Ok(Exit::Clean)
+}
+
+/// The first of the addresses that can be had.
+async fn bind(listen: &Listen) -> Result<Bound, Failure> {
+    let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let addresses = listen.addresses().await;
+    let addresses =
+        addresses.map_err(|error| other(&format_args!("cannot listen on {listen}: {error}")))?;
+    let mut first = None;
+    for address in addresses {
+        match Bound::bind(address).await {
+            Ok(bound) => return Ok(bound),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    let first = first.map(|error| error.to_string());
+    Err(Failure::Other(first.unwrap_or_else(|| {
+        format!("cannot listen on {listen}: it has no address")
+    })))
 }
 
 /// The key, once; what is served, and what is not.

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use super::super::exit::Failure;
 use crate::account::{
     Account, AccountId, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret,
+    UNLIMITED,
 };
 use crate::database::{DataLock, DatabaseUrl, Timestamp};
 use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
@@ -19,9 +20,6 @@ use crate::service::engine::Engines;
 use crate::service::meter::Meters;
 use crate::service::{Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream};
 use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskIds, TaskStore};
-
-/// Requests per second of the first account.
-const FIRST_RPS: u32 = 50;
 
 /// What of a running server takes over other settings.
 pub(super) struct Live {
@@ -42,7 +40,7 @@ impl Live {
         self.current.store(Arc::clone(&settings));
         // The settings were checked, for every name that they have.
         self.services
-            .look_again(|name| settings.service(name).unwrap_or_default());
+            .look_again(|owner, name| settings.service(owner, name).unwrap_or_default());
         self.directory.look_again();
     }
 }
@@ -89,6 +87,7 @@ impl Running {
         let all = accounts.list().await.map_err(|error| other(&error))?;
         let current = Arc::new(ArcSwap::from_pointee(settings.clone()));
         let catalog = catalog(&current, &all, &store, &engines)?;
+        check_services(&settings, &catalog)?;
         let proxies = proxies(&settings, &all, &*store, &engines).await?;
         let services = Arc::new(Services::new(catalog, proxies));
         let finding = Arc::clone(&services);
@@ -166,16 +165,20 @@ impl Running {
     }
 }
 
-/// Makes the account `local` with a key, if there is no account yet.
+/// Makes the account `local` if there is none, though there may be others, and its first key.
 async fn first_account(accounts: &Accounts) -> Result<Option<Secret>, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let now = Timestamp::now();
-    let all = accounts.list().await;
-    if !all.map_err(|error| other(&error))?.is_empty() {
+    let all = accounts.list().await.map_err(|error| other(&error))?;
+    if all.iter().all(|account| account.name != LOCAL_ACCOUNT) {
+        // Who calls from the same machine is not held back, unless its owner wants it.
+        let made = accounts.create(LOCAL_ACCOUNT, UNLIMITED, now).await;
+        made.map_err(|error| other(&error))?;
+    }
+    let keys = accounts.keys(Some(LOCAL_ACCOUNT)).await;
+    if !keys.map_err(|error| other(&error))?.is_empty() {
         return Ok(None);
     }
-    let made = accounts.create(LOCAL_ACCOUNT, FIRST_RPS, now).await;
-    made.map_err(|error| other(&error))?;
     let made = accounts.create_key(LOCAL_ACCOUNT, "first", Permissions::ALL, None, now);
     let (_, secret) = made.await.map_err(|error| other(&error))?;
     Ok(Some(secret))
@@ -225,7 +228,7 @@ fn catalog(
     let started = Catalog::start(CatalogOptions {
         directories,
         // The settings were checked, for every name that they have.
-        settings: Box::new(move |name| own.load().service(name).unwrap_or_default()),
+        settings: Box::new(move |owner, name| own.load().service(owner, name).unwrap_or_default()),
         number: Box::new(move |owner, name| {
             // A catalog asks now and then, and has nothing else to do meanwhile.
             let number = || runtime.block_on(store.service_number(owner, name));
@@ -234,6 +237,32 @@ fn catalog(
         engines: Arc::clone(engines),
     });
     started.map_err(Failure::Other)
+}
+
+/// Settings of services that are not there are a mistake. Those of a package that is not served, since
+/// something is wrong with it, are none; and where a package does not say what it is called, who can tell?
+fn check_services(settings: &Settings, catalog: &Catalog) -> Result<(), Failure> {
+    let proxies = settings.proxies.iter();
+    let mut known: Vec<(String, String)> = proxies
+        .map(|proxy| (proxy.account.clone(), proxy.name.clone()))
+        .collect();
+    let served = catalog.all();
+    let served = served.iter();
+    known.extend(served.map(|service| (service.owner_name.clone(), service.name.clone())));
+    if settings.check_services(&known).is_ok() {
+        return Ok(());
+    }
+    let wanted = catalog.wanted();
+    let has_nameless = wanted.iter().any(|(_, name)| name.is_none());
+    let wanted = wanted.into_iter();
+    known.extend(wanted.filter_map(|(owner, name)| Some((owner, name?))));
+    match settings.check_services(&known) {
+        Err(error) if has_nameless => {
+            tracing::warn!(%error, "settings of a service that is not there");
+            Ok(())
+        }
+        checked => checked.map_err(|error| Failure::Other(error.to_string())),
+    }
 }
 
 fn require_directory(path: &Path) -> Result<(), Failure> {
@@ -269,7 +298,7 @@ async fn proxies(
         let limit = settings.limits.answer_bytes;
         let upstream = Upstream::new(shown, &proxy.upstream, limit)
             .map_err(|error| Failure::Other(format!("proxy `{}`: {error}", proxy.name)))?;
-        let service = settings.service(&proxy.name);
+        let service = settings.service(&proxy.account, &proxy.name);
         let number = store.service_number(owner, &proxy.name).await;
         services.push(Service {
             id: number.map_err(|error| Failure::Other(error.to_string()))?,

@@ -14,12 +14,15 @@ mod tasks;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware;
 use axum::routing::{get, post};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
+use super::auth::Viewer;
 use super::error::Error;
+use super::extract::InQuery;
 use super::observe::observe;
 use super::{Gateway, openapi};
 use path::{Routes, reading, taking};
@@ -46,12 +49,19 @@ const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     let has_metrics = gateway.settings.admin.listen.0.is_none();
     let (routes, document) = described(has_metrics).split_for_parts();
-    let document = Arc::new(document);
+    // It is made of what the compiler checked.
+    let document = Arc::new(serde_json::to_value(document).unwrap_or_default());
     let routes = routes
         .route("/p/{account}/{model}", taking(post(predict::raw), "POST"))
         .route(
             "/openapi.json",
-            reading(get(async move || docs::document(&document))),
+            reading(get(
+                async move |State(gateway): State<Arc<Gateway>>,
+                            viewer: Viewer,
+                            InQuery(parameters): InQuery<docs::Parameters>| {
+                    docs::document(&document, &gateway, viewer, parameters).await
+                },
+            )),
         )
         .route("/docs", reading(get(docs::page)))
         .fallback(async || Error::no_path());

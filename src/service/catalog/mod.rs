@@ -73,6 +73,19 @@ impl Catalog {
         Arc::clone(&self.shared.table.load().unserved)
     }
 
+    /// The services that the packages of all directories ask for now, served or not: each with its owner's
+    /// name, and `None` for a config that does not say.
+    pub fn wanted(&self) -> Vec<(String, Option<String>)> {
+        let directories = &self.shared.options.directories;
+        let packages = Survey::of(directories).packages.into_values();
+        let of = |package: survey::Package| {
+            let owner = &directories[package.key.directory].owner_name;
+            let names: Vec<_> = stage::names(&package).collect();
+            names.into_iter().map(move |name| (owner.clone(), name))
+        };
+        packages.flat_map(of).collect()
+    }
+
     /// Counts the changes of what [`Self::all`] and [`Self::unserved`] give.
     pub fn changes(&self) -> Receiver<u64> {
         self.shared.changes.subscribe()

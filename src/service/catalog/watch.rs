@@ -138,7 +138,8 @@ impl Held {
     fn is_current(&self, now: &Fingerprint, options: &CatalogOptions) -> bool {
         let is_due = self.failed.is_some_and(|since| since.elapsed() >= POLL);
         let mut services = self.outcome.iter().flatten();
-        let is_set_so = services.all(|it| (options.settings)(&it.name) == it.settings);
+        let is_set_so =
+            services.all(|it| (options.settings)(&it.owner_name, &it.name) == it.settings);
         self.fingerprint == *now && !is_due && is_set_so
     }
 }

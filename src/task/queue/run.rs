@@ -11,14 +11,17 @@ use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
 use crate::service::meter::{Operation, Outcome};
 use crate::service::{CallError, Request, Service};
-use crate::task::{BlobError, Claimed, Content, Failure, Lease, OnCrash, TaskId};
+use crate::task::{Answered, BlobError, Claimed, Content, Failure, Lease, OnCrash, TaskId};
 
 /// Longest pause between two tries to store an outcome.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What came of a run.
 enum End {
-    Answered(Bytes),
+    Answered {
+        answer: Bytes,
+        media_type: Option<String>,
+    },
     Failed(Failure),
     /// The process that ran it died.
     Crashed,
@@ -31,7 +34,7 @@ pub(super) async fn run(options: Arc<QueueOptions>, claimed: Claimed) {
     let lease = claimed.lease;
     let had_blob = matches!(claimed.body, Content::Blob { .. });
     let finished = match answer(&options, claimed).await {
-        End::Answered(answer) => complete(&options, lease, answer).await,
+        End::Answered { answer, media_type } => complete(&options, lease, answer, media_type).await,
         End::Failed(failure) => fail(&options, lease, failure).await,
         End::Crashed => {
             release(&options, lease, true).await;
@@ -77,7 +80,9 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         drop(request);
         let limit = service.settings.async_timeout();
         let answer = prepared.predict(claimed.caller, limit).await?;
-        answer.body.whole().await
+        let media_type = Answered::media_type(&answer.content_type);
+        let answer = answer.body.whole().await?;
+        Ok(End::Answered { answer, media_type })
     };
     let answer = answer.await;
     let is_put_back = matches!(
@@ -94,7 +99,7 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         end.tell(options, &service, answer.as_ref().err());
     }
     match answer {
-        Ok(answer) => End::Answered(answer),
+        Ok(answered) => answered,
         Err(CallError::Stopped) => End::PutBack,
         Err(error @ CallError::QueueFull { .. }) => {
             // The account's own requests fill the service's queue: the task waits its turn again.
@@ -145,7 +150,12 @@ impl Run {
 }
 
 /// Stores an answer; whether the task is finished by it.
-async fn complete(options: &QueueOptions, lease: Lease, answer: Bytes) -> bool {
+async fn complete(
+    options: &QueueOptions,
+    lease: Lease,
+    answer: Bytes,
+    media_type: Option<String>,
+) -> bool {
     let mut pause = Pause::default();
     let content = loop {
         match options.blobs.put_answer(lease, answer.clone()).await {
@@ -157,10 +167,14 @@ async fn complete(options: &QueueOptions, lease: Lease, answer: Bytes) -> bool {
         }
     };
     let in_blob = matches!(content, Content::Blob { .. });
+    let answer = Answered {
+        content,
+        media_type,
+    };
     let stored = insist(lease, || {
         let now = Timestamp::now();
         let expires = now.after(options.answer_ttl);
-        options.store.complete(lease, content.clone(), now, expires)
+        options.store.complete(lease, answer.clone(), now, expires)
     });
     let stored = stored.await;
     if !stored && in_blob {

@@ -56,7 +56,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "gateway",
         &[
-            "tensor", "engine", "runtime", "metric", "database", "account", "service", "task",
+            "source", "tensor", "engine", "runtime", "metric", "database", "account", "service",
+            "task",
         ],
     ),
     ("client", &["package"]),

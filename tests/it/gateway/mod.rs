@@ -1,6 +1,7 @@
 //! The gateway through HTTP, as clients see it.
 
 mod access;
+mod contract;
 mod limits;
 mod logs;
 mod metrics;
@@ -13,6 +14,7 @@ mod rude;
 mod streams;
 mod tasks;
 mod tls;
+mod visible;
 
 use std::path::PathBuf;
 

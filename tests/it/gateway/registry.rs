@@ -120,6 +120,7 @@ fn service_info_has_all_that_a_client_insists_on() {
     for pointer in ["cpuRequest", "memoryLimit", "ephemeralDiskLimit"] {
         assert!(info["resourceLimits"][pointer].is_string());
     }
+    assert_eq!(info["resourceLimits"]["gpuRequested"], json!(false));
     let unknown = gateway.get("/api/mlpgateway/account/local/model/nosuch");
     unknown.expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
 }
