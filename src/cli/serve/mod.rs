@@ -5,7 +5,7 @@ mod parts;
 mod reload;
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -275,6 +275,9 @@ fn stop_signal(hangups: &Arc<Notify>) -> io::Result<watch::Receiver<bool>> {
             }
         });
     }
+    // Nothing else asks for it there but operators.
+    #[cfg(not(unix))]
+    let _ = hangups;
     #[cfg(not(unix))]
     tokio::spawn(async move {
         while tokio::signal::ctrl_c().await.is_ok() {
@@ -285,7 +288,9 @@ fn stop_signal(hangups: &Arc<Notify>) -> io::Result<watch::Receiver<bool>> {
 }
 
 /// Whether somebody sits before the server.
+#[cfg(unix)]
 fn has_terminal() -> bool {
+    use std::io::IsTerminal as _;
     io::stdin().is_terminal() || io::stderr().is_terminal()
 }
 

@@ -50,9 +50,9 @@ pub enum ForwardingHeader {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetricsBounds {
-    /// So many services, the first that are used; all others are `other`.
+    /// So many services, the first that were served; all others are `other`.
     pub services: usize,
-    /// So many accounts, likewise.
+    /// So many accounts, the first that asked for something; all others are `other`.
     pub accounts: usize,
 }
 

@@ -66,9 +66,14 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     let Some(service) = (options.find)(claimed.owner, &claimed.service) else {
         return End::Failed(Failure::no_service(&claimed.service));
     };
-    let began = Instant::now();
-    let waited = Timestamp::now().0.saturating_sub(task.made_at().0);
-    let waited = Duration::from_millis(u64::try_from(waited).unwrap_or(0));
+    let run = Run {
+        options,
+        service: &service,
+        task,
+        caller: claimed.caller,
+        began: Instant::now(),
+        is_told: false,
+    };
     let request = Request {
         body,
         config: claimed.config,
@@ -85,19 +90,7 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         Ok(End::Answered { answer, media_type })
     };
     let answer = answer.await;
-    let is_put_back = matches!(
-        answer,
-        Err(CallError::Stopped | CallError::QueueFull { .. })
-    );
-    if !is_put_back {
-        let end = Run {
-            task,
-            caller: claimed.caller,
-            waited,
-            took: began.elapsed(),
-        };
-        end.tell(options, &service, answer.as_ref().err());
-    }
+    run.end(answer.as_ref().err());
     match answer {
         Ok(answered) => answered,
         Err(CallError::Stopped) => End::PutBack,
@@ -116,35 +109,66 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     }
 }
 
-/// A run of a task that has ended, for the log and metrics.
-struct Run {
+/// A run of a task, for the log and metrics. Dropped before its end, it was given up: most likely its user
+/// canceled the task.
+struct Run<'r> {
+    options: &'r QueueOptions,
+    service: &'r Service,
     task: TaskId,
     caller: AccountId,
-    /// From its creation to the run.
-    waited: Duration,
-    took: Duration,
+    began: Instant,
+    is_told: bool,
 }
 
-impl Run {
-    fn tell(&self, options: &QueueOptions, service: &Service, error: Option<&CallError>) {
-        let (task, meter) = (self.task, &service.meter);
-        let accounts = options.directory.snapshot();
-        let account = accounts.by_id(self.caller);
-        let account = account.map_or("", |account| account.name.as_str());
-        meter.task_waits.time(self.waited);
-        meter.task_runs.time(self.took);
+impl Run<'_> {
+    fn end(mut self, error: Option<&CallError>) {
+        self.is_told = true;
+        if matches!(
+            error,
+            Some(CallError::Stopped | CallError::QueueFull { .. })
+        ) {
+            // It is put back, and runs again.
+            return;
+        }
         let outcome = error.map_or(Outcome::Done, |error| {
             Outcome::of_status(Failure::of(error.clone()).status)
         });
-        let whose = (self.caller, account);
-        meter.count(whose, Operation::Task, outcome, self.took);
-        let label = service.label();
+        let took = self.began.elapsed();
+        let waited = Timestamp::now().before(took).0 - self.task.made_at().0;
+        let waited = Duration::from_millis(u64::try_from(waited).unwrap_or(0));
+        let meter = &self.service.meter;
+        meter.task_waits.time(waited);
+        meter.task_runs.time(took);
+        self.count(outcome, took);
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let (waited_ms, took_ms) = (millis(self.waited), millis(self.took));
+        let (task, service) = (self.task, self.service.label());
+        let (waited_ms, took_ms) = (millis(waited), millis(took));
+        let account = self.account();
         if let Some(error) = error {
-            tracing::warn!(%task, account, service = %label, waited_ms, took_ms, %error, "a task failed");
+            tracing::warn!(%task, account, %service, waited_ms, took_ms, %error, "a task failed");
         } else {
-            tracing::debug!(%task, account, service = %label, waited_ms, took_ms, "a task is answered");
+            tracing::debug!(%task, account, %service, waited_ms, took_ms, "a task is answered");
+        }
+    }
+
+    fn count(&self, outcome: Outcome, took: Duration) {
+        let account = self.account();
+        let whose = (self.caller, account.as_str());
+        let meter = &self.service.meter;
+        meter.count(whose, Operation::Task, outcome, took);
+    }
+
+    fn account(&self) -> String {
+        let accounts = self.options.directory.snapshot();
+        let account = accounts.by_id(self.caller);
+        account.map_or_else(String::new, |account| account.name.clone())
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.count(Outcome::Abandoned, self.began.elapsed());
         }
     }
 }

@@ -67,11 +67,11 @@ fn prometheus_own_tool_finds_nothing_to_say() {
     input.write_all(page.as_bytes()).expect("it reads all");
     drop(input);
     let said = child.wait_with_output().expect("it ends");
-    let text = [said.stdout, said.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
+    let words = [said.stdout, said.stderr].concat();
+    let words = String::from_utf8_lossy(&words);
     assert!(
-        said.status.success() && text.trim().is_empty(),
-        "{text}\n{page}"
+        said.status.success() && words.trim().is_empty(),
+        "{words}\n{page}"
     );
 }
 
@@ -385,6 +385,21 @@ fn beyond_the_bound_services_and_accounts_are_together() {
             .iter()
             .all(|(_, account)| account == "local" || account == "other")
     );
+}
+
+#[test]
+fn a_task_that_was_canceled_while_it_ran_is_counted() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new().proxy("hold", &upstream.url("/hold")).start();
+    for round in 1..=3 {
+        let task = gateway.create("hold", "{}");
+        gateway.until(|| upstream.seen() == round);
+        let path = format!("{}/cancel", crate::support::gateway::task_path(&task));
+        gateway.post(&path, "").expect(200);
+        let series = format!("operation=\"task\",outcome=\"abandoned\"}} {round}\n");
+        gateway.until(|| gateway.metrics().contains(&series));
+    }
+    upstream.release();
 }
 
 /// Processes that a process has started, as Linux lists them.
