@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::database::DatabaseError;
 use crate::service::{CallError, Refusal};
-use crate::task::{BAD_REQUEST, EnqueueError, Failure, SERVICE_UNAVAILABLE};
+use crate::task::{BAD_REQUEST, BlobError, EnqueueError, Failure, SERVICE_UNAVAILABLE};
 
 /// Tells a client whether trying again can help.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -80,6 +80,12 @@ impl Error {
     /// A detail for programs.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.args.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Seconds after which it may be tried again.
+    pub(super) fn retry_after(mut self, seconds: u64) -> Self {
+        self.more.retry_after = Some(seconds);
         self
     }
 
@@ -162,6 +168,24 @@ impl Error {
             format!("the body has more than {limit} bytes"),
         )
         .with("limit", limit)
+    }
+
+    /// A body or an answer that the blob store did not take or give.
+    pub(super) fn storage(error: &BlobError) -> Self {
+        let (status, code, message) = if error.to_string().contains("No space left") {
+            (
+                StatusCode::INSUFFICIENT_STORAGE,
+                "STORAGE_IS_FULL",
+                "the server's disk is full; nothing was stored",
+            )
+        } else {
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                SERVICE_UNAVAILABLE,
+                "the server's storage failed; its log has the details",
+            )
+        };
+        Self::new(status, code, message).because(error)
     }
 
     /// A path that does not exist.

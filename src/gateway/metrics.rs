@@ -24,6 +24,7 @@ pub(super) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabels, Histogram>,
     in_flight: Gauge,
+    limits_reached: Family<LimitLabels, Counter>,
     tasks_created: Counter,
     tasks_waiting: Gauge,
     tasks_running: Gauge,
@@ -43,6 +44,11 @@ struct RequestLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
     route: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    limit: &'static str,
 }
 
 /// What is read when the page is asked for.
@@ -72,6 +78,7 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(histogram as fn() -> Histogram),
             in_flight: Gauge::default(),
+            limits_reached: Family::default(),
             tasks_created: Counter::default(),
             tasks_waiting: Gauge::default(),
             tasks_running: Gauge::default(),
@@ -92,6 +99,12 @@ impl Metrics {
         all.register("request_seconds", "Time to the response's head", durations);
         let in_flight = self.in_flight.clone();
         all.register("requests_in_flight", "Requests being answered", in_flight);
+        let limits = self.limits_reached.clone();
+        all.register(
+            "limits_reached",
+            "Requests and connections that a limit of the server refused",
+            limits,
+        );
         let created = self.tasks_created.clone();
         all.register("tasks_created", "Tasks that were accepted", created);
         let waiting = self.tasks_waiting.clone();
@@ -142,6 +155,12 @@ impl Metrics {
         };
         let histogram = self.durations.get_or_create(&route);
         histogram.observe(took.as_secs_f64());
+    }
+
+    pub(super) fn limit_reached(&self, limit: &'static str) {
+        self.limits_reached
+            .get_or_create(&LimitLabels { limit })
+            .inc();
     }
 
     pub(super) fn created(&self) {

@@ -3,6 +3,8 @@
 //! Invariant: a handler extracts, makes one call, responds. Knows nothing of the command line.
 
 mod auth;
+mod body;
+mod coding;
 mod error;
 mod extract;
 mod form;

@@ -12,7 +12,7 @@ use super::request_id::RequestIds;
 use super::settings::Settings;
 use crate::account::{AccountId, Directory, PredictConfigs};
 use crate::service::engine::Engines;
-use crate::service::{Catalog, Service, Unserved};
+use crate::service::{BodyMemory, Catalog, Service, Unserved};
 use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore};
 
 /// Everything that requests are answered from.
@@ -25,6 +25,7 @@ pub struct Gateway {
     pub(super) store: Arc<dyn TaskStore>,
     pub(super) blobs: Arc<Blobs>,
     pub(super) ids: Arc<TaskIds>,
+    pub(super) memory: Arc<BodyMemory>,
     pub(super) metrics: Metrics,
     pub(super) request_ids: RequestIds,
     pub(super) started: Instant,
@@ -48,6 +49,8 @@ pub struct Parts {
     pub blobs: Arc<Blobs>,
     /// Ids of tasks.
     pub ids: Arc<TaskIds>,
+    /// Memory for bodies.
+    pub memory: Arc<BodyMemory>,
 }
 
 /// The services of packages and the proxies.
@@ -114,6 +117,7 @@ impl Gateway {
             store: parts.store,
             blobs: parts.blobs,
             ids: parts.ids,
+            memory: parts.memory,
             metrics: Metrics::new(),
             request_ids: RequestIds::new(),
             started: Instant::now(),

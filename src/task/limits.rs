@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use crate::account::{Account, AccountId, Snapshot};
 
+/// A rate that nothing exceeds: requests under it are not counted.
+pub const UNLIMITED: u32 = u32::MAX;
+
 /// System limits on an account's tasks; its own requests per second may be less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
@@ -41,6 +44,17 @@ impl Caps {
             waiting: account.rps.min(self.waiting),
             running: account.rps.min(self.running),
         })
+    }
+}
+
+impl Limit {
+    /// The same for a request that was counted in the rate before ([`super::TaskStore::admit`]).
+    #[must_use]
+    pub fn counted(self) -> Self {
+        Self {
+            rps: UNLIMITED,
+            ..self
+        }
     }
 }
 

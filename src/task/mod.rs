@@ -14,11 +14,12 @@ mod sqlite;
 mod store;
 mod stores;
 mod turns;
+mod upload;
 
 pub use blobs::{BlobError, Blobs};
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use id::{TaskId, TaskIds};
-pub use limits::{Caps, Limit, Limits};
+pub use limits::{Caps, Limit, Limits, UNLIMITED};
 pub use queue::{Find, Queue, QueueOptions};
 pub use record::{
     Claimed, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Outcome, Status, Task,
@@ -26,3 +27,4 @@ pub use record::{
 pub use store::{EnqueueError, Event, TaskStore};
 pub use stores::Stores;
 pub use turns::Turns;
+pub use upload::Upload;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::limits::UNLIMITED;
 use crate::account::AccountId;
 use crate::database::Timestamp;
 
@@ -22,6 +23,9 @@ impl Rates {
         limit: u32,
         now: Timestamp,
     ) -> Result<(), u64> {
+        if limit == UNLIMITED {
+            return Ok(());
+        }
         let window = self.windows.entry(account).or_default();
         // After a jump of the clock back nobody waits for it to catch up.
         for made in window.iter_mut().rev().take_while(|made| **made > now.0) {
@@ -70,6 +74,8 @@ mod tests {
         assert_eq!(rates.admit(ONE, 1, Timestamp(1099)), Err(1));
         assert_eq!(rates.admit(ONE, 1, Timestamp(1100)), Ok(()));
         assert_eq!(rates.admit(ONE, 0, Timestamp(9000)), Err(1000));
+        assert_eq!(rates.admit(ONE, UNLIMITED, Timestamp(9000)), Ok(()));
+        assert_eq!(rates.admit(ONE, 1, Timestamp(9000)), Ok(()));
     }
 
     #[test]

@@ -15,7 +15,9 @@ use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
 use crate::gateway::{Parts, Services};
 use crate::runtime::machine::Machine;
 use crate::service::engine::Engines;
-use crate::service::{Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream};
+use crate::service::{
+    BodyMemory, Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream,
+};
 use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskIds, TaskStore};
 
 /// Requests per second of the first account.
@@ -34,6 +36,7 @@ pub(super) struct Running {
     tasks: Arc<dyn TaskStore>,
     ids: Arc<TaskIds>,
     blobs: Arc<Blobs>,
+    memory: Arc<BodyMemory>,
     queue: Queue,
     first_key: Option<Secret>,
     _lock: DataLock,
@@ -69,9 +72,11 @@ impl Running {
         let finding = Arc::clone(&services);
         let watched = Directory::watch(Arc::clone(&store)).await;
         let watched = watched.map_err(|error| other(&error))?;
+        let memory = BodyMemory::new(settings.limits.body_memory());
         let queue = Queue::start(QueueOptions {
             store: Arc::clone(&tasks),
             blobs: Arc::clone(&blobs),
+            memory: Arc::clone(&memory),
             find: Box::new(move |owner, name| finding.find(owner, name)),
             directory: Arc::clone(&watched),
             caps,
@@ -88,6 +93,7 @@ impl Running {
             tasks,
             ids: Arc::new(TaskIds::after(last)),
             blobs,
+            memory,
             queue,
             first_key,
             _lock: lock,
@@ -105,6 +111,7 @@ impl Running {
             store: Arc::clone(&self.tasks),
             blobs: Arc::clone(&self.blobs),
             ids: Arc::clone(&self.ids),
+            memory: Arc::clone(&self.memory),
         }
     }
 

@@ -67,6 +67,8 @@ pub struct Limits {
     pub attempts: u32,
     /// Bytes of a request's body.
     pub body_bytes: usize,
+    /// Bytes of all request bodies in memory; 0: twice `body_bytes`.
+    pub body_memory_bytes: usize,
     /// Bytes of an upstream's answer.
     pub answer_bytes: usize,
     /// Bytes of a request's head.
@@ -294,6 +296,13 @@ impl Settings {
         ] {
             require(place, value, value > 0, "it must be at least 1")?;
         }
+        let memory = self.limits.body_memory_bytes;
+        require(
+            "limits.body_memory_bytes",
+            memory,
+            memory == 0 || memory >= self.limits.body_bytes,
+            "it must be 0 (twice `limits.body_bytes`), or at least `limits.body_bytes`",
+        )?;
         // What hyper takes for the buffer of a head.
         let head = self.limits.header_bytes;
         require(
@@ -396,6 +405,7 @@ impl Default for Limits {
             running: 50,
             attempts: 3,
             body_bytes: 64 << 20,
+            body_memory_bytes: 0,
             answer_bytes: 256 << 20,
             header_bytes: 32 << 10,
             header_count: 100,
@@ -429,6 +439,16 @@ impl Default for Log {
         Self {
             level: "info".to_owned(),
             format: LogFormat::Auto,
+        }
+    }
+}
+
+impl Limits {
+    /// Bytes of all request bodies in memory.
+    pub fn body_memory(&self) -> usize {
+        match self.body_memory_bytes {
+            0 => self.body_bytes.saturating_mul(2),
+            bytes => bytes,
         }
     }
 }

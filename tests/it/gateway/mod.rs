@@ -1,6 +1,7 @@
 //! The gateway through HTTP, as clients see it.
 
 mod access;
+mod bodies;
 mod limits;
 mod openapi;
 mod predict;

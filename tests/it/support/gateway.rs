@@ -286,6 +286,15 @@ impl Gateway {
         self.directory.path().join("data")
     }
 
+    /// Its memory in bytes, by the name that the system has for it: `VmRSS` now, `VmHWM` at most so far.
+    pub(crate) fn memory(&self, name: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kibibytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        kibibytes.expect("the system knows") << 10
+    }
+
     /// What it logged so far.
     pub(crate) fn log(&self) -> String {
         let log = self.log.lock().expect("no test panicked");

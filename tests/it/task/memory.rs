@@ -7,7 +7,7 @@ use pkgtool::account::AccountId;
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::task::{
     Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash,
-    Outcome, Status, Task, TaskId, TaskStore, Turns,
+    Outcome, Status, Task, TaskId, TaskStore, Turns, UNLIMITED,
 };
 use tokio::sync::{broadcast, watch};
 
@@ -105,6 +105,9 @@ impl MemoryTasks {
 impl State {
     /// Counts a request, or gives the milliseconds after which one will be accepted.
     fn rate(&mut self, account: AccountId, limit: u32, now: Timestamp) -> Result<(), u64> {
+        if limit == UNLIMITED {
+            return Ok(());
+        }
         let made = self.requests.entry(account).or_default();
         // A clock that jumped back: what was made later was made now.
         for at in made.iter_mut() {
@@ -222,6 +225,27 @@ impl TaskStore for MemoryTasks {
         state.rows.insert(id, row);
         self.wake();
         Ok(id)
+    }
+
+    async fn foresee(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        key: Option<&str>,
+    ) -> Result<(), EnqueueError> {
+        let state = self.state();
+        let mut rows = state.rows.values();
+        let known = key.is_some_and(|key| {
+            rows.any(|row| {
+                let own = row.new.idempotency.as_ref();
+                row.task.caller == account && own.is_some_and(|it| it.key == key)
+            })
+        });
+        let limit = limit.waiting;
+        if known || state.count(account, Status::Queued) < limit as usize {
+            return Ok(());
+        }
+        Err(EnqueueError::TooManyWaiting { limit })
     }
 
     async fn admit(
