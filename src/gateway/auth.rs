@@ -10,6 +10,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
 
 use super::Gateway;
+use super::connections::Open;
 use super::error::Error;
 use super::observe::Known;
 use crate::account::{AccountId, Permission, Permissions};
@@ -72,6 +73,9 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
         }
         if account.blocked {
             return Err(Error::blocked());
+        }
+        if let Some(open) = parts.extensions.get::<Arc<Open>>() {
+            open.showed_key();
         }
         Ok(Self {
             account: account.id,

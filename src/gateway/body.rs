@@ -40,6 +40,8 @@ struct Arriving<'a> {
     gateway: &'a Gateway,
     body: Body,
     decoder: Decoder,
+    /// What the decoder takes of the memory for bodies.
+    beside: usize,
     deadline: Instant,
     /// Bytes that came of it, and how many there may be.
     read: usize,
@@ -69,14 +71,13 @@ pub(super) async fn read_body(
     request: HttpRequest,
 ) -> Result<(Bytes, Arc<Holding>), Error> {
     let declared = Declared::of(request.headers());
-    let (mut arriving, held) = arrive(gateway, account, request)?;
+    let mut arriving = arrive(gateway, account, request)?;
     let mut buffer = arriving.buffer(account, declared.0.unwrap_or(0), declared.0)?;
     while let Some(chunk) = arriving.next().await? {
         buffer
             .push(&chunk)
-            .map_err(|error| gateway.no_room(error))?;
+            .map_err(|error| gateway.no_room(account, error))?;
     }
-    drop(held);
     Ok(buffer.finish())
 }
 
@@ -88,7 +89,11 @@ pub(super) async fn take_body(
     task: TaskId,
 ) -> Result<Taken, Error> {
     let declared = Declared::of(request.headers());
-    let (mut arriving, held) = arrive(gateway, account, request)?;
+    let mut arriving = arrive(gateway, account, request)?;
+    // Its decoder takes memory until the end.
+    let decoder = gateway.memory.take(account, arriving.beside);
+    let decoder = decoder.map_err(|error| gateway.no_room(account, error))?;
+    arriving.beside = 0;
     let expected = declared.0.unwrap_or(0);
     let expected = if expected > LARGE {
         Upload::MEMORY
@@ -104,7 +109,7 @@ pub(super) async fn take_body(
         }
         buffer
             .push(&chunk)
-            .map_err(|error| gateway.no_room(error))?;
+            .map_err(|error| gateway.no_room(account, error))?;
     }
     let (start, holding) = buffer.finish();
     if chunks.is_empty() {
@@ -124,18 +129,18 @@ pub(super) async fn take_body(
         pushed.map_err(|error| Error::storage(&error))?;
     }
     let stored = upload.finish().await;
-    drop((holding, held));
+    drop((holding, decoder));
     Ok(Taken::Stored(
         stored.map_err(|error| Error::storage(&error))?,
     ))
 }
 
-/// A request's body, and what its decoder takes of the memory for bodies.
+/// A request's body, of which nothing is read yet.
 fn arrive(
     gateway: &Gateway,
     account: AccountId,
     request: HttpRequest,
-) -> Result<(Arriving<'_>, Holding), Error> {
+) -> Result<Arriving<'_>, Error> {
     let limit = gateway.settings.limits.body_bytes;
     let coding = Coding::of(request.headers()).map_err(|coding| Error::unknown_coding(&coding))?;
     if Declared::of(request.headers())
@@ -144,20 +149,18 @@ fn arrive(
     {
         return Err(Error::too_large(limit));
     }
-    let held = gateway.memory.take(account, coding.memory());
-    let held = held.map_err(|error| gateway.no_room(error))?;
     let decoder = coding
         .decoder()
         .map_err(|error| Error::undecodable(&error))?;
-    let arriving = Arriving {
+    Ok(Arriving {
         gateway,
+        beside: coding.memory(),
         body: request.into_body(),
         decoder,
         deadline: Instant::now() + gateway.settings.timeouts.body(),
         read: 0,
         limit,
-    };
-    Ok((arriving, held))
+    })
 }
 
 impl Arriving<'_> {
@@ -168,9 +171,9 @@ impl Arriving<'_> {
         expected: usize,
         most: Option<usize>,
     ) -> Result<Buffer, Error> {
-        let held = self.gateway.memory.take(account, expected);
-        let held = held.map_err(|error| self.gateway.no_room(error))?;
-        Ok(Buffer::new(held, most.unwrap_or(self.limit)))
+        let held = self.gateway.memory.take(account, self.beside + expected);
+        let held = held.map_err(|error| self.gateway.no_room(account, error))?;
+        Ok(Buffer::new(held, self.beside, most.unwrap_or(self.limit)))
     }
 
     fn count(&mut self, bytes: Bytes) -> Result<Bytes, Error> {
@@ -212,11 +215,12 @@ impl Arriving<'_> {
 
 impl Gateway {
     /// Tells that there is no memory for a body, and counts it.
-    pub(super) fn no_room(&self, error: NoRoom) -> Error {
-        self.metrics.limit_reached(match error {
+    pub(super) fn no_room(&self, account: AccountId, error: NoRoom) -> Error {
+        let limit = match error {
             NoRoom::Share => "body_memory_of_account",
             NoRoom::Full => "body_memory",
-        });
+        };
+        self.limit_met(limit, &format_args!("account {}", account.0));
         Error::no_room(error)
     }
 }

@@ -128,9 +128,7 @@ impl Decoder {
                 let rest = std::mem::take(decoder.get_mut());
                 Ok((!rest.is_empty()).then(|| rest.into()))
             }
-            Self::Zstd(_, frames) if frames.is_open => {
-                Err(Fault("it ends too early".to_owned()))
-            }
+            Self::Zstd(_, frames) if frames.is_open => Err(Fault("it ends too early".to_owned())),
             Self::Zstd(..) | Self::Plain(_) => Ok(None),
         }
     }

@@ -157,6 +157,16 @@ impl Metrics {
         histogram.observe(took.as_secs_f64());
     }
 
+    /// A request of which not even the head could be read.
+    pub(super) fn unread(&self, status: u16) {
+        let labels = RequestLabels {
+            method: "other".to_owned(),
+            route: "unmatched".to_owned(),
+            status,
+        };
+        self.requests.get_or_create(&labels).inc();
+    }
+
     pub(super) fn limit_reached(&self, limit: &'static str) {
         self.limits_reached
             .get_or_create(&LimitLabels { limit })

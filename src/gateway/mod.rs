@@ -5,9 +5,11 @@
 mod auth;
 mod body;
 mod coding;
+mod connections;
 mod error;
 mod extract;
 mod form;
+mod limit_met;
 mod metrics;
 mod observe;
 mod openapi;
@@ -16,7 +18,10 @@ mod routes;
 mod server;
 pub mod settings;
 mod state;
+mod stopping;
+mod wire;
 
 pub use server::{Bound, ServeError, Tls};
 pub use settings::Settings;
 pub use state::{Gateway, Parts, Services};
+pub use stopping::Deadline;

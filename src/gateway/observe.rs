@@ -7,14 +7,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::Method;
+use axum::http::{Method, Version, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use tracing::Instrument as _;
 
 use super::Gateway;
 use super::error::Error;
 use super::request_id::REQUEST_ID;
+use super::stopping::Stage;
 
 /// What becomes known of a request while it is answered.
 #[derive(Debug, Default)]
@@ -41,7 +42,20 @@ pub(super) async fn observe(
     // Costs nothing unless traces are sent: no log asks for this target.
     let span =
         tracing::trace_span!(target: "pkgtool::trace", "request", request = text, %method, route);
-    let mut response = next.run(request).instrument(span).await;
+    let answer = async {
+        match wrong_host(&request) {
+            Some(error) => error.into_response(),
+            None => next.run(request).await,
+        }
+    };
+    let mut response = tokio::select! {
+        biased;
+        response = answer.instrument(span) => response,
+        () = gateway.stopping.reached(Stage::CutOff) => {
+            gateway.stopping.count_cut(1);
+            Error::stopping().into_response()
+        }
+    };
     let error = response.extensions_mut().remove::<Error>();
     let code = error.as_ref().map(|error| error.code.clone());
     let mut detail = None;
@@ -78,4 +92,16 @@ pub(super) async fn observe(
     }
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// What HTTP/1.1 asks of a request's `Host`: that there is one, and no second.
+fn wrong_host(request: &Request) -> Option<Error> {
+    if request.version() != Version::HTTP_11 {
+        return None;
+    }
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    (hosts != 1).then(|| {
+        let message = format!("an HTTP/1.1 request has one `Host`; this one has {hosts}");
+        Error::bad_request(message).with("place", "Host")
+    })
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::error::Error;
+use super::limit_met::LimitsMet;
 use super::metrics::Metrics;
 use super::request_id::RequestIds;
 use super::settings::Settings;
+use super::stopping::Stopping;
 use crate::account::{AccountId, Directory, PredictConfigs};
 use crate::service::engine::Engines;
 use crate::service::{BodyMemory, Catalog, Service, Unserved};
@@ -29,6 +31,8 @@ pub struct Gateway {
     pub(super) metrics: Metrics,
     pub(super) request_ids: RequestIds,
     pub(super) started: Instant,
+    pub(super) limits_met: LimitsMet,
+    pub(super) stopping: Stopping,
 }
 
 /// What a gateway is made of.
@@ -121,6 +125,8 @@ impl Gateway {
             metrics: Metrics::new(),
             request_ids: RequestIds::new(),
             started: Instant::now(),
+            limits_met: LimitsMet::default(),
+            stopping: Stopping::new(),
         })
     }
 

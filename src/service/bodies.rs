@@ -1,8 +1,8 @@
 //! Memory of request bodies: one budget for all of them, of which no account gets all.
 //!
-//! Invariant: what is held never exceeds the budget. An account gets more only while it holds no more
-//! than what would still be free: whatever it does, something is left for the others. Memory of a large
-//! body is mapped, and goes back to the system with the last reader of the body.
+//! Invariant: what is held exceeds the budget only if one body does that is alone. An account gets a
+//! second body only while it would hold no more than what is then free: something is left for the others,
+//! whatever it does. Memory of a large body is mapped, and goes back to the system with its last reader.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +30,14 @@ pub struct BodyMemory {
 #[derive(Debug, Default)]
 struct Used {
     all: usize,
-    accounts: HashMap<AccountId, usize>,
+    accounts: HashMap<AccountId, Share>,
+}
+
+/// What an account holds.
+#[derive(Debug, Default)]
+struct Share {
+    bytes: usize,
+    holdings: usize,
 }
 
 /// A part of the budget. Dropping it gives it back.
@@ -59,6 +66,8 @@ pub struct Buffer {
     kept: Kept,
     length: usize,
     most: usize,
+    /// What of the holding is not for the body itself.
+    beside: usize,
     /// The holding stands for all of the body, even if it is less.
     is_covered: bool,
 }
@@ -88,7 +97,11 @@ impl BodyMemory {
 
     /// Takes a part of the budget, or tells at once why not.
     pub fn take(self: &Arc<Self>, account: AccountId, bytes: usize) -> Result<Holding, NoRoom> {
-        self.add(account, bytes)?;
+        let mut used = self.used();
+        let others = used.accounts.get(&account).map_or(0, |own| own.holdings);
+        used.add(self.most, (account, others), 0, bytes)?;
+        used.accounts.entry(account).or_default().holdings += 1;
+        drop(used);
         Ok(Holding {
             memory: Arc::clone(self),
             account,
@@ -117,28 +130,13 @@ impl BodyMemory {
         self.used().all
     }
 
-    fn add(&self, account: AccountId, bytes: usize) -> Result<(), NoRoom> {
-        let mut used = self.used();
-        let free = self.most.saturating_sub(used.all);
-        if bytes > free {
-            return Err(NoRoom::Full);
-        }
-        let own = used.accounts.entry(account).or_default();
-        // As much as is left without it: one account gets half, two get a third each.
-        if *own > 0 && own.saturating_add(bytes) > free {
-            return Err(NoRoom::Share);
-        }
-        *own += bytes;
-        used.all += bytes;
-        Ok(())
-    }
-
-    fn give_back(&self, account: AccountId, bytes: usize) {
+    fn give_back(&self, account: AccountId, bytes: usize, holdings: usize) {
         let mut used = self.used();
         used.all -= bytes;
         if let Some(own) = used.accounts.get_mut(&account) {
-            *own -= bytes;
-            if *own == 0 {
+            own.bytes -= bytes;
+            own.holdings -= holdings;
+            if own.holdings == 0 {
                 used.accounts.remove(&account);
             }
         }
@@ -151,12 +149,48 @@ impl BodyMemory {
     }
 }
 
+impl Used {
+    /// Adds bytes to a holding of an account that has so many others.
+    fn add(
+        &mut self,
+        most: usize,
+        (account, others): (AccountId, usize),
+        held: usize,
+        bytes: usize,
+    ) -> Result<(), NoRoom> {
+        let free = most.saturating_sub(self.all);
+        let is_alone = self.all == held;
+        if bytes > free && !is_alone {
+            return Err(NoRoom::Full);
+        }
+        let own = self.accounts.entry(account).or_default();
+        // As much as is left without it: one account gets half, two get a third each.
+        if others > 0 && own.bytes.saturating_add(bytes) > free {
+            return Err(NoRoom::Share);
+        }
+        own.bytes += bytes;
+        self.all += bytes;
+        Ok(())
+    }
+}
+
 impl Holding {
     /// Takes more.
-    fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        self.memory.add(self.account, bytes)?;
+    pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let mut used = self.memory.used();
+        let others = used.accounts.get(&self.account);
+        let others = others.map_or(0, |own| own.holdings - 1);
+        let (most, whose) = (self.memory.most, (self.account, others));
+        used.add(most, whose, self.bytes, bytes)?;
+        drop(used);
         self.bytes += bytes;
         Ok(())
+    }
+
+    /// Gives a part of it back.
+    fn shrink(&mut self, bytes: usize) {
+        self.memory.give_back(self.account, bytes, 0);
+        self.bytes -= bytes;
     }
 
     /// These bytes, which have this part of the budget as long as anybody reads them.
@@ -172,18 +206,21 @@ impl Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        self.memory.give_back(self.account, self.bytes);
+        self.memory.give_back(self.account, self.bytes, 1);
     }
 }
 
 impl Buffer {
-    /// A buffer for at most so many bytes, of which the holding may cover some.
-    pub fn new(holding: Holding, most: usize) -> Self {
+    /// A buffer for at most so many bytes, of which the holding may cover some. What of it is `beside` the
+    /// body, for a decoder, is given back when the body is whole.
+    pub fn new(holding: Holding, beside: usize, most: usize) -> Self {
+        let expected = holding.bytes.saturating_sub(beside);
         Self {
-            kept: Kept::Heap(Vec::with_capacity(holding.bytes.min(most).min(SMALL))),
+            kept: Kept::Heap(Vec::with_capacity(expected.min(most).min(SMALL))),
             holding,
             length: 0,
             most,
+            beside,
             is_covered: false,
         }
     }
@@ -192,7 +229,7 @@ impl Buffer {
     pub fn covered(holding: Holding, most: usize) -> Self {
         Self {
             is_covered: true,
-            ..Self::new(holding, most)
+            ..Self::new(holding, 0, most)
         }
     }
 
@@ -202,8 +239,9 @@ impl Buffer {
         if length > self.most {
             return Err(NoRoom::Full);
         }
-        if length > self.holding.bytes && !self.is_covered {
-            let step = (length - self.holding.bytes).max(STEP);
+        let covered = self.holding.bytes - self.beside;
+        if length > covered && !self.is_covered {
+            let step = (length - covered).max(STEP.min(self.most - covered));
             self.holding.grow(step)?;
         }
         if let Kept::Heap(heap) = &mut self.kept {
@@ -225,7 +263,8 @@ impl Buffer {
     }
 
     /// The body, and the part of the budget that it has: whoever makes as much again of it keeps that.
-    pub fn finish(self) -> (Bytes, Arc<Holding>) {
+    pub fn finish(mut self) -> (Bytes, Arc<Holding>) {
+        self.holding.shrink(self.beside);
         let holding = Arc::new(self.holding);
         let body = match self.kept {
             Kept::Heap(heap) => holding.keep(heap),
@@ -275,9 +314,18 @@ mod tests {
         drop((first, second, other));
         assert_eq!(memory.held(), 0);
         assert!(memory.used().accounts.is_empty());
-        // One body may take all of it.
-        drop(memory.take(ONE, 100).expect("there is room"));
-        assert_eq!(memory.take(ONE, 101).expect_err("too much"), NoRoom::Full);
+        // A body that is alone may take all of it, and more.
+        let mut alone = memory.take(ONE, 60).expect("there is room");
+        alone.grow(60).expect("it is alone");
+        assert_eq!(memory.take(TWO, 1).expect_err("full"), NoRoom::Full);
+        drop(alone);
+        // The first of several grows as long as there is room at all.
+        let mut first = memory.take(ONE, 40).expect("there is room");
+        let second = memory.take(TWO, 40).expect("there is room");
+        first.grow(20).expect("there is room");
+        assert_eq!(first.grow(1).expect_err("full"), NoRoom::Full);
+        drop((first, second));
+        assert!(memory.used().accounts.is_empty());
     }
 
     #[test]
@@ -285,7 +333,7 @@ mod tests {
         let memory = BodyMemory::new(4 << 20);
         for length in [10, SMALL + 1, 1 << 20, 10] {
             let holding = memory.take(ONE, 0).expect("there is room");
-            let mut buffer = Buffer::new(holding, 2 << 20);
+            let mut buffer = Buffer::new(holding, 0, 2 << 20);
             let bytes: Vec<u8> = (0..length).map(|it| (it % 251) as u8).collect();
             for chunk in bytes.chunks(1000) {
                 buffer.push(chunk).expect("there is room");
@@ -299,7 +347,7 @@ mod tests {
             assert_eq!(memory.held(), 0);
         }
         let holding = memory.take(ONE, 0).expect("there is room");
-        let mut buffer = Buffer::new(holding, 100);
+        let mut buffer = Buffer::new(holding, 0, 100);
         assert_eq!(buffer.push(&[0; 101]), Err(NoRoom::Full));
     }
 

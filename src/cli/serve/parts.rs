@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::super::exit::Failure;
 use crate::account::{
@@ -12,7 +13,7 @@ use crate::account::{
 };
 use crate::database::{DataLock, DatabaseUrl, Timestamp};
 use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
-use crate::gateway::{Parts, Services};
+use crate::gateway::{Deadline, Parts, Services};
 use crate::runtime::machine::Machine;
 use crate::service::engine::Engines;
 use crate::service::{
@@ -124,10 +125,25 @@ impl Running {
         self.first_key.as_ref()
     }
 
-    /// Lets running tasks end, puts the rest back, ends all sessions.
-    pub(super) async fn stop(self, grace: Duration) {
-        self.queue.stop(grace).await;
-        if tokio::time::timeout(grace, self.services.stop())
+    /// Serves until it is told to stop. Then requests and running tasks have the same time to end, tasks
+    /// that do not are put back, and sessions go in what is left of it.
+    pub(super) async fn stop(
+        self,
+        serving: impl Future<Output = ()>,
+        told: impl Future<Output = Deadline>,
+    ) {
+        let queue = self.queue;
+        let tasks = async {
+            let deadline = told.await;
+            let left = deadline.cut.saturating_duration_since(Instant::now());
+            let stopped = tokio::time::timeout_at(deadline.end, queue.stop(left));
+            if stopped.await.is_err() {
+                tracing::warn!("tasks could not be put back in time; the next start does it");
+            }
+            deadline
+        };
+        let ((), deadline) = tokio::join!(serving, tasks);
+        if tokio::time::timeout_at(deadline.end, self.services.stop())
             .await
             .is_err()
         {

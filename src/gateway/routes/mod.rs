@@ -16,6 +16,8 @@ use axum::Router;
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware;
 use axum::routing::{get, post};
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+use tower_http::compression::{CompressionLayer, CompressionLevel};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::error::Error;
@@ -37,6 +39,9 @@ const GROUPS: [Group; 5] = [
     (configs::routes, "/api/mlpgateway"),
     (registry::routes, "/api/mlpcore"),
 ];
+
+/// Bytes from which on an answer is compressed.
+const LEAST_COMPRESSED: u64 = 1024;
 
 /// Days a browser may remember what is allowed across origins.
 const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
@@ -62,7 +67,18 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
         Some(cors) => observed.layer(cors),
         None => observed,
     }
+    .layer(compression())
     .with_state(gateway)
+}
+
+/// Answers that are worth it are compressed for clients that say so; events leave as they come.
+fn compression() -> CompressionLayer<impl Predicate> {
+    let worth = SizeAbove::new(LEAST_COMPRESSED)
+        .and(NotForContentType::SSE)
+        .and(NotForContentType::IMAGES);
+    CompressionLayer::new()
+        .quality(CompressionLevel::Fastest)
+        .compress_when(worth)
 }
 
 /// Everything that the document describes, under every spelling of the prefix.
@@ -97,6 +113,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         .allow_headers([
             header::AUTHORIZATION,
+            header::CONTENT_ENCODING,
             header::CONTENT_TYPE,
             header::HeaderName::from_static("mlp-api-key"),
             header::HeaderName::from_static("z-requestid"),

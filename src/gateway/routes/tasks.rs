@@ -21,6 +21,7 @@ use super::super::form::{
     Call, Coming, Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable,
     ServicePath, Texts, Whole,
 };
+use super::super::stopping::Stage;
 use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
@@ -431,7 +432,7 @@ async fn check(
     };
     let room = gateway.memory.wait(call.caller, size);
     let room = tokio::time::timeout(gateway.settings.timeouts.body(), room).await;
-    let holding = room.map_err(|_| gateway.no_room(NoRoom::Share))?;
+    let holding = room.map_err(|_| gateway.no_room(call.caller, NoRoom::Share))?;
     let loaded = gateway.blobs.load_body(id, content, holding).await;
     let (body, memory) = loaded.map_err(|error| Error::storage(&error))?;
     let request = Request {
@@ -547,8 +548,14 @@ async fn read(
         let message = format!("`wait` is {wait}; it may be 0 to {LONGEST_WAIT} seconds");
         return Err(Error::bad_request(message).with("place", "wait"));
     }
+    let stopping = gateway.stopping.reached(Stage::Draining);
+    tokio::pin!(stopping);
     while !task.status.is_final() {
-        let heard = tokio::time::timeout_at(deadline, events.recv()).await;
+        let heard = tokio::select! {
+            heard = tokio::time::timeout_at(deadline, events.recv()) => heard,
+            // Whoever waits is told the state now, while there is somebody to tell it.
+            () = &mut stopping => return find(gateway, own, id).await,
+        };
         match heard {
             Ok(Ok(event)) if event.task != task.id => {}
             // Its end, or too many ends to hear each of them.

@@ -77,6 +77,10 @@ pub struct Limits {
     pub header_count: usize,
     /// Open connections.
     pub connections: usize,
+    /// Open connections that have shown no key; 0: three quarters of `connections`.
+    pub connections_without_key: usize,
+    /// Of these, those of one address; 0: half of them.
+    pub connections_per_address: usize,
 }
 
 /// Timeouts, in seconds.
@@ -410,6 +414,8 @@ impl Default for Limits {
             header_bytes: 32 << 10,
             header_count: 100,
             connections: 4096,
+            connections_without_key: 0,
+            connections_per_address: 0,
         }
     }
 }
@@ -449,6 +455,24 @@ impl Limits {
         match self.body_memory_bytes {
             0 => self.body_bytes.saturating_mul(2),
             bytes => bytes,
+        }
+    }
+
+    /// Open connections that have shown no key.
+    pub fn connections_without_key(&self) -> usize {
+        match self.connections_without_key {
+            0 => self.connections.div_ceil(4).saturating_mul(3),
+            most => most,
+        }
+        .clamp(1, self.connections)
+    }
+
+    /// Open connections that have shown no key, of one address.
+    pub fn connections_per_address(&self) -> usize {
+        let all = self.connections_without_key();
+        match self.connections_per_address {
+            0 => all.div_ceil(2),
+            most => most.min(all),
         }
     }
 }

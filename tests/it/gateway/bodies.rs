@@ -145,9 +145,7 @@ fn a_large_body_of_a_model_is_checked_before_its_task_is_made() {
     let right = format!("{{\"inputs\":{spaces}[{{\"data\":[1,2,3]}}]}}");
     for _ in 0..3 {
         let wrong = format!("{{\"inputs\":{spaces}[{{\"data\":[1,2]}}]}}");
-        gateway
-            .post(path, &wrong)
-            .expect_error(400, "BAD_REQUEST");
+        gateway.post(path, &wrong).expect_error(400, "BAD_REQUEST");
         let task = gateway.post(path, &right).expect(200).json();
         let task = task.as_str().expect("an id");
         gateway.wait_for(task, "COMPLETED");

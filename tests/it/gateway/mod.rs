@@ -2,11 +2,13 @@
 
 mod access;
 mod bodies;
+mod connections;
 mod limits;
 mod openapi;
 mod predict;
 mod registry;
 mod rude;
+mod stopping;
 mod streams;
 mod tasks;
 mod tls;

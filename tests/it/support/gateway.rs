@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ pub(crate) struct Setup {
     settings: String,
     packages: Vec<PathBuf>,
     environment: Vec<(String, String)>,
+    open_files: Option<u32>,
 }
 
 /// A running server. Dropping it kills it.
@@ -74,6 +75,12 @@ impl Setup {
         self
     }
 
+    /// A soft limit of open files.
+    pub(crate) fn open_files(mut self, most: u32) -> Self {
+        self.open_files = Some(most);
+        self
+    }
+
     /// Starts the server on a fresh data directory.
     pub(crate) fn start(self) -> Gateway {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -85,7 +92,14 @@ impl Setup {
 fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
     let config = directory.path().join("settings.toml");
     fs::write(&config, &setup.settings).expect("a file");
-    let mut command = pkgtool(["serve", "--listen", "127.0.0.1:0", "--config"]).into_command();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--config"];
+    let mut command = pkgtool(serve).into_command();
+    if let Some(most) = setup.open_files {
+        let program = command.get_program().to_owned();
+        command = Command::new("sh");
+        let limited = format!("ulimit -S -n {most}; exec \"$0\" \"$@\"");
+        command.arg("-c").arg(limited).arg(program).args(serve);
+    }
     command
         .arg(&config)
         .arg("--data-dir")
@@ -315,13 +329,31 @@ impl Gateway {
         launch(setup, Arc::clone(&self.directory), self.key.clone())
     }
 
-    /// Asks it to stop, waits for its end, and gives its exit code and its log.
-    pub(crate) fn stop(mut self) -> (Option<i32>, String, Arc<TempDir>) {
+    /// What the system limits a resource of it to: now, and at most.
+    pub(crate) fn limits(&self, name: &str) -> (String, String) {
+        let path = format!("/proc/{}/limits", self.child.id());
+        let limits = fs::read_to_string(path).expect("it runs");
+        let line = limits.lines().find_map(|line| line.strip_prefix(name));
+        let mut words = line.expect("the system knows").split_whitespace();
+        let mut next = || words.next().unwrap_or_default().to_owned();
+        (next(), next())
+    }
+
+    /// Asks it to stop, and does not wait.
+    pub(crate) fn ask_to_stop(&self) {
         let pid = self.child.id().to_string();
-        let asked = std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status();
+        let asked = Command::new("kill").args(["-TERM", &pid]).status();
         assert!(asked.expect("kill runs").success());
+    }
+
+    /// Asks it to stop, waits for its end, and gives its exit code and its log.
+    pub(crate) fn stop(self) -> (Option<i32>, String, Arc<TempDir>) {
+        self.ask_to_stop();
+        self.ended()
+    }
+
+    /// Waits for its end, and gives its exit code and its log.
+    pub(crate) fn ended(mut self) -> (Option<i32>, String, Arc<TempDir>) {
         let status = self.child.wait().expect("it ends");
         if let Some(reader) = self.reader.take() {
             reader.join().expect("no test panicked");
