@@ -99,6 +99,15 @@ impl Metrics {
         .add(&[], count(self.connections.open.load(Relaxed)));
         page.counter("pkgtool_connections", "Connections that were accepted.")
             .add(&[], self.connections.accepted.load(Relaxed));
+        let mut limits = page.counter(
+            "pkgtool_limits_reached",
+            "Requests and connections that a limit of the server refused.",
+        );
+        let mut reached = self.limits_reached.all();
+        reached.sort_unstable_by_key(|(limit, _)| *limit);
+        for (limit, count) in reached {
+            limits.add(&[("limit", limit)], count.load(Relaxed));
+        }
     }
 }
 

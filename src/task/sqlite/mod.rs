@@ -65,6 +65,20 @@ impl TaskStore for SqliteTasks {
         self.writer.submit(make).await
     }
 
+    async fn foresee(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        key: Option<&str>,
+    ) -> Result<(), EnqueueError> {
+        let most = limit.waiting;
+        let has_room = self.readers.waiting(account, most)? < most;
+        if has_room || key.is_some_and(|key| self.readers.knows(account, key).unwrap_or(true)) {
+            return Ok(());
+        }
+        Err(EnqueueError::TooManyWaiting { limit: most })
+    }
+
     async fn admit(
         &self,
         account: AccountId,

@@ -1,6 +1,8 @@
 //! The gateway through HTTP, as clients see it.
 
 mod access;
+mod bodies;
+mod connections;
 mod contract;
 mod limits;
 mod logs;
@@ -11,6 +13,7 @@ mod records;
 mod registry;
 mod reload;
 mod rude;
+mod stopping;
 mod streams;
 mod tasks;
 mod tls;
