@@ -32,6 +32,7 @@ pub(super) struct Metrics {
     packages_unserved: Gauge,
     sessions: Gauge,
     session_bytes: Gauge<f64, AtomicU64>,
+    body_memory_bytes: Gauge,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -59,6 +60,7 @@ pub(super) struct Present {
     pub(super) unserved: usize,
     pub(super) sessions: usize,
     pub(super) session_bytes: u64,
+    pub(super) body_bytes: usize,
 }
 
 /// A request that is being answered.
@@ -86,6 +88,7 @@ impl Metrics {
             packages_unserved: Gauge::default(),
             sessions: Gauge::default(),
             session_bytes: Gauge::default(),
+            body_memory_bytes: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -121,6 +124,12 @@ impl Metrics {
         all.register("sessions", "Loaded sessions", self.sessions.clone());
         let bytes = self.session_bytes.clone();
         all.register("session_bytes", "Memory of loaded sessions", bytes);
+        let bodies = self.body_memory_bytes.clone();
+        all.register(
+            "body_memory_bytes",
+            "Memory held for request bodies",
+            bodies,
+        );
     }
 
     pub(super) fn enter(&self) -> InFlight<'_> {
@@ -191,6 +200,7 @@ impl Metrics {
         self.packages_unserved.set(number(present.unserved));
         self.sessions.set(number(present.sessions));
         self.session_bytes.set(present.session_bytes as f64);
+        self.body_memory_bytes.set(number(present.body_bytes));
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);

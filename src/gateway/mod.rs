@@ -13,6 +13,7 @@ mod limit_met;
 mod metrics;
 mod observe;
 mod openapi;
+mod readiness;
 mod request_id;
 mod routes;
 mod server;

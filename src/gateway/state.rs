@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::error::Error;
 use super::limit_met::LimitsMet;
 use super::metrics::Metrics;
+use super::readiness::Looked;
 use super::request_id::RequestIds;
 use super::settings::Settings;
 use super::stopping::Stopping;
@@ -33,6 +34,7 @@ pub struct Gateway {
     pub(super) started: Instant,
     pub(super) limits_met: LimitsMet,
     pub(super) stopping: Stopping,
+    pub(super) looked: Looked,
 }
 
 /// What a gateway is made of.
@@ -127,6 +129,7 @@ impl Gateway {
             started: Instant::now(),
             limits_met: LimitsMet::default(),
             stopping: Stopping::new(),
+            looked: Looked::default(),
         })
     }
 
@@ -146,6 +149,11 @@ impl Gateway {
             // A stranger does not learn what is there.
             _ => Err(Error::not_public()),
         }
+    }
+
+    /// A limit of the server was met by someone.
+    pub(super) fn limit_met(&self, limit: &'static str, who: &dyn std::fmt::Display) {
+        self.limits_met.met(&self.metrics, limit, who);
     }
 
     /// What an account may do now, as the caps and its own limits have it.

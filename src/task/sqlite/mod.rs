@@ -9,8 +9,9 @@ mod shared;
 mod writer;
 
 use std::sync::Arc;
+use std::thread;
 
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use super::{
     Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, Status, Task,
@@ -29,6 +30,7 @@ pub(super) struct SqliteTasks {
     writer: Writer,
     readers: Readers,
     shared: Arc<Shared>,
+    database: Sqlite,
 }
 
 impl SqliteTasks {
@@ -40,6 +42,7 @@ impl SqliteTasks {
             writer: Writer::start(database, Arc::clone(&shared))?,
             readers,
             shared,
+            database: database.clone(),
         }))
     }
 }
@@ -178,6 +181,30 @@ impl TaskStore for SqliteTasks {
         let swept = self.writer.submit(make).await?;
         self.readers.forget(&swept);
         Ok(swept)
+    }
+
+    async fn health(&self) -> Result<(), DatabaseError> {
+        if let Some(damage) = self.database.damage() {
+            return Err(damage);
+        }
+        self.writer.submit(|moves| moves.touch()).await
+    }
+
+    async fn check(&self) -> Result<(), DatabaseError> {
+        let (reply, checked) = oneshot::channel();
+        let database = self.database.clone();
+        // A thread that nobody waits for: the end of the process must not.
+        let spawned = thread::Builder::new()
+            .name("check".to_owned())
+            .spawn(move || reply.send(database.check()));
+        let failed = |reason: String| DatabaseError::Other {
+            path: self.database.path().display().to_string(),
+            reason,
+        };
+        spawned.map_err(|error| failed(format!("no thread can be started: {error}")))?;
+        checked
+            .await
+            .map_err(|_| failed("the check ended".to_owned()))?
     }
 
     async fn load(&self) -> Result<(u64, u64), DatabaseError> {

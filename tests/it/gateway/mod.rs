@@ -6,6 +6,7 @@ mod connections;
 mod limits;
 mod openapi;
 mod predict;
+mod readiness;
 mod registry;
 mod rude;
 mod stopping;
