@@ -71,7 +71,7 @@ pub(super) async fn read_body(
     request: HttpRequest,
 ) -> Result<(Bytes, Arc<Holding>), Error> {
     let declared = Declared::of(request.headers());
-    let mut arriving = arrive(gateway, account, request)?;
+    let mut arriving = arrive(gateway, request)?;
     let mut buffer = arriving.buffer(account, declared.0.unwrap_or(0), declared.0)?;
     while let Some(chunk) = arriving.next().await? {
         buffer
@@ -89,11 +89,7 @@ pub(super) async fn take_body(
     task: TaskId,
 ) -> Result<Taken, Error> {
     let declared = Declared::of(request.headers());
-    let mut arriving = arrive(gateway, account, request)?;
-    // Its decoder takes memory until the end.
-    let decoder = gateway.memory.take(account, arriving.beside);
-    let decoder = decoder.map_err(|error| gateway.no_room(account, error))?;
-    arriving.beside = 0;
+    let mut arriving = arrive(gateway, request)?;
     let expected = declared.0.unwrap_or(0);
     let expected = if expected > LARGE {
         Upload::MEMORY
@@ -111,10 +107,11 @@ pub(super) async fn take_body(
             .push(&chunk)
             .map_err(|error| gateway.no_room(account, error))?;
     }
-    let (start, holding) = buffer.finish();
     if chunks.is_empty() {
-        return Ok(Taken::Memory(start, holding));
+        let (body, holding) = buffer.finish();
+        return Ok(Taken::Memory(body, holding));
     }
+    let (start, holding) = buffer.hand_over();
     let uploaded = async {
         let mut upload = gateway.blobs.upload_body(task).await?;
         upload.push(start).await?;
@@ -129,18 +126,14 @@ pub(super) async fn take_body(
         pushed.map_err(|error| Error::storage(&error))?;
     }
     let stored = upload.finish().await;
-    drop((holding, decoder));
+    drop(holding);
     Ok(Taken::Stored(
         stored.map_err(|error| Error::storage(&error))?,
     ))
 }
 
 /// A request's body, of which nothing is read yet.
-fn arrive(
-    gateway: &Gateway,
-    account: AccountId,
-    request: HttpRequest,
-) -> Result<Arriving<'_>, Error> {
+fn arrive(gateway: &Gateway, request: HttpRequest) -> Result<Arriving<'_>, Error> {
     let settings = gateway.current();
     let limit = settings.limits.body_bytes;
     let coding = Coding::of(request.headers()).map_err(|coding| Error::unknown_coding(&coding))?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Gateway;
+use super::metrics::Metrics;
 
 /// Shortest time between two lines about one limit: whoever meets it may do so thousands of times.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
@@ -20,6 +20,14 @@ struct Met {
 }
 
 impl LimitsMet {
+    /// A limit was met by someone.
+    pub(super) fn met(&self, metrics: &Metrics, limit: &'static str, who: &dyn std::fmt::Display) {
+        metrics.limit_reached(limit);
+        if let Some(times) = self.count(limit, Instant::now()) {
+            tracing::warn!(limit, times, %who, "a limit was reached");
+        }
+    }
+
     /// How often a limit was met since it was told, if it is time to tell it.
     fn count(&self, limit: &'static str, now: Instant) -> Option<u64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,16 +45,6 @@ impl LimitsMet {
         }
         met.told = now;
         Some(std::mem::take(&mut met.since))
-    }
-}
-
-impl Gateway {
-    /// A limit was met by someone.
-    pub(super) fn limit_met(&self, limit: &'static str, who: &dyn std::fmt::Display) {
-        self.metrics.limit_reached(limit);
-        if let Some(times) = self.limits_met.count(limit, Instant::now()) {
-            tracing::warn!(limit, times, %who, "a limit was reached");
-        }
     }
 }
 

@@ -15,6 +15,7 @@ mod observe;
 mod openapi;
 mod peer;
 mod present;
+mod readiness;
 mod request_id;
 mod routes;
 mod server;

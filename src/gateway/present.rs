@@ -12,6 +12,7 @@ pub(super) async fn present(gateway: &Gateway) -> Present {
         services: gateway.services.all(),
         unserved: gateway.services.unserved().len(),
         memory: (engines.memory(), engines.budget()),
+        body_bytes: gateway.memory.held(),
         meters: engines.meters().all(),
         sizes: gateway.metrics.sizes(directory).await,
     }

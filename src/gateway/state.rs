@@ -12,6 +12,7 @@ use arc_swap::{ArcSwap, Guard};
 use super::error::Error;
 use super::limit_met::LimitsMet;
 use super::metrics::Metrics;
+use super::readiness::Looked;
 use super::request_id::RequestIds;
 use super::settings::{Changes, Settings};
 use super::stopping::Stopping;
@@ -39,6 +40,7 @@ pub struct Gateway {
     reload: Mutex<Option<Reload>>,
     pub(super) limits_met: LimitsMet,
     pub(super) stopping: Stopping,
+    pub(super) looked: Looked,
 }
 
 /// Takes over what changed, or says what is wrong with it.
@@ -163,6 +165,7 @@ impl Gateway {
             started: Instant::now(),
             limits_met: LimitsMet::default(),
             stopping: Stopping::new(),
+            looked: Looked::default(),
             reload: Mutex::new(None),
         })
     }
@@ -220,6 +223,11 @@ impl Gateway {
             // A stranger does not learn what is there.
             _ => Err(Error::not_public()),
         }
+    }
+
+    /// A limit of the server was met by someone.
+    pub(super) fn limit_met(&self, limit: &'static str, who: &dyn std::fmt::Display) {
+        self.limits_met.met(&self.metrics, limit, who);
     }
 
     /// The answer to a request that an account's limits do not allow, with what its operator may do.

@@ -262,6 +262,12 @@ impl Buffer {
         Ok(())
     }
 
+    /// What came so far, where the rest goes elsewhere; all that is held stays so.
+    pub fn hand_over(mut self) -> (Bytes, Arc<Holding>) {
+        self.beside = 0;
+        self.finish()
+    }
+
     /// The body, and the part of the budget that it has: whoever makes as much again of it keeps that.
     pub fn finish(mut self) -> (Bytes, Arc<Holding>) {
         self.holding.shrink(self.beside);

@@ -74,6 +74,14 @@ impl Service {
         Label(self)
     }
 
+    /// Whether a request can be answered at all, as far as is known: something here runs a model of it.
+    pub fn is_active(&self) -> bool {
+        match &self.kind {
+            Kind::Device(device) => device.is_active(None),
+            Kind::Proxy(_) => true,
+        }
+    }
+
     /// Checks a request against what the service takes: syntax, config, names, dtypes, shapes.
     pub fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
         match &self.kind {

@@ -200,6 +200,13 @@ pub trait TaskStore: Send + Sync {
     /// How much is stored.
     async fn statistics(&self) -> Result<Statistics, DatabaseError>;
 
+    /// Whether what is accepted now would be kept: a write that changes nothing is made durable. An error
+    /// also if damage was met since the store was opened.
+    async fn health(&self) -> Result<(), DatabaseError>;
+
+    /// Reads all that is stored and looks for damage, beside everything else that goes on.
+    async fn check(&self) -> Result<(), DatabaseError>;
+
     /// Waiting and running tasks of all accounts.
     async fn load(&self) -> Result<(u64, u64), DatabaseError>;
 

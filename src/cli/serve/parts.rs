@@ -87,6 +87,12 @@ impl Running {
         if orphans > 0 {
             tracing::warn!(tasks = orphans, "tasks were running when the server ended");
         }
+        let checked = Arc::clone(&tasks);
+        tokio::spawn(async move {
+            if let Err(error) = checked.check().await {
+                tracing::error!(%error, "the database was looked through");
+            }
+        });
         let engines = engines(&settings)?;
         let all = accounts.list().await.map_err(|error| other(&error))?;
         let current = Arc::new(ArcSwap::from_pointee(settings.clone()));

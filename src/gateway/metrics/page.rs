@@ -26,6 +26,8 @@ pub(in crate::gateway) struct Present {
     pub(in crate::gateway) unserved: usize,
     /// Bytes of loaded sessions, and what they may take together.
     pub(in crate::gateway) memory: (u64, u64),
+    /// Bytes of request bodies in memory.
+    pub(in crate::gateway) body_bytes: usize,
     pub(in crate::gateway) meters: Vec<Arc<Meter>>,
     pub(in crate::gateway) sizes: Sizes,
 }
@@ -50,6 +52,9 @@ impl Metrics {
         ran(&mut page, &present.meters);
         tasks(&mut page, present);
         loaded(&mut page, present, &processes);
+        let help = "Memory held for request bodies.";
+        page.gauge("pkgtool_body_memory_bytes", help)
+            .add(&[], present.body_bytes);
         let created = self.tasks_created.load(Relaxed);
         page.counter("pkgtool_tasks_created", "Tasks that were accepted.")
             .add(&[], created);

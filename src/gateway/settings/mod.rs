@@ -99,6 +99,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Bytes of all request bodies in memory; 0: twice `body_bytes`.
     pub body_memory_bytes: usize,
+    /// Bytes that must be free where the data are; with fewer the server says that it is not ready.
+    pub disk_free_bytes: u64,
     /// Bytes of an upstream's answer.
     pub answer_bytes: usize,
     /// Bytes of a request's head.
@@ -495,6 +497,7 @@ impl Default for Limits {
             stored_bytes: 0,
             body_bytes: 64 << 20,
             body_memory_bytes: 0,
+            disk_free_bytes: 64 << 20,
             answer_bytes: 256 << 20,
             header_bytes: 32 << 10,
             header_count: 100,

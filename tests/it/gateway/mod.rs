@@ -9,6 +9,7 @@ mod logs;
 mod metrics;
 mod openapi;
 mod predict;
+mod readiness;
 mod records;
 mod registry;
 mod reload;

@@ -396,6 +396,15 @@ impl Gateway {
         launch(setup, Arc::clone(&self.directory), self.key.clone())
     }
 
+    /// Stops it, and starts it again after a change of its data.
+    pub(crate) fn stop_and_change(mut self, change: impl FnOnce(&Path)) -> Self {
+        self.ask_to_stop();
+        self.child.wait().expect("it ends");
+        change(&self.data());
+        let setup = std::mem::take(&mut self.setup);
+        launch(setup, Arc::clone(&self.directory), self.key.clone())
+    }
+
     /// What the system limits a resource of it to: now, and at most.
     pub(crate) fn limits(&self, name: &str) -> (String, String) {
         let path = format!("/proc/{}/limits", self.child.id());

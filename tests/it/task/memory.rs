@@ -550,6 +550,14 @@ impl TaskStore for MemoryTasks {
         })
     }
 
+    async fn health(&self) -> Result<(), DatabaseError> {
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<(), DatabaseError> {
+        Ok(())
+    }
+
     async fn load(&self) -> Result<(u64, u64), DatabaseError> {
         let state = self.state();
         let count = |status| {
