@@ -77,6 +77,7 @@ impl Writer {
             careful: 0,
             patience,
             log,
+            is_server: false,
         };
         let path = database.path().display().to_string();
         let spawned = thread::Builder::new()
@@ -179,6 +180,7 @@ struct Thread {
     /// vain does not wait as long again.
     patience: Arc<AtomicI32>,
     log: Log,
+    is_server: bool,
 }
 
 impl Thread {
@@ -199,9 +201,13 @@ impl Thread {
         self.close();
     }
 
-    /// Writes the log back, if nobody else is in the way.
+    /// Writes the log back, if nobody else is in the way. That takes the lock for a while: a command beside
+    /// a server leaves it to that.
     fn close(&mut self) {
         self.log.stop();
+        if !self.is_server {
+            return;
+        }
         self.patience.store(0, Ordering::Relaxed);
         let written = self
             .connection
@@ -230,6 +236,7 @@ impl Thread {
             }
         }
         if failed.is_none() {
+            self.is_server |= news.is_server;
             if news.wake {
                 self.shared
                     .wakeups
