@@ -20,6 +20,9 @@ pub mod engine;
 pub mod runtime;
 
 #[cfg(feature = "serve")]
+pub mod metric;
+
+#[cfg(feature = "serve")]
 pub mod database;
 
 #[cfg(feature = "serve")]

@@ -1,16 +1,19 @@
 //! Accounts and keys as the server sees them: a snapshot that is never locked, and soon follows every
-//! change, of this process or another.
+//! change, of this process or another; at once where a key is asked for that is not in it.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
+use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
 
 use super::key::{ApiKey, Secret};
 use super::record::{Account, AccountId};
 use super::store::{AccountStore, StoredKey};
+use super::strangers::Strangers;
 use crate::database::{DatabaseError, Timestamp};
 
 /// How often is looked for changes.
@@ -19,8 +22,19 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// All accounts and keys, now.
 #[derive(Debug)]
 pub struct Directory {
-    current: Arc<ArcSwap<Snapshot>>,
+    view: Arc<View>,
+    strangers: Strangers,
     follower: AbortHandle,
+    wake: Arc<Notify>,
+}
+
+/// The snapshot, and what it is read from.
+struct View {
+    store: Arc<dyn AccountStore>,
+    current: ArcSwap<Snapshot>,
+    /// The version that the snapshot is of, or a later one's. Held while a snapshot is read: none takes
+    /// the place of a newer one.
+    seen: Mutex<i64>,
 }
 
 /// All accounts and keys at one moment.
@@ -36,17 +50,42 @@ impl Directory {
     pub async fn watch(store: Arc<dyn AccountStore>) -> Result<Arc<Self>, DatabaseError> {
         let seen = store.version().await?;
         let first = Snapshot::read(&*store).await?;
-        let current = Arc::new(ArcSwap::from_pointee(first));
-        let follower = tokio::spawn(follow(store, seen, Arc::clone(&current)));
+        let view = Arc::new(View {
+            store,
+            current: ArcSwap::from_pointee(first),
+            seen: Mutex::new(seen),
+        });
+        let wake = Arc::new(Notify::new());
+        let follower = tokio::spawn(follow(Arc::clone(&view), Arc::clone(&wake)));
         Ok(Arc::new(Self {
-            current,
+            view,
+            strangers: Strangers::new(Instant::now()),
             follower: follower.abort_handle(),
+            wake,
         }))
+    }
+
+    /// Reads everything again soon, whether it changed or not.
+    pub fn look_again(&self) {
+        self.wake.notify_one();
     }
 
     /// What there is now.
     pub fn snapshot(&self) -> Guard<Arc<Snapshot>> {
-        self.current.load()
+        self.view.current.load()
+    }
+
+    /// Asks the store whether a secret that is not known has become so, unless it was asked for this one
+    /// lately, or too often for others.
+    pub async fn look_for(&self, secret: &str) {
+        let hash = Secret::hash(secret);
+        let is_known = self.snapshot().keys.contains_key(&hash);
+        if is_known || !self.strangers.admit(hash, Instant::now()) {
+            return;
+        }
+        if let Err(error) = self.view.refresh().await {
+            tracing::warn!(%error, "a key that is not known cannot be looked for");
+        }
     }
 }
 
@@ -56,12 +95,41 @@ impl Drop for Directory {
     }
 }
 
-/// Puts a new snapshot in the place of the old whenever something changed.
-async fn follow(store: Arc<dyn AccountStore>, mut seen: i64, current: Arc<ArcSwap<Snapshot>>) {
+impl View {
+    /// Puts a new snapshot in the place of the old if something changed.
+    async fn refresh(&self) -> Result<(), DatabaseError> {
+        let mut seen = self.seen.lock().await;
+        // Before what it is the version of: a change in between is seen the next time.
+        let now = self.store.version().await?;
+        if now != *seen {
+            let snapshot = Snapshot::read(&*self.store).await?;
+            self.current.store(Arc::new(snapshot));
+            *seen = now;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let current = self.current.load();
+        f.debug_struct("View")
+            .field("accounts", &current.accounts.len())
+            .field("keys", &current.keys.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Looks for changes again and again.
+async fn follow(view: Arc<View>, wake: Arc<Notify>) {
     let mut warned = false;
     loop {
-        tokio::time::sleep(INTERVAL).await;
-        match refresh(&*store, &mut seen, &current).await {
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            // No store has this version: what it has is read whatever it says.
+            () = wake.notified() => *view.seen.lock().await = i64::MIN,
+        }
+        match view.refresh().await {
             Ok(()) => warned = false,
             Err(error) if !warned => {
                 tracing::warn!(%error, "accounts and keys cannot be read again");
@@ -70,20 +138,6 @@ async fn follow(store: Arc<dyn AccountStore>, mut seen: i64, current: Arc<ArcSwa
             Err(_) => {}
         }
     }
-}
-
-async fn refresh(
-    store: &dyn AccountStore,
-    seen: &mut i64,
-    current: &ArcSwap<Snapshot>,
-) -> Result<(), DatabaseError> {
-    // Before what it is the version of: a change in between is seen the next time.
-    let now = store.version().await?;
-    if now != *seen {
-        current.store(Arc::new(Snapshot::read(store).await?));
-        *seen = now;
-    }
-    Ok(())
 }
 
 impl Snapshot {

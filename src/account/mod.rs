@@ -10,11 +10,12 @@ mod key;
 mod record;
 mod sqlite;
 mod store;
+mod strangers;
 
 pub use accounts::{AccountError, Accounts};
 pub use configs::PredictConfigs;
 pub use directory::{Directory, Snapshot};
 pub use key::{ApiKey, Permission, Permissions, Secret, UnknownPermission};
-pub use record::{Account, AccountId, PredictConfig};
+pub use record::{Account, AccountId, PredictConfig, UNLIMITED};
 pub(crate) use sqlite::SqliteAccounts;
 pub use store::{AccountStore, NewConfig, NewKey, StoredKey};

@@ -2,6 +2,10 @@
 
 use crate::database::Timestamp;
 
+/// As many requests per second as come: what is stored of an account without a limit of its rate. Limits of
+/// tasks that follow from it are the system's.
+pub const UNLIMITED: u32 = u32::MAX;
+
 /// An account's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub i64);
@@ -13,7 +17,7 @@ pub struct Account {
     pub id: AccountId,
     /// Its name: letters, digits, `-`, `_`, `.`; not digits only.
     pub name: String,
-    /// Requests per second; limits of tasks follow from it.
+    /// Requests per second, or [`UNLIMITED`]; limits of tasks follow from it.
     pub rps: u32,
     /// Blocked accounts get 402.
     pub blocked: bool,

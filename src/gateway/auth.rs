@@ -3,6 +3,7 @@
 //! Invariant: a request is told in this order what it lacks: a key, an account that is not blocked, a
 //! permission, access to the account; only then whether what it asks for exists.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -11,8 +12,8 @@ use axum::http::{HeaderMap, HeaderName, header};
 
 use super::Gateway;
 use super::error::Error;
-use super::observe::Known;
-use crate::account::{AccountId, Permission, Permissions};
+use super::observe::{Known, Whose};
+use crate::account::{AccountId, Permission, Permissions, Snapshot};
 use crate::database::Timestamp;
 
 /// The header with the key.
@@ -63,20 +64,49 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
         let secret = secret(&parts.headers).ok_or_else(Error::no_key)?;
-        let snapshot = gateway.directory.snapshot();
-        let found = snapshot.authenticate(secret, Timestamp::now());
-        let (key, account) = found.ok_or_else(Error::unknown_key)?;
-        if let Some(known) = parts.extensions.get::<Arc<Known>>() {
-            // It is set once for a request.
-            let _ = known.caller.set((account.name.clone(), key.name.clone()));
+        let known = parts.extensions.get::<Arc<Known>>();
+        let accept = |snapshot: &Snapshot| {
+            let (key, account) = snapshot.authenticate(secret, Timestamp::now())?;
+            if let Some(known) = known {
+                // It is set once for a request.
+                let _ = known.caller.set(Whose {
+                    id: account.id,
+                    account: account.name.clone(),
+                    key: key.name.clone(),
+                });
+            }
+            Some(if account.blocked {
+                Err(Error::blocked())
+            } else {
+                Ok(Self {
+                    account: account.id,
+                    permissions: key.permissions,
+                })
+            })
+        };
+        if let Some(accepted) = accept(&gateway.directory.snapshot()) {
+            return accepted;
         }
-        if account.blocked {
-            return Err(Error::blocked());
-        }
-        Ok(Self {
-            account: account.id,
-            permissions: key.permissions,
-        })
+        // It may have been made a moment ago.
+        gateway.directory.look_for(secret).await;
+        accept(&gateway.directory.snapshot()).unwrap_or_else(|| Err(Error::unknown_key()))
+    }
+}
+
+/// Who looks at what needs no key: the account of a key, where there is one that is good for something.
+/// Another is as good as none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Viewer(pub(super) Option<AccountId>);
+
+impl FromRequestParts<Arc<Gateway>> for Viewer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = Caller::from_request_parts(parts, gateway).await;
+        Ok(Self(caller.ok().map(|caller| caller.account)))
     }
 }
 

@@ -193,7 +193,9 @@ impl Error {
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = failure.body.map(Bytes::from);
         let mut error = Self::new(status, &failure.code, failure.message);
-        error.more.body = body.map(|body| (body, "application/json".to_owned()));
+        let media_type = failure.media_type;
+        let media_type = media_type.unwrap_or_else(|| "application/json".to_owned());
+        error.more.body = body.map(|body| (body, media_type));
         error.more.retry_after = (status == StatusCode::TOO_MANY_REQUESTS).then_some(1);
         error
     }

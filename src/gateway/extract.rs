@@ -56,14 +56,17 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for InQuery<T> {
 /// Reads the whole body of a request. Called once it is clear that the request may be made: a stranger's
 /// body is not read.
 pub(super) async fn read_body(gateway: &Gateway, request: Request) -> Result<Bytes, Error> {
-    let limit = gateway.settings.limits.body_bytes;
+    let settings = gateway.current();
+    let limit = settings.limits.body_bytes;
+    let patience = settings.timeouts.body();
+    drop(settings);
     let declared = request.headers().get(header::CONTENT_LENGTH);
     let declared = declared.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|declared| declared > limit as u64) {
         return Err(Error::too_large(limit));
     }
     let read = Limited::new(request.into_body(), limit).collect();
-    let read = tokio::time::timeout(gateway.settings.timeouts.body(), read).await;
+    let read = tokio::time::timeout(patience, read).await;
     match read {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Error::too_large(limit)),

@@ -18,7 +18,9 @@ use super::Gateway;
 use super::auth::Caller;
 use super::error::Error;
 use super::extract::{InPath, InQuery, read_body};
+use super::observe::Known;
 use crate::account::{AccountId, Permission};
+use crate::service::meter::Operation;
 use crate::service::{Request, Service};
 
 /// A client's own name for a request that it may repeat.
@@ -54,7 +56,7 @@ pub(super) struct RawParameters {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PredictRequestData<'a> {
-    /// Predict input; its shape depends on the service.
+    /// Predict input, in the service's own format: `/openapi.json?service=ACCOUNT/NAME` says which.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     data: &'a RawValue,
@@ -70,7 +72,7 @@ pub(super) struct PredictRequestData<'a> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Predict2RequestData {
-    /// Predict input, normally JSON as a string.
+    /// Predict input as a string: for a package's models JSON, which the service's own document says.
     data: String,
     /// Predict config as a string; the service's default without it.
     config: Option<String>,
@@ -123,7 +125,7 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Asked<F> {
 
     async fn from_request(request: HttpRequest, gateway: &Arc<Gateway>) -> Result<Self, Error> {
         let (mut parts, body) = request.into_parts();
-        let (service, caller) = target(&mut parts, gateway).await?;
+        let (service, caller) = target(&mut parts, gateway, Operation::Predict).await?;
         let request = HttpRequest::from_parts(parts, body);
         let request = F::read(gateway, &service, request).await?;
         Ok(Self {
@@ -142,7 +144,7 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
 
     async fn from_request(request: HttpRequest, gateway: &Arc<Gateway>) -> Result<Self, Error> {
         let (mut parts, body) = request.into_parts();
-        let (service, caller) = target(&mut parts, gateway).await?;
+        let (service, caller) = target(&mut parts, gateway, Operation::Create).await?;
         let key = idempotency_key(&parts.headers)?;
         let request = HttpRequest::from_parts(parts, body);
         let request = F::read(gateway, &service, request).await?;
@@ -162,11 +164,16 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
 async fn target(
     parts: &mut Parts,
     gateway: &Arc<Gateway>,
+    operation: Operation,
 ) -> Result<(Arc<Service>, AccountId), Error> {
     let caller = Caller::from_request_parts(parts, gateway).await?;
     let InPath(path) = InPath::<ServicePath>::from_request_parts(parts, gateway).await?;
     let caller = caller.require(Permission::Predict)?;
     let service = gateway.service_for(caller, &path.account, &path.model)?;
+    if let Some(known) = parts.extensions.get::<Arc<Known>>() {
+        // It is set once for a request.
+        let _ = known.asked.set((Arc::clone(&service), operation));
+    }
     Ok((service, caller))
 }
 

@@ -10,14 +10,16 @@ use utoipa::{Modify, OpenApi};
         description = "Models of device packages as services: synchronous and asynchronous predict, \
             predict configs, the registry. `/api/mlpgateway`, `/api/mlpgate` and `/api/mlpcore` are \
             spellings of one prefix: every operation answers under all three. Every response carries \
-            `Z-requestId`.",
+            `Z-requestId`. What `data` and `config` hold is the service's matter: \
+            `/openapi.json?service=ACCOUNT/NAME` is this document with what one service takes, so that \
+            what fits it is not refused.",
     ),
     modifiers(&Keys),
     tags(
         (name = "tasks", description = "Asynchronous predict: accepted now, answered later"),
         (name = "predict", description = "Synchronous predict"),
         (name = "services", description = "Services and their predict configs"),
-        (name = "registry", description = "Providers and models; no key"),
+        (name = "registry", description = "Providers and models; without a key those that are public or listed, with one also those that it may use"),
         (name = "health", description = "How the server is; no key"),
     ),
 )]

@@ -1,13 +1,11 @@
-//! The listener: connections with limits on their number, their heads and their time, TLS, and a
-//! graceful stop.
+//! The listeners: connections with limits on their number, their heads and their time, and a graceful
+//! stop.
 //!
 //! Invariant: a slow or silent client holds its own connection only, and not for ever.
 
 use std::convert::Infallible;
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,22 +16,18 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
+use super::peer::Peer;
 use super::settings::Settings;
+use super::tls::{HTTP2, Tls};
 use super::{Gateway, routes};
 
 /// Pause after a connection could not be accepted: most likely there are too many open files.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
-
-/// The name of HTTP/2 in TLS.
-const HTTP2: &[u8] = b"h2";
 
 /// Requests of one HTTP/2 connection that may be under way.
 const HTTP2_STREAMS: u32 = 128;
@@ -43,10 +37,8 @@ const HTTP2_STREAMS: u32 = 128;
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
+    for_operators: bool,
 }
-
-/// Certificate and key.
-pub struct Tls(TlsAcceptor);
 
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
@@ -59,46 +51,6 @@ pub enum ServeError {
         /// Why.
         error: io::Error,
     },
-    /// Certificate or key are wrong.
-    #[error("{}: {reason}", path.display())]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-impl Tls {
-    /// What the settings name, if they name any.
-    pub fn read(settings: &Settings) -> Result<Option<Self>, ServeError> {
-        let (certificate, key) = (&settings.tls.certificate, &settings.tls.key);
-        if certificate.as_os_str().is_empty() {
-            return Ok(None);
-        }
-        let fault = |path: &Path, reason: String| ServeError::Tls {
-            path: path.to_owned(),
-            reason,
-        };
-        let read = |path: &Path| fs::read(path).map_err(|error| fault(path, error.to_string()));
-        let chain: Result<Vec<_>, _> =
-            CertificateDer::pem_slice_iter(&read(certificate)?).collect();
-        let chain = chain.map_err(|error| fault(certificate, format!("is no PEM: {error}")))?;
-        if chain.is_empty() {
-            return Err(fault(certificate, "holds no certificate".to_owned()));
-        }
-        let private = PrivateKeyDer::from_pem_slice(&read(key)?)
-            .map_err(|error| fault(key, format!("holds no private key: {error}")))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| fault(certificate, error.to_string()))?
-            .with_no_client_auth()
-            .with_single_cert(chain, private);
-        let mut config = config.map_err(|error| fault(certificate, error.to_string()))?;
-        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
-        Ok(Some(Self(TlsAcceptor::from(Arc::new(config)))))
-    }
 }
 
 impl Bound {
@@ -107,7 +59,18 @@ impl Bound {
         let fault = |error| ServeError::Bind { address, error };
         let listener = TcpListener::bind(address).await.map_err(fault)?;
         let address = listener.local_addr().map_err(fault)?;
-        Ok(Self { listener, address })
+        Ok(Self {
+            listener,
+            address,
+            for_operators: false,
+        })
+    }
+
+    /// The same for operators: health, metrics, administration, and nothing else.
+    #[must_use]
+    pub fn for_operators(mut self) -> Self {
+        self.for_operators = true;
+        self
     }
 
     /// The address, with the port that was given for port 0.
@@ -124,11 +87,16 @@ impl Bound {
     ) {
         let settings = gateway.settings.clone();
         let connections = Connections {
-            router: routes::router(gateway),
+            router: if self.for_operators {
+                routes::for_operators(Arc::clone(&gateway))
+            } else {
+                routes::router(Arc::clone(&gateway))
+            },
+            gateway,
             http1: builder(&settings).http1_only(),
             http2: builder(&settings).http2_only(),
             graceful: GracefulShutdown::new(),
-            tls: tls.map(|tls| tls.0),
+            tls: tls.map(|tls| tls.acceptor),
             handshake: settings.timeouts.header(),
         };
         let room = Arc::new(Semaphore::new(settings.limits.connections));
@@ -144,7 +112,7 @@ impl Bound {
                 () = &mut stop => break,
             };
             match accepted {
-                Ok((stream, _)) => connections.spawn(stream, permit.ok()),
+                Ok((stream, peer)) => connections.spawn(stream, Peer(peer), permit.ok()),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(AFTER_A_FAILURE).await;
@@ -164,6 +132,7 @@ impl Bound {
 
 struct Connections {
     router: Router,
+    gateway: Arc<Gateway>,
     http1: auto::Builder<TokioExecutor>,
     http2: auto::Builder<TokioExecutor>,
     graceful: GracefulShutdown,
@@ -172,11 +141,18 @@ struct Connections {
 }
 
 impl Connections {
-    fn spawn(&self, stream: TcpStream, permit: Option<tokio::sync::OwnedSemaphorePermit>) {
+    fn spawn(
+        &self,
+        stream: TcpStream,
+        peer: Peer,
+        permit: Option<tokio::sync::OwnedSemaphorePermit>,
+    ) {
         // Small answers must not wait for more; if it can't be set, they do.
         let _ = stream.set_nodelay(true);
         let router = self.router.clone();
-        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let open = self.gateway.metrics.connected();
+        let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
             let router = router.clone();
             async move {
                 let answer: Result<Response<Body>, Infallible> =
@@ -211,7 +187,7 @@ impl Connections {
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended badly");
             }
-            drop(permit);
+            drop((open, permit));
         });
     }
 }

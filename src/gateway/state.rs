@@ -1,23 +1,28 @@
 //! What requests are answered from: accounts, services, tasks, settings.
 //!
-//! Invariant: nothing here changes after the start but through what it points to.
+//! Invariant: nothing here changes after the start but through what it points to, and the settings that
+//! can be taken over while the server runs ([`Gateway::current`]).
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+use arc_swap::{ArcSwap, Guard};
 
 use super::error::Error;
 use super::metrics::Metrics;
 use super::request_id::RequestIds;
-use super::settings::Settings;
+use super::settings::{Changes, Settings};
 use crate::account::{AccountId, Directory, PredictConfigs};
 use crate::service::engine::Engines;
-use crate::service::{Catalog, Service, Unserved};
+use crate::service::{Catalog, Service, ServiceSettings, Unserved};
 use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore};
 
 /// Everything that requests are answered from.
 pub struct Gateway {
+    /// As they were at the start: what takes a restart is read here.
     pub(super) settings: Settings,
+    current: Arc<ArcSwap<Settings>>,
     pub(super) directory: Arc<Directory>,
     pub(super) configs: Arc<PredictConfigs>,
     pub(super) services: Arc<Services>,
@@ -28,12 +33,18 @@ pub struct Gateway {
     pub(super) metrics: Metrics,
     pub(super) request_ids: RequestIds,
     pub(super) started: Instant,
+    reload: Mutex<Option<Reload>>,
 }
+
+/// Takes over what changed, or says what is wrong with it.
+pub type Reload = Box<dyn Fn() -> Result<Changes, String> + Send>;
 
 /// What a gateway is made of.
 pub struct Parts {
-    /// Settings.
+    /// Settings at the start.
     pub settings: Settings,
+    /// Settings, which may be replaced.
+    pub current: Arc<ArcSwap<Settings>>,
     /// Accounts and keys.
     pub directory: Arc<Directory>,
     /// Predict configs.
@@ -53,26 +64,25 @@ pub struct Parts {
 /// The services of packages and the proxies.
 pub struct Services {
     catalog: Arc<Catalog>,
-    proxies: HashMap<(AccountId, String), Arc<Service>>,
+    proxies: ArcSwap<HashMap<(AccountId, String), Arc<Service>>>,
 }
 
 impl Services {
     /// Proxies go before packages of the same name.
     pub fn new(catalog: Arc<Catalog>, proxies: Vec<Service>) -> Self {
-        let proxies = proxies.into_iter();
+        let proxies = proxies.into_iter().map(keyed).collect();
         Self {
             catalog,
-            proxies: proxies
-                .map(|service| ((service.owner, service.name.clone()), Arc::new(service)))
-                .collect(),
+            proxies: ArcSwap::from_pointee(proxies),
         }
     }
 
     /// The service of this name or number.
     pub fn find(&self, owner: AccountId, model: &str) -> Option<Arc<Service>> {
-        if !self.proxies.is_empty() {
+        let proxies = self.proxies.load();
+        if !proxies.is_empty() {
             let number: Option<i64> = model.parse().ok();
-            let found = self.proxies.iter().find(|((account, name), service)| {
+            let found = proxies.iter().find(|((account, name), service)| {
                 *account == owner && (name == model || number == Some(service.id))
             });
             if let Some((_, service)) = found {
@@ -87,6 +97,27 @@ impl Services {
         self.catalog.unserved()
     }
 
+    /// Has services run by these settings where they are other ones than before.
+    pub fn look_again(&self, settings: impl Fn(&str, &str) -> ServiceSettings) {
+        let before = self.proxies.load_full();
+        let renewed = before.iter().map(|(key, service)| {
+            let settings = settings(&service.owner_name, &service.name);
+            if settings == service.settings {
+                return (key.clone(), Arc::clone(service));
+            }
+            keyed(Service {
+                settings,
+                owner_name: service.owner_name.clone(),
+                name: service.name.clone(),
+                meter: Arc::clone(&service.meter),
+                kind: service.kind.clone(),
+                ..**service
+            })
+        });
+        self.proxies.store(Arc::new(renewed.collect()));
+        self.catalog.look_again();
+    }
+
     /// Ends all sessions; what runs is let end.
     pub async fn stop(&self) {
         self.catalog.stop().await;
@@ -94,7 +125,7 @@ impl Services {
 
     /// All of them, in the order of owner and name.
     pub fn all(&self) -> Vec<Arc<Service>> {
-        let mut all: Vec<_> = self.proxies.values().map(Arc::clone).collect();
+        let mut all: Vec<_> = self.proxies.load().values().map(Arc::clone).collect();
         all.extend(self.catalog.all().iter().map(Arc::clone));
         all.sort_by(|a, b| (&a.owner_name, &a.name).cmp(&(&b.owner_name, &b.name)));
         all.dedup_by(|a, b| a.owner == b.owner && a.name == b.name);
@@ -102,10 +133,15 @@ impl Services {
     }
 }
 
+fn keyed(service: Service) -> ((AccountId, String), Arc<Service>) {
+    ((service.owner, service.name.clone()), Arc::new(service))
+}
+
 impl Gateway {
     /// A gateway of these parts.
     pub fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Self {
+            current: parts.current,
             settings: parts.settings,
             directory: parts.directory,
             configs: parts.configs,
@@ -114,10 +150,48 @@ impl Gateway {
             store: parts.store,
             blobs: parts.blobs,
             ids: parts.ids,
-            metrics: Metrics::new(),
+            metrics: Metrics::default(),
             request_ids: RequestIds::new(),
             started: Instant::now(),
+            reload: Mutex::new(None),
         })
+    }
+
+    /// The settings, with what was taken over since the start.
+    pub fn current(&self) -> Guard<Arc<Settings>> {
+        self.current.load()
+    }
+
+    /// How [`Self::reload`] is done.
+    pub fn reload_by(&self, reload: Reload) {
+        *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
+    }
+
+    /// Takes over what changed since the start or the last time, and says what. One at a time.
+    pub fn reload(&self) -> Result<Changes, String> {
+        let reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let reload = reload
+            .as_ref()
+            .ok_or("the server is not ready for it yet")?;
+        let done = reload();
+        self.metrics.reloaded(done.is_ok());
+        match &done {
+            Ok(changes) => {
+                let taken = changes.taken.join(", ");
+                tracing::info!(changed = taken, "settings and keys are read again");
+                if !changes.left.is_empty() {
+                    let settings = changes.left.join(", ");
+                    tracing::warn!(settings, "changed settings that take a restart");
+                }
+            }
+            Err(error) => {
+                tracing::error!(
+                    error,
+                    "nothing is taken over: the settings stay as they were"
+                );
+            }
+        }
+        done
     }
 
     /// The service that a caller may use: its own, or another account's public one.
@@ -138,12 +212,35 @@ impl Gateway {
         }
     }
 
+    /// The answer to a request that an account's limits do not allow, with what its operator may do.
+    pub(super) fn refusal(&self, account: AccountId, error: EnqueueError) -> Error {
+        let accounts = self.directory.snapshot();
+        let Some(account) = accounts.by_id(account) else {
+            return error.into();
+        };
+        let waits = matches!(error, EnqueueError::TooManyWaiting { .. });
+        let changes = match &error {
+            EnqueueError::TooManyWaiting { limit } if *limit >= self.settings.limits.waiting => {
+                "the setting `limits.waiting` changes it".to_owned()
+            }
+            EnqueueError::TooManyWaiting { .. } | EnqueueError::RateExceeded { .. } => {
+                let least = if waits { "N" } else { "unlimited" };
+                let name = &account.name;
+                format!("`pkgtool accounts set {name} --rps {least}` changes it")
+            }
+            _ => return error.into(),
+        };
+        let mut refused = Error::from(error);
+        refused.message = format!("{}; {changes}", refused.message);
+        refused
+    }
+
     /// What an account may do now, as the caps and its own limits have it.
     pub(super) fn limit(&self, account: AccountId) -> Result<Limit, EnqueueError> {
         let accounts = self.directory.snapshot();
         let limit = accounts
             .by_id(account)
-            .and_then(|account| self.settings.caps().of(account));
+            .and_then(|account| self.current().caps().of(account));
         limit.ok_or(EnqueueError::Blocked)
     }
 }

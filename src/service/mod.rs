@@ -9,21 +9,24 @@ mod description;
 mod device;
 pub mod engine;
 mod json;
+pub mod meter;
 mod settings;
 pub mod tensors;
 mod upstream;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use call::{Answer, Body, CallError, Chunks, Refusal, Request};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, Unserved};
 pub use description::{Description, MethodDescription};
-pub use device::{Device, DeviceParts, PackageConfig};
-pub use settings::{Isolation, ServiceSettings};
+pub use device::{Device, DeviceParts, PackageConfig, Takes, TakesInput};
+pub use settings::{Isolation, Listed, ServiceSettings};
 pub use upstream::{Forward, Upstream};
 
 use crate::account::AccountId;
+use meter::Meter;
 
 /// A model service.
 #[derive(Debug)]
@@ -38,12 +41,14 @@ pub struct Service {
     pub name: String,
     /// How it runs.
     pub settings: ServiceSettings,
+    /// What it did.
+    pub meter: Arc<Meter>,
     /// What answers.
     pub kind: Kind,
 }
 
 /// What answers a service's requests.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Kind {
     /// A package's models, on this machine.
     Device(Arc<Device>),
@@ -62,12 +67,27 @@ pub enum Prepared {
 }
 
 impl Service {
+    /// Its owner and name, as logs and metrics have them.
+    pub fn label(&self) -> Label<'_> {
+        Label(self)
+    }
+
     /// Checks a request against what the service takes: syntax, config, names, dtypes, shapes.
     pub fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
         match &self.kind {
             Kind::Device(device) => Ok(Prepared::Device(device.prepare(request)?)),
             Kind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
         }
+    }
+}
+
+/// A service's owner and name.
+#[derive(Debug, Clone, Copy)]
+pub struct Label<'s>(&'s Service);
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.0.owner_name, self.0.name)
     }
 }
 

@@ -15,12 +15,64 @@ pub enum Isolation {
     Thread,
 }
 
+/// Whether those see a service who may not use it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Written", try_from = "Written")]
+pub enum Listed {
+    /// The first account's are, others' are not.
+    #[default]
+    Auto,
+    /// They do.
+    Yes,
+    /// They do not.
+    No,
+}
+
+/// How it is written: `true`, `false`, or the same as a text, or `"auto"`.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Flag(bool),
+    Text(String),
+}
+
+impl From<Listed> for Written {
+    fn from(listed: Listed) -> Self {
+        match listed {
+            Listed::Auto => Self::Text("auto".to_owned()),
+            Listed::Yes => Self::Flag(true),
+            Listed::No => Self::Flag(false),
+        }
+    }
+}
+
+impl TryFrom<Written> for Listed {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        match written {
+            Written::Flag(true) => Ok(Self::Yes),
+            Written::Flag(false) => Ok(Self::No),
+            Written::Text(text) => match text.as_str() {
+                "true" => Ok(Self::Yes),
+                "false" => Ok(Self::No),
+                "auto" => Ok(Self::Auto),
+                other => Err(format!(
+                    "`listed` is `{other}`; it may be true, false or \"auto\""
+                )),
+            },
+        }
+    }
+}
+
 /// How a service runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServiceSettings {
     /// Whether other accounts may call it.
     pub public: bool,
+    /// Whether the registry shows it to those who may not call it.
+    pub listed: Listed,
     /// Sessions that may run at the same time.
     pub instances: usize,
     /// Requests that may wait for a session.
@@ -50,6 +102,7 @@ impl Default for ServiceSettings {
     fn default() -> Self {
         Self {
             public: false,
+            listed: Listed::Auto,
             instances: 1,
             queue: 256,
             batch_max_size: 8,

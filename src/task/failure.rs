@@ -1,6 +1,6 @@
 //! From what went wrong with a call to what its user is told: status, code, words.
 
-use super::Failure;
+use super::{Answered, Failure};
 use crate::service::CallError;
 
 /// Code of a service that cannot be reached, or whose process died.
@@ -20,6 +20,7 @@ impl Failure {
             code: code.to_owned(),
             message: message.into(),
             body: None,
+            media_type: None,
         }
     }
 
@@ -66,8 +67,13 @@ impl Failure {
                 "mlp-action.common.service-error",
                 format!("the model failed on this input; {IN_THE_LOG}"),
             ),
-            CallError::Upstream { status, body, .. } => Self {
+            CallError::Upstream {
+                status,
+                content_type,
+                body,
+            } => Self {
                 body: Some(body.to_vec()),
+                media_type: Answered::media_type(&content_type),
                 ..Self::new(passed_on(status), "UPSTREAM_ERROR", message)
             },
         }

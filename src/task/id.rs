@@ -30,6 +30,11 @@ impl TaskId {
         self.0.as_bytes()
     }
 
+    /// When it was made.
+    pub fn made_at(&self) -> Timestamp {
+        Timestamp(self.millis())
+    }
+
     /// The milliseconds since the Unix epoch in it.
     fn millis(&self) -> i64 {
         let bytes = self.0.as_bytes();

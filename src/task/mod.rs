@@ -3,6 +3,7 @@
 //! Invariant: what [`TaskStore::enqueue`] accepted is on disk and reaches a final state once; no state
 //! goes backwards but from running to waiting, when the process that ran a task died.
 
+mod answered;
 mod backup;
 mod blobs;
 mod cleaning;
@@ -18,6 +19,7 @@ mod store;
 mod stores;
 mod turns;
 
+pub use answered::Answered;
 pub use backup::{Backup, BackupError, backup};
 pub use blobs::{BlobError, Blobs};
 pub use cleaning::remove_in_batches;

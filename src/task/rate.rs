@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::account::AccountId;
+use crate::account::{AccountId, UNLIMITED};
 use crate::database::Timestamp;
 
 /// The window, in milliseconds.
@@ -22,6 +22,10 @@ impl Rates {
         limit: u32,
         now: Timestamp,
     ) -> Result<(), u64> {
+        if limit == UNLIMITED {
+            self.windows.remove(&account);
+            return Ok(());
+        }
         let window = self.windows.entry(account).or_default();
         // After a jump of the clock back nobody waits for it to catch up.
         for made in window.iter_mut().rev().take_while(|made| **made > now.0) {
@@ -70,6 +74,18 @@ mod tests {
         assert_eq!(rates.admit(ONE, 1, Timestamp(1099)), Err(1));
         assert_eq!(rates.admit(ONE, 1, Timestamp(1100)), Ok(()));
         assert_eq!(rates.admit(ONE, 0, Timestamp(9000)), Err(1000));
+    }
+
+    #[test]
+    fn an_unlimited_rate_costs_no_memory() {
+        let mut rates = Rates::default();
+        assert_eq!(rates.admit(ONE, 1, Timestamp(100)), Ok(()));
+        for _ in 0..10_000 {
+            assert_eq!(rates.admit(ONE, UNLIMITED, Timestamp(100)), Ok(()));
+        }
+        assert!(rates.windows.is_empty());
+        assert_eq!(rates.admit(ONE, 1, Timestamp(100)), Ok(()));
+        assert_eq!(rates.admit(ONE, 1, Timestamp(300)), Err(800));
     }
 
     #[test]

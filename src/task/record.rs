@@ -114,6 +114,8 @@ pub struct Failure {
     pub message: String,
     /// The body as the service sent it, where an upstream failed.
     pub body: Option<Vec<u8>>,
+    /// The media type of that body; `None` is JSON.
+    pub media_type: Option<String>,
 }
 
 /// How a task ended.
@@ -123,6 +125,8 @@ pub enum Outcome {
     Answer {
         /// The answer.
         content: Content,
+        /// Its media type; `None` is JSON.
+        media_type: Option<String>,
         /// Which attempt gave it: a blob's name has it.
         attempt: u32,
         /// From when on it is gone; `None` for one that stays as long as its record.

@@ -6,10 +6,9 @@ use tokio::sync::{broadcast, watch};
 
 use super::limits::{Limit, Limits};
 use super::record::{
-    Claimed, Content, Deletion, Failure, Lease, NamedBlob, NewTask, Removed, Statistics, Status,
-    Task,
+    Claimed, Deletion, Failure, Lease, NamedBlob, NewTask, Removed, Statistics, Status, Task,
 };
-use super::{TaskId, Turns};
+use super::{Answered, TaskId, Turns};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
 
@@ -119,7 +118,7 @@ pub trait TaskStore: Send + Sync {
     async fn complete(
         &self,
         lease: Lease,
-        answer: Content,
+        answer: Answered,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError>;

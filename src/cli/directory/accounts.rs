@@ -6,8 +6,11 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::moment::shown;
 use super::{Place, table};
-use crate::account::Account;
+use crate::account::{Account, UNLIMITED};
 use crate::database::Timestamp;
+
+/// How a rate without a limit is written.
+const WITHOUT_LIMIT: &str = "unlimited";
 
 /// What can be done with accounts.
 #[derive(Debug, clap::Subcommand)]
@@ -17,8 +20,8 @@ pub(in super::super) enum Command {
         /// Its name: letters, digits, `-`, `_`, `.`
         #[arg(long)]
         name: String,
-        /// Requests per second; as many tasks may wait, up to 250, and run, up to 50
-        #[arg(long)]
+        /// Requests per second, or `unlimited`; as many tasks may wait, up to 250, and run, up to 50
+        #[arg(long, value_parser = rate)]
         rps: u32,
         #[command(flatten)]
         place: Place,
@@ -27,8 +30,8 @@ pub(in super::super) enum Command {
     Set {
         /// Its name or number
         account: String,
-        /// Requests per second
-        #[arg(long, required_unless_present = "blocked")]
+        /// Requests per second, or `unlimited`
+        #[arg(long, required_unless_present = "blocked", value_parser = rate)]
         rps: Option<u32>,
         /// Whether all its requests are refused
         #[arg(long, value_name = "true|false")]
@@ -74,12 +77,29 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
+/// Reads requests per second.
+fn rate(text: &str) -> Result<u32, String> {
+    if text == WITHOUT_LIMIT {
+        return Ok(UNLIMITED);
+    }
+    let read = text.parse().map_err(|_| {
+        format!(
+            "expected a whole number from 0 to {}, or `{WITHOUT_LIMIT}`",
+            UNLIMITED - 1
+        )
+    })?;
+    Ok(read)
+}
+
 fn rows(accounts: &[Account]) -> String {
     let row = |account: &Account| {
         vec![
             account.id.0.to_string(),
             account.name.clone(),
-            account.rps.to_string(),
+            match account.rps {
+                UNLIMITED => WITHOUT_LIMIT.to_owned(),
+                rps => rps.to_string(),
+            },
             if account.blocked { "blocked" } else { "" }.to_owned(),
             shown(account.created_at),
         ]
@@ -93,7 +113,7 @@ fn as_json(accounts: &[Account]) -> String {
         json!({
             "id": account.id.0,
             "name": account.name,
-            "rps": account.rps,
+            "rps": (account.rps != UNLIMITED).then_some(account.rps),
             "blocked": account.blocked,
             "createdAt": account.created_at.0,
         })

@@ -1,5 +1,6 @@
 //! The commands that change a gateway's accounts and keys: `accounts`, `keys`. They work on its data
-//! directory, whether it runs or not; a running gateway sees the change within a second.
+//! directory, whether it runs or not; a running gateway sees a new key at once, other changes within a
+//! second.
 
 mod accounts;
 mod keys;

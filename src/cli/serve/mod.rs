@@ -2,36 +2,41 @@
 
 mod log;
 mod parts;
+mod reload;
 
 use std::fmt::Write as _;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 
 use super::data_dir;
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::gateway::settings::Settings;
+use crate::gateway::settings::{Listen, Settings};
 use crate::gateway::{Bound, Gateway, Tls};
 use crate::service::{Kind, Service};
+use log::Level;
 use parts::Running;
+use reload::Reload;
 
 /// Name of the settings' file in the data directory.
 const CONFIG: &str = "gateway.toml";
 
 /// Arguments of `pkgtool serve`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Args {
     /// Directories of packages; each package becomes a service of the account `local`
     #[arg(value_name = "PACKAGES")]
     packages: Vec<PathBuf>,
 
-    /// Address to listen on [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDR")]
-    listen: Option<SocketAddr>,
+    /// Where to listen: an address or a name, with a port [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<Listen>,
 
     /// Directory of the database and of stored answers [default: the user's data directory]
     #[arg(long, value_name = "DIR")]
@@ -62,12 +67,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         output::print(&settings.print())?;
         return Ok(Exit::Clean);
     }
-    let _log = log::start(&settings.log).map_err(Failure::Other)?;
+    let (_log, level) = log::start(&settings.log).map_err(Failure::Other)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Other(format!("no runtime can be started: {error}")))?;
-    runtime.block_on(serve(settings))
+    runtime.block_on(serve(settings, args, level))
 }
 
 /// Arguments over environment over file.
@@ -87,8 +92,8 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     }
     let mut settings =
         Settings::read(config.as_deref(), variables()).map_err(|error| other(&error))?;
-    if let Some(listen) = args.listen {
-        settings.listen = listen;
+    if let Some(listen) = &args.listen {
+        settings.listen.clone_from(listen);
     }
     if let Some(directory) = &args.data_dir {
         settings.data_dir.clone_from(directory);
@@ -100,20 +105,54 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-async fn serve(settings: Settings) -> Result<Exit, Failure> {
+async fn serve(settings: Settings, args: &Args, level: Level) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let tls = Tls::read(&settings).map_err(|error| other(&error))?;
     // The address first: who gets it is the one server, and a mistake shows before anything is made.
-    let bound = Bound::bind(settings.listen)
-        .await
-        .map_err(|error| other(&error))?;
-    let signals = stop_signal().map_err(|error| other(&error))?;
+    let bound = bind(&settings.listen).await?;
+    let for_operators = match settings.admin.listen.0 {
+        Some(address) => {
+            let bound = Bound::bind(address).await.map_err(|error| other(&error))?;
+            Some(bound.for_operators())
+        }
+        None => None,
+    };
+    let hangups = Arc::new(Notify::new());
+    let signals = stop_signal(&hangups).map_err(|error| other(&error))?;
     let grace = settings.timeouts.grace();
     let scheme = if tls.is_some() { "https" } else { "http" };
     let running = Running::start(settings).await?;
-    announce(&running, &format!("{scheme}://{}", bound.address()))?;
-    tracing::info!(address = %bound.address(), "serving");
+    let operators = for_operators.as_ref().map(Bound::address);
+    announce(
+        &running,
+        &format!("{scheme}://{}", bound.address()),
+        operators,
+    )?;
+    tracing::info!(address = %bound.address(), operators = operators.map(tracing::field::display), "serving");
     let gateway = Gateway::new(running.parts());
+    let mut beside = JoinSet::new();
+    if let Some(bound) = for_operators {
+        // To the end: how a stop goes on is of interest, too.
+        beside.spawn(bound.serve(Arc::clone(&gateway), None, std::future::pending()));
+    }
+    if let Some(tls) = &tls {
+        beside.spawn(tls.clone().follow(Arc::clone(&gateway)));
+    }
+    let reload = Reload {
+        args: args.clone(),
+        live: running.live(),
+        tls: tls.clone(),
+        level,
+    };
+    gateway.reload_by(Box::new(move || reload.now()));
+    let asked = Arc::clone(&gateway);
+    beside.spawn(async move {
+        loop {
+            hangups.notified().await;
+            // What came of it is in the log.
+            let _ = tokio::task::block_in_place(|| asked.reload());
+        }
+    });
     let mut stopped = signals.clone();
     let stop = async move {
         // The sender lives as long as the process.
@@ -131,8 +170,31 @@ async fn serve(settings: Settings) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
+/// The first of the addresses that can be had.
+async fn bind(listen: &Listen) -> Result<Bound, Failure> {
+    let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let addresses = listen.addresses().await;
+    let addresses =
+        addresses.map_err(|error| other(&format_args!("cannot listen on {listen}: {error}")))?;
+    let mut first = None;
+    for address in addresses {
+        match Bound::bind(address).await {
+            Ok(bound) => return Ok(bound),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    let first = first.map(|error| error.to_string());
+    Err(Failure::Other(first.unwrap_or_else(|| {
+        format!("cannot listen on {listen}: it has no address")
+    })))
+}
+
 /// The key, once; what is served, and what is not.
-fn announce(running: &Running, address: &str) -> Result<(), Failure> {
+fn announce(
+    running: &Running,
+    address: &str,
+    operators: Option<SocketAddr>,
+) -> Result<(), Failure> {
     let mut text = String::new();
     // Writing to a string does not fail.
     if let Some(secret) = running.first_key() {
@@ -151,6 +213,9 @@ fn announce(running: &Running, address: &str) -> Result<(), Failure> {
     let width = names.iter().map(String::len).max().unwrap_or(0);
     for (service, name) in services.iter().zip(&names) {
         let _ = writeln!(text, "  {name:width$}  {}", summary(service));
+    }
+    if let Some(operators) = operators {
+        let _ = writeln!(text, "for operators: http://{operators}/metrics");
     }
     let _ = writeln!(text, "the API, shown and described: {address}/docs");
     output::print(&text)?;
@@ -182,17 +247,27 @@ fn summary(service: &Arc<Service>) -> String {
     }
 }
 
-/// Becomes true when the process is asked to stop, and changes again when it is asked twice.
-fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
+/// Becomes true when the process is asked to stop, and changes again when it is asked twice. SIGHUP asks to
+/// take over what changed, unless it tells that the server's terminal is gone: then it asks to stop.
+fn stop_signal(hangups: &Arc<Notify>) -> io::Result<watch::Receiver<bool>> {
     let (sender, receiver) = watch::channel(false);
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let hangups = Arc::clone(hangups);
+        let had_terminal = has_terminal();
         tokio::spawn(async move {
             loop {
                 tokio::select! {
+                    _ = hangup.recv() => {
+                        if !had_terminal || has_terminal() {
+                            hangups.notify_one();
+                            continue;
+                        }
+                    }
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
                 }
@@ -200,6 +275,9 @@ fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
             }
         });
     }
+    // Nothing else asks for it there but operators.
+    #[cfg(not(unix))]
+    let _ = hangups;
     #[cfg(not(unix))]
     tokio::spawn(async move {
         while tokio::signal::ctrl_c().await.is_ok() {
@@ -207,6 +285,13 @@ fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
         }
     });
     Ok(receiver)
+}
+
+/// Whether somebody sits before the server.
+#[cfg(unix)]
+fn has_terminal() -> bool {
+    use std::io::IsTerminal as _;
+    io::stdin().is_terminal() || io::stderr().is_terminal()
 }
 
 async fn second_signal(signals: &mut watch::Receiver<bool>) {

@@ -4,26 +4,51 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
 
 use super::super::exit::Failure;
 use crate::account::{
     Account, AccountId, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret,
+    UNLIMITED,
 };
 use crate::database::{DataLock, DatabaseUrl, Timestamp};
 use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
 use crate::gateway::{Parts, Services};
 use crate::runtime::machine::Machine;
 use crate::service::engine::Engines;
+use crate::service::meter::Meters;
 use crate::service::{Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream};
 use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskIds, TaskStore};
 
-/// Requests per second of the first account.
-const FIRST_RPS: u32 = 50;
+/// What of a running server takes over other settings.
+pub(super) struct Live {
+    current: Arc<ArcSwap<Settings>>,
+    services: Arc<Services>,
+    directory: Arc<Directory>,
+}
+
+impl Live {
+    /// The settings in force.
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.current.load_full()
+    }
+
+    /// Everything goes by these settings, which were checked; accounts and keys are read again.
+    pub(super) fn take_over(&self, settings: Settings) {
+        let settings = Arc::new(settings);
+        self.current.store(Arc::clone(&settings));
+        // The settings were checked, for every name that they have.
+        self.services
+            .look_again(|owner, name| settings.service(owner, name).unwrap_or_default());
+        self.directory.look_again();
+    }
+}
 
 /// Everything that runs behind the listener.
 pub(super) struct Running {
     settings: Settings,
+    current: Arc<ArcSwap<Settings>>,
     directory: Arc<Directory>,
     configs: Arc<PredictConfigs>,
     services: Arc<Services>,
@@ -60,8 +85,10 @@ impl Running {
         }
         let engines = engines(&settings)?;
         let all = accounts.list().await.map_err(|error| other(&error))?;
-        let catalog = catalog(&settings, &all, &store, &engines)?;
-        let proxies = proxies(&settings, &all, &*store).await?;
+        let current = Arc::new(ArcSwap::from_pointee(settings.clone()));
+        let catalog = catalog(&current, &all, &store, &engines)?;
+        check_services(&settings, &catalog)?;
+        let proxies = proxies(&settings, &all, &*store, &engines).await?;
         let services = Arc::new(Services::new(catalog, proxies));
         let finding = Arc::clone(&services);
         let watched = Directory::watch(Arc::clone(&store)).await;
@@ -81,6 +108,7 @@ impl Running {
             directory: watched,
             configs: Arc::new(PredictConfigs::new(store)),
             settings,
+            current,
             services,
             engines,
             tasks,
@@ -96,6 +124,7 @@ impl Running {
     pub(super) fn parts(&self) -> Parts {
         Parts {
             settings: self.settings.clone(),
+            current: Arc::clone(&self.current),
             directory: Arc::clone(&self.directory),
             configs: Arc::clone(&self.configs),
             services: Arc::clone(&self.services),
@@ -103,6 +132,15 @@ impl Running {
             store: Arc::clone(&self.tasks),
             blobs: Arc::clone(&self.blobs),
             ids: Arc::clone(&self.ids),
+        }
+    }
+
+    /// What takes over other settings.
+    pub(super) fn live(&self) -> Live {
+        Live {
+            current: Arc::clone(&self.current),
+            services: Arc::clone(&self.services),
+            directory: Arc::clone(&self.directory),
         }
     }
 
@@ -127,16 +165,20 @@ impl Running {
     }
 }
 
-/// Makes the account `local` with a key, if there is no account yet.
+/// Makes the account `local` if there is none, though there may be others, and its first key.
 async fn first_account(accounts: &Accounts) -> Result<Option<Secret>, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let now = Timestamp::now();
-    let all = accounts.list().await;
-    if !all.map_err(|error| other(&error))?.is_empty() {
+    let all = accounts.list().await.map_err(|error| other(&error))?;
+    if all.iter().all(|account| account.name != LOCAL_ACCOUNT) {
+        // Who calls from the same machine is not held back, unless its owner wants it.
+        let made = accounts.create(LOCAL_ACCOUNT, UNLIMITED, now).await;
+        made.map_err(|error| other(&error))?;
+    }
+    let keys = accounts.keys(Some(LOCAL_ACCOUNT)).await;
+    if !keys.map_err(|error| other(&error))?.is_empty() {
         return Ok(None);
     }
-    let made = accounts.create(LOCAL_ACCOUNT, FIRST_RPS, now).await;
-    made.map_err(|error| other(&error))?;
     let made = accounts.create_key(LOCAL_ACCOUNT, "first", Permissions::ALL, None, now);
     let (_, secret) = made.await.map_err(|error| other(&error))?;
     Ok(Some(secret))
@@ -151,15 +193,18 @@ fn engines(settings: &Settings) -> Result<Arc<Engines>, Failure> {
     };
     let library = &settings.ort_library;
     let library: Option<PathBuf> = (!library.as_os_str().is_empty()).then(|| library.clone());
-    Ok(Engines::new(program, budget, library))
+    let bounds = &settings.metrics;
+    let meters = Meters::new(bounds.services, bounds.accounts);
+    Ok(Engines::metered(program, budget, library, meters))
 }
 
 fn catalog(
-    settings: &Settings,
+    current: &Arc<ArcSwap<Settings>>,
     accounts: &[Account],
     store: &Arc<dyn AccountStore>,
     engines: &Arc<Engines>,
 ) -> Result<Arc<Catalog>, Failure> {
+    let settings = current.load();
     let mut directories = Vec::new();
     let mut add = |account: &str, paths: &[PathBuf]| -> Result<(), Failure> {
         let owner = owner(accounts, account)?;
@@ -177,13 +222,13 @@ fn catalog(
     for publisher in &settings.publishers {
         add(&publisher.account, &publisher.packages)?;
     }
-    let own = settings.clone();
+    let own = Arc::clone(current);
     let store = Arc::clone(store);
     let runtime = Handle::current();
     let started = Catalog::start(CatalogOptions {
         directories,
         // The settings were checked, for every name that they have.
-        settings: Box::new(move |name| own.service(name).unwrap_or_default()),
+        settings: Box::new(move |owner, name| own.load().service(owner, name).unwrap_or_default()),
         number: Box::new(move |owner, name| {
             // A catalog asks now and then, and has nothing else to do meanwhile.
             let number = || runtime.block_on(store.service_number(owner, name));
@@ -192,6 +237,32 @@ fn catalog(
         engines: Arc::clone(engines),
     });
     started.map_err(Failure::Other)
+}
+
+/// Settings of services that are not there are a mistake. Those of a package that is not served, since
+/// something is wrong with it, are none; and where a package does not say what it is called, who can tell?
+fn check_services(settings: &Settings, catalog: &Catalog) -> Result<(), Failure> {
+    let proxies = settings.proxies.iter();
+    let mut known: Vec<(String, String)> = proxies
+        .map(|proxy| (proxy.account.clone(), proxy.name.clone()))
+        .collect();
+    let served = catalog.all();
+    let served = served.iter();
+    known.extend(served.map(|service| (service.owner_name.clone(), service.name.clone())));
+    if settings.check_services(&known).is_ok() {
+        return Ok(());
+    }
+    let wanted = catalog.wanted();
+    let has_nameless = wanted.iter().any(|(_, name)| name.is_none());
+    let wanted = wanted.into_iter();
+    known.extend(wanted.filter_map(|(owner, name)| Some((owner, name?))));
+    match settings.check_services(&known) {
+        Err(error) if has_nameless => {
+            tracing::warn!(%error, "settings of a service that is not there");
+            Ok(())
+        }
+        checked => checked.map_err(|error| Failure::Other(error.to_string())),
+    }
 }
 
 fn require_directory(path: &Path) -> Result<(), Failure> {
@@ -218,6 +289,7 @@ async fn proxies(
     settings: &Settings,
     accounts: &[Account],
     store: &dyn AccountStore,
+    engines: &Engines,
 ) -> Result<Vec<Service>, Failure> {
     let mut services = Vec::new();
     for proxy in &settings.proxies {
@@ -226,12 +298,13 @@ async fn proxies(
         let limit = settings.limits.answer_bytes;
         let upstream = Upstream::new(shown, &proxy.upstream, limit)
             .map_err(|error| Failure::Other(format!("proxy `{}`: {error}", proxy.name)))?;
-        let service = settings.service(&proxy.name);
+        let service = settings.service(&proxy.account, &proxy.name);
         let number = store.service_number(owner, &proxy.name).await;
         services.push(Service {
             id: number.map_err(|error| Failure::Other(error.to_string()))?,
             owner,
             owner_name: proxy.account.clone(),
+            meter: engines.meters().of(&proxy.account, &proxy.name),
             name: proxy.name.clone(),
             settings: service.map_err(|error| Failure::Other(error.to_string()))?,
             kind: Kind::Proxy(Arc::new(upstream)),

@@ -13,7 +13,11 @@ use super::directory::make_directory;
 use super::{DatabaseError, Space};
 
 /// Migrations, in order: the schema's version is how many of them have run.
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("records.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("schema.sql"),
+    include_str!("records.sql"),
+    include_str!("media_type.sql"),
+];
 
 /// How long a connection waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(10);

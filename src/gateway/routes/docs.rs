@@ -1,12 +1,125 @@
-//! The API's description, and a page that shows it.
+//! The API's description, as a whole or for one service, and a page that shows it.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::response::{Html, IntoResponse as _, Response};
-use utoipa::openapi::OpenApi;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::Gateway;
+use super::super::auth::Viewer;
+use super::super::error::Error;
+use super::super::takes::{self, Bodies};
+use super::super::visible::{self, visible};
+use crate::service::Service;
+
+/// What all paths of a service have in them.
+const OF_SERVICE: &str = "/account/{account}/model/{model}";
+
+/// Which description is wanted.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Parameters {
+    /// A service by its owner and name, or by its name in the registry: the description then says what its
+    /// requests are exactly.
+    service: Option<String>,
+}
 
 /// The OpenAPI document.
-pub(super) fn document(document: &OpenApi) -> Response {
-    Json(document).into_response()
+pub(super) async fn document(
+    document: &Value,
+    gateway: &Arc<Gateway>,
+    viewer: Viewer,
+    parameters: Parameters,
+) -> Result<Response, Error> {
+    let Some(name) = parameters.service else {
+        return Ok(Json(document).into_response());
+    };
+    let seen = visible(gateway, viewer);
+    let service = visible::named(&seen, &name);
+    let service = service.ok_or_else(|| Error::no_entity("service", &name))?;
+    let service = Arc::clone(&service.service);
+    let stored = gateway.configs.list(service.id).await?;
+    let mut document = document.clone();
+    let narrow = move || {
+        let bodies = takes::bodies(&service, &stored);
+        narrow(&mut document, &service, bodies.as_ref());
+        document
+    };
+    // It reads models' files.
+    let narrowed = tokio::task::spawn_blocking(narrow).await;
+    let narrowed = narrowed.map_err(|error| {
+        let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
+        Error::new(status, "DOCUMENT_FAILED", "the document cannot be made").because(&error)
+    })?;
+    Ok(Json(narrowed).into_response())
+}
+
+/// Makes the document that of one service.
+fn narrow(document: &mut Value, service: &Service, bodies: Option<&Bodies>) {
+    let Some(Value::Object(paths)) = document.get_mut("paths") else {
+        return;
+    };
+    for (path, item) in paths
+        .iter_mut()
+        .filter(|(path, _)| path.contains(OF_SERVICE))
+    {
+        for operation in item
+            .as_object_mut()
+            .into_iter()
+            .flat_map(|it| it.values_mut())
+        {
+            fix(operation, service, bodies);
+            let Some(bodies) = bodies else { continue };
+            let schema = match path.rsplit('/').next() {
+                Some("predict") => &bodies.raw,
+                Some("predict-with-config") => &bodies.whole,
+                Some("predict-with-config-v2") => &bodies.texts,
+                Some("predict-config") => &stored_config(&bodies.config),
+                _ => continue,
+            };
+            if let Some(body) = operation.get_mut("requestBody") {
+                body["required"] = json!(true);
+                body["content"]["application/json"]["schema"] = schema.clone();
+            }
+        }
+    }
+}
+
+/// Parameters that name the service have its names only, those that name a config the configs that fit.
+fn fix(operation: &mut Value, service: &Service, bodies: Option<&Bodies>) {
+    let Some(Value::Array(parameters)) = operation.get_mut("parameters") else {
+        return;
+    };
+    for parameter in parameters.iter_mut() {
+        let named = match parameter["name"].as_str() {
+            Some("account") => &service.owner_name,
+            Some("model") => &service.name,
+            _ => continue,
+        };
+        parameter["schema"] = json!({"type": "string", "enum": [named]});
+    }
+    let Some(bodies) = bodies else { return };
+    if bodies.config_ids.is_empty() {
+        parameters.retain(|parameter| parameter["name"] != "configId");
+    }
+    let of_config = |parameter: &&mut Value| parameter["name"] == "configId";
+    if let Some(parameter) = parameters.iter_mut().find(of_config) {
+        parameter["schema"] = json!({"type": "integer", "enum": bodies.config_ids});
+    }
+}
+
+/// The body that stores a predict config.
+fn stored_config(config: &Value) -> Value {
+    json!({
+        "type": "object",
+        "required": ["name", "config"],
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "\\S"},
+            "isDefault": {"type": "boolean"},
+            "config": config,
+        },
+    })
 }
 
 /// The document, for people.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,19 +12,20 @@ use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
-use super::super::metrics::Present;
+use super::super::present::present;
 use super::path::{Routes, only};
-use crate::service::Kind;
-
-/// The media type of the metrics page.
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+use crate::metric::Format;
 
 /// The routes, under no prefix.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(live)))
         .routes(only(routes!(ready)))
-        .routes(only(routes!(metrics)))
+}
+
+/// The page of metrics, which a listener of its own may have.
+pub(super) fn metrics_routes() -> Routes {
+    Routes::new().routes(only(routes!(metrics)))
 }
 
 /// How the server is.
@@ -103,21 +104,20 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, E
     path = "/metrics",
     tag = "health",
     operation_id = "metrics",
-    responses((status = 200, description = "Metrics in the OpenMetrics text format", body = String, content_type = "application/openmetrics-text")),
+    responses((status = 200, description = "Metrics: Prometheus' text format 0.0.4, or OpenMetrics 1.0 where `Accept` asks for it", content(
+        (String = "text/plain"),
+        (String = "application/openmetrics-text"),
+    ))),
 )]
-async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
-    let services = gateway.services.all();
-    let sessions = services.iter().map(|service| match &service.kind {
-        Kind::Device(device) => device.activity().sessions,
-        Kind::Proxy(_) => 0,
-    });
-    let present = Present {
-        tasks: gateway.store.load().await.ok(),
-        services: services.len(),
-        unserved: gateway.services.unserved().len(),
-        sessions: sessions.sum(),
-        session_bytes: gateway.engines.memory(),
-    };
-    let page = gateway.metrics.page(present);
-    ([(header::CONTENT_TYPE, OPENMETRICS)], page).into_response()
+async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+    let accept = headers.get_all(header::ACCEPT).into_iter();
+    let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
+    let format = Format::accepted(Some(&accept.join(",")));
+    let present = present(&gateway).await;
+    let page = gateway.metrics.page(&present, format);
+    let about = [
+        (header::CONTENT_TYPE, format.media_type()),
+        (header::VARY, "accept"),
+    ];
+    (about, page).into_response()
 }

@@ -1,6 +1,7 @@
 //! The routes, one file for each group. A handler and its path stand once, in the group's file: the
 //! router and the OpenAPI document are both made of them.
 
+mod admin;
 mod configs;
 mod docs;
 mod health;
@@ -13,12 +14,15 @@ mod tasks;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware;
 use axum::routing::{get, post};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
+use super::auth::Viewer;
 use super::error::Error;
+use super::extract::InQuery;
 use super::observe::observe;
 use super::{Gateway, openapi};
 use path::{Routes, reading, taking};
@@ -43,21 +47,26 @@ const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 
 /// All routes.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
-    let (routes, document) = described().split_for_parts();
-    let document = Arc::new(document);
+    let has_metrics = gateway.settings.admin.listen.0.is_none();
+    let (routes, document) = described(has_metrics).split_for_parts();
+    // It is made of what the compiler checked.
+    let document = Arc::new(serde_json::to_value(document).unwrap_or_default());
     let routes = routes
         .route("/p/{account}/{model}", taking(post(predict::raw), "POST"))
         .route(
             "/openapi.json",
-            reading(get(async move || docs::document(&document))),
+            reading(get(
+                async move |State(gateway): State<Arc<Gateway>>,
+                            viewer: Viewer,
+                            InQuery(parameters): InQuery<docs::Parameters>| {
+                    docs::document(&document, &gateway, viewer, parameters).await
+                },
+            )),
         )
         .route("/docs", reading(get(docs::page)))
         .fallback(async || Error::no_path());
     let cors = cors(&gateway.settings.cors.origins);
-    let observed = routes.layer(middleware::from_fn_with_state(
-        Arc::clone(&gateway),
-        observe,
-    ));
+    let observed = observed(routes, &gateway);
     match cors {
         Some(cors) => observed.layer(cors),
         None => observed,
@@ -65,9 +74,26 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     .with_state(gateway)
 }
 
+/// The routes of the operators' listener.
+pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
+    let routes = health::routes().merge(health::metrics_routes());
+    let (routes, _) = routes.split_for_parts();
+    let routes = routes.merge(admin::routes());
+    let routes = routes.fallback(async || Error::no_path());
+    observed(routes, &gateway).with_state(gateway)
+}
+
+fn observed(routes: Router<Arc<Gateway>>, gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+    let gateway = Arc::clone(gateway);
+    routes.layer(middleware::from_fn_with_state(gateway, observe))
+}
+
 /// Everything that the document describes, under every spelling of the prefix.
-fn described() -> Routes {
+fn described(has_metrics: bool) -> Routes {
     let mut all = Routes::with_openapi(openapi::frame()).merge(health::routes());
+    if has_metrics {
+        all = all.merge(health::metrics_routes());
+    }
     for (routes, shown) in GROUPS {
         for prefix in PREFIXES {
             let group = routes();

@@ -36,7 +36,10 @@ pub(super) fn routes() -> Routes {
     params(ServicePath, RawParameters),
     request_body(content = Option<serde_json::Value>, content_type = "application/json", description = "Predict data in the service's own format"),
     responses(
-        (status = 200, description = "The service's answer", body = serde_json::Value, content_type = "application/json"),
+        (status = 200, description = "The service's answer, in its media type", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -58,7 +61,10 @@ pub(super) async fn raw(
     params(ServicePath),
     request_body(content = PredictRequestData<'static>, content_type = "application/json"),
     responses(
-        (status = 200, description = "The service's answer", body = serde_json::Value, content_type = "application/json"),
+        (status = 200, description = "The service's answer, in its media type", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -80,7 +86,10 @@ async fn with_config(
     params(ServicePath),
     request_body(content = Predict2RequestData, content_type = "application/json"),
     responses(
-        (status = 200, description = "The service's answer", body = serde_json::Value, content_type = "application/json"),
+        (status = 200, description = "The service's answer, in its media type", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -96,7 +105,8 @@ async fn with_config_v2(
 async fn answer(gateway: &Gateway, call: Call) -> Result<Response, Error> {
     let (caller, now) = (call.caller, Timestamp::now());
     let limit = gateway.limit(caller)?;
-    gateway.store.admit(caller, limit, now).await?;
+    let admitted = gateway.store.admit(caller, limit, now).await;
+    admitted.map_err(|error| gateway.refusal(caller, error))?;
     let prepared = call.service.prepare(&call.request)?;
     drop(call.request);
     let limit = call.service.settings.predict_timeout();

@@ -1,4 +1,4 @@
-//! The registry: who offers which models, and what they take. No key.
+//! The registry: who offers which models, and what they take. It needs no key, and shows more with one.
 
 use std::sync::Arc;
 
@@ -10,10 +10,12 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::super::Gateway;
+use super::super::auth::Viewer;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
+use super::super::visible::{self, Visible, visible};
 use super::path::{Routes, only};
-use crate::service::{Description, Kind, Service};
+use crate::service::{Description, Kind};
 
 /// The backends' names as people write them.
 const DISPLAY_NAMES: [(&str, &str); 5] = [
@@ -90,12 +92,18 @@ struct Parameters {
     tag = "registry",
     operation_id = "listProviders",
     responses((status = 200, description = "Providers", body = Providers)),
+    security((), ("key" = [])),
 )]
-async fn providers(State(gateway): State<Arc<Gateway>>) -> Json<Providers> {
+async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<Providers> {
     let mut providers: Vec<Provider> = Vec::new();
-    for service in gateway.services.all() {
-        for provider in providers_of(&service) {
-            if !providers.contains(&provider) {
+    let visible = visible(&gateway, viewer);
+    // Of two with one name the backend is meant.
+    let (devices, proxies): (Vec<_>, Vec<_>) = visible
+        .iter()
+        .partition(|seen| matches!(seen.service.kind, Kind::Device(_)));
+    for seen in devices.into_iter().chain(proxies) {
+        for provider in providers_of(seen) {
+            if providers.iter().all(|known| known.name != provider.name) {
                 providers.push(provider);
             }
         }
@@ -112,19 +120,22 @@ async fn providers(State(gateway): State<Arc<Gateway>>) -> Json<Providers> {
     operation_id = "listModels",
     params(("provider" = String, Path, description = "The provider's name")),
     responses(
-        (status = 200, description = "Models", body = Models),
+        (status = 200, description = "Models that are public or listed, and with a key those that it may use", body = Models),
         (status = "4XX", description = "There is no such provider", body = ErrorBody),
     ),
+    security((), ("key" = [])),
 )]
 async fn models(
     State(gateway): State<Arc<Gateway>>,
+    viewer: Viewer,
     InPath(provider): InPath<String>,
 ) -> Result<Json<Models>, Error> {
-    let models = of_provider(&gateway, &provider);
-    if models.is_empty() {
-        return Err(Error::no_entity("provider", &provider));
-    }
-    Ok(Json(Models { models }))
+    let visible = visible(&gateway, viewer);
+    let offered = of_provider(&visible, &provider)?.into_iter();
+    let models = offered.map(|(seen, provider)| of_service(seen, provider));
+    Ok(Json(Models {
+        models: models.collect(),
+    }))
 }
 
 /// A model of a provider.
@@ -135,47 +146,48 @@ async fn models(
     operation_id = "readModel",
     params(
         ("provider" = String, Path, description = "The provider's name"),
-        ("model" = String, Path, description = "The model's name"),
+        ("model" = String, Path, description = "The model's name; `ACCOUNT/NAME` for one of an account"),
     ),
     responses(
         (status = 200, description = "The model", body = Model),
         (status = "4XX", description = "There is no such model", body = ErrorBody),
     ),
+    security((), ("key" = [])),
 )]
 async fn model(
     State(gateway): State<Arc<Gateway>>,
+    viewer: Viewer,
     InPath((provider, model)): InPath<(String, String)>,
 ) -> Result<Json<Model>, Error> {
-    let models = of_provider(&gateway, &provider);
-    if models.is_empty() {
-        return Err(Error::no_entity("provider", &provider));
+    let visible = visible(&gateway, viewer);
+    let mut offered = of_provider(&visible, &provider)?.into_iter();
+    let named = visible::named(&visible, &model);
+    let found = named.and_then(|named| offered.find(|(seen, _)| std::ptr::eq(*seen, named)));
+    match found {
+        Some((seen, provider)) => Ok(Json(of_service(seen, provider))),
+        None => Err(Error::no_entity("model", &model)),
     }
-    let found = models.into_iter().find(|found| found.name == model);
-    found
-        .map(Json)
-        .ok_or_else(|| Error::no_entity("model", &model))
 }
 
-fn of_provider(gateway: &Gateway, provider: &str) -> Vec<Model> {
-    let mut models: Vec<Model> = Vec::new();
-    for service in gateway.services.all() {
-        let providers = providers_of(&service);
-        if let Some(provider) = providers.into_iter().find(|found| found.name == provider) {
-            let known = |name: &str| models.iter().any(|model| model.name == name);
-            // Two accounts may have services of one name.
-            let name = if known(&service.name) {
-                format!("{}.{}", service.owner_name, service.name)
-            } else {
-                service.name.clone()
-            };
-            models.push(of_service(&service, provider, name));
-        }
+/// What a provider of this name offers, if there is one.
+fn of_provider<'v>(
+    visible: &'v [Visible],
+    provider: &str,
+) -> Result<Vec<(&'v Visible, Provider)>, Error> {
+    let offers = |seen: &'v Visible| {
+        let mut providers = providers_of(seen).into_iter();
+        let found = providers.find(|found| found.name == provider);
+        found.map(|found| (seen, found))
+    };
+    let offered: Vec<_> = visible.iter().filter_map(offers).collect();
+    if offered.is_empty() {
+        return Err(Error::no_entity("provider", provider));
     }
-    models
+    Ok(offered)
 }
 
-fn providers_of(service: &Service) -> Vec<Provider> {
-    match &service.kind {
+fn providers_of(seen: &Visible) -> Vec<Provider> {
+    match &seen.service.kind {
         Kind::Device(device) => {
             let backends = device.description().backends.iter();
             backends
@@ -189,14 +201,15 @@ fn providers_of(service: &Service) -> Vec<Provider> {
                 .collect()
         }
         Kind::Proxy(upstream) => vec![Provider {
-            name: service.name.clone(),
+            name: seen.name.clone(),
             display_name: upstream.display_name().to_owned(),
         }],
     }
 }
 
-fn of_service(service: &Service, provider: Provider, name: String) -> Model {
-    match &service.kind {
+fn of_service(seen: &Visible, provider: Provider) -> Model {
+    let name = seen.name.clone();
+    match &seen.service.kind {
         Kind::Device(device) => {
             let description = device.description();
             Model {

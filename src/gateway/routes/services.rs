@@ -13,6 +13,7 @@ use super::super::auth::Caller;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
+use super::super::visible;
 use super::path::{Routes, only};
 use crate::account::Permission;
 use crate::service::{Kind, Service};
@@ -83,7 +84,8 @@ struct ResourceLimits {
     /// Bytes of a session's process; `0` is no limit.
     memory_limit: String,
     ephemeral_disk_limit: String,
-    gpu_requested: u32,
+    /// Whether a run wants a graphics processor; none is set aside here.
+    gpu_requested: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -128,6 +130,8 @@ struct AutoScaling {
 #[serde(rename_all = "camelCase")]
 struct PublicSettings {
     is_public: bool,
+    /// Whether the registry shows it to those who may not call it.
+    is_listed: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -183,7 +187,7 @@ impl ServiceInfo {
                 cpu_request: settings.threads.to_string(),
                 memory_limit: settings.memory_limit.to_string(),
                 ephemeral_disk_limit: "0".to_owned(),
-                gpu_requested: 0,
+                gpu_requested: false,
             },
             retries_config: RetriesConfig {
                 max_retries: if settings.retry_after_crash {
@@ -213,6 +217,7 @@ impl ServiceInfo {
             },
             public_settings: PublicSettings {
                 is_public: settings.public,
+                is_listed: visible::is_listed(service),
             },
             billing_settings: BillingSettings {
                 is_billing_enabled: false,

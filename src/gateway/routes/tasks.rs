@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +21,7 @@ use super::super::form::{
     Call, Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable, ServicePath,
     Texts, Whole,
 };
+use super::super::observe::Made;
 use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
@@ -232,7 +234,10 @@ async fn status(
         WaitParameters,
     ),
     responses(
-        (status = 200, description = "The service's answer", body = serde_json::Value, content_type = "application/json"),
+        (status = 200, description = "The service's answer, in its media type", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
         (status = 204, description = "The task is not finished yet"),
         (status = "4XX", description = "The request was refused, or the task failed so", body = ErrorBody),
         (status = "5XX", description = "The task failed so, or could not be read", body = ErrorBody),
@@ -262,6 +267,7 @@ async fn result(
         )),
         Some(Outcome::Answer {
             content,
+            media_type,
             attempt,
             expires_at,
         }) => {
@@ -274,7 +280,8 @@ async fn result(
             };
             let answer = gateway.blobs.answer(lease, &content).await;
             let answer = answer.map_err(|error| unreadable(&error).because(&error))?;
-            Ok(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
+            let media_type = media_type.unwrap_or_else(|| "application/json".to_owned());
+            Ok(([(header::CONTENT_TYPE, media_type)], answer).into_response())
         }
     }
 }
@@ -441,10 +448,11 @@ async fn enqueue(gateway: &Gateway, call: Call, key: Option<String>) -> Result<R
     if in_blob && !matches!(accepted, Ok(accepted) if accepted == id) {
         gateway.blobs.delete_body(id).await;
     }
-    let accepted = accepted?;
+    let accepted = accepted.map_err(|error| gateway.refusal(caller, error))?;
     gateway.metrics.created();
     let body = format!("\"{accepted}\"");
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    let answer = ([(header::CONTENT_TYPE, "application/json")], body);
+    Ok((Extension(Made(accepted)), answer).into_response())
 }
 
 /// Everything that makes a request the same as another.

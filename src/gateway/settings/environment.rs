@@ -1,20 +1,29 @@
 //! Settings from environment variables: `PKGTOOL_` and the setting's path in capitals, joined by `_`.
 //!
-//! Invariant: every setting of the file has its variable, but for those that only a file sets.
+//! Invariant: every setting of the file has its variable, and a variable that begins so and is none of them
+//! is refused, unless it is known to be somebody else's.
 
 use toml::{Table, Value};
 
 use super::{Settings, SettingsError};
+use crate::source::suggest;
 
 /// What the variables begin with.
 const PREFIX: &str = "PKGTOOL_";
 
-/// Settings that protect the machine from its users: who sets a variable is not who owns the file.
-const FILE_ONLY: [&str; 3] = [
-    "PKGTOOL_LIMITS_WAITING",
-    "PKGTOOL_LIMITS_RUNNING",
-    "PKGTOOL_LIMITS_ATTEMPTS",
+/// What begins in the same way and is no setting: variables of the tool's other commands and of its tests.
+const OTHERS: [&str; 7] = [
+    "PKGTOOL_ACCOUNT",
+    "PKGTOOL_API_KEY",
+    "PKGTOOL_CONFIG",
+    "PKGTOOL_EXECUTORCH_DIR",
+    "PKGTOOL_EXECUTORCH_VERSION",
+    "PKGTOOL_REQUIRE",
+    "PKGTOOL_URL",
 ];
+
+/// The same, by how they begin.
+const OTHER_PREFIXES: [&str; 1] = ["PKGTOOL_TEST_"];
 
 /// The settings with those of the environment over them.
 pub(super) fn apply(
@@ -34,15 +43,11 @@ pub(super) fn apply(
     };
     let mut table = Table::try_from(&settings).map_err(|error| whole(error.to_string()))?;
     for (name, text) in relevant {
-        if FILE_ONLY.contains(&name.as_str()) {
-            return Err(SettingsError::Variable {
-                reason: "only `gateway.toml` sets this limit (--config FILE)".to_owned(),
-                name,
-            });
-        }
         let Some(value) = find(&mut table, PREFIX, &name) else {
-            // Variables of other commands begin in the same way.
-            continue;
+            if is_of_others(&name, &text) {
+                continue;
+            }
+            return Err(unknown(name, &table));
         };
         match parse(value, &text) {
             Ok(parsed) => *value = parsed,
@@ -59,6 +64,55 @@ pub(super) fn apply(
     table
         .try_into()
         .map_err(|error: toml::de::Error| whole(error.to_string()))
+}
+
+/// Whether a variable that is no setting has a meaning elsewhere.
+fn is_of_others(name: &str, text: &str) -> bool {
+    OTHERS.contains(&name)
+        || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || is_of_kubernetes(name, text)
+}
+
+/// Whether Kubernetes made the variable: it tells every container where a service is that is called
+/// `pkgtool`, or begins so, in variables that begin with its name.
+fn is_of_kubernetes(name: &str, text: &str) -> bool {
+    let is_address = text.contains("://") && name.contains("_PORT");
+    let of_port = name.split_once("_PORT_").is_some_and(|(_, rest)| {
+        let mut parts = rest.split('_');
+        let is_number = parts.next().is_some_and(|part| part.parse::<u16>().is_ok());
+        is_number && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"))
+    });
+    let is_of_service = name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT");
+    is_address || of_port || is_of_service
+}
+
+/// The error of a variable that is nobody's.
+fn unknown(name: String, table: &Table) -> SettingsError {
+    let mut known = Vec::new();
+    list(table, PREFIX, &mut known);
+    known.extend(OTHERS.map(str::to_owned));
+    // Words are compared in small letters.
+    let known: Vec<String> = known.iter().map(|name| name.to_lowercase()).collect();
+    let meant = suggest::nearest(&name, known.iter().map(String::as_str));
+    let meant = meant.map(|meant| format!("; did you mean {}?", meant.to_uppercase()));
+    SettingsError::Variable {
+        reason: format!(
+            "there is no such setting{}; `pkgtool serve --print-config` shows all of them",
+            meant.unwrap_or_default()
+        ),
+        name,
+    }
+}
+
+/// The variables of all settings.
+fn list(table: &Table, prefix: &str, names: &mut Vec<String>) {
+    for (key, value) in table {
+        let own = format!("{prefix}{}", key.to_uppercase());
+        if let Value::Table(inner) = value {
+            list(inner, &format!("{own}_"), names);
+        }
+        names.push(own);
+    }
 }
 
 /// The value of the setting that a variable names.
@@ -140,18 +194,34 @@ mod tests {
                 "https://a.example, https://b.example",
             ),
             ("PKGTOOL_DEFAULTS_WARM_UP", "true"),
+            ("PKGTOOL_DEFAULTS_LISTED", "false"),
             ("PKGTOOL_SERVICES", "{ sum = { instances = 2 } }"),
+            ("PKGTOOL_LIMITS_WAITING", "17"),
+            ("PKGTOOL_LIMITS_RUNNING", "5"),
+            ("PKGTOOL_LIMITS_ATTEMPTS", "2"),
             ("PKGTOOL_API_KEY", "not a setting"),
+            ("PKGTOOL_TEST_ORT", "the tests'"),
+            ("PKGTOOL_SERVICE_HOST", "10.0.0.7"),
+            ("PKGTOOL_SERVICE_PORT_HTTP", "80"),
+            ("PKGTOOL_PORT", "tcp://10.0.0.7:80"),
+            ("PKGTOOL_PORT_80_TCP_ADDR", "10.0.0.7"),
+            ("PKGTOOL_PORT_80_TCP_PROTO", "tcp"),
+            ("PKGTOOLS", "somebody else's"),
         ])
         .expect("they are right");
-        assert_eq!(settings.listen.port(), 9000);
+        assert_eq!(settings.listen.to_string(), "0.0.0.0:9000");
         assert_eq!(settings.limits.body_bytes, 1024);
         assert_eq!(settings.cors.origins.len(), 2);
+        let limits = &settings.limits;
+        assert_eq!(
+            (limits.waiting, limits.running, limits.attempts),
+            (17, 5, 2)
+        );
         let quota = settings.caps().quota;
         assert_eq!((quota.tasks, quota.bytes), (1000, 1_000_000));
         assert_eq!(settings.tasks.record_ttl(), None);
         assert_eq!(settings.tasks.inline_bytes, 4096);
-        let sum = settings.service("sum").expect("it is right");
+        let sum = settings.service("local", "sum").expect("it is right");
         assert_eq!((sum.instances, sum.warm_up), (2, true));
     }
 
@@ -160,7 +230,24 @@ mod tests {
         for (name, text, hint) in [
             ("PKGTOOL_LISTEN", "here", "PKGTOOL_LISTEN"),
             ("PKGTOOL_LIMITS_BODY_BYTES", "much", "a whole number"),
-            ("PKGTOOL_LIMITS_WAITING", "1000", "only `gateway.toml`"),
+            ("PKGTOOL_LIMITS_WAITING", "0", "limits.waiting"),
+            ("PKGTOOL_LIMITS_WAITIN", "7", "mean PKGTOOL_LIMITS_WAITING?"),
+            (
+                "PKGTOOL_LIMIT_BODY_BYTES",
+                "7",
+                "mean PKGTOOL_LIMITS_BODY_BYTES?",
+            ),
+            ("PKGTOOL_APIKEY", "7", "mean PKGTOOL_API_KEY?"),
+            ("PKGTOOL_PORT", "9000", "no such setting"),
+            ("PKGTOOL_", "7", "no such setting"),
+            ("PKGTOOL_LIMITS_HEADER_COUNT", "0", "at least 1"),
+            ("PKGTOOL_LIMITS_HEADER_COUNT", "40000", "at most 32768"),
+            (
+                "PKGTOOL_LIMITS_CONNECTIONS",
+                "9223372036854775807",
+                "at most",
+            ),
+            ("PKGTOOL_LISTEN", "localhost", "HOST:PORT"),
             ("PKGTOOL_TIMEOUTS_BODY_S", "0", "timeouts.body_s"),
             (
                 "PKGTOOL_TASKS_RECORD_TTL_DAYS",
@@ -177,6 +264,19 @@ mod tests {
         ] {
             let error = with(&[(name, text)]).expect_err(name).to_string();
             assert!(error.contains(hint), "{error}");
+        }
+    }
+
+    /// Invariant of the file: a setting without a variable would be seen here.
+    #[test]
+    fn every_setting_has_its_variable() {
+        let mut table = Table::try_from(Settings::default()).expect("it can be written");
+        let mut names = Vec::new();
+        list(&table, PREFIX, &mut names);
+        assert!(names.len() > 40, "{names:?}");
+        assert!(names.contains(&"PKGTOOL_DEFAULTS_LISTED".to_owned()));
+        for name in names {
+            assert!(find(&mut table, PREFIX, &name).is_some(), "{name}");
         }
     }
 

@@ -4,6 +4,10 @@
 //! line goes over all of it, and is not known here.
 
 mod environment;
+mod listen;
+mod live;
+mod operators;
+mod services;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,9 +16,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+pub use listen::{Listen, NoPlace};
 
 use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
+pub use live::Changes;
+pub use operators::{
+    Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrustedProxies,
+};
 
 /// Name of the account that exists from the start.
 pub const LOCAL_ACCOUNT: &str = "local";
@@ -24,13 +35,15 @@ const MOST_INLINE: usize = 1 << 20;
 
 /// A day, in seconds.
 const DAY: f64 = 86_400.0;
+/// Most fields of a request's head: what the HTTP library can hold.
+const MOST_HEADERS: usize = 1 << 15;
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Address to listen on.
-    pub listen: SocketAddr,
+    /// Where to listen: an address or a name, with a port.
+    pub listen: Listen,
     /// Where the database and the blobs are; empty: the user's own data directory.
     pub data_dir: PathBuf,
     /// Directories of packages whose services belong to the account `local`.
@@ -47,13 +60,20 @@ pub struct Settings {
     pub tasks: Tasks,
     /// Logs.
     pub log: Log,
+    /// What metrics tell apart.
+    pub metrics: MetricsBounds,
+    /// The listener for operators.
+    pub admin: Admin,
+    /// Proxies before the gateway.
+    pub trusted_proxies: TrustedProxies,
     /// Cross-origin requests.
     pub cors: Cors,
     /// TLS.
     pub tls: Tls,
     /// How services run that say nothing else.
     pub defaults: ServiceSettings,
-    /// How single services run, by name: what differs from the defaults.
+    /// How single services run: what differs from the defaults. By name, `"acme/NAME"` for one of the
+    /// account `acme`.
     pub services: BTreeMap<String, toml::Table>,
     /// Packages of other accounts.
     pub publishers: Vec<Publisher>,
@@ -65,11 +85,11 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Waiting tasks of an account, if its requests per second are not fewer. Only a file sets it.
+    /// Waiting tasks of an account, if its requests per second are not fewer.
     pub waiting: u32,
-    /// Running tasks of an account, likewise. Only a file sets it.
+    /// Running tasks of an account, likewise.
     pub running: u32,
-    /// How often a task is tried whose process dies. Only a file sets it.
+    /// How often a task is tried whose process dies.
     pub attempts: u32,
     /// Tasks of an account that are kept, whatever their state; 0: any number.
     pub stored_tasks: u64,
@@ -209,6 +229,23 @@ pub enum SettingsError {
         /// What is wrong.
         reason: String,
     },
+    /// Settings of a service that is not there.
+    #[error(
+        "{place}: the account `{owner}` has no service `{name}`{}; services here: {known}",
+        .meant.as_deref().unwrap_or_default()
+    )]
+    Service {
+        /// Where they stand.
+        place: String,
+        /// Whose service it would be.
+        owner: String,
+        /// Its name.
+        name: String,
+        /// Which one was meant, if one is near.
+        meant: Option<String>,
+        /// Those that are there.
+        known: String,
+    },
     /// A value makes no sense.
     #[error("`{place}` is {found}; {expected}")]
     Value {
@@ -250,7 +287,7 @@ impl Settings {
         toml::to_string_pretty(self).unwrap_or_else(|error| format!("# {error}\n"))
     }
 
-    /// The limits of tasks that only a file sets.
+    /// The limits of tasks.
     pub fn caps(&self) -> Caps {
         Caps {
             waiting: self.limits.waiting,
@@ -261,24 +298,6 @@ impl Settings {
                 bytes: self.limits.stored_bytes,
             },
         }
-    }
-
-    /// How a service runs: the defaults, with what is set for it over them.
-    pub fn service(&self, name: &str) -> Result<ServiceSettings, SettingsError> {
-        let Some(own) = self.services.get(name) else {
-            return Ok(self.defaults.clone());
-        };
-        let invalid = |error: &dyn std::fmt::Display| SettingsError::Value {
-            place: format!("services.{name}"),
-            found: error.to_string(),
-            expected: "see `defaults` in `pkgtool serve --print-config` for what a service has"
-                .to_owned(),
-        };
-        let mut all = toml::Table::try_from(&self.defaults).map_err(|error| invalid(&error))?;
-        all.extend(own.clone());
-        let settings: ServiceSettings = all.try_into().map_err(|error| invalid(&error))?;
-        check_service(&format!("services.{name}"), &settings)?;
-        Ok(settings)
     }
 
     fn check(&self) -> Result<(), SettingsError> {
@@ -316,15 +335,27 @@ impl Settings {
             (0.0..1e9).contains(&grace),
             "it must be 0 or more",
         )?;
-        for (place, value) in [
-            ("limits.waiting", self.limits.waiting as usize),
-            ("limits.running", self.limits.running as usize),
-            ("limits.attempts", self.limits.attempts as usize),
-            ("limits.connections", self.limits.connections),
-            ("limits.body_bytes", self.limits.body_bytes),
-            ("tasks.running", self.tasks.running),
+        for (place, value, most) in [
+            ("limits.waiting", self.limits.waiting as usize, usize::MAX),
+            ("limits.running", self.limits.running as usize, usize::MAX),
+            ("limits.attempts", self.limits.attempts as usize, usize::MAX),
+            (
+                "limits.connections",
+                self.limits.connections,
+                Semaphore::MAX_PERMITS,
+            ),
+            ("limits.body_bytes", self.limits.body_bytes, usize::MAX),
+            ("limits.answer_bytes", self.limits.answer_bytes, usize::MAX),
+            (
+                "limits.header_count",
+                self.limits.header_count,
+                MOST_HEADERS,
+            ),
+            ("tasks.running", self.tasks.running, usize::MAX),
         ] {
             require(place, value, value > 0, "it must be at least 1")?;
+            let expected = format!("it may be at most {most}");
+            require(place, value, value <= most, &expected)?;
         }
         // What hyper takes for the buffer of a head.
         let head = self.limits.header_bytes;
@@ -342,9 +373,26 @@ impl Settings {
             !one,
             "set both `certificate` and `key`, or none",
         )?;
+        let admin = self.admin.listen.0;
+        let same =
+            admin.is_some_and(|admin| self.listen == Listen::Address(admin) && admin.port() != 0);
+        require(
+            "admin.listen",
+            &self.listen,
+            !same,
+            "it must be another address than `listen`",
+        )?;
         check_service("defaults", &self.defaults)?;
-        for name in self.services.keys() {
-            self.service(name)?;
+        self.check_places()?;
+        for proxy in &self.proxies {
+            let expected = "a name has no `/`: that stands between an account and its service";
+            let is_name = !proxy.name.is_empty() && !proxy.name.contains('/');
+            require(
+                "proxies.name",
+                &format_args!("`{}`", proxy.name),
+                is_name,
+                expected,
+            )?;
         }
         Ok(())
     }
@@ -402,7 +450,7 @@ fn local_account() -> String {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
             data_dir: PathBuf::new(),
             packages: Vec::new(),
             memory_budget: 0,
@@ -411,6 +459,9 @@ impl Default for Settings {
             timeouts: Timeouts::default(),
             tasks: Tasks::default(),
             log: Log::default(),
+            metrics: MetricsBounds::default(),
+            admin: Admin::default(),
+            trusted_proxies: TrustedProxies::default(),
             cors: Cors::default(),
             tls: Tls::default(),
             defaults: ServiceSettings::default(),

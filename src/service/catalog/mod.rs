@@ -43,6 +43,7 @@ impl Catalog {
             table: ArcSwap::default(),
             changes: channel::channel(0).0,
             stop: channel::channel(false).0,
+            wake: Arc::default(),
             endings: Mutex::default(),
         });
         // Before the first look: what changes after it is not missed.
@@ -72,9 +73,27 @@ impl Catalog {
         Arc::clone(&self.shared.table.load().unserved)
     }
 
+    /// The services that the packages of all directories ask for now, served or not: each with its owner's
+    /// name, and `None` for a config that does not say.
+    pub fn wanted(&self) -> Vec<(String, Option<String>)> {
+        let directories = &self.shared.options.directories;
+        let packages = Survey::of(directories).packages.into_values();
+        let of = |package: survey::Package| {
+            let owner = &directories[package.key.directory].owner_name;
+            let names: Vec<_> = stage::names(&package).collect();
+            names.into_iter().map(move |name| (owner.clone(), name))
+        };
+        packages.flat_map(of).collect()
+    }
+
     /// Counts the changes of what [`Self::all`] and [`Self::unserved`] give.
     pub fn changes(&self) -> Receiver<u64> {
         self.shared.changes.subscribe()
+    }
+
+    /// Looks at packages and settings now, not when their time comes.
+    pub fn look_again(&self) {
+        self.shared.wake.notify_one();
     }
 
     /// Ends all sessions; what runs is let end.
@@ -120,7 +139,8 @@ fn checked(mut options: CatalogOptions) -> Result<CatalogOptions, String> {
 fn first_look(shared: &Shared) -> Book {
     let options = &shared.options;
     let survey = Survey::of(&options.directories);
-    let mut book = Book::new(survey.unreadable);
+    let mut book = Book::new();
+    book.note(survey.unreadable, survey.links);
     let packages: Vec<_> = survey.packages.into_values().collect();
     let built: Vec<_> = packages
         .into_par_iter()

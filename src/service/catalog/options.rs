@@ -25,8 +25,8 @@ pub type Numbering = Box<dyn Fn(AccountId, &str) -> Result<i64, String> + Send +
 pub struct CatalogOptions {
     /// Where packages are.
     pub directories: Vec<PackageDirectory>,
-    /// Settings of a service by its name.
-    pub settings: Box<dyn Fn(&str) -> ServiceSettings + Send + Sync>,
+    /// Settings of a service by its owner's name and its own.
+    pub settings: Box<dyn Fn(&str, &str) -> ServiceSettings + Send + Sync>,
     /// The lasting number of a service.
     pub number: Numbering,
     /// Where sessions come from.

@@ -1,9 +1,10 @@
 //! What a catalog and its watch have in common.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
 
@@ -17,6 +18,8 @@ pub(super) struct Shared {
     pub(super) changes: Sender<u64>,
     /// Whether the catalog was stopped, or dropped.
     pub(super) stop: Sender<bool>,
+    /// Has the watch look at everything.
+    pub(super) wake: Arc<Notify>,
     /// Services that were taken away and let their last requests end.
     pub(super) endings: Mutex<JoinSet<()>>,
 }

@@ -41,7 +41,8 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
             precisions: Arc::new(precisions(lists)),
             config,
         };
-        let name = service_name(&parsed)?;
+        let name = service_name(&parsed.config);
+        let name = name.ok_or_else(|| format!("{}: no model token", parsed.path.display()))?;
         let same = identities.entry(name).or_default();
         reject_second(same, &parsed)?;
         same.push(parsed);
@@ -49,9 +50,10 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
     let identities = identities.into_iter();
     identities
         .map(|(name, configs)| {
-            let settings = (options.settings)(&name);
+            let owner = &options.directories[package.key.directory].owner_name;
+            let settings = (options.settings)(owner, &name);
             let device = Device::new(DeviceParts {
-                name: &name,
+                label: &format!("{owner}/{name}"),
                 configs: &configs,
                 settings: settings.clone(),
                 engines: Arc::clone(&options.engines),
@@ -81,6 +83,10 @@ pub(super) fn number(
             id,
             owner: directory.owner,
             owner_name: directory.owner_name.clone(),
+            meter: options
+                .engines
+                .meters()
+                .of(&directory.owner_name, &built.name),
             name: built.name,
             settings: built.settings,
             kind: Kind::Device(built.device),
@@ -119,14 +125,23 @@ fn validate(package: &Package) -> Result<(), String> {
     Err(lines.join("\n"))
 }
 
+/// The services that a package's configs ask for, whatever else is wrong with it; `None` for a config that
+/// does not say.
+pub(super) fn names(package: &Package) -> impl Iterator<Item = Option<String>> {
+    package.configs.iter().map(|found| {
+        let document = Loaded::read(&found.path).document.ok()?;
+        service_name(&Config::from_document(&document))
+    })
+}
+
 /// `model` or `model_size`.
-fn service_name(package: &PackageConfig) -> Result<String, String> {
-    let Config { model, size, .. } = &package.config;
-    match (model, size) {
-        (Some(model), Some(size)) => Ok(format!("{model}_{size}")),
-        (Some(model), None) => Ok(model.clone()),
-        (None, _) => Err(format!("{}: no model token", package.path.display())),
-    }
+fn service_name(config: &Config) -> Option<String> {
+    let Config { model, size, .. } = config;
+    let model = model.as_ref()?;
+    Some(match size {
+        Some(size) => format!("{model}_{size}"),
+        None => model.clone(),
+    })
 }
 
 /// Two configs of one service are for two backends, and of one model and size.

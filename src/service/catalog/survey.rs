@@ -13,8 +13,14 @@ use walkdir::WalkDir;
 use super::options::{PackageDirectory, Unserved};
 use crate::database::Timestamp;
 use crate::package::{
-    Config, Discovery, Found, FoundKind, Loaded, Roots, precision, reference, roots,
+    Config, Discovery, Found, FoundKind, Loaded, Roots, config, precision, reference, roots,
 };
+
+/// How deep a directory of packages has its first config: in a package, in a backend's directory.
+const CONFIG_DEPTH: usize = 3;
+
+/// Most entries that are looked at behind a link.
+const MOST_LOOKED_AT: usize = 10_000;
 
 /// Which package it is: the place of its directory among those of the catalog, and its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +55,8 @@ pub(super) struct Survey {
     pub(super) packages: BTreeMap<PackageKey, Package>,
     /// Directories that could not be listed.
     pub(super) unreadable: Vec<Unserved>,
+    /// Links to directories with packages, which are not followed.
+    pub(super) links: Vec<Unserved>,
 }
 
 impl Survey {
@@ -95,6 +103,16 @@ impl Survey {
         for (path, reason) in discovery.unreadable {
             self.unreadable.push(Unserved { path, reason });
         }
+        for skipped in discovery.skipped {
+            let path = skipped.path;
+            if path.is_symlink() && holds_config(&path) {
+                let reason = format!(
+                    "{}; copy the packages here, or name the directory that the link leads to",
+                    skipped.reason
+                );
+                self.links.push(Unserved { path, reason });
+            }
+        }
         let mut found: BTreeMap<PathBuf, Vec<Found>> = BTreeMap::new();
         for mut one in discovery.found {
             one.walked_from = Some(directory.to_owned());
@@ -113,6 +131,13 @@ impl Survey {
         });
         packages.collect()
     }
+}
+
+/// Whether a package's config is near the top of a directory. In doubt there is none.
+fn holds_config(directory: &Path) -> bool {
+    let walk = WalkDir::new(directory).max_depth(CONFIG_DEPTH).into_iter();
+    let mut entries = walk.flatten().take(MOST_LOOKED_AT);
+    entries.any(|entry| entry.file_name() == config::FILE_NAME)
 }
 
 /// The directory of the package that a found file is a config of.

@@ -40,6 +40,8 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(super) struct Book {
     held: BTreeMap<PackageKey, Held>,
     unreadable: Vec<Unserved>,
+    /// Links that were not followed, as far as they were told.
+    links: Vec<Unserved>,
 }
 
 /// A package as it was when it was looked into last.
@@ -73,11 +75,26 @@ struct Staged {
 }
 
 impl Book {
-    pub(super) fn new(unreadable: Vec<Unserved>) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             held: BTreeMap::new(),
-            unreadable,
+            unreadable: Vec::new(),
+            links: Vec::new(),
         }
+    }
+
+    /// Notes what a survey passed over; whether what readers see is another thing now.
+    pub(super) fn note(&mut self, unreadable: Vec<Unserved>, links: Vec<Unserved>) -> bool {
+        for link in &links {
+            if !self.links.contains(link) {
+                let path = link.path.display();
+                tracing::warn!(package = %path, reason = link.reason, "not followed");
+            }
+        }
+        self.links = links;
+        let is_other = self.unreadable != unreadable;
+        self.unreadable = unreadable;
+        is_other
     }
 
     /// Keeps what a package became, in place of what it was.
@@ -118,9 +135,12 @@ impl Book {
 
 impl Held {
     /// Whether there is nothing new to find out.
-    fn is_current(&self, now: &Fingerprint) -> bool {
+    fn is_current(&self, now: &Fingerprint, options: &CatalogOptions) -> bool {
         let is_due = self.failed.is_some_and(|since| since.elapsed() >= POLL);
-        self.fingerprint == *now && !is_due
+        let mut services = self.outcome.iter().flatten();
+        let is_set_so =
+            services.all(|it| (options.settings)(&it.owner_name, &it.name) == it.settings);
+        self.fingerprint == *now && !is_due && is_set_so
     }
 }
 
@@ -197,7 +217,7 @@ pub(super) async fn warm(name: &str, device: &Device) {
 impl Watch {
     /// Begins to watch; changes are looked at by [`Self::run`].
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let wake = Arc::new(Notify::new());
+        let wake = Arc::clone(&shared.wake);
         let watcher = watcher(&shared, &wake);
         let watcher = watcher.map_err(|error| {
             let seconds = POLL.as_secs();
@@ -242,8 +262,7 @@ impl Watch {
                 return;
             }
         };
-        let mut publish = book.unreadable != survey.unreadable;
-        book.unreadable = survey.unreadable;
+        let mut publish = book.note(survey.unreadable, survey.links);
         let gone = book
             .held
             .keys()
@@ -262,7 +281,8 @@ impl Watch {
                 continue;
             }
             let known = book.held.get(&key);
-            if known.is_some_and(|held| held.is_current(&package.fingerprint)) {
+            if known.is_some_and(|held| held.is_current(&package.fingerprint, &self.shared.options))
+            {
                 self.changed.remove(&key);
             } else if self.is_quiet(&key, Some(&package.fingerprint)) {
                 self.stage(package);

@@ -4,6 +4,7 @@
 //! device was drained. The way of a request takes no lock that another request holds while it works.
 
 mod choice;
+mod takes;
 mod variants;
 
 use std::collections::{BTreeSet, HashMap};
@@ -24,6 +25,7 @@ use crate::tensor::Tensor;
 use choice::Choice;
 use variants::{Entry, Variants};
 
+pub use takes::{Takes, TakesInput};
 pub use variants::PackageConfig;
 
 /// Capabilities of models that see. What they take may be a picture; whether it is, the signature says.
@@ -73,8 +75,8 @@ pub struct Prepared {
 /// What a device is made of.
 #[derive(Debug)]
 pub struct DeviceParts<'a> {
-    /// The service's name, for logs.
-    pub name: &'a str,
+    /// The service's owner and name, for logs and metrics.
+    pub label: &'a str,
     /// The configs of one package identity, one for each backend.
     pub configs: &'a [PackageConfig],
     /// How it runs.
@@ -90,7 +92,7 @@ pub struct DeviceParts<'a> {
 impl Device {
     /// Reads the headers of the package's model files; loads nothing.
     pub fn new(parts: DeviceParts<'_>) -> Result<Self, String> {
-        let variants = Variants::read(parts.configs, parts.name)?;
+        let variants = Variants::read(parts.configs, parts.label)?;
         let default = Choice::default().resolve(&variants);
         let description = describe(&parts, &variants);
         Ok(Self {
@@ -134,6 +136,22 @@ impl Device {
     pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         let entries = self.variants.entries.iter();
         entries.filter_map(|entry| entry.endpoint.get())
+    }
+
+    /// The place, among the description's methods, of the one that a request with this config means.
+    pub fn meant(&self, config: Option<&str>) -> Result<usize, Refusal> {
+        match config {
+            None => self.default.clone(),
+            Some(config) => Choice::read(config)?.resolve(&self.variants),
+        }
+    }
+
+    /// What a method takes that runs here, by its place among the description's methods. Reads the model's
+    /// file when it is asked for the first time.
+    pub fn takes(&self, method: usize) -> Option<&Takes> {
+        let entry = self.variants.entries.get(method)?;
+        let model = entry.model.as_ref().ok()?;
+        Some(entry.takes.get_or_init(|| Takes::of(model)))
     }
 
     /// What all its endpoints are doing.

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::super::MethodDescription;
 use super::super::engine::{Endpoint, EndpointModel};
+use super::takes::Takes;
 use crate::model::{ModelInfo, OpenError};
 use crate::package::{Backend, Config, PrecisionList, Variant};
 use crate::runtime::selection::{ModelFile, SelectionError};
@@ -50,6 +51,8 @@ pub(super) struct Entry {
     pub(super) model: Result<EndpointModel, String>,
     /// Made when it is first called.
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
+    /// Read when it is first asked for.
+    pub(super) takes: OnceLock<Takes>,
 }
 
 /// A variant before it has its place among the others.
@@ -62,7 +65,7 @@ struct Candidate<'c> {
 }
 
 impl Variants {
-    /// Reads the headers of all model files that the configs name. `service` is the name for logs.
+    /// Reads the headers of all model files that the configs name. `service` is what logs and metrics call it.
     pub(super) fn read(configs: &[PackageConfig], service: &str) -> Result<Self, String> {
         let mut candidates = Vec::new();
         for package in configs {
@@ -159,6 +162,7 @@ impl Entry {
             signature,
             model,
             endpoint: OnceLock::new(),
+            takes: OnceLock::new(),
         }
     }
 

@@ -21,13 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::meter::Meters;
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
 use crate::tensor::input::{Generator, InputArgs, assemble, open_dims};
 use crate::tensor::{Signature, Tensor};
 
 pub use conversation::Conversation;
-pub use model::{Activity, EndpointModel};
+pub use model::{Activity, EndpointModel, SessionState};
 
 use ledger::Ledger;
 use loaded::Source;
@@ -42,6 +43,7 @@ pub struct Engines {
     source: Source,
     ledger: Arc<Ledger>,
     endpoints: AtomicU64,
+    meters: Arc<Meters>,
 }
 
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
@@ -54,10 +56,21 @@ impl Engines {
     /// `program` is the pkgtool binary that workers are started from; `budget` the bytes that loaded
     /// sessions may take together; `library` ONNX Runtime's library, if it was named.
     pub fn new(program: PathBuf, budget: u64, library: Option<PathBuf>) -> Arc<Self> {
+        Self::metered(program, budget, library, Meters::default())
+    }
+
+    /// The same, with meters that tell as many services and accounts apart as they are made for.
+    pub fn metered(
+        program: PathBuf,
+        budget: u64,
+        library: Option<PathBuf>,
+        meters: Meters,
+    ) -> Arc<Self> {
         Arc::new(Self {
             source: Source { program, library },
             ledger: Ledger::new(budget),
             endpoints: AtomicU64::new(0),
+            meters: Arc::new(meters),
         })
     }
 
@@ -73,6 +86,7 @@ impl Engines {
             source: self.source.clone(),
             ledger: Arc::clone(&self.ledger),
             start_owner: owner::start,
+            meter: self.meters.labelled(&model.service),
         };
         let shared = Shared::new(model, settings.clone(), host);
         Arc::new(Endpoint { shared })
@@ -81,6 +95,16 @@ impl Engines {
     /// Bytes that loaded sessions take, as far as known.
     pub fn memory(&self) -> u64 {
         self.ledger.used()
+    }
+
+    /// Bytes that they may take together.
+    pub fn budget(&self) -> u64 {
+        self.ledger.budget()
+    }
+
+    /// What the services did.
+    pub fn meters(&self) -> &Meters {
+        &self.meters
     }
 }
 
@@ -138,6 +162,17 @@ impl Endpoint {
             .values()
             .filter_map(|seat| seat.process.as_ref());
         processes.map(|(_, id)| *id).collect()
+    }
+
+    /// Its loaded sessions, the oldest first.
+    pub fn sessions(&self) -> Vec<SessionState> {
+        let state = self.shared.lock();
+        let loaded = state.seats.values().filter(|seat| seat.loaded);
+        let told = loaded.map(|seat| SessionState {
+            process: seat.process.as_ref().map(|(_, id)| *id),
+            bytes: seat.bytes,
+        });
+        told.collect()
     }
 
     /// Takes no more requests, lets those it has end, ends its sessions.

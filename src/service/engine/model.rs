@@ -8,7 +8,7 @@ use crate::tensor::Signature;
 /// What the sessions of an endpoint load.
 #[derive(Debug, Clone)]
 pub struct EndpointModel {
-    /// The service's name, for logs.
+    /// The service's owner and name, for logs and metrics.
     pub service: String,
     /// The model file.
     pub model: PathBuf,
@@ -20,6 +20,15 @@ pub struct EndpointModel {
     pub backend: Option<Backend>,
     /// Bytes of its weights.
     pub weight_bytes: u64,
+}
+
+/// A loaded session, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionState {
+    /// The number of its process, if it has one.
+    pub process: Option<u32>,
+    /// Bytes that the budget counts it with: estimated at first, then the most that it has held.
+    pub bytes: u64,
 }
 
 /// What an endpoint is doing, for metrics.

@@ -4,6 +4,7 @@
 //! the thread ends, however that comes about, its seat is free. No lock is held while a session works.
 
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -232,8 +233,15 @@ impl Owner {
             last: Duration::ZERO,
             lease,
         });
-        if let Some(seat) = shared.lock().seats.get_mut(&self.seat) {
+        let mut state = shared.lock();
+        if let Some(seat) = state.seats.get_mut(&self.seat) {
             seat.loaded = true;
+            seat.bytes = bytes;
+        }
+        shared.meter.starts.fetch_add(1, Relaxed);
+        if state.missing > 0 {
+            state.missing -= 1;
+            shared.meter.restarts.fetch_add(1, Relaxed);
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Waiting {
     pub(super) caller: AccountId,
     /// The inputs; `None` asks for a session only.
     pub(super) inputs: Option<Vec<Tensor>>,
-    /// When it came.
+    /// When it came, or was put back.
     pub(super) since: Instant,
     /// Whether it must not share a run: one that it shared has failed.
     pub(super) alone: bool,

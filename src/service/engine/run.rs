@@ -3,6 +3,7 @@
 //!
 //! Invariant: a failure is the answer of one request only; who shared a run with it runs again.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
@@ -80,8 +81,16 @@ impl Owner {
             }
             return None;
         }
+        let meter = &self.shared.meter;
+        for request in &requests {
+            meter.waits.time(request.since.elapsed());
+        }
+        meter.batches.number(requests.len());
         match held.run_all(&requests, begins) {
-            Ok(outputs) => self.answer(requests, outputs),
+            Ok(outputs) => {
+                meter.runs.time(held.last);
+                self.answer(requests, outputs)
+            }
             Err(error) => {
                 self.fail(requests, error);
                 None
@@ -148,6 +157,7 @@ impl Owner {
                 return true;
             }
             state.crashes += u64::from(died);
+            state.missing += u64::from(died);
             let answer = if count > 1 {
                 Ok(())
             } else if is_proven || matches!(error, EngineError::Input { .. }) {
@@ -166,6 +176,7 @@ impl Owner {
                     // Alone, or with the next candidate.
                     Ok(()) if ended.live.contains(&request.id) => {
                         request.alone |= count > 1;
+                        request.since = Instant::now();
                         state.queue.put_back(request);
                     }
                     Ok(()) => {}
@@ -175,6 +186,7 @@ impl Owner {
             false
         });
         if died && !stopped {
+            self.shared.meter.deaths.fetch_add(1, Relaxed);
             tracing::warn!(
                 service = self.shared.model.service,
                 engine = candidate.engine,
@@ -258,6 +270,9 @@ impl Owner {
         };
         let mut state = self.shared.lock();
         state.measured = Some(state.measured.map_or(bytes, |known| known.max(bytes)));
+        if let Some(seat) = state.seats.get_mut(&self.seat) {
+            seat.bytes = bytes;
+        }
         drop(state);
         held.lease.measured(bytes);
     }

@@ -22,6 +22,7 @@ use super::request::{Outcome, Terms, Waiting};
 
 use crate::account::AccountId;
 use crate::runtime::worker::Stopper;
+use crate::service::meter::Meter;
 use crate::service::{CallError, Isolation, ServiceSettings};
 use crate::tensor::Tensor;
 
@@ -40,6 +41,7 @@ pub(super) struct Host {
     pub(super) source: Source,
     pub(super) ledger: Arc<Ledger>,
     pub(super) start_owner: StartOwner,
+    pub(super) meter: Arc<Meter>,
 }
 
 /// An endpoint, as its threads see it.
@@ -51,6 +53,8 @@ pub(super) struct Shared {
     pub(super) settings: ServiceSettings,
     pub(super) source: Source,
     pub(super) ledger: Arc<Ledger>,
+    /// What its service did, this endpoint's part included.
+    pub(super) meter: Arc<Meter>,
     /// Most rows of a run, if runs may be shared at all.
     pub(super) rows_limit: Option<u64>,
     /// What every request is answered with, if nothing will ever run the model.
@@ -82,6 +86,8 @@ pub(super) struct State {
     pub(super) measured: Option<u64>,
     pub(super) runs: u64,
     pub(super) crashes: u64,
+    /// Sessions that died and that no other has replaced yet.
+    pub(super) missing: u64,
     next: u64,
 }
 
@@ -101,6 +107,8 @@ pub(super) struct Seat {
     /// What ends its process, and that process's number.
     pub(super) process: Option<(Stopper, u32)>,
     pub(super) loaded: bool,
+    /// Bytes that its session is counted with.
+    pub(super) bytes: u64,
     pub(super) run: Option<Run>,
     /// Its process was ended by us.
     pub(super) stopped: bool,
@@ -141,6 +149,7 @@ impl Shared {
             source,
             ledger,
             start_owner,
+            meter,
         } = host;
         let rows_limit = batch::rows_limit(&model.signature);
         let rows_limit = rows_limit.filter(|_| settings.batch_max_size > 1);
@@ -161,6 +170,7 @@ impl Shared {
             measured: None,
             runs: 0,
             crashes: 0,
+            missing: 0,
             next: 0,
         };
         Arc::new(Self {
@@ -170,6 +180,7 @@ impl Shared {
             settings,
             source,
             ledger,
+            meter,
             rows_limit,
             start_owner,
             state: Mutex::new(state),

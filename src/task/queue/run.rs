@@ -2,21 +2,26 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::{AFTER_A_FAILURE, QueueOptions};
+use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
-use crate::service::{CallError, Request};
-use crate::task::{BlobError, Claimed, Content, Failure, Lease, OnCrash};
+use crate::service::meter::{Operation, Outcome};
+use crate::service::{CallError, Request, Service};
+use crate::task::{Answered, BlobError, Claimed, Content, Failure, Lease, OnCrash, TaskId};
 
 /// Longest pause between two tries to store an outcome.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What came of a run.
 enum End {
-    Answered(Bytes),
+    Answered {
+        answer: Bytes,
+        media_type: Option<String>,
+    },
     Failed(Failure),
     /// The process that ran it died.
     Crashed,
@@ -29,7 +34,7 @@ pub(super) async fn run(options: Arc<QueueOptions>, claimed: Claimed) {
     let lease = claimed.lease;
     let had_blob = matches!(claimed.body, Content::Blob { .. });
     let finished = match answer(&options, claimed).await {
-        End::Answered(answer) => complete(&options, lease, answer).await,
+        End::Answered { answer, media_type } => complete(&options, lease, answer, media_type).await,
         End::Failed(failure) => fail(&options, lease, failure).await,
         End::Crashed => {
             release(&options, lease, true).await;
@@ -61,6 +66,14 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     let Some(service) = (options.find)(claimed.owner, &claimed.service) else {
         return End::Failed(Failure::no_service(&claimed.service));
     };
+    let run = Run {
+        options,
+        service: &service,
+        task,
+        caller: claimed.caller,
+        began: Instant::now(),
+        is_told: false,
+    };
     let request = Request {
         body,
         config: claimed.config,
@@ -72,10 +85,14 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         drop(request);
         let limit = service.settings.async_timeout();
         let answer = prepared.predict(claimed.caller, limit).await?;
-        answer.body.whole().await
+        let media_type = Answered::media_type(&answer.content_type);
+        let answer = answer.body.whole().await?;
+        Ok(End::Answered { answer, media_type })
     };
-    match answer.await {
-        Ok(answer) => End::Answered(answer),
+    let answer = answer.await;
+    run.end(answer.as_ref().err());
+    match answer {
+        Ok(answered) => answered,
         Err(CallError::Stopped) => End::PutBack,
         Err(error @ CallError::QueueFull { .. }) => {
             // The account's own requests fill the service's queue: the task waits its turn again.
@@ -84,7 +101,6 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
             End::PutBack
         }
         Err(error) => {
-            tracing::warn!(%task, service = service.name, %error, "a task failed");
             if matches!(error, CallError::Crashed(_)) && claimed.on_crash == OnCrash::Retry {
                 return End::Crashed;
             }
@@ -93,8 +109,77 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     }
 }
 
+/// A run of a task, for the log and metrics. Dropped before its end, it was given up: most likely its user
+/// canceled the task.
+struct Run<'r> {
+    options: &'r QueueOptions,
+    service: &'r Service,
+    task: TaskId,
+    caller: AccountId,
+    began: Instant,
+    is_told: bool,
+}
+
+impl Run<'_> {
+    fn end(mut self, error: Option<&CallError>) {
+        self.is_told = true;
+        if matches!(
+            error,
+            Some(CallError::Stopped | CallError::QueueFull { .. })
+        ) {
+            // It is put back, and runs again.
+            return;
+        }
+        let outcome = error.map_or(Outcome::Done, |error| {
+            Outcome::of_status(Failure::of(error.clone()).status)
+        });
+        let took = self.began.elapsed();
+        let waited = Timestamp::now().before(took).0 - self.task.made_at().0;
+        let waited = Duration::from_millis(u64::try_from(waited).unwrap_or(0));
+        let meter = &self.service.meter;
+        meter.task_waits.time(waited);
+        meter.task_runs.time(took);
+        self.count(outcome, took);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (task, service) = (self.task, self.service.label());
+        let (waited_ms, took_ms) = (millis(waited), millis(took));
+        let account = self.account();
+        if let Some(error) = error {
+            tracing::warn!(%task, account, %service, waited_ms, took_ms, %error, "a task failed");
+        } else {
+            tracing::debug!(%task, account, %service, waited_ms, took_ms, "a task is answered");
+        }
+    }
+
+    fn count(&self, outcome: Outcome, took: Duration) {
+        let account = self.account();
+        let whose = (self.caller, account.as_str());
+        let meter = &self.service.meter;
+        meter.count(whose, Operation::Task, outcome, took);
+    }
+
+    fn account(&self) -> String {
+        let accounts = self.options.directory.snapshot();
+        let account = accounts.by_id(self.caller);
+        account.map_or_else(String::new, |account| account.name.clone())
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.count(Outcome::Abandoned, self.began.elapsed());
+        }
+    }
+}
+
 /// Stores an answer; whether the task is finished by it.
-async fn complete(options: &QueueOptions, lease: Lease, answer: Bytes) -> bool {
+async fn complete(
+    options: &QueueOptions,
+    lease: Lease,
+    answer: Bytes,
+    media_type: Option<String>,
+) -> bool {
     let mut pause = Pause::default();
     let content = loop {
         match options.blobs.put_answer(lease, answer.clone()).await {
@@ -106,10 +191,14 @@ async fn complete(options: &QueueOptions, lease: Lease, answer: Bytes) -> bool {
         }
     };
     let in_blob = matches!(content, Content::Blob { .. });
+    let answer = Answered {
+        content,
+        media_type,
+    };
     let stored = insist(lease, || {
         let now = Timestamp::now();
         let expires = now.after(options.answer_ttl);
-        options.store.complete(lease, content.clone(), now, expires)
+        options.store.complete(lease, answer.clone(), now, expires)
     });
     let stored = stored.await;
     if !stored && in_blob {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    Claimed, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
+    Answered, Claimed, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
     NewTask, Removed, Statistics, Status, Task, TaskId, TaskStore, Turns,
 };
 use crate::account::AccountId;
@@ -102,7 +102,7 @@ impl TaskStore for SqliteTasks {
     async fn complete(
         &self,
         lease: Lease,
-        answer: Content,
+        answer: Answered,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {

@@ -15,8 +15,8 @@ use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Timestamp};
 use crate::task::{
-    Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash, Quota,
-    Status, Task, TaskId, Turns,
+    Answered, Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask,
+    OnCrash, Quota, Status, Task, TaskId, Turns,
 };
 
 /// What a transaction works with.
@@ -256,15 +256,16 @@ impl Moves<'_> {
     pub(super) fn complete(
         &mut self,
         lease: Lease,
-        answer: &Content,
+        answer: &Answered,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {
         let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
                 lease_until = NULL, body = NULL, config = NULL, data_type = NULL, answer = ?6,
-                answer_number = ?7, answer_size = ?8, answer_sha256 = ?9, expires_at = ?10
+                answer_number = ?7, answer_size = ?8, answer_sha256 = ?9, expires_at = ?10,
+                media_type = ?11
             WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
-        let place = Placed::place(self.connection, answer);
+        let place = Placed::place(self.connection, &answer.content);
         let place = place.map_err(|error| self.fault(&error))?;
         let end = params![
             lease.task.as_bytes(),
@@ -276,7 +277,8 @@ impl Moves<'_> {
             place.number,
             place.size,
             place.sha256,
-            answer.expires().then_some(expires_at.0)
+            answer.content.expires().then_some(expires_at.0),
+            answer.media_type
         ];
         self.end_running(lease, sql, end, (Status::Completed, &place))
     }
@@ -290,7 +292,7 @@ impl Moves<'_> {
         let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
                 lease_until = NULL, body = NULL, config = NULL, data_type = NULL,
                 failure_status = ?6, failure_code = ?7, failure_message = ?8, answer = ?9,
-                answer_number = ?10, answer_size = ?11
+                answer_number = ?10, answer_size = ?11, media_type = ?12
             WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
         let place = match &failure.body {
             Some(body) => Placed::place_bytes(self.connection, body),
@@ -308,7 +310,8 @@ impl Moves<'_> {
             failure.message,
             place.inline,
             place.number,
-            place.size
+            place.size,
+            failure.media_type
         ];
         self.end_running(lease, sql, end, (Status::Canceled, &place))
     }

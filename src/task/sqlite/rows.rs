@@ -10,7 +10,8 @@ use crate::task::{Claimed, Content, Failure, Lease, OnCrash, Outcome, Status, Ta
 pub(super) const TASK: &str =
     "id, caller, owner, service, status, created_at, completed_at, attempt,
     outcome, coalesce(answer, (SELECT bytes FROM content WHERE number = answer_number)),
-    answer_size, answer_sha256, expires_at, failure_status, failure_code, failure_message";
+    answer_size, answer_sha256, expires_at, failure_status, failure_code, failure_message,
+    media_type";
 
 /// The columns that [`claimed`] reads, and the number of the body.
 pub(super) const CLAIMED: &str =
@@ -41,9 +42,11 @@ pub(super) fn task(row: &Row<'_>) -> Result<Task, rusqlite::Error> {
             code: row.get(14)?,
             message: row.get(15)?,
             body: row.get(9)?,
+            media_type: row.get(16)?,
         })),
         Some(_) => Some(Outcome::Answer {
             content: content(row, 9)?,
+            media_type: row.get(16)?,
             attempt,
             expires_at: row.get::<_, Option<i64>>(12)?.map(Timestamp),
         }),

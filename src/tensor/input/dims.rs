@@ -233,7 +233,7 @@ impl<'s> Dims<'s> {
 
     /// All sizes, with defaults for what is open: first for the parts, then for the past, so that what is
     /// left follows.
-    fn settled(&self) -> Vec<Option<u64>> {
+    pub(super) fn settled(&self) -> Vec<Option<u64>> {
         let mut sizes = self.follow(self.sizes());
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by_key(|slot| {

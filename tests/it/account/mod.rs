@@ -1,6 +1,7 @@
 //! Accounts, keys, and what else accounts own.
 
 mod story;
+mod strangers;
 
 use std::fs;
 use std::sync::Arc;

@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "engine",
         ],
     ),
+    ("metric", &[]),
     ("database", &[]),
     ("account", &["database"]),
     (
@@ -46,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tensor",
             "engine",
             "runtime",
+            "metric",
             "database",
             "account",
         ],
@@ -54,7 +56,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "gateway",
         &[
-            "tensor", "engine", "runtime", "database", "account", "service", "task",
+            "source", "tensor", "engine", "runtime", "metric", "database", "account", "service",
+            "task",
         ],
     ),
     ("client", &["package"]),
@@ -113,7 +116,8 @@ const INSIDE: &[(&str, &[&str])] = &[
     ),
     ("engine/tract/recurrent", &[]),
     ("engine/tract/repair", &["engine/tract/exact"]),
-    ("gateway/routes", &[]),
+    ("gateway/metrics", &[]),
+    ("gateway/routes", &["gateway/metrics"]),
     ("gateway/settings", &[]),
     ("model/executorch", &[]),
     ("model/executorch/body", &["model/executorch/xnnpack"]),

@@ -24,7 +24,7 @@ fn the_first_start_shows_a_key_once() {
         .expect_code(0)
         .json();
     assert_eq!(accounts[0]["name"], "local");
-    assert_eq!(accounts[0]["rps"], 50);
+    assert_eq!(accounts[0]["rps"], json!(null), "without a limit");
     let keys = gateway
         .command(&["keys", "list", "--json"])
         .expect_code(0)
@@ -67,9 +67,13 @@ fn settings_come_from_file_and_environment_and_are_printed() {
         String::from_utf8_lossy(&again.expect("it runs").stdout),
         printed
     );
-    let refused = print("PKGTOOL_LIMITS_WAITING", "1000000").expect_code(2);
+    let printed = print("PKGTOOL_LIMITS_WAITING", "17").expect_code(0).stdout;
+    assert!(printed.contains("waiting = 17"), "{printed}");
+    let refused = print("PKGTOOL_LIMIT_WAITING", "17").expect_code(2);
     assert!(
-        refused.stderr.contains("only `gateway.toml`"),
+        refused
+            .stderr
+            .contains("did you mean PKGTOOL_LIMITS_WAITING?"),
         "{}",
         refused.stderr
     );
@@ -82,6 +86,123 @@ fn settings_come_from_file_and_environment_and_are_printed() {
         "{}",
         bad.stderr
     );
+}
+
+#[test]
+fn accounts_may_be_made_before_the_first_start() {
+    let upstream = Upstream::start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let made = [
+        "accounts",
+        "create",
+        "--name",
+        "acme",
+        "--rps",
+        "20",
+        "--data-dir",
+    ];
+    let data = directory.path().join("data");
+    let data = data.to_str().expect("a plain path");
+    pkgtool(made.into_iter().chain([data])).run().expect_code(0);
+    let gateway = Setup::new()
+        .proxy("echo", &upstream.url("/echo"))
+        .settings(&format!(
+            "[[proxies]]\nname = \"echo\"\naccount = \"acme\"\nupstream = \"{}\"",
+            upstream.url("/echo")
+        ))
+        .start_in(directory);
+    assert_eq!(gateway.announced.matches("pk_").count(), 1);
+    gateway.post("/p/local/echo", "{}").expect(200);
+    let key = gateway.new_key("acme", "ci", "predict");
+    gateway
+        .send_with(&key, "POST", "/p/acme/echo", "{}")
+        .expect(200);
+    // The key is the first's only: it is not made again.
+    let gateway = gateway.kill_and_restart();
+    assert!(!gateway.announced.contains("pk_"), "{}", gateway.announced);
+    gateway.post("/p/local/echo", "{}").expect(200);
+    let listed = gateway.command(&["keys", "list", "--json"]).expect_code(0);
+    assert_eq!(listed.json().as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_server_listens_where_a_name_says() {
+    let upstream = Upstream::start();
+    let setup = Setup::new().proxy("echo", &upstream.url("/echo"));
+    let gateway = setup.listen("localhost:0").start();
+    assert!(gateway.address.ip().is_loopback(), "{}", gateway.address);
+    gateway.post("/p/local/echo", "{}").expect(200);
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let own = elsewhere.path().to_str().expect("a plain path");
+    for (listen, says) in [
+        ("localhost", "HOST:PORT"),
+        ("no such place:80", "HOST:PORT"),
+        ("nosuch.invalid:0", "cannot listen on nosuch.invalid:0"),
+    ] {
+        let ran = pkgtool(["serve", "--data-dir", own, "--listen", listen]).run();
+        let ran = ran.expect_code(2);
+        assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn settings_of_services_that_are_not_there_are_refused() {
+    let upstream = Upstream::start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let own = directory.path().to_str().expect("a plain path");
+    let file = directory.path().join("gateway.toml");
+    let proxy = format!(
+        "[[proxies]]\nname = \"echo\"\nupstream = \"{}\"",
+        upstream.url("/")
+    );
+    for (settings, says) in [
+        (
+            "[services.ecko]\nqueue = 1",
+            "did you mean `[services.echo]`?",
+        ),
+        (
+            "[services.\"acme/echo\"]\nqueue = 1",
+            "the account `acme` has no service `echo`; did you mean `[services.echo]`?",
+        ),
+        ("[services.other]\nqueue = 1", "services here: echo"),
+    ] {
+        fs::write(&file, format!("{settings}\n{proxy}\n")).expect("a file");
+        let ran = pkgtool(["serve", "--listen", "127.0.0.1:0", "--data-dir", own]).run();
+        let ran = ran.expect_code(2);
+        assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_limit_without_sense_is_told_at_the_start() {
+    for (name, value, says) in [
+        (
+            "PKGTOOL_LIMITS_HEADER_COUNT",
+            "0",
+            "`limits.header_count` is 0",
+        ),
+        (
+            "PKGTOOL_LIMITS_HEADER_COUNT",
+            "1000000000000",
+            "at most 32768",
+        ),
+        (
+            "PKGTOOL_LIMITS_CONNECTIONS",
+            "9223372036854775807",
+            "at most",
+        ),
+        (
+            "PKGTOOL_LIMITS_ANSWER_BYTES",
+            "0",
+            "`limits.answer_bytes` is 0",
+        ),
+    ] {
+        let ran = pkgtool(["serve", "--print-config"])
+            .variable(name, value)
+            .run();
+        let ran = ran.expect_code(2);
+        assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -1,15 +1,20 @@
 //! The gateway through HTTP, as clients see it.
 
 mod access;
+mod contract;
 mod limits;
+mod logs;
+mod metrics;
 mod openapi;
 mod predict;
 mod records;
 mod registry;
+mod reload;
 mod rude;
 mod streams;
 mod tasks;
 mod tls;
+mod visible;
 
 use std::path::PathBuf;
 

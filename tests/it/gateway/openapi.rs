@@ -1,14 +1,50 @@
-//! The gateway against its own OpenAPI document, by a fuzzer that reads it.
+//! The gateway against its own OpenAPI documents, by a fuzzer that reads them.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::{Value, json};
+
+use super::{examples, package};
 use crate::support::environment::Piece;
-use crate::support::gateway::Setup;
+use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::Upstream;
+use crate::support::onnx;
+use crate::support::tree::Tree;
 
 /// Examples of each operation, beside those that cover its parameters one by one.
 const EXAMPLES: &str = "25";
+
+/// Runs the fuzzer on a document, with the first key, and gives what it said.
+#[track_caller]
+fn fuzz(
+    gateway: &Gateway,
+    packages: &Path,
+    (path, parameters): (&str, &str),
+    more: &[&str],
+) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = directory.path().join("schemathesis.toml");
+    fs::write(&settings, format!("[parameters]\n{parameters}")).expect("a file");
+    let run = "from schemathesis.cli import schemathesis; schemathesis()";
+    let ran = Command::new("python3")
+        .args(["-c", run, "--config-file"])
+        .arg(&settings)
+        .args(["run", &format!("http://{}{path}", gateway.address)])
+        .args(["--header", &format!("MLP-API-KEY: {}", gateway.key)])
+        .args(["--checks", "all", "--max-examples", EXAMPLES])
+        .args(["--generation-deterministic", "--no-color"])
+        .args(more)
+        .current_dir(directory.path())
+        .env("PYTHONPATH", packages)
+        .output()
+        .expect("python3 runs");
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}\n{complained}");
+    said
+}
 
 #[test]
 fn every_answer_is_one_that_the_document_has() {
@@ -30,27 +66,144 @@ fn every_answer_is_one_that_the_document_has() {
     let config = config.expect(200).json()["id"]["configId"].clone();
     let task = gateway.create("echo", "{}");
     gateway.wait_for(&task, "COMPLETED");
-    let directory = tempfile::tempdir().expect("a directory");
-    let settings = directory.path().join("schemathesis.toml");
     let parameters = format!(
-        "[parameters]\n\"path.account\" = \"local\"\n\"path.model\" = \"echo\"\n\
+        "\"path.account\" = \"local\"\n\"path.model\" = \"echo\"\n\
          \"path.provider\" = \"echo\"\n\"path.task\" = \"{task}\"\n\"query.configId\" = {config}\n"
     );
-    fs::write(&settings, parameters).expect("a file");
-    let run = "from schemathesis.cli import schemathesis; schemathesis()";
-    let ran = Command::new("python3")
-        .args(["-c", run, "--config-file"])
-        .arg(&settings)
-        .args(["run", &format!("http://{}/openapi.json", gateway.address)])
-        .args(["--header", &format!("MLP-API-KEY: {}", gateway.key)])
-        .args(["--checks", "all", "--max-examples", EXAMPLES])
-        .args(["--generation-deterministic", "--no-color"])
-        .current_dir(directory.path())
-        .env("PYTHONPATH", packages)
-        .output()
-        .expect("python3 runs");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    let complained = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{said}\n{complained}");
+    let said = fuzz(&gateway, &packages, ("/openapi.json", &parameters), &[]);
     assert!(said.contains("23 selected / 23 total"), "{said}");
+}
+
+/// A package of one model with two inputs of one open size, `a + b`.
+fn sum(tree: Tree) -> Tree {
+    let model = onnx::model(&[
+        &onnx::graph_node("Add", &["a", "b"], "y", &[]),
+        &onnx::graph_value(11, "a", "float32", &["n", "2"]),
+        &onnx::graph_value(11, "b", "float32", &["n", "2"]),
+        &onnx::graph_value(12, "y", "float32", &["n", "2"]),
+    ]);
+    let tensor = json!({"shape": [-1, 2], "dtype": "float32"});
+    let config = json!({
+        "$schema": "https://pkgtool.dev/schemas/config.schema.json",
+        "model": "sum",
+        "family": "sum",
+        "capabilities": ["classification"],
+        "backend": "xnnpack",
+        "license": "mit",
+        "variants": [{
+            "precision": "fp32",
+            "file": "sum_xnnpack_fp32.onnx",
+            "size_bytes": model.len(),
+            "methods": {"forward": {"inputs": [tensor, tensor], "outputs": [tensor]}}
+        }]
+    });
+    tree.json("sum/xnnpack/config.json", &config)
+        .file("sum/xnnpack/sum_xnnpack_fp32.onnx", model)
+}
+
+/// A server of real models: three numbers, two inputs of one size, indices into a table.
+fn with_real_models() -> (Gateway, Tree) {
+    let tree = sum(package(Tree::new(), "negate", "Neg"));
+    let sentence: PathBuf = examples().join("hush-sentence");
+    let setup = Setup::new().packages(tree.root()).packages(sentence);
+    (setup.start(), tree)
+}
+
+#[test]
+fn what_a_services_document_allows_is_not_refused() {
+    let test = "what_a_services_document_allows_is_not_refused";
+    let Some(packages) = Piece::Schemathesis.or_skip(test) else {
+        return;
+    };
+    let (gateway, _tree) = with_real_models();
+    for (service, model) in [
+        ("negate", "negate"),
+        ("local/sum", "sum"),
+        ("hush_sentence", "hush_sentence"),
+    ] {
+        let document = format!("/openapi.json?service={service}");
+        let parameters = format!("\"path.account\" = \"local\"\n\"path.model\" = \"{model}\"\n");
+        let of_service = [
+            "--mode",
+            "positive",
+            "--include-path-regex",
+            "model/.model.",
+        ];
+        // A new default config changes what requests without a config mean: by itself.
+        let one = "createPredictConfig";
+        let others = [&of_service[..], &["--exclude-operation-id", one]].concat();
+        let said = fuzz(&gateway, &packages, (&document, &parameters), &others);
+        assert!(said.contains("10 selected"), "{said}");
+        let alone = ["--mode", "positive", "--include-operation-id", one];
+        let said = fuzz(&gateway, &packages, (&document, &parameters), &alone);
+        assert!(said.contains("1 selected"), "{said}");
+    }
+}
+
+#[test]
+fn a_services_document_says_what_it_takes() {
+    let (gateway, _tree) = with_real_models();
+    let document = |service: &str| {
+        let path = format!("/openapi.json?service={service}");
+        gateway.bare("GET", &path, &[]).expect(200).json()
+    };
+    let body = |document: &Value, kind: &str| {
+        let path = format!("/api/mlpgateway/account/{{account}}/model/{{model}}/{kind}");
+        let operation = document["paths"][&path]["post"].clone();
+        assert_eq!(operation["requestBody"]["required"], true);
+        operation["requestBody"]["content"]["application/json"]["schema"].clone()
+    };
+    let sentence = document("local/hush_sentence");
+    for kind in ["predict", "async/predict"] {
+        let inputs = body(&sentence, kind)["properties"]["inputs"].clone();
+        assert_eq!(
+            (&inputs["minItems"], &inputs["maxItems"]),
+            (&json!(1), &json!(1))
+        );
+        let data = &inputs["items"]["properties"]["data"];
+        let words = &data["items"];
+        assert_eq!(
+            (&data["minItems"], &data["maxItems"]),
+            (&json!(1), &json!(1))
+        );
+        assert_eq!(
+            (&words["minItems"], &words["maxItems"]),
+            (&json!(1), &json!(23))
+        );
+        let index = json!({"type": "integer", "minimum": 0, "maximum": 63});
+        assert_eq!(words["items"], index);
+    }
+    let configs = body(&sentence, "predict-config")["properties"]["config"].clone();
+    let configs = configs["enum"].as_array().expect("a list").clone();
+    let quantized = json!({"backend": "xnnpack", "precision": "8da4w", "method": "forward"});
+    assert!(configs.contains(&quantized), "{configs:?}");
+    let whole = body(&sentence, "predict-with-config")["anyOf"].clone();
+    let of = |config: &Value| {
+        let all = whole.as_array().expect("a list").iter();
+        all.filter(|one| one["properties"]["config"] == *config)
+            .count()
+    };
+    assert_eq!(of(&json!({"const": quantized})), 1);
+    assert_eq!(of(&json!({"type": "null"})), 1);
+    let sum = document("sum");
+    let inputs = body(&sum, "predict")["properties"]["inputs"]["prefixItems"].clone();
+    assert_eq!(inputs.as_array().map(Vec::len), Some(2));
+    // Both are of one size, which no schema can say.
+    for input in inputs.as_array().expect("a list") {
+        assert_eq!(input["properties"]["shape"], json!({"const": [1, 2]}));
+    }
+    let path = "/openapi.json?service=nosuch";
+    let unknown = gateway.bare("GET", path, &[]);
+    unknown.expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
+    // The document of all is as it was.
+    let all = gateway.bare("GET", "/openapi.json", &[]).expect(200).json();
+    let general = body_schema(&all);
+    assert_eq!(general["$ref"], "#/components/schemas/PredictRequestData");
+}
+
+/// What the document has for data and config.
+fn body_schema(document: &Value) -> Value {
+    let path = "/api/mlpgateway/account/{account}/model/{model}/predict-with-config";
+    let body = &document["paths"][path]["post"]["requestBody"];
+    body["content"]["application/json"]["schema"].clone()
 }

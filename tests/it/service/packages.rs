@@ -45,7 +45,7 @@ pub(super) fn options(directories: &[&Path]) -> CatalogOptions {
     };
     CatalogOptions {
         directories: directories.iter().map(directory).collect(),
-        settings: Box::new(|_| ServiceSettings::default()),
+        settings: Box::new(|_, _| ServiceSettings::default()),
         number: Box::new(number),
         engines: engines(),
     }

@@ -24,6 +24,12 @@ pub(crate) enum Piece {
         expect(dead_code, reason = "its test needs the gateway")
     )]
     Schemathesis,
+    /// Prometheus' own checker of metrics.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
+    Promtool,
 }
 
 impl Piece {
@@ -36,6 +42,7 @@ impl Piece {
             Self::ExecuTorch => "executorch",
             Self::Cases => "cases",
             Self::Schemathesis => "schemathesis",
+            Self::Promtool => "promtool",
         }
     }
 
@@ -47,6 +54,7 @@ impl Piece {
             Self::ExecuTorch => "PKGTOOL_EXECUTORCH_DIR",
             Self::Cases => "PKGTOOL_TEST_CASES",
             Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
+            Self::Promtool => "PKGTOOL_TEST_PROMTOOL",
         }
     }
 

@@ -25,6 +25,7 @@ pub(crate) struct Setup {
     settings: String,
     packages: Vec<PathBuf>,
     environment: Vec<(String, String)>,
+    listen: Option<String>,
 }
 
 /// A running server. Dropping it kills it.
@@ -74,9 +75,19 @@ impl Setup {
         self
     }
 
+    /// Where it listens, if not on a port of 127.0.0.1.
+    pub(crate) fn listen(mut self, place: &str) -> Self {
+        self.listen = Some(place.to_owned());
+        self
+    }
+
     /// Starts the server on a fresh data directory.
     pub(crate) fn start(self) -> Gateway {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        self.start_in(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    /// Starts the server on a data directory, `data` in this one.
+    pub(crate) fn start_in(self, directory: TempDir) -> Gateway {
         launch(self, Arc::new(directory), String::new())
     }
 }
@@ -94,7 +105,8 @@ impl Setup {
 fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
     let config = directory.path().join("settings.toml");
     fs::write(&config, &setup.settings).expect("a file");
-    let mut command = pkgtool(["serve", "--listen", "127.0.0.1:0", "--config"]).into_command();
+    let listen = setup.listen.as_deref().unwrap_or("127.0.0.1:0");
+    let mut command = pkgtool(["serve", "--listen", listen, "--config"]).into_command();
     command
         .arg(&config)
         .arg("--data-dir")
@@ -255,7 +267,7 @@ impl Gateway {
             .expect_code(0);
     }
 
-    /// Makes a key that the server knows from then on.
+    /// Makes a key, which the server knows from then on.
     pub(crate) fn new_key(&self, account: &str, name: &str, permissions: &str) -> String {
         let made = self.command(&[
             "keys",
@@ -267,13 +279,7 @@ impl Gateway {
             "--permission",
             permissions,
         ]);
-        let key = made.expect_code(0).stdout.trim().to_owned();
-        self.until(|| {
-            self.send_with(&key, "GET", "/api/mlpgateway/account/x/model/y", "")
-                .status
-                != 401
-        });
-        key
+        made.expect_code(0).stdout.trim().to_owned()
     }
 
     /// Waits until something holds.
@@ -301,6 +307,58 @@ impl Gateway {
         String::from_utf8_lossy(&log).into_owned()
     }
 
+    /// The log's lines, which are JSON.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let log = self.log();
+        let whole = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        whole.collect()
+    }
+
+    /// Waits for a line of the log, and gives it.
+    #[track_caller]
+    pub(crate) fn line(&self, is_it: impl Fn(&Value) -> bool) -> Value {
+        let mut found = None;
+        self.until(|| {
+            found = self.lines().into_iter().rfind(&is_it);
+            found.is_some()
+        });
+        found.expect("it was waited for")
+    }
+
+    /// The page of metrics, as a client gets it that asks for nothing else.
+    pub(crate) fn metrics(&self) -> String {
+        self.bare("GET", "/metrics", &[]).expect(200).text()
+    }
+
+    /// Where its listener for operators is.
+    pub(crate) fn operators(&self) -> SocketAddr {
+        let line = self.announced.split("for operators: http://").nth(1);
+        let address = line.and_then(|line| line.split('/').next());
+        let address = address.and_then(|address| address.parse().ok());
+        address.unwrap_or_else(|| panic!("no such listener: {}", self.announced))
+    }
+
+    /// Replaces the text of its settings' file.
+    pub(crate) fn change_settings(&self, text: &str) {
+        fs::write(self.directory.path().join("settings.toml"), text).expect("a file");
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([signal, &pid])
+            .status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it at once, and starts it again on the same data.
     pub(crate) fn kill_and_restart(self) -> Self {
         self.kill_and_change(|_| {})
@@ -317,11 +375,7 @@ impl Gateway {
 
     /// Asks it to stop, waits for its end, and gives its exit code and its log.
     pub(crate) fn stop(mut self) -> (Option<i32>, String, Arc<TempDir>) {
-        let pid = self.child.id().to_string();
-        let asked = std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status();
-        assert!(asked.expect("kill runs").success());
+        self.signal("-TERM");
         let status = self.child.wait().expect("it ends");
         if let Some(reader) = self.reader.take() {
             reader.join().expect("no test panicked");

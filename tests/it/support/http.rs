@@ -167,7 +167,8 @@ fn read_headers(stream: &mut impl BufRead) -> Vec<(String, String)> {
 }
 
 /// An HTTP service for proxies. The path says what it does: `/hold` answers when it is told to,
-/// `/echo` gives back what it got, `/status/418` answers so, `/drop` closes the connection; `/events`
+/// `/echo` gives back what it got, `/text` the same as plain text, `/status/418` answers so and
+/// `/text/418` with plain text, `/drop` closes the connection; `/events`
 /// sends one event, and another one when it is told to, `/events/broken` breaks off after the first.
 pub(crate) struct Upstream {
     address: SocketAddr,
@@ -247,7 +248,7 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 drop(waited.expect("no test panicked"));
                 (200, br#"{"held":true}"#.to_vec())
             }
-            "/echo" => (200, body),
+            "/echo" | "/text" => (200, body),
             "/events" | "/events/broken" => {
                 return send_events(&mut stream, shared, path == "/events");
             }
@@ -257,8 +258,13 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 (status.unwrap_or(404), br#"{"upstream":"says so"}"#.to_vec())
             }
         };
+        let media = if path.starts_with("/text") {
+            "text/plain; charset=utf-8"
+        } else {
+            "application/json"
+        };
         let head = format!(
-            "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "HTTP/1.1 {status} Said\r\ncontent-type: {media}\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         let written = stream

@@ -1,6 +1,7 @@
 //! ONNX models of one node, small enough to be written here.
 
-use crate::model::onnx::build::{int, model, part};
+pub(crate) use crate::model::onnx::build::model;
+use crate::model::onnx::build::{int, part};
 
 /// `y = Identity(x)`; without a shape the file does not say the rank.
 #[cfg(feature = "ort")]

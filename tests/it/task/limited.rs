@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pkgtool::account::{AccountId, AccountStore, Snapshot};
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::task::{
-    Caps, Claimed, EnqueueError, Lease, Limit, Limits, NewTask, TaskId, TaskStore, Turns,
+    Answered, Caps, Claimed, EnqueueError, Lease, Limit, Limits, NewTask, TaskId, TaskStore, Turns,
 };
 
 /// A store, asked as the gateway and its queue ask it.
@@ -76,6 +76,17 @@ impl Limited {
             Arc::make_mut(&mut turns).served(task.caller);
         }
         Ok(claimed)
+    }
+
+    pub(crate) async fn complete(
+        &self,
+        lease: Lease,
+        answer: impl Into<Answered>,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<bool, DatabaseError> {
+        let answer = answer.into();
+        self.store.complete(lease, answer, now, expires_at).await
     }
 
     pub(crate) async fn release(

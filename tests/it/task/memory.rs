@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pkgtool::account::AccountId;
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::task::{
-    Claimed, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
-    NewTask, OnCrash, Outcome, Quota, Removed, Statistics, Status, Task, TaskId, TaskStore, Turns,
+    Answered, Claimed, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits,
+    NamedBlob, NewTask, OnCrash, Outcome, Quota, Removed, Statistics, Status, Task, TaskId,
+    TaskStore, Turns,
 };
 use tokio::sync::{broadcast, watch};
 
@@ -365,13 +366,14 @@ impl TaskStore for MemoryTasks {
     async fn complete(
         &self,
         lease: Lease,
-        answer: Content,
+        answer: Answered,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {
         let outcome = Outcome::Answer {
-            expires_at: answer.expires().then_some(expires_at),
-            content: answer,
+            expires_at: answer.content.expires().then_some(expires_at),
+            content: answer.content,
+            media_type: answer.media_type,
             attempt: lease.attempt,
         };
         Ok(self.finish(lease, Status::Completed, outcome, now))

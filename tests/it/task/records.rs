@@ -136,6 +136,7 @@ fn answers_beside_the_record_come_back_and_expire() {
             assert!(done.expect("it works"));
             let task = store.get(id(number)).await.expect("it works");
             let outcome = Outcome::Answer {
+                media_type: None,
                 content: answer,
                 attempt: 1,
                 expires_at: Some(at(50)),

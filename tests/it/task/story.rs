@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pkgtool::account::{AccountId, Accounts};
 use pkgtool::database::Timestamp;
 use pkgtool::task::{
-    Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask, OnCrash,
-    Outcome, Quota, Removed, Status,
+    Answered, Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask,
+    OnCrash, Outcome, Quota, Removed, Status,
 };
 
 use super::{Limited, WIDE, block_on, directory, id, new, of, of_every_store, open};
@@ -85,6 +85,7 @@ fn a_task_goes_its_way() {
         );
         let outcome = Outcome::Answer {
             content: inline("[1]"),
+            media_type: None,
             attempt: 1,
             expires_at: None,
         };
@@ -313,6 +314,58 @@ fn crashes_are_counted_and_put_backs_are_not() {
         let lease = claim_one(&store).await;
         store.release(lease, true, at(140)).await.expect("it works");
         assert_eq!(status(&store, 2).await, Status::Canceled);
+    });
+}
+
+#[test]
+fn media_types_are_kept() {
+    of_every_store(WIDE, async |store| {
+        let blob = Content::Blob {
+            size: 500,
+            sha256: [7; 32],
+        };
+        let text = |content: Content| Answered {
+            content,
+            media_type: Some("text/plain; charset=utf-8".to_owned()),
+        };
+        let answers = [text(inline("a")), inline("{}").into(), text(blob)];
+        for (number, answer) in (1..).zip(&answers) {
+            add(&store, new(number), 100).await;
+            let lease = claim_one(&store).await;
+            let done = store.complete(lease, answer.clone(), at(200), at(900));
+            assert!(done.await.expect("it works"));
+        }
+        let failure = Failure {
+            body: Some(b"<p>no".to_vec()),
+            media_type: Some("text/html".to_owned()),
+            ..Failure::new(418, "UPSTREAM_ERROR", "it said so")
+        };
+        add(&store, new(4), 100).await;
+        let lease = claim_one(&store).await;
+        let failed = store.fail(lease, failure.clone(), at(200)).await;
+        assert!(failed.expect("it works"));
+        // The second look is what is remembered.
+        for _ in 0..2 {
+            for (number, answer) in (1..).zip(&answers) {
+                let task = store.get(id(number)).await.expect("it works");
+                let outcome = task.expect("it is there").outcome;
+                let Some(Outcome::Answer {
+                    content,
+                    media_type,
+                    ..
+                }) = outcome
+                else {
+                    panic!("{outcome:?}");
+                };
+                assert_eq!(
+                    (&content, &media_type),
+                    (&answer.content, &answer.media_type)
+                );
+            }
+            let task = store.get(id(4)).await.expect("it works");
+            let outcome = task.expect("it is there").outcome;
+            assert_eq!(outcome, Some(Outcome::Failed(failure.clone())));
+        }
     });
 }
 

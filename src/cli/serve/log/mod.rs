@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal};
 
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry, reload};
 
 use crate::gateway::settings::{Log, LogFormat};
 
@@ -25,10 +25,26 @@ pub(super) struct Written {
     _traces: Option<otel::Guard>,
 }
 
+/// What is logged, which can be changed.
+pub(super) struct Level(reload::Handle<EnvFilter, Registry>);
+
+impl Level {
+    /// What the settings ask for.
+    pub(super) fn parse(settings: &Log) -> Result<EnvFilter, String> {
+        EnvFilter::try_new(&settings.level)
+            .map_err(|error| format!("`log.level` is `{}`: {error}", settings.level))
+    }
+
+    /// Logs this from now on.
+    pub(super) fn set(&self, filter: EnvFilter) {
+        // Without a log there is nothing to change.
+        let _ = self.0.reload(filter);
+    }
+}
+
 /// Starts the log.
-pub(super) fn start(settings: &Log) -> Result<Written, String> {
-    let filter = EnvFilter::try_new(&settings.level)
-        .map_err(|error| format!("`log.level` is `{}`: {error}", settings.level))?;
+pub(super) fn start(settings: &Log) -> Result<(Written, Level), String> {
+    let (filter, handle) = reload::Layer::new(Level::parse(settings)?);
     let (writer, lines) = writer::start(io::stderr(), WAITING_LINES)
         .map_err(|error| format!("the log's thread cannot be started: {error}"))?;
     let terminal = io::stderr().is_terminal();
@@ -48,8 +64,9 @@ pub(super) fn start(settings: &Log) -> Result<Written, String> {
     let all = registry().with(log.with_filter(filter)).with(traces);
     all.try_init()
         .map_err(|error| format!("the log cannot be started: {error}"))?;
-    Ok(Written {
+    let written = Written {
         _lines: lines,
         _traces: guard,
-    })
+    };
+    Ok((written, Level(handle)))
 }

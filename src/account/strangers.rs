@@ -1,0 +1,114 @@
+//! How often the store is asked for keys that are not known: whoever guesses must not keep it busy.
+//!
+//! Invariant: so many questions in a second, whoever asks, and one of a key in a while; what is remembered
+//! of keys that were asked for has an end, and is bounded by that.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Questions in a second, over time, and at once after a pause.
+const PER_SECOND: f64 = 50.0;
+const AT_ONCE: f64 = 100.0;
+
+/// How long a key is not asked for again. It is seen sooner where it was made meanwhile: the view of
+/// accounts follows the store by itself.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
+
+/// Remembered keys from which on those are looked for that may be forgotten. There are never many more:
+/// it is beyond what may be asked before the first is forgotten.
+const MANY: usize = 1024;
+
+/// Keys that nobody knew.
+#[derive(Debug)]
+pub(super) struct Strangers {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// When each was asked for, by its hash.
+    asked: HashMap<[u8; 32], Instant>,
+    /// Questions that are left, and when that was counted.
+    left: f64,
+    counted: Instant,
+}
+
+impl Strangers {
+    /// Nobody asked yet.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            state: Mutex::new(State {
+                asked: HashMap::new(),
+                left: AT_ONCE,
+                counted: now,
+            }),
+        }
+    }
+
+    /// Whether the store may be asked for the key of this hash; if so it is counted.
+    pub(super) fn admit(&self, hash: [u8; 32], now: Instant) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < FORGOTTEN_AFTER;
+        if state.asked.get(&hash).is_some_and(is_recent) {
+            return false;
+        }
+        let since = now.saturating_duration_since(state.counted).as_secs_f64();
+        state.left = (state.left + since * PER_SECOND).min(AT_ONCE);
+        state.counted = state.counted.max(now);
+        if state.left < 1.0 {
+            return false;
+        }
+        state.left -= 1.0;
+        if state.asked.len() >= MANY {
+            state.asked.retain(|_, at| is_recent(at));
+        }
+        state.asked.insert(hash, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: u64) -> [u8; 32] {
+        let mut hash = [0; 32];
+        hash[..8].copy_from_slice(&number.to_be_bytes());
+        hash
+    }
+
+    #[test]
+    fn a_key_is_asked_for_once_in_a_while() {
+        let start = Instant::now();
+        let strangers = Strangers::new(start);
+        let after = |millis| start + Duration::from_millis(millis);
+        assert!(strangers.admit(hash(1), start));
+        assert!(!strangers.admit(hash(1), after(9_999)));
+        assert!(strangers.admit(hash(2), after(9_999)), "another key");
+        assert!(strangers.admit(hash(1), after(10_000)));
+        assert!(!strangers.admit(hash(1), after(10_001)));
+    }
+
+    #[test]
+    fn guessing_is_bounded_in_sum_and_in_memory() {
+        let start = Instant::now();
+        let strangers = Strangers::new(start);
+        let mut admitted = 0;
+        // Ten guesses a millisecond, for a minute.
+        for guess in 0..600_000 {
+            let now = start + Duration::from_micros(guess * 100);
+            admitted += u64::from(strangers.admit(hash(guess), now));
+        }
+        assert!((3_000..=3_101).contains(&admitted), "{admitted}");
+        let remembered = strangers
+            .state
+            .lock()
+            .expect("no test panicked")
+            .asked
+            .len();
+        assert!(remembered <= MANY, "{remembered}");
+        // Who comes later is heard.
+        assert!(strangers.admit(hash(u64::MAX), start + Duration::from_secs(61)));
+    }
+}

@@ -1,0 +1,314 @@
+//! The page: every metric with its name, its help and its labels.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::process::Processes;
+use super::storage::Sizes;
+use super::{Metrics, method};
+use crate::metric::{Format, Histogram, Page};
+use crate::service::engine::SessionState;
+use crate::service::meter::{Meter, Operation, Outcome};
+use crate::service::{Kind, Service};
+
+/// The name of a metric, its help, and what it is of a service: times, a count, what it is doing.
+type Times = (&'static str, &'static str, fn(&Meter) -> &Histogram);
+type Count = (&'static str, &'static str, fn(&Meter) -> &AtomicU64);
+type Doing = (&'static str, &'static str, fn(&Service) -> usize);
+
+/// What is looked up when the page is asked for.
+pub(in crate::gateway) struct Present {
+    /// Waiting and running tasks, if the store tells.
+    pub(in crate::gateway) tasks: Option<(u64, u64)>,
+    pub(in crate::gateway) services: Vec<Arc<Service>>,
+    /// Packages that are not served.
+    pub(in crate::gateway) unserved: usize,
+    /// Bytes of loaded sessions, and what they may take together.
+    pub(in crate::gateway) memory: (u64, u64),
+    pub(in crate::gateway) meters: Vec<Arc<Meter>>,
+    pub(in crate::gateway) sizes: Sizes,
+}
+
+impl Metrics {
+    /// The page.
+    pub(in crate::gateway) fn page(&self, present: &Present, format: Format) -> String {
+        let sessions = present.services.iter().flat_map(|it| sessions(it));
+        let workers: Vec<u32> = sessions.filter_map(|session| session.process).collect();
+        let processes = Processes::now(&workers);
+        let mut page = Page::new(format);
+        page.info("pkgtool_build", "The release that runs.").add(
+            &[
+                ("version", env!("CARGO_PKG_VERSION")),
+                ("os", std::env::consts::OS),
+                ("architecture", std::env::consts::ARCH),
+            ],
+            1_u64,
+        );
+        self.requests(&mut page);
+        asked(&mut page, &present.meters);
+        ran(&mut page, &present.meters);
+        tasks(&mut page, present);
+        loaded(&mut page, present, &processes);
+        let created = self.tasks_created.load(Relaxed);
+        page.counter("pkgtool_tasks_created", "Tasks that were accepted.")
+            .add(&[], created);
+        let mut reloads = page.counter("pkgtool_reloads", "Attempts to take over settings.");
+        for (outcome, count) in ["failed", "done"].iter().zip(&self.reloads) {
+            reloads.add(&[("outcome", outcome)], count.load(Relaxed));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds of centuries fit")]
+        let at = self.reloaded_at.load(Relaxed) as f64 / 1000.0;
+        if at > 0.0 {
+            let help = "When settings were taken over last, since unix epoch in seconds.";
+            page.gauge("pkgtool_reload_time_seconds", help).add(&[], at);
+        }
+        present.sizes.write(&mut page);
+        processes.write(&mut page);
+        page.finish()
+    }
+
+    fn requests(&self, page: &mut Page) {
+        let mut routes = self.routes.all();
+        routes.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut counts = page.counter("pkgtool_requests", "Requests that were answered.");
+        for (name, route) in &routes {
+            let mut all = route.counts.all();
+            all.sort_by_key(|(series, _)| *series);
+            for ((place, status), count) in all {
+                let status = status.to_string();
+                let labels = [
+                    ("method", method(place)),
+                    ("route", name.as_str()),
+                    ("status", status.as_str()),
+                ];
+                counts.add(&labels, count.load(Relaxed));
+            }
+        }
+        let mut took = page.histogram("pkgtool_request_seconds", "Time to the response's head.");
+        for (name, route) in &routes {
+            took.add_histogram(&[("route", name)], &route.took);
+        }
+        let count = |value: i64| u64::try_from(value).unwrap_or(0);
+        page.gauge("pkgtool_requests_in_flight", "Requests being answered.")
+            .add(&[], count(self.in_flight.load(Relaxed)));
+        page.gauge(
+            "pkgtool_connections_open",
+            "Connections of clients that are open.",
+        )
+        .add(&[], count(self.connections.open.load(Relaxed)));
+        page.counter("pkgtool_connections", "Connections that were accepted.")
+            .add(&[], self.connections.accepted.load(Relaxed));
+    }
+}
+
+/// What was asked of services, by whom, and what came of it.
+fn asked(page: &mut Page, meters: &[Arc<Meter>]) {
+    let help =
+        "Requests to services (predict, create) and runs of tasks (task), by what came of them.";
+    let mut counts = page.counter("pkgtool_service_requests", help);
+    for meter in meters {
+        for account in meter.accounts() {
+            for operation in Operation::ALL {
+                for outcome in Outcome::ALL {
+                    let count = account.count(operation, outcome);
+                    if count == 0 {
+                        continue;
+                    }
+                    let labels = [
+                        ("service", meter.label.as_str()),
+                        ("account", account.label.as_str()),
+                        ("operation", operation.label()),
+                        ("outcome", outcome.label()),
+                    ];
+                    counts.add(&labels, count);
+                }
+            }
+        }
+    }
+}
+
+/// How services ran.
+fn ran(page: &mut Page, meters: &[Arc<Meter>]) {
+    let times: [Times; 6] = [
+        (
+            "pkgtool_predict_seconds",
+            "Time of a synchronous predict, to the response's head.",
+            |meter| &meter.predicts,
+        ),
+        (
+            "pkgtool_task_wait_seconds",
+            "Time from the creation of a task to its run.",
+            |meter| &meter.task_waits,
+        ),
+        (
+            "pkgtool_task_run_seconds",
+            "Time of a task's run, with its place in the engine's queue.",
+            |meter| &meter.task_runs,
+        ),
+        (
+            "pkgtool_queue_wait_seconds",
+            "Time a request waited for a session.",
+            |meter| &meter.waits,
+        ),
+        (
+            "pkgtool_model_seconds",
+            "Time of a run of the model.",
+            |meter| &meter.runs,
+        ),
+        (
+            "pkgtool_batch_size",
+            "Requests that shared a run of the model.",
+            |meter| &meter.batches,
+        ),
+    ];
+    for (name, help, of) in times {
+        let mut samples = page.histogram(name, help);
+        for meter in meters {
+            let histogram = of(meter);
+            // A service that is another HTTP service has no queue and no model.
+            if !histogram.is_empty() {
+                samples.add_histogram(&[("service", &meter.label)], histogram);
+            }
+        }
+    }
+    let counts: [Count; 3] = [
+        (
+            "pkgtool_worker_starts",
+            "Sessions that were loaded.",
+            |meter| &meter.starts,
+        ),
+        (
+            "pkgtool_worker_restarts",
+            "Sessions that were loaded in the place of one that died.",
+            |meter| &meter.restarts,
+        ),
+        (
+            "pkgtool_worker_deaths",
+            "Sessions that died in a run.",
+            |meter| &meter.deaths,
+        ),
+    ];
+    for (name, help, of) in counts {
+        let mut samples = page.counter(name, help);
+        for meter in meters {
+            samples.add(&[("service", &meter.label)], of(meter).load(Relaxed));
+        }
+    }
+}
+
+fn tasks(page: &mut Page, present: &Present) {
+    if let Some((waiting, running)) = present.tasks {
+        page.gauge("pkgtool_tasks_waiting", "Tasks that wait.")
+            .add(&[], waiting);
+        page.gauge("pkgtool_tasks_running", "Tasks that run.")
+            .add(&[], running);
+    }
+}
+
+/// Services and their sessions.
+fn loaded(page: &mut Page, present: &Present, processes: &Processes) {
+    let services = &present.services;
+    page.gauge("pkgtool_services", "Services.")
+        .add(&[], services.len());
+    page.gauge("pkgtool_packages_unserved", "Packages that are not served.")
+        .add(&[], present.unserved);
+    let count: usize = services.iter().map(|it| sessions(it).len()).sum();
+    page.gauge("pkgtool_sessions", "Loaded sessions.")
+        .add(&[], count);
+    page.gauge(
+        "pkgtool_session_bytes",
+        "Memory of loaded sessions, as the budget counts it.",
+    )
+    .add(&[], present.memory.0);
+    page.gauge(
+        "pkgtool_session_budget_bytes",
+        "Memory that sessions may take together.",
+    )
+    .add(&[], present.memory.1);
+    let numbered = Numbered::of(services);
+    let help = "Memory of a loaded session, as the budget counts it.";
+    let mut samples = page.gauge("pkgtool_session_memory_bytes", help);
+    for (service, number, session) in &numbered.0 {
+        let labels = [("service", *service), ("session", number.as_str())];
+        samples.add(&labels, session.bytes);
+    }
+    let help = "Memory that the process of a session holds now.";
+    let mut samples = page.gauge("pkgtool_session_resident_bytes", help);
+    for (service, number, session) in &numbered.0 {
+        let process = session.process;
+        let Some(bytes) = process.and_then(|process| processes.resident(process)) else {
+            continue;
+        };
+        let labels = [("service", *service), ("session", number.as_str())];
+        samples.add(&labels, bytes);
+    }
+    let doing: [Doing; 2] = [
+        (
+            "pkgtool_queue_waiting",
+            "Requests that wait for a session.",
+            |service| activity(service).0,
+        ),
+        (
+            "pkgtool_queue_running",
+            "Requests whose model runs.",
+            |service| activity(service).1,
+        ),
+    ];
+    for (name, help, of) in doing {
+        let mut samples = page.gauge(name, help);
+        for (label, services) in by_label(services) {
+            let sum: usize = services.iter().map(|service| of(service)).sum();
+            samples.add(&[("service", label)], sum);
+        }
+    }
+}
+
+/// Sessions with a number among those of their label.
+struct Numbered<'s>(Vec<(&'s str, String, SessionState)>);
+
+impl<'s> Numbered<'s> {
+    fn of(services: &'s [Arc<Service>]) -> Self {
+        let mut all = Vec::new();
+        for (label, services) in by_label(services) {
+            let of_label = services.iter().flat_map(|service| sessions(service));
+            for (number, session) in of_label.enumerate() {
+                all.push((label, (number + 1).to_string(), session));
+            }
+        }
+        Self(all)
+    }
+}
+
+/// Services by their label in metrics, which those beyond the bound share.
+fn by_label(services: &[Arc<Service>]) -> BTreeMap<&str, Vec<&Service>> {
+    let mut labels: BTreeMap<&str, Vec<&Service>> = BTreeMap::new();
+    for service in services {
+        if matches!(service.kind, Kind::Device(_)) {
+            let same = labels.entry(&service.meter.label).or_default();
+            same.push(service);
+        }
+    }
+    labels
+}
+
+fn sessions(service: &Service) -> Vec<SessionState> {
+    match &service.kind {
+        Kind::Device(device) => {
+            let endpoints = device.endpoints();
+            endpoints.flat_map(|endpoint| endpoint.sessions()).collect()
+        }
+        Kind::Proxy(_) => Vec::new(),
+    }
+}
+
+/// Requests of a service that wait and that run.
+fn activity(service: &Service) -> (usize, usize) {
+    match &service.kind {
+        Kind::Device(device) => {
+            let activity = device.activity();
+            (activity.waiting, activity.running)
+        }
+        Kind::Proxy(_) => (0, 0),
+    }
+}

@@ -1,0 +1,134 @@
+//! How much the data directory holds and how much room its disk has left.
+//!
+//! Invariant: no page waits until all files were looked at: it shows what was counted last, and counting
+//! goes on for a small part of the time only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use walkdir::WalkDir;
+
+use crate::metric::Page;
+
+/// How long a count is shown before files are counted again, at least.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// It is also shown for so many times as long as counting took.
+const PATIENCE: u32 = 50;
+
+/// The blobs' directory in the data directory; everything else is the database's.
+const BLOBS: &str = "blobs";
+
+/// What the data directory holds.
+#[derive(Debug, Default)]
+pub(super) struct Storage {
+    counted: ArcSwapOption<Counted>,
+    is_counting: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Counted {
+    at: Instant,
+    took: Duration,
+    database: u64,
+    blobs: u64,
+}
+
+/// What is shown of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::gateway) struct Sizes {
+    /// Bytes of the database's files and of the blobs.
+    store: Option<(u64, u64)>,
+    /// Bytes of the disk that are free to this user, and all of them.
+    disk: Option<(u64, u64)>,
+}
+
+impl Storage {
+    /// What is known now. The first time files are counted before it answers, later meanwhile.
+    pub(super) async fn sizes(self: &Arc<Self>, directory: &Path) -> Sizes {
+        let counted = self.counted.load_full();
+        let is_fresh = counted.as_ref().is_some_and(|it| {
+            let shown_for = it.took.saturating_mul(PATIENCE).max(FRESH);
+            it.at.elapsed() < shown_for
+        });
+        if !is_fresh && !self.is_counting.swap(true, Ordering::AcqRel) {
+            let (storage, directory) = (Arc::clone(self), directory.to_owned());
+            let counting = tokio::task::spawn_blocking(move || storage.count(&directory));
+            if counted.is_none() {
+                // It ends with the size, or leaves it unknown.
+                let _ = tokio::time::timeout(Duration::from_secs(1), counting).await;
+            }
+        }
+        let counted = self.counted.load_full();
+        Sizes {
+            store: counted.map(|it| (it.database, it.blobs)),
+            disk: disk(directory),
+        }
+    }
+
+    fn count(&self, directory: &Path) {
+        let start = Instant::now();
+        let blobs_directory: PathBuf = directory.join(BLOBS);
+        let (mut database, mut blobs) = (0_u64, 0_u64);
+        // A file that is gone meanwhile counts nothing.
+        for entry in WalkDir::new(directory).into_iter().flatten() {
+            if !entry.file_type().is_file() {
+                continue;
+            }
+            let size = fs::metadata(entry.path()).map_or(0, |metadata| metadata.len());
+            let part = if entry.path().starts_with(&blobs_directory) {
+                &mut blobs
+            } else {
+                &mut database
+            };
+            *part = part.saturating_add(size);
+        }
+        self.counted.store(Some(Arc::new(Counted {
+            at: Instant::now(),
+            took: start.elapsed(),
+            database,
+            blobs,
+        })));
+        self.is_counting.store(false, Ordering::Release);
+    }
+}
+
+impl Sizes {
+    pub(super) fn write(&self, page: &mut Page) {
+        if let Some((database, blobs)) = self.store {
+            page.gauge("pkgtool_store_bytes", "Bytes in the data directory.")
+                .add(&[("part", "database")], database)
+                .add(&[("part", "blobs")], blobs);
+        }
+        if let Some((free, all)) = self.disk {
+            let help = "Bytes that are left on the disk of the data directory.";
+            page.gauge("pkgtool_disk_free_bytes", help).add(&[], free);
+            let help = "Bytes of the disk of the data directory.";
+            page.gauge("pkgtool_disk_size_bytes", help).add(&[], all);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn disk(directory: &Path) -> Option<(u64, u64)> {
+    let told = nix::sys::statvfs::statvfs(directory).ok()?;
+    let fragment = wide(told.fragment_size());
+    let bytes = |blocks: u64| blocks.saturating_mul(fragment);
+    let free = bytes(wide(told.blocks_available()));
+    Some((free, bytes(wide(told.blocks()))))
+}
+
+/// The types of these numbers differ between systems.
+#[cfg(unix)]
+fn wide(number: impl Into<u64>) -> u64 {
+    number.into()
+}
+
+#[cfg(not(unix))]
+fn disk(_directory: &Path) -> Option<(u64, u64)> {
+    None
+}

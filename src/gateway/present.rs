@@ -1,0 +1,18 @@
+//! What the page of metrics shows beside counts: the services, the sessions, the store as they are now.
+
+use super::Gateway;
+use super::metrics::Present;
+
+/// The present of a gateway.
+pub(super) async fn present(gateway: &Gateway) -> Present {
+    let directory = &gateway.settings.data_dir;
+    let engines = &gateway.engines;
+    Present {
+        tasks: gateway.store.load().await.ok(),
+        services: gateway.services.all(),
+        unserved: gateway.services.unserved().len(),
+        memory: (engines.memory(), engines.budget()),
+        meters: engines.meters().all(),
+        sizes: gateway.metrics.sizes(directory).await,
+    }
+}

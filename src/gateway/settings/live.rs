@@ -1,0 +1,183 @@
+//! Which settings a running server takes over, and which take a restart.
+//!
+//! Invariant: what is not listed here takes a restart and is named when it was changed; a setting is
+//! never half taken over.
+
+use toml::{Table, Value};
+
+use super::{Settings, SettingsError};
+
+/// Settings, or tables of them, that are read anew whenever they are used.
+const LIVE: [&str; 9] = [
+    "defaults",
+    "limits.body_bytes",
+    "limits.waiting",
+    "log.level",
+    "services",
+    "timeouts.body_s",
+    "tls.certificate",
+    "tls.key",
+    "trusted_proxies",
+];
+
+/// What becomes of other settings while a server runs.
+#[derive(Debug)]
+pub struct Changes {
+    /// The settings from now on.
+    pub settings: Settings,
+    /// Settings that are new in them.
+    pub taken: Vec<String>,
+    /// Settings that differ and take a restart.
+    pub left: Vec<String>,
+}
+
+impl Settings {
+    /// These settings with what can be taken over from others while a server runs.
+    pub fn take_over(&self, wanted: &Self) -> Result<Changes, SettingsError> {
+        let table = |settings: &Self| {
+            Table::try_from(settings).map_err(|error| SettingsError::Value {
+                place: "settings".to_owned(),
+                found: error.to_string(),
+                expected: "numbers that TOML can hold".to_owned(),
+            })
+        };
+        let mut differences = Differences {
+            // Whether connections speak TLS was decided when the server began to listen.
+            frozen: (self.tls.certificate.as_os_str().is_empty()
+                != wanted.tls.certificate.as_os_str().is_empty())
+            .then_some("tls"),
+            taken: Vec::new(),
+            left: Vec::new(),
+        };
+        let mut merged = table(self)?;
+        differences.walk(&mut merged, &table(wanted)?, "");
+        let settings =
+            merged
+                .try_into()
+                .map_err(|error: toml::de::Error| SettingsError::Value {
+                    place: "settings".to_owned(),
+                    found: error.message().to_owned(),
+                    expected: "settings that go together".to_owned(),
+                })?;
+        Ok(Changes {
+            settings,
+            taken: differences.taken,
+            left: differences.left,
+        })
+    }
+}
+
+struct Differences {
+    frozen: Option<&'static str>,
+    taken: Vec<String>,
+    left: Vec<String>,
+}
+
+impl Differences {
+    fn walk(&mut self, now: &mut Table, wanted: &Table, above: &str) {
+        let mut keys: Vec<String> = now.keys().chain(wanted.keys()).cloned().collect();
+        keys.sort();
+        keys.dedup();
+        for key in keys {
+            let place = if above.is_empty() {
+                key.clone()
+            } else {
+                format!("{above}.{key}")
+            };
+            match (now.get_mut(&key), wanted.get(&key)) {
+                (now, wanted) if now.as_deref() == wanted => {}
+                (Some(Value::Table(now)), Some(Value::Table(wanted))) => {
+                    self.walk(now, wanted, &place);
+                }
+                (_, wanted) => {
+                    if !self.is_live(&place) {
+                        self.left.push(place);
+                        continue;
+                    }
+                    match wanted.cloned() {
+                        Some(wanted) => now.insert(key, wanted),
+                        None => now.remove(&key),
+                    };
+                    self.taken.push(place);
+                }
+            }
+        }
+    }
+
+    fn is_live(&self, place: &str) -> bool {
+        let is_in = |table: &str| {
+            let rest = place.strip_prefix(table);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        LIVE.iter().any(|live| is_in(live)) && !self.frozen.is_some_and(is_in)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Settings {
+        toml::from_str(text).expect("they are right")
+    }
+
+    #[test]
+    fn what_can_be_taken_over_is_and_the_rest_is_named() {
+        let now = read(
+            "listen = \"127.0.0.1:1\"\n[limits]\nbody_bytes = 1\nheader_count = 7\n\
+             [services.a]\ninstances = 2\n[services.b]\nqueue = 3",
+        );
+        let wanted = read(
+            "listen = \"127.0.0.1:2\"\n[limits]\nbody_bytes = 5\nheader_count = 8\n\
+             [services.a]\ninstances = 4\n[services.c]\nqueue = 9\n[log]\nlevel = \"debug\"\n\
+             [trusted_proxies]\nnetworks = [\"10.0.0.0/8\"]",
+        );
+        let changes = now.take_over(&wanted).expect("they go together");
+        let expected = [
+            "limits.body_bytes",
+            "log.level",
+            "services.a.instances",
+            "services.b",
+            "services.c",
+            "trusted_proxies.networks",
+        ];
+        assert_eq!(changes.taken, expected);
+        assert_eq!(changes.left, ["limits.header_count", "listen"]);
+        let mut settings = wanted.clone();
+        settings.listen = now.listen;
+        settings.limits.header_count = 7;
+        assert_eq!(changes.settings, settings);
+        let again = changes
+            .settings
+            .take_over(&wanted)
+            .expect("they go together");
+        assert!(again.taken.is_empty());
+        assert_eq!(again.left, changes.left);
+    }
+
+    #[test]
+    fn tls_is_not_switched_on_while_running() {
+        let off = read("");
+        let on = read("[tls]\ncertificate = \"c\"\nkey = \"k\"");
+        let other = read("[tls]\ncertificate = \"d\"\nkey = \"k\"");
+        for (now, wanted) in [(&off, &on), (&on, &off)] {
+            let changes = now.take_over(wanted).expect("they go together");
+            assert_eq!(changes.left, ["tls.certificate", "tls.key"]);
+            assert_eq!(changes.settings, *now);
+        }
+        let changes = on.take_over(&other).expect("they go together");
+        assert_eq!(changes.taken, ["tls.certificate"]);
+    }
+
+    #[test]
+    fn every_live_setting_exists() {
+        let table = Table::try_from(Settings::default()).expect("it is one");
+        for live in LIVE {
+            let mut value = Some(&Value::Table(table.clone())).cloned();
+            for key in live.split('.') {
+                value = value.and_then(|value| value.get(key).cloned());
+            }
+            assert!(value.is_some(), "{live}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Settings for operators: their own listener, whose word on a client's address is taken, how many
+//! services and accounts metrics tell apart.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::service::meter::{METERED_ACCOUNTS, METERED_SERVICES};
+
+/// A listener for operators.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    /// Its address, without TLS and keys; empty: there is none, and metrics are on the public one.
+    pub listen: AdminAddress,
+}
+
+/// An address, or none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AdminAddress(pub Option<SocketAddr>);
+
+/// Proxies before the gateway that say who their clients are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrustedProxies {
+    /// Their addresses or networks, such as `10.0.0.0/8`.
+    pub networks: Vec<Network>,
+    /// The header in which they say it.
+    pub header: ForwardingHeader,
+}
+
+/// Where a proxy says who its client is. Of the other header it may pass on what a client made up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ForwardingHeader {
+    /// In whichever there is; where both are and differ, neither is believed.
+    #[default]
+    Either,
+    /// In `Forwarded` (RFC 7239).
+    Forwarded,
+    /// In `X-Forwarded-For`.
+    #[serde(rename = "x-forwarded-for")]
+    XForwardedFor,
+}
+
+/// What metrics tell apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsBounds {
+    /// So many services, the first that were served; all others are `other`.
+    pub services: usize,
+    /// So many accounts, the first that asked for something; all others are `other`.
+    pub accounts: usize,
+}
+
+/// Addresses with the same first bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Default for MetricsBounds {
+    fn default() -> Self {
+        Self {
+            services: METERED_SERVICES,
+            accounts: METERED_ACCOUNTS,
+        }
+    }
+}
+
+impl TrustedProxies {
+    /// Whether what an address says of others is believed.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.networks.iter().any(|network| network.holds(address))
+    }
+}
+
+impl Network {
+    fn holds(&self, address: IpAddr) -> bool {
+        let bits = u32::from(self.bits);
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differ = own.to_bits() ^ other.to_bits();
+                differ.checked_shr(32 - bits).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differ = own.to_bits() ^ other.to_bits();
+                differ.checked_shr(128 - bits).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || {
+            format!(
+                "`{text}` is no address and no network; write `10.1.2.3`, `10.0.0.0/8` or `fd00::/8`"
+            )
+        };
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.trim().parse().map_err(|_| wrong())?;
+        let address = address.to_canonical();
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) => bits.trim().parse().map_err(|_| wrong())?,
+            None => most,
+        };
+        if bits > most {
+            return Err(wrong());
+        }
+        Ok(Self { address, bits })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Network> for String {
+    fn from(network: Network) -> Self {
+        network.to_string()
+    }
+}
+
+impl TryFrom<String> for AdminAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        let address = text.parse();
+        let address = address.map_err(|_| {
+            format!("`{text}` is no address to listen on; write `127.0.0.1:9090` or `[::1]:9090`")
+        })?;
+        Ok(Self(Some(address)))
+    }
+}
+
+impl From<AdminAddress> for String {
+    fn from(AdminAddress(address): AdminAddress) -> Self {
+        address
+            .map(|address| address.to_string())
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trusts(network: &str, address: &str) -> bool {
+        let proxies = TrustedProxies {
+            networks: vec![network.parse().expect(network)],
+            ..TrustedProxies::default()
+        };
+        proxies.trusts(address.parse().expect(address))
+    }
+
+    #[test]
+    fn networks_hold_their_addresses() {
+        for (network, address) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("10.0.0.0/8", "10.255.3.4"),
+            ("10.0.0.0/8", "::ffff:10.1.1.1"),
+            ("0.0.0.0/0", "8.8.8.8"),
+            ("192.168.1.128/25", "192.168.1.200"),
+            ("fd00::/8", "fd12::1"),
+            ("::/0", "2001:db8::1"),
+            ("::1", "::1"),
+        ] {
+            assert!(trusts(network, address), "{network} {address}");
+        }
+        for (network, address) in [
+            ("127.0.0.1", "127.0.0.2"),
+            ("10.0.0.0/8", "11.0.0.1"),
+            ("192.168.1.128/25", "192.168.1.100"),
+            ("0.0.0.0/0", "::1"),
+            ("fd00::/8", "fe00::1"),
+        ] {
+            assert!(!trusts(network, address), "{network} {address}");
+        }
+    }
+
+    #[test]
+    fn variables_set_them() {
+        let variables = [
+            ("PKGTOOL_ADMIN_LISTEN", "[::1]:9090"),
+            ("PKGTOOL_TRUSTED_PROXIES_NETWORKS", "10.0.0.0/8, ::1"),
+            ("PKGTOOL_TRUSTED_PROXIES_HEADER", "forwarded"),
+            ("PKGTOOL_METRICS_SERVICES", "7"),
+            ("PKGTOOL_METRICS_ACCOUNTS", "0"),
+        ];
+        let variables = variables.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let settings = super::super::Settings::read(None, variables.into_iter());
+        let settings = settings.expect("they are right");
+        assert_eq!(settings.admin.listen.0.map(|it| it.port()), Some(9090));
+        let proxies = &settings.trusted_proxies;
+        assert!(proxies.trusts("10.1.1.1".parse().expect("an address")));
+        assert!(proxies.trusts("::1".parse().expect("an address")));
+        assert_eq!(proxies.header, ForwardingHeader::Forwarded);
+        let bounds = (settings.metrics.services, settings.metrics.accounts);
+        assert_eq!(bounds, (7, 0));
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        for wrong in [
+            "",
+            "proxy",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "::1/129",
+            "10.0.0.1/",
+            "1.2.3.4/-1",
+        ] {
+            let error = wrong.parse::<Network>().expect_err(wrong);
+            assert!(error.contains("10.0.0.0/8"), "{error}");
+        }
+    }
+}

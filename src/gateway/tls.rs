@@ -1,0 +1,199 @@
+//! TLS: the certificate that new connections get, which is replaced while the server runs.
+//!
+//! Invariant: a certificate is replaced only by one that was read whole and whose key belongs to it;
+//! until then connections get the one before.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use sha2::{Digest, Sha256};
+use tokio_rustls::TlsAcceptor;
+
+use super::Gateway;
+use super::settings::Settings;
+use super::settings::Tls as Files;
+
+/// How often the files are looked at. They are small, and are compared by what is in them: it does not
+/// matter how they were replaced.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The name of HTTP/2 in TLS.
+pub(super) const HTTP2: &[u8] = b"h2";
+
+/// Certificate or key are wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", path.display())]
+pub struct TlsError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// Certificate and key. All copies are one.
+#[derive(Clone)]
+pub struct Tls {
+    pub(super) acceptor: TlsAcceptor,
+    current: Arc<Current>,
+}
+
+/// What new connections get.
+struct Current {
+    key: ArcSwap<CertifiedKey>,
+    provider: Arc<CryptoProvider>,
+    /// Of the files that it was made of.
+    digest: Mutex<[u8; 32]>,
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key is a secret.
+        f.debug_struct("Current").finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.key.load_full())
+    }
+}
+
+impl Tls {
+    /// What the settings name, if they name any.
+    pub fn read(settings: &Settings) -> Result<Option<Self>, TlsError> {
+        let files = &settings.tls;
+        if files.certificate.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let provider = Arc::new(ring::default_provider());
+        let contents = Contents::read(files)?;
+        let current = Arc::new(Current {
+            key: ArcSwap::from_pointee(contents.parse(files, &provider)?),
+            provider: Arc::clone(&provider),
+            digest: Mutex::new(contents.digest()),
+        });
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| fault(&files.certificate, error.to_string()))?;
+        let mut config = config
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
+        Ok(Some(Self {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            current,
+        }))
+    }
+
+    /// Reads the files again; whether they were others than before. If they are wrong, nothing changes.
+    pub fn renew(&self, files: &Files) -> Result<bool, TlsError> {
+        let contents = Contents::read(files)?;
+        let digest = contents.digest();
+        let known = &self.current.digest;
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known == digest {
+            return Ok(false);
+        }
+        let parsed = contents.parse(files, &self.current.provider)?;
+        self.current.key.store(Arc::new(parsed));
+        *known = digest;
+        Ok(true)
+    }
+
+    /// The same, with a line in the log.
+    pub fn renew_now(&self, settings: &Settings) -> Result<(), TlsError> {
+        if self.renew(&settings.tls)? {
+            tell_renewed(&settings.tls);
+        }
+        Ok(())
+    }
+
+    /// Replaces the certificate whenever the files that the settings name change. Never ends.
+    pub async fn follow(self, gateway: Arc<Gateway>) {
+        let (mut failed, mut told) = (None, None);
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let (tls, files) = (self.clone(), gateway.current().tls.clone());
+            let renewed = tokio::task::spawn_blocking(move || tls.renew(&files)).await;
+            match renewed {
+                Ok(Ok(renewed)) => {
+                    (failed, told) = (None, None);
+                    if renewed {
+                        tell_renewed(&gateway.current().tls);
+                    }
+                }
+                Ok(Err(error)) => {
+                    // Certificate and key are replaced one after the other: only what stays wrong is told.
+                    let error = Some(error.to_string());
+                    if error == failed && error != told {
+                        let error = error.clone().unwrap_or_default();
+                        tracing::warn!(error, "the certificate is not replaced");
+                        told.clone_from(&failed);
+                    }
+                    failed = error;
+                }
+                Err(error) => tracing::error!(%error, "reading the certificate failed"),
+            }
+        }
+    }
+}
+
+/// Says that new connections get another certificate.
+fn tell_renewed(files: &Files) {
+    let certificate = files.certificate.display();
+    tracing::info!(%certificate, "the certificate is replaced");
+}
+
+/// What is in the files.
+struct Contents {
+    chain: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Contents {
+    fn read(files: &Files) -> Result<Self, TlsError> {
+        let read = |path: &Path| fs::read(path).map_err(|error| fault(path, error.to_string()));
+        Ok(Self {
+            chain: read(&files.certificate)?,
+            key: read(&files.key)?,
+        })
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        digest.update((self.chain.len() as u64).to_be_bytes());
+        digest.update(&self.chain);
+        digest.update(&self.key);
+        digest.finalize().into()
+    }
+
+    fn parse(&self, files: &Files, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+        let (certificate, key) = (&files.certificate, &files.key);
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.chain).collect();
+        let chain = chain.map_err(|error| fault(certificate, format!("is no PEM: {error}")))?;
+        if chain.is_empty() {
+            return Err(fault(certificate, "holds no certificate".to_owned()));
+        }
+        let private = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|error| fault(key, format!("holds no private key: {error}")))?;
+        CertifiedKey::from_der(chain, private, provider)
+            .map_err(|error| fault(certificate, error.to_string()))
+    }
+}
+
+fn fault(path: &Path, reason: String) -> TlsError {
+    TlsError {
+        path: path.to_owned(),
+        reason,
+    }
+}

@@ -1,0 +1,103 @@
+//! Which inputs are indices into a table of the model, and how many rows it has.
+//!
+//! Invariant: what cannot be read or followed says nothing; cost is that of walking the nodes once.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::model::executorch::body::{BodyValue, Instruction, MethodBody, ProgramBody};
+use crate::model::onnx::{Node, each_node, each_stored};
+use crate::source::{FileSource, Pages};
+use crate::tensor::Signature;
+
+/// Operators of programs that look up rows, and the place of the indices among their arguments; the table
+/// is the first.
+const LOOKUPS: [(&str, usize); 7] = [
+    ("aten::embedding.out", 1),
+    ("quantized_decomposed::embedding_byte.out", 5),
+    ("quantized_decomposed::embedding_byte.dtype_out", 5),
+    ("quantized_decomposed::embedding_4bit.out", 5),
+    ("quantized_decomposed::embedding_4bit.dtype_out", 5),
+    ("quantized_decomposed::embedding_2bit.out", 5),
+    ("quantized_decomposed::embedding_2bit.dtype_out", 5),
+];
+
+/// For each input of a model's method the number of rows of the smallest table that its elements are
+/// looked up in, if they are.
+pub fn table_rows(model: &Path, format: &str, signature: &Signature) -> Vec<Option<u64>> {
+    let count = signature.inputs.len();
+    let found = match format {
+        "onnx" => of_onnx(model, signature),
+        "executorch" => of_program(model, &signature.method),
+        _ => None,
+    };
+    let found = found.filter(|rows| rows.len() == count);
+    found.unwrap_or_else(|| vec![None; count])
+}
+
+fn of_onnx(model: &Path, signature: &Signature) -> Option<Vec<Option<u64>>> {
+    let file = FileSource::open(model).ok()?;
+    let mut tables = HashMap::new();
+    each_stored(&Pages::new(&file), &mut |name, stored| {
+        tables.insert(name, stored.dims);
+    })
+    .ok()?;
+    let inputs = signature.inputs.iter().enumerate();
+    let mut from: HashMap<String, usize> = inputs
+        .map(|(place, spec)| (spec.name.clone(), place))
+        .collect();
+    let mut rows = vec![None; signature.inputs.len()];
+    let mut visit = |node: &Node| match node.operator.as_str() {
+        // The elements stay what they are.
+        "Cast" | "Identity" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "Transpose" => {
+            let input = node.inputs.first().and_then(|name| from.get(name));
+            if let (Some(input), Some(output)) = (input.copied(), node.outputs.first()) {
+                from.insert(output.clone(), input);
+            }
+        }
+        "Gather" => {
+            let indices = node.inputs.get(1).and_then(|name| from.get(name));
+            let table = node.inputs.first().and_then(|name| tables.get(name));
+            if let (Some(input), Some(table)) = (indices, table) {
+                let axis = usize::try_from(node.int("axis")).ok();
+                lower(&mut rows[*input], axis.and_then(|axis| table.get(axis)));
+            }
+        }
+        _ => {}
+    };
+    each_node(&Pages::new(&file), &mut |node| visit(node)).ok()?;
+    Some(rows)
+}
+
+fn of_program(model: &Path, method: &str) -> Option<Vec<Option<u64>>> {
+    let file = FileSource::open(model).ok()?;
+    let program = ProgramBody::read(&file).ok()?;
+    let method = program.method(method)?;
+    let mut rows = vec![None; method.inputs.len()];
+    for instruction in &method.instructions {
+        let Instruction::Kernel { operator, args } = instruction else {
+            continue;
+        };
+        let operator = method.operators.get(*operator)?;
+        let Some((_, indices)) = LOOKUPS.iter().find(|(name, _)| name == operator) else {
+            continue;
+        };
+        let input = args.get(*indices).and_then(|value| input(method, *value));
+        let table = args.first().and_then(|value| method.values.get(*value));
+        if let (Some(input), Some(BodyValue::Tensor(table))) = (input, table) {
+            lower(&mut rows[input], table.sizes.first());
+        }
+    }
+    Some(rows)
+}
+
+/// The input that a value is.
+fn input(method: &MethodBody, value: usize) -> Option<usize> {
+    method.inputs.iter().position(|input| *input == value)
+}
+
+fn lower(known: &mut Option<u64>, rows: Option<&u64>) {
+    if let Some(rows) = rows {
+        *known = Some(known.map_or(*rows, |known| known.min(*rows)));
+    }
+}

@@ -1,0 +1,139 @@
+//! Keys that are not known are asked for, and not too often.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use pkgtool::account::{
+    Account, AccountId, AccountStore, ApiKey, Directory, NewConfig, NewKey, Permissions,
+    PredictConfig, StoredKey,
+};
+use pkgtool::database::{DatabaseError, Timestamp};
+
+use super::{NOW, block_on, empty};
+
+/// A store that counts how often it is asked for its version: the first question of every look.
+struct Counting {
+    store: Arc<dyn AccountStore>,
+    looks: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl AccountStore for Counting {
+    async fn create_account(
+        &self,
+        name: &str,
+        rps: u32,
+        now: Timestamp,
+    ) -> Result<Option<Account>, DatabaseError> {
+        self.store.create_account(name, rps, now).await
+    }
+
+    async fn change_account(
+        &self,
+        account: AccountId,
+        rps: Option<u32>,
+        blocked: Option<bool>,
+    ) -> Result<Option<Account>, DatabaseError> {
+        self.store.change_account(account, rps, blocked).await
+    }
+
+    async fn accounts(&self) -> Result<Vec<Account>, DatabaseError> {
+        self.store.accounts().await
+    }
+
+    async fn create_key(
+        &self,
+        key: NewKey,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, DatabaseError> {
+        self.store.create_key(key, now).await
+    }
+
+    async fn keys(&self) -> Result<Vec<StoredKey>, DatabaseError> {
+        self.store.keys().await
+    }
+
+    async fn revoke_key(&self, key: i64, now: Timestamp) -> Result<(), DatabaseError> {
+        self.store.revoke_key(key, now).await
+    }
+
+    async fn version(&self) -> Result<i64, DatabaseError> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        self.store.version().await
+    }
+
+    async fn service_number(&self, owner: AccountId, name: &str) -> Result<i64, DatabaseError> {
+        self.store.service_number(owner, name).await
+    }
+
+    async fn configs(&self, service: i64) -> Result<Vec<PredictConfig>, DatabaseError> {
+        self.store.configs(service).await
+    }
+
+    async fn create_config(
+        &self,
+        config: NewConfig,
+        now: Timestamp,
+    ) -> Result<PredictConfig, DatabaseError> {
+        self.store.create_config(config, now).await
+    }
+
+    async fn delete_config(&self, service: i64, id: i64) -> Result<bool, DatabaseError> {
+        self.store.delete_config(service, id).await
+    }
+}
+
+#[test]
+fn a_new_key_is_known_when_it_is_asked_for() {
+    block_on(async {
+        let (_directory, store, accounts) = empty().await;
+        let directory = Directory::watch(Arc::clone(&store))
+            .await
+            .expect("it works");
+        for round in 0..3 {
+            // Nothing is awaited that takes time: the follower has no turn in between.
+            let account = format!("a{round}");
+            accounts.create(&account, 5, NOW).await.expect("it is new");
+            let made = accounts.create_key(&account, "ci", Permissions::ALL, None, NOW);
+            let (_, secret) = made.await.expect("it is new");
+            let is_known = || {
+                let snapshot = directory.snapshot();
+                snapshot.authenticate(secret.reveal(), NOW).is_some()
+            };
+            assert!(!is_known(), "nobody asked for it yet");
+            directory.look_for("pk_other").await;
+            directory.look_for(secret.reveal()).await;
+            assert!(is_known());
+            assert!(directory.snapshot().account(&account).is_some());
+        }
+    });
+}
+
+#[test]
+fn who_guesses_does_not_keep_the_store_busy() {
+    block_on(async {
+        let (_directory, store, _accounts) = empty().await;
+        let counting = Arc::new(Counting {
+            store,
+            looks: AtomicUsize::new(0),
+        });
+        let watched: Arc<dyn AccountStore> = Arc::clone(&counting) as Arc<dyn AccountStore>;
+        let directory = Directory::watch(watched).await.expect("it works");
+        let looks = || counting.looks.load(Ordering::SeqCst);
+        let before = looks();
+        for _ in 0..1000 {
+            directory.look_for("pk_the_same").await;
+        }
+        assert_eq!(looks() - before, 1);
+        let begun = Instant::now();
+        for guess in 0..10_000 {
+            directory.look_for(&format!("pk_{guess}")).await;
+        }
+        // A hundred at once, then fifty a second, and the follower's own five a second.
+        let most = 101.0 + 55.0 * (begun.elapsed().as_secs_f64() + 1.0);
+        let looks = looks() - before;
+        assert!(looks >= 100, "{looks}");
+        assert!(looks as f64 <= most, "{looks} of at most {most}");
+    });
+}
