@@ -84,9 +84,25 @@ impl Sqlite {
     /// Copies the database as it is at one moment into a file that is not there, without what is free in
     /// it. Others read and write meanwhile; what they write stays in the log until then.
     pub(crate) fn copy(&self, file: &Path) -> Result<(), DatabaseError> {
+        let into = Self {
+            path: file.to_owned(),
+        };
+        let Some(name) = file.to_str() else {
+            return Err(DatabaseError::Other {
+                path: file.display().to_string(),
+                reason: "the path is no UTF-8; choose another".to_owned(),
+            });
+        };
         let connection = self.connect_to_read()?;
-        let copied = connection.execute("VACUUM INTO ?1", [file.to_string_lossy()]);
-        copied.map(drop).map_err(|error| self.error(&error))
+        let copied = connection.execute("VACUUM INTO ?1", [name]);
+        copied.map(drop).map_err(|error| match into.error(&error) {
+            // What can't be read is here, what can't be written is there.
+            DatabaseError::Corrupt { reason, .. } => DatabaseError::Corrupt {
+                path: self.path.display().to_string(),
+                reason,
+            },
+            other => other,
+        })
     }
 
     /// What it takes on the disk.

@@ -32,8 +32,10 @@ use writer::Writer;
 /// Tasks in a database that one server writes.
 #[derive(Debug)]
 pub(super) struct SqliteTasks {
-    writer: Writer,
+    /// Closed before the writer's connection: SQLite writes the log back when the last one is closed, if
+    /// that may write.
     readers: Readers,
+    writer: Writer,
     shared: Arc<Shared>,
     database: Sqlite,
 }

@@ -35,6 +35,8 @@ pub(super) struct News {
     pub(super) wake: bool,
     /// Tasks that reached their end.
     pub(super) events: Vec<Event>,
+    /// This process is the one that runs tasks.
+    pub(super) is_server: bool,
 }
 
 /// A running task that is to be put back.
@@ -455,6 +457,7 @@ impl Moves<'_> {
             rows.collect::<Result<Vec<_>, _>>()
         };
         let lost = read().map_err(|error| self.fault(&error))?;
+        self.news.is_server |= leases_before.is_none();
         for found in &lost {
             self.put_back(found, (true, attempts), now)?;
         }

@@ -77,6 +77,7 @@ impl Writer {
             careful: 0,
             patience,
             log,
+            is_server: false,
         };
         let path = database.path().display().to_string();
         let spawned = thread::Builder::new()
@@ -168,6 +169,14 @@ impl AsDatabaseError for crate::task::EnqueueError {
     }
 }
 
+/// Why a group was not made.
+enum Fault {
+    /// Another process had the lock: none of it was begun.
+    Locked(DatabaseError),
+    /// All of it was undone.
+    Undone(DatabaseError),
+}
+
 struct Thread {
     database: Sqlite,
     connection: Connection,
@@ -179,6 +188,7 @@ struct Thread {
     /// vain does not wait as long again.
     patience: Arc<AtomicI32>,
     log: Log,
+    is_server: bool,
 }
 
 impl Thread {
@@ -199,9 +209,13 @@ impl Thread {
         self.close();
     }
 
-    /// Writes the log back, if nobody else is in the way.
+    /// Writes the log back, if nobody else is in the way. That takes the lock for a while: a command beside
+    /// a server leaves it to that.
     fn close(&mut self) {
         self.log.stop();
+        if !self.is_server {
+            return;
+        }
         self.patience.store(0, Ordering::Relaxed);
         let written = self
             .connection
@@ -217,12 +231,12 @@ impl Thread {
         let mut news = News::default();
         match self.apply(group, &mut answers, &mut news) {
             Ok(()) => {}
-            // None was made: nothing is bad, and nothing to be counted again.
-            Err(error @ DatabaseError::Busy { .. }) => {
+            // Nothing is bad, and nothing to be counted again.
+            Err(Fault::Locked(error)) => {
                 tracing::warn!(%error, moves = answers.len(), "moves of tasks were not made");
                 failed = Some(error);
             }
-            Err(error) => {
+            Err(Fault::Undone(error)) => {
                 tracing::error!(%error, moves = answers.len(), "moves of tasks were undone");
                 failed = Some(error);
                 self.careful = CAREFUL;
@@ -230,6 +244,7 @@ impl Thread {
             }
         }
         if failed.is_none() {
+            self.is_server |= news.is_server;
             if news.wake {
                 self.shared
                     .wakeups
@@ -253,7 +268,7 @@ impl Thread {
         group: impl Iterator<Item = Job>,
         answers: &mut Vec<Answer>,
         news: &mut News,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<(), Fault> {
         let fault = |error: &rusqlite::Error| self.database.error(error);
         let begun = self
             .connection
@@ -262,11 +277,12 @@ impl Thread {
             Ok(transaction) => transaction,
             Err(error) => {
                 let error = fault(&error);
+                answers.extend(group.map(|job| job(Err(&error))));
                 if matches!(error, DatabaseError::Busy { .. }) {
                     self.patience.store(FEW_TRIES, Ordering::Relaxed);
+                    return Err(Fault::Locked(error));
                 }
-                answers.extend(group.map(|job| job(Err(&error))));
-                return Err(error);
+                return Err(Fault::Undone(error));
             }
         };
         let mut first_fault = None;
@@ -287,9 +303,10 @@ impl Thread {
         self.patience.store(TRIES, Ordering::Relaxed);
         if let Some(error) = first_fault {
             // Dropping the transaction undoes it.
-            return Err(error);
+            return Err(Fault::Undone(error));
         }
-        transaction.commit().map_err(|error| fault(&error))
+        let committed = transaction.commit();
+        committed.map_err(|error| Fault::Undone(fault(&error)))
     }
 
     /// Counts again what is stored, after something was undone.

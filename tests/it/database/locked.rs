@@ -185,9 +185,9 @@ fn a_log_that_a_reader_let_grow_becomes_short_again() {
         );
         thread::sleep(Duration::from_millis(20));
     }
-    let all = number_of(&store);
-    assert_eq!(tasks(&reader), all);
-    let found = block_on(store.get(id(all))).expect("it works");
+    let count = number_of(&store);
+    assert_eq!(tasks(&reader), count);
+    let found = block_on(store.get(id(count))).expect("it works");
     assert!(found.is_some());
 }
 

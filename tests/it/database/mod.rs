@@ -2,6 +2,7 @@
 
 mod full_disk;
 mod locked;
+mod migration;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -29,6 +29,7 @@ fn operations(task: &str) -> Vec<(&'static str, String, &'static str)> {
         ("GET", format!("{of_task}/response"), "read"),
         ("GET", "account/local/async/task".to_owned(), "read"),
         ("POST", format!("{of_task}/cancel"), "write"),
+        ("DELETE", of_task.clone(), "write"),
         ("GET", model.to_owned(), "read"),
         ("GET", "account/local/model".to_owned(), "read"),
         ("GET", format!("{model}/predict-config"), "read"),
