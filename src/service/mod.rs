@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use bodies::{BodyMemory, Buffer, Holding, NoRoom};
 pub use call::{Answer, Body, CallError, Chunks, Refusal, Request};
-pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, Unserved};
+pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{Device, DeviceParts, PackageConfig, Takes, TakesInput};
 pub use settings::{Isolation, Listed, ServiceSettings};

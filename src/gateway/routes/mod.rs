@@ -54,8 +54,7 @@ const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     let has_metrics = gateway.settings.admin.listen.0.is_none();
     let (routes, document) = described(has_metrics).split_for_parts();
-    // It is made of what the compiler checked.
-    let document = Arc::new(serde_json::to_value(document).unwrap_or_default());
+    let document = Arc::new(document);
     let routes = routes
         .route("/p/{account}/{model}", taking(post(predict::raw), "POST"))
         .route(

@@ -404,7 +404,7 @@ impl Settings {
             let is_name = !proxy.name.is_empty() && !proxy.name.contains('/');
             require(
                 "proxies.name",
-                &format_args!("`{}`", proxy.name),
+                format_args!("`{}`", proxy.name),
                 is_name,
                 expected,
             )?;
