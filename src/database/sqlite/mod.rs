@@ -86,6 +86,7 @@ impl Sqlite {
     pub(crate) fn copy(&self, file: &Path) -> Result<(), DatabaseError> {
         let into = Self {
             path: file.to_owned(),
+            damage: Arc::default(),
         };
         let Some(name) = file.to_str() else {
             return Err(DatabaseError::Other {
@@ -97,10 +98,7 @@ impl Sqlite {
         let copied = connection.execute("VACUUM INTO ?1", [name]);
         copied.map(drop).map_err(|error| match into.error(&error) {
             // What can't be read is here, what can't be written is there.
-            DatabaseError::Corrupt { reason, .. } => DatabaseError::Corrupt {
-                path: self.path.display().to_string(),
-                reason,
-            },
+            DatabaseError::Corrupt { reason, .. } => self.damaged(reason),
             other => other,
         })
     }
