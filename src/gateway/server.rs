@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
-use super::peer::Peer;
+use super::peer::{Audience, Peer};
 use super::settings::Settings;
 use super::tls::{HTTP2, Tls};
 use super::{Gateway, routes};
@@ -78,6 +78,19 @@ impl Bound {
         self.address
     }
 
+    /// Whether only operators and this machine can reach it: there metrics name services and accounts.
+    pub fn is_trusted(&self) -> bool {
+        self.audience() == Audience::Trusted
+    }
+
+    fn audience(&self) -> Audience {
+        if self.for_operators || self.address.ip().is_loopback() {
+            Audience::Trusted
+        } else {
+            Audience::Anybody
+        }
+    }
+
     /// Serves until `stop` is done, then accepts no more and gives open requests `grace` to end.
     pub async fn serve(
         self,
@@ -93,6 +106,7 @@ impl Bound {
                 routes::router(Arc::clone(&gateway))
             },
             gateway,
+            audience: self.audience(),
             http1: builder(&settings).http1_only(),
             http2: builder(&settings).http2_only(),
             graceful: GracefulShutdown::new(),
@@ -133,6 +147,7 @@ impl Bound {
 struct Connections {
     router: Router,
     gateway: Arc<Gateway>,
+    audience: Audience,
     http1: auto::Builder<TokioExecutor>,
     http2: auto::Builder<TokioExecutor>,
     graceful: GracefulShutdown,
@@ -151,8 +166,10 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let router = self.router.clone();
         let open = self.gateway.metrics.connected();
+        let audience = self.audience;
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(audience);
             let router = router.clone();
             async move {
                 let answer: Result<Response<Body>, Infallible> =

@@ -25,6 +25,8 @@ pub(crate) struct Setup {
     settings: String,
     packages: Vec<PathBuf>,
     environment: Vec<(String, String)>,
+    /// Where it listens, if not on the loopback address only.
+    listen: Option<&'static str>,
 }
 
 /// A running server. Dropping it kills it.
@@ -62,6 +64,12 @@ impl Setup {
         ))
     }
 
+    /// Listens on all addresses.
+    pub(crate) fn for_anybody(mut self) -> Self {
+        self.listen = Some("0.0.0.0:0");
+        self
+    }
+
     /// A directory of packages.
     pub(crate) fn packages(mut self, path: impl AsRef<Path>) -> Self {
         self.packages.push(path.as_ref().to_owned());
@@ -85,7 +93,13 @@ impl Setup {
 fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
     let config = directory.path().join("settings.toml");
     fs::write(&config, &setup.settings).expect("a file");
-    let mut command = pkgtool(["serve", "--listen", "127.0.0.1:0", "--config"]).into_command();
+    let mut command = pkgtool([
+        "serve",
+        "--listen",
+        setup.listen.unwrap_or("127.0.0.1:0"),
+        "--config",
+    ])
+    .into_command();
     command
         .arg(&config)
         .arg("--data-dir")
