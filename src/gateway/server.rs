@@ -25,7 +25,7 @@ use tower::ServiceExt as _;
 
 use super::connections::{Answering, Connections, Open};
 use super::error::Error;
-use super::peer::Peer;
+use super::peer::{Audience, Peer};
 use super::settings::Settings;
 use super::stopping::{Deadline, Stage};
 use super::tls::{HTTP2, Tls};
@@ -84,6 +84,19 @@ impl Bound {
         self.address
     }
 
+    /// Whether only operators and this machine can reach it: there metrics name services and accounts.
+    pub fn is_trusted(&self) -> bool {
+        self.audience() == Audience::Trusted
+    }
+
+    fn audience(&self) -> Audience {
+        if self.for_operators || self.address.ip().is_loopback() {
+            Audience::Trusted
+        } else {
+            Audience::Anybody
+        }
+    }
+
     /// Serves until `stop` gives a deadline, then accepts no more and lets open requests end. What is
     /// left when it is time to cut is answered with an error; nothing is answered after this returned.
     pub async fn serve(
@@ -99,6 +112,7 @@ impl Bound {
             } else {
                 routes::router(Arc::clone(&gateway))
             },
+            audience: self.audience(),
             http1: builder(settings).http1_only(),
             http2: builder(settings).http2_only(),
             graceful: GracefulShutdown::new(),
@@ -131,6 +145,7 @@ impl Bound {
 /// What connections are served with.
 struct Serving {
     router: Router,
+    audience: Audience,
     http1: auto::Builder<TokioExecutor>,
     http2: auto::Builder<TokioExecutor>,
     graceful: GracefulShutdown,
@@ -164,10 +179,12 @@ impl Serving {
         let _ = stream.set_nodelay(true);
         let exchange = Arc::new(Exchange::default());
         let router = self.router.clone();
+        let audience = self.audience;
         let counted = self.gateway.metrics.connected();
         let (own, under_way) = (Arc::clone(&open), Arc::clone(&exchange));
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(audience);
             let router = router.clone();
             let guards = (own.answering(), under_way.begin());
             request.extensions_mut().insert(Arc::clone(&own));

@@ -131,6 +131,11 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
         operators,
     )?;
     tracing::info!(address = %bound.address(), operators = operators.map(tracing::field::display), "serving");
+    if operators.is_none() && !bound.is_trusted() {
+        tracing::info!(
+            "others can reach this address: metrics leave services and accounts out; set `admin.listen`"
+        );
+    }
     let gateway = Gateway::new(running.parts());
     let mut beside = JoinSet::new();
     if let Some(bound) = for_operators {

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
+use super::super::peer::Audience;
 use super::super::present::present;
 use super::super::readiness::not_ready;
 use super::path::{Routes, only};
@@ -116,11 +117,15 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, E
         (String = "application/openmetrics-text"),
     ))),
 )]
-async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+async fn metrics(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(audience): Extension<Audience>,
+    headers: HeaderMap,
+) -> Response {
     let accept = headers.get_all(header::ACCEPT).into_iter();
     let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
     let format = Format::accepted(Some(&accept.join(",")));
-    let present = present(&gateway).await;
+    let present = present(&gateway, audience).await;
     let page = gateway.metrics.page(&present, format);
     let about = [
         (header::CONTENT_TYPE, format.media_type()),

@@ -25,7 +25,9 @@ pub(crate) struct Setup {
     settings: String,
     packages: Vec<PathBuf>,
     environment: Vec<(String, String)>,
+    /// Where it listens, if not on a port of the loopback address.
     listen: Option<String>,
+    /// The soft limit of open files it starts with.
     open_files: Option<u32>,
 }
 
@@ -62,6 +64,12 @@ impl Setup {
         self.settings(&format!(
             "[[proxies]]\nname = \"{name}\"\nupstream = \"{upstream}\""
         ))
+    }
+
+    /// Listens on all addresses.
+    pub(crate) fn for_anybody(mut self) -> Self {
+        self.listen = Some("0.0.0.0:0".to_owned());
+        self
     }
 
     /// A directory of packages.
