@@ -178,13 +178,13 @@ fn bounded(of: TValue, bounds: &[(bool, f32)]) -> TractResult<TVec<TValue>> {
     for chunk in plain.as_slice_mut::<f32>()?.chunks_mut(CHUNK) {
         for &(larger, bound) in bounds {
             if larger {
-                chunk
-                    .iter_mut()
-                    .for_each(|value| *value = if *value < bound { bound } else { *value });
+                for value in &mut *chunk {
+                    *value = if *value < bound { bound } else { *value };
+                }
             } else {
-                chunk
-                    .iter_mut()
-                    .for_each(|value| *value = if *value > bound { bound } else { *value });
+                for value in &mut *chunk {
+                    *value = if *value > bound { bound } else { *value };
+                }
             }
         }
     }

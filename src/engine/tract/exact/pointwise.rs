@@ -132,6 +132,16 @@ fn patched(
     Ok(())
 }
 
+/// Without a branch.
+#[expect(
+    clippy::manual_range_contains,
+    clippy::needless_bitwise_bool,
+    reason = "that has one"
+)]
+fn within(value: f32, least: f32, most: f32) -> bool {
+    (value >= least) & (value <= most)
+}
+
 fn logistic(value: f32) -> f32 {
     1.0 / (1.0 + (-value).exp())
 }
@@ -144,7 +154,7 @@ fn silu(values: &mut [f32]) -> TractResult<()> {
     patched(
         values,
         Func::Silu,
-        |value| (value >= LOW) & (value < f32::INFINITY),
+        |value| within(value, LOW, f32::MAX),
         |value| value * logistic(value),
     )
 }
@@ -210,7 +220,7 @@ fn erf(values: &mut [f32]) -> TractResult<()> {
     patched(
         values,
         Func::Erf,
-        |value| (value.abs() >= TINY) & (value.abs() <= SATURATED),
+        |value| within(value.abs(), TINY, SATURATED),
         |value| {
             if value.abs() < TINY {
                 // The next term is less than a unit in the last place.
@@ -260,7 +270,7 @@ fn gelu_by_tanh(values: &mut [f32]) -> TractResult<()> {
     patched(
         values,
         Func::Gelu,
-        |value| (value >= NEAR) & (value <= LOW.abs()),
+        |value| within(value, NEAR, LOW.abs()),
         |value| {
             if value > 0.0 {
                 return value;

@@ -107,7 +107,7 @@ impl Product {
     ) -> TractResult<Vec<T>> {
         let batch = states.len() / size.max(1);
         // How most sequences begin.
-        if self.is_finite && states.iter().all(|state| state.is_zero()) {
+        if self.is_finite && states.iter().all(T::is_zero) {
             return Ok(vec![T::zero(); batch * self.rows]);
         }
         if let Some(turned) = &self.turned
