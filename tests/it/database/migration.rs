@@ -74,6 +74,7 @@ fn a_database_of_the_first_release_goes_on() {
             .expect("it is there");
         let outcome = Outcome::Answer {
             content: Content::Inline(b"[1]".to_vec()),
+            media_type: None,
             attempt: 1,
             expires_at: None,
         };
