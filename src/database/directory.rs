@@ -18,3 +18,20 @@ pub(crate) fn make_directory(directory: &Path) -> Result<(), DatabaseError> {
             reason: error.to_string(),
         })
 }
+
+/// Bytes that are free where a directory is, for those who are not the system's administrator; `None` if
+/// the system does not tell.
+#[cfg(unix)]
+pub fn free_bytes(directory: &Path) -> Option<u64> {
+    let found = nix::sys::statvfs::statvfs(directory).ok()?;
+    // The types of both differ between systems.
+    let blocks = u64::try_from(found.blocks_available()).ok()?;
+    let size = u64::try_from(found.fragment_size()).ok()?;
+    blocks.checked_mul(size)
+}
+
+/// Bytes that are free where a directory is: not known here.
+#[cfg(not(unix))]
+pub fn free_bytes(_directory: &Path) -> Option<u64> {
+    None
+}

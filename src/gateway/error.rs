@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::database::DatabaseError;
 use crate::service::{CallError, Refusal};
-use crate::task::{BAD_REQUEST, EnqueueError, Failure, SERVICE_UNAVAILABLE};
+use crate::task::{BAD_REQUEST, BlobError, EnqueueError, Failure, SERVICE_UNAVAILABLE};
 
 /// Tells a client whether trying again can help.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -80,6 +80,12 @@ impl Error {
     /// A detail for programs.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.args.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Seconds after which it may be tried again.
+    pub(super) fn retry_after(mut self, seconds: u64) -> Self {
+        self.more.retry_after = Some(seconds);
         self
     }
 
@@ -164,6 +170,60 @@ impl Error {
         .with("limit", limit)
     }
 
+    /// A body or an answer that the blob store did not take or give.
+    pub(super) fn storage(error: &BlobError) -> Self {
+        let (status, code, message) = if error.to_string().contains("No space left") {
+            (
+                StatusCode::INSUFFICIENT_STORAGE,
+                "STORAGE_IS_FULL",
+                "the server's disk is full; nothing was stored",
+            )
+        } else {
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                SERVICE_UNAVAILABLE,
+                "the server's storage failed; its log has the details",
+            )
+        };
+        Self::new(status, code, message).because(error)
+    }
+
+    /// A request that was cut off when the server stopped.
+    pub(super) fn stopping() -> Self {
+        let message = "the server stops; another one may answer";
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "SERVER_IS_STOPPING",
+            message,
+        )
+        .retry_after(1)
+    }
+
+    /// A connection for which there is no room.
+    pub(super) fn too_many_connections() -> Self {
+        let message = "the server has as many open connections as it may have";
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "TOO_MANY_CONNECTIONS", message).retry_after(1)
+    }
+
+    /// A request that the HTTP library refused, with its status.
+    pub(super) fn no_request(status: StatusCode) -> Self {
+        let (code, message) = match status {
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => (
+                "REQUEST_HEADER_IS_TOO_LARGE",
+                "the request's head has too many bytes or fields",
+            ),
+            StatusCode::URI_TOO_LONG => {
+                ("REQUEST_URI_IS_TOO_LONG", "the request's path is too long")
+            }
+            _ => (
+                BAD_REQUEST,
+                "this is no HTTP request that can be understood",
+            ),
+        };
+        Self::new(status, code, message)
+    }
+
     /// A path that does not exist.
     pub(super) fn no_path() -> Self {
         let message = "there is nothing at this path; GET /openapi.json tells what there is";
@@ -200,31 +260,49 @@ impl Error {
         error
     }
 
-    /// The response, once the request's id is known.
-    pub(super) fn render(self, request_id: &str) -> Response {
+    /// The whole of an HTTP/1 response, for connections on which no request was read.
+    pub(super) fn raw(self, request_id: &str) -> Bytes {
         let status = self.status;
-        let More {
-            args,
-            retry_after,
-            allow,
-            body,
-            detail: _,
-        } = *self.more;
+        let retry_after = self.more.retry_after;
+        let body = self.body(request_id);
+        // A body of strings is always JSON.
+        let body = serde_json::to_string(&body).unwrap_or_default();
+        let mut text = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+             z-requestid: {request_id}\r\nconnection: close\r\n",
+            body.len()
+        );
+        if let Some(seconds) = retry_after {
+            text.push_str(&format!("retry-after: {seconds}\r\n"));
+        }
+        text.push_str("\r\n");
+        text.push_str(&body);
+        text.into()
+    }
+
+    fn body(self, request_id: &str) -> ErrorBody {
+        ErrorBody {
+            error: ErrorDetail {
+                code: self.code,
+                message: self.message,
+                kind: kind(self.status),
+                args: self.more.args,
+                request_id: request_id.to_owned(),
+            },
+        }
+    }
+
+    /// The response, once the request's id is known.
+    pub(super) fn render(mut self, request_id: &str) -> Response {
+        let status = self.status;
+        let retry_after = self.more.retry_after;
+        let (allow, body) = (self.more.allow.take(), self.more.body.take());
         let mut response = if let Some((body, media)) = body {
             let media = HeaderValue::try_from(media)
                 .unwrap_or(HeaderValue::from_static("application/octet-stream"));
             (status, [(header::CONTENT_TYPE, media)], body).into_response()
         } else {
-            let body = ErrorBody {
-                error: ErrorDetail {
-                    code: self.code,
-                    message: self.message,
-                    kind: kind(status),
-                    args,
-                    request_id: request_id.to_owned(),
-                },
-            };
-            (status, axum::Json(body)).into_response()
+            (status, axum::Json(self.body(request_id))).into_response()
         };
         let headers = response.headers_mut();
         if let Some(seconds) = retry_after {

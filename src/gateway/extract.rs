@@ -3,12 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{FromRequestParts, Path, Query, Request};
-use axum::http::StatusCode;
-use axum::http::header;
+use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
 use super::Gateway;
@@ -50,33 +46,5 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for InQuery<T> {
             Ok(Query(found)) => Ok(Self(found)),
             Err(error) => Err(Error::bad_request(error.body_text()).with("place", "query")),
         }
-    }
-}
-
-/// Reads the whole body of a request. Called once it is clear that the request may be made: a stranger's
-/// body is not read.
-pub(super) async fn read_body(gateway: &Gateway, request: Request) -> Result<Bytes, Error> {
-    let settings = gateway.current();
-    let limit = settings.limits.body_bytes;
-    let patience = settings.timeouts.body();
-    drop(settings);
-    let declared = request.headers().get(header::CONTENT_LENGTH);
-    let declared = declared.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if declared.is_some_and(|declared| declared > limit as u64) {
-        return Err(Error::too_large(limit));
-    }
-    let read = Limited::new(request.into_body(), limit).collect();
-    let read = tokio::time::timeout(patience, read).await;
-    match read {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Error::too_large(limit)),
-        Ok(Err(error)) => Err(Error::bad_request(format!(
-            "the body could not be read: {error}"
-        ))),
-        Err(_) => Err(Error::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "REQUEST_BODY_TIMEOUT",
-            "the body did not arrive in time",
-        )),
     }
 }

@@ -16,12 +16,15 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Gateway;
 use super::auth::Caller;
+use super::body::{Declared, Taken, read_body, take_body};
 use super::error::Error;
-use super::extract::{InPath, InQuery, read_body};
+use super::extract::{InPath, InQuery};
 use super::observe::Known;
 use crate::account::{AccountId, Permission};
+use crate::database::Timestamp;
 use crate::service::meter::Operation;
 use crate::service::{Request, Service};
+use crate::task::{Content, TaskId};
 
 /// A client's own name for a request that it may repeat.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -96,19 +99,39 @@ pub(super) struct Asked<F> {
 /// The same of a request that its client may repeat.
 pub(super) struct Repeatable<F> {
     pub(super) call: Call,
+    /// What its task is to have.
+    pub(super) coming: Coming,
+    form: PhantomData<F>,
+}
+
+/// What is known of a task before its request's body is read.
+pub(super) struct Coming {
+    /// Its id.
+    pub(super) id: TaskId,
     /// Its `Idempotency-Key`.
     pub(super) key: Option<String>,
-    form: PhantomData<F>,
+    /// The request was counted in its account's rate.
+    pub(super) is_counted: bool,
+    /// The body, if it is in the blob store already: the request has none then.
+    pub(super) stored: Option<Content>,
+}
+
+/// What a form reads from.
+pub(super) struct Source<'a> {
+    gateway: &'a Arc<Gateway>,
+    service: &'a Service,
+    caller: AccountId,
+    /// The task that a raw body may be stored for as it arrives.
+    store_for: Option<TaskId>,
 }
 
 /// How a request says its data, config and data type.
 pub(super) trait Form: Send {
-    /// What is asked of a service.
+    /// What is asked of a service; the body's place, if it was stored.
     fn read(
-        gateway: &Arc<Gateway>,
-        service: &Service,
+        source: Source<'_>,
         request: HttpRequest,
-    ) -> impl Future<Output = Result<Request, Error>> + Send;
+    ) -> impl Future<Output = Result<(Request, Option<Content>), Error>> + Send;
 }
 
 /// The body is the data, the query names the config.
@@ -126,8 +149,17 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Asked<F> {
     async fn from_request(request: HttpRequest, gateway: &Arc<Gateway>) -> Result<Self, Error> {
         let (mut parts, body) = request.into_parts();
         let (service, caller) = target(&mut parts, gateway, Operation::Predict).await?;
+        let limit = gateway.limit(caller)?;
+        let admitted = gateway.store.admit(caller, limit, Timestamp::now()).await;
+        admitted.map_err(|error| gateway.refusal(caller, error))?;
+        let source = Source {
+            gateway,
+            service: &service,
+            caller,
+            store_for: None,
+        };
         let request = HttpRequest::from_parts(parts, body);
-        let request = F::read(gateway, &service, request).await?;
+        let (request, _) = F::read(source, request).await?;
         Ok(Self {
             call: Call {
                 service,
@@ -146,15 +178,38 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
         let (mut parts, body) = request.into_parts();
         let (service, caller) = target(&mut parts, gateway, Operation::Create).await?;
         let key = idempotency_key(&parts.headers)?;
+        let now = Timestamp::now();
+        // A small body costs no more than its refusal, which is exact once it is there.
+        let is_counted = Declared::of(&parts.headers).may_be_large();
+        if is_counted {
+            let limit = gateway.limit(caller)?;
+            let store = &gateway.store;
+            let foreseen = store.foresee(caller, limit, key.as_deref()).await;
+            foreseen.map_err(|error| gateway.refusal(caller, error))?;
+            let admitted = store.admit(caller, limit, now).await;
+            admitted.map_err(|error| gateway.refusal(caller, error))?;
+        }
+        let id = gateway.ids.next(now);
+        let source = Source {
+            gateway,
+            service: &service,
+            caller,
+            store_for: Some(id),
+        };
         let request = HttpRequest::from_parts(parts, body);
-        let request = F::read(gateway, &service, request).await?;
+        let (request, stored) = F::read(source, request).await?;
         Ok(Self {
             call: Call {
                 service,
                 caller,
                 request,
             },
-            key,
+            coming: Coming {
+                id,
+                key,
+                is_counted,
+                stored,
+            },
             form: PhantomData,
         })
     }
@@ -195,10 +250,10 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
 
 impl Form for Raw {
     async fn read(
-        gateway: &Arc<Gateway>,
-        service: &Service,
+        source: Source<'_>,
         request: HttpRequest,
-    ) -> Result<Request, Error> {
+    ) -> Result<(Request, Option<Content>), Error> {
+        let (gateway, service) = (source.gateway, source.service);
         let (mut parts, body) = request.into_parts();
         let query = InQuery::<RawParameters>::from_request_parts(&mut parts, gateway).await;
         let InQuery(parameters) = query?;
@@ -206,21 +261,36 @@ impl Form for Raw {
             Some(id) => Some(config_text(gateway, service, id).await?),
             None => default_config(gateway, service).await?,
         };
-        Ok(Request {
-            body: read_body(gateway, HttpRequest::from_parts(parts, body)).await?,
+        let mut read = Request {
             config,
             data_type: parameters.data_type,
-        })
+            ..Request::default()
+        };
+        let request = HttpRequest::from_parts(parts, body);
+        let taken = match source.store_for {
+            Some(task) => take_body(gateway, source.caller, request, task).await?,
+            None => {
+                let (body, memory) = read_body(gateway, source.caller, request).await?;
+                Taken::Memory(body, memory)
+            }
+        };
+        match taken {
+            Taken::Stored(content) => Ok((read, Some(content))),
+            Taken::Memory(body, memory) => {
+                (read.body, read.memory) = (body, Some(memory));
+                Ok((read, None))
+            }
+        }
     }
 }
 
 impl Form for Whole {
     async fn read(
-        gateway: &Arc<Gateway>,
-        service: &Service,
+        source: Source<'_>,
         request: HttpRequest,
-    ) -> Result<Request, Error> {
-        let body = read_body(gateway, request).await?;
+    ) -> Result<(Request, Option<Content>), Error> {
+        let (gateway, service) = (source.gateway, source.service);
+        let (body, memory) = read_body(gateway, source.caller, request).await?;
         let text = text(&body)?;
         let parsed: PredictRequestData<'_> =
             serde_json::from_str(text).map_err(|error| malformed(&error))?;
@@ -229,35 +299,40 @@ impl Form for Whole {
         if let Some(config) = given {
             require_object(config, "$.config")?;
         }
-        Ok(Request {
+        let read = Request {
             body: body.slice_ref(parsed.data.get().as_bytes()),
             config: match given {
                 Some(config) => Some(config.get().to_owned()),
                 None => default_config(gateway, service).await?,
             },
             data_type: parsed.data_type,
-        })
+            memory: Some(memory),
+        };
+        Ok((read, None))
     }
 }
 
 impl Form for Texts {
     async fn read(
-        gateway: &Arc<Gateway>,
-        service: &Service,
+        source: Source<'_>,
         request: HttpRequest,
-    ) -> Result<Request, Error> {
-        let body = read_body(gateway, request).await?;
+    ) -> Result<(Request, Option<Content>), Error> {
+        let (gateway, service) = (source.gateway, source.service);
+        let (body, memory) = read_body(gateway, source.caller, request).await?;
         let parsed: Predict2RequestData =
             serde_json::from_str(text(&body)?).map_err(|error| malformed(&error))?;
+        drop(body);
         let given = parsed.config.filter(|config| !config.trim().is_empty());
-        Ok(Request {
-            body: parsed.data.into(),
+        let read = Request {
+            body: memory.keep(parsed.data.into_bytes()),
             config: match given {
                 Some(config) => Some(config),
                 None => default_config(gateway, service).await?,
             },
             data_type: parsed.data_type,
-        })
+            memory: Some(memory),
+        };
+        Ok((read, None))
     }
 }
 

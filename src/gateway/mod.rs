@@ -3,24 +3,32 @@
 //! Invariant: a handler extracts, makes one call, responds. Knows nothing of the command line.
 
 mod auth;
+mod body;
+mod coding;
+mod connections;
 mod error;
 mod extract;
 mod form;
+mod limit_met;
 mod metrics;
 mod observe;
 mod openapi;
 mod peer;
 mod present;
+mod readiness;
 mod request_id;
 mod routes;
 mod server;
 pub mod settings;
 mod state;
+mod stopping;
 mod takes;
 mod tls;
 mod visible;
+mod wire;
 
 pub use server::{Bound, ServeError};
 pub use settings::Settings;
 pub use state::{Gateway, Parts, Reload, Services};
+pub use stopping::Deadline;
 pub use tls::{Tls, TlsError};

@@ -10,15 +10,16 @@ use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Method, Uri};
+use axum::http::{Method, Uri, Version, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use tracing::{Instrument as _, Level};
 
 use super::Gateway;
 use super::error::Error;
 use super::peer::{self, Peer};
 use super::request_id::REQUEST_ID;
+use super::stopping::Stage;
 use crate::account::AccountId;
 use crate::service::Service;
 use crate::service::meter::{ABANDONED, Operation, Outcome};
@@ -110,7 +111,20 @@ pub(super) async fn observe(
     // Costs nothing unless traces are sent: no log asks for this target.
     let span =
         tracing::trace_span!(target: "pkgtool::trace", "request", request = text, %method, route);
-    let mut response = next.run(request).instrument(span).await;
+    let answer = async {
+        match wrong_host(&request) {
+            Some(error) => error.into_response(),
+            None => next.run(request).await,
+        }
+    };
+    let mut response = tokio::select! {
+        biased;
+        response = answer.instrument(span) => response,
+        () = gateway.stopping.reached(Stage::CutOff) => {
+            gateway.stopping.count_cut(1);
+            Error::stopping().into_response()
+        }
+    };
     let error = response.extensions_mut().remove::<Error>();
     let made = response.extensions_mut().remove::<Made>();
     let mut answer = Answered {
@@ -231,4 +245,16 @@ impl fmt::Display for TaskName<'_> {
             Self::Named(name) => name.fmt(f),
         }
     }
+}
+
+/// What HTTP/1.1 asks of a request's `Host`: that there is one, and no second.
+fn wrong_host(request: &Request) -> Option<Error> {
+    if request.version() != Version::HTTP_11 {
+        return None;
+    }
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    (hosts != 1).then(|| {
+        let message = format!("an HTTP/1.1 request has one `Host`; this one has {hosts}");
+        Error::bad_request(message).with("place", "Host")
+    })
 }

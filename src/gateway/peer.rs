@@ -19,6 +19,15 @@ const MOST_ENTRIES: usize = 32;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
+/// Who can reach a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// Operators, or whoever is on this machine.
+    Trusted,
+    /// Anybody: names of accounts and of services that are not public are no matter of theirs.
+    Anybody,
+}
+
 /// The client of a request whose connection has this peer.
 pub(super) fn client(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies) -> IpAddr {
     let peer = peer.to_canonical();

@@ -2,16 +2,19 @@
 
 use super::Gateway;
 use super::metrics::Present;
+use super::peer::Audience;
 
-/// The present of a gateway.
-pub(super) async fn present(gateway: &Gateway) -> Present {
+/// The present of a gateway, as this audience may see it.
+pub(super) async fn present(gateway: &Gateway, audience: Audience) -> Present {
     let directory = &gateway.settings.data_dir;
     let engines = &gateway.engines;
     Present {
+        is_named: audience == Audience::Trusted,
         tasks: gateway.store.load().await.ok(),
         services: gateway.services.all(),
         unserved: gateway.services.unserved().len(),
         memory: (engines.memory(), engines.budget()),
+        body_bytes: gateway.memory.held(),
         meters: engines.meters().all(),
         sizes: gateway.metrics.sizes(directory).await,
     }

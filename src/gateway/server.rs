@@ -6,24 +6,30 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Response};
-use hyper::body::Incoming;
+use axum::http::{HeaderMap, Request, Response, StatusCode};
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
-use super::peer::Peer;
+use super::connections::{Answering, Connections, Open};
+use super::error::Error;
+use super::peer::{Audience, Peer};
 use super::settings::Settings;
+use super::stopping::{Deadline, Stage};
 use super::tls::{HTTP2, Tls};
+use super::wire::{Exchange, Instead, UnderWay, Wire};
 use super::{Gateway, routes};
 
 /// Pause after a connection could not be accepted: most likely there are too many open files.
@@ -78,86 +84,119 @@ impl Bound {
         self.address
     }
 
-    /// Serves until `stop` is done, then accepts no more and gives open requests `grace` to end.
+    /// Whether only operators and this machine can reach it: there metrics name services and accounts.
+    pub fn is_trusted(&self) -> bool {
+        self.audience() == Audience::Trusted
+    }
+
+    fn audience(&self) -> Audience {
+        if self.for_operators || self.address.ip().is_loopback() {
+            Audience::Trusted
+        } else {
+            Audience::Anybody
+        }
+    }
+
+    /// Serves until `stop` gives a deadline, then accepts no more and lets open requests end. What is
+    /// left when it is time to cut is answered with an error; nothing is answered after this returned.
     pub async fn serve(
         self,
         gateway: Arc<Gateway>,
         tls: Option<Tls>,
-        stop: impl Future<Output = ()>,
+        stop: impl Future<Output = Deadline>,
     ) {
-        let settings = gateway.settings.clone();
-        let connections = Connections {
+        let settings = &gateway.settings;
+        let serving = Serving {
             router: if self.for_operators {
                 routes::for_operators(Arc::clone(&gateway))
             } else {
                 routes::router(Arc::clone(&gateway))
             },
-            gateway,
-            http1: builder(&settings).http1_only(),
-            http2: builder(&settings).http2_only(),
+            audience: self.audience(),
+            http1: builder(settings).http1_only(),
+            http2: builder(settings).http2_only(),
             graceful: GracefulShutdown::new(),
             tls: tls.map(|tls| tls.acceptor),
             handshake: settings.timeouts.header(),
+            connections: Connections::new(&settings.limits),
+            instead: instead(Arc::clone(&gateway)),
+            gateway: Arc::clone(&gateway),
         };
-        let room = Arc::new(Semaphore::new(settings.limits.connections));
         tokio::pin!(stop);
-        loop {
-            // Beyond the limit connections wait in the system's queue.
-            let permit = tokio::select! {
-                permit = Arc::clone(&room).acquire_owned() => permit,
-                () = &mut stop => break,
-            };
+        let deadline = loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                () = &mut stop => break,
+                deadline = &mut stop => break deadline,
             };
             match accepted {
-                Ok((stream, peer)) => connections.spawn(stream, Peer(peer), permit.ok()),
+                Ok((stream, peer)) => serving.accepted(stream, peer),
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    gateway.limit_met("accept", &error);
+                    serving.connections.close_oldest();
                     tokio::time::sleep(AFTER_A_FAILURE).await;
                 }
             }
-        }
+        };
         drop(self.listener);
-        let ended = connections.graceful.shutdown();
-        if tokio::time::timeout(settings.timeouts.grace(), ended)
-            .await
-            .is_err()
-        {
-            tracing::warn!("requests were cut off at the end of the grace period");
-        }
+        serving.end(deadline).await;
     }
 }
 
-struct Connections {
+/// What connections are served with.
+struct Serving {
     router: Router,
-    gateway: Arc<Gateway>,
+    audience: Audience,
     http1: auto::Builder<TokioExecutor>,
     http2: auto::Builder<TokioExecutor>,
     graceful: GracefulShutdown,
     tls: Option<TlsAcceptor>,
     handshake: Duration,
+    connections: Arc<Connections>,
+    instead: Instead,
+    gateway: Arc<Gateway>,
 }
 
-impl Connections {
-    fn spawn(
-        &self,
-        stream: TcpStream,
-        peer: Peer,
-        permit: Option<tokio::sync::OwnedSemaphorePermit>,
-    ) {
+impl Serving {
+    fn accepted(&self, stream: TcpStream, peer: SocketAddr) {
+        let address = peer.ip().to_canonical();
+        let admission = self.connections.admit(address);
+        if let Some(limit) = admission.limit {
+            self.gateway.limit_met(limit, &address);
+        }
+        match admission.open {
+            Some(open) => self.spawn(stream, Peer(peer), Arc::new(open)),
+            None if self.tls.is_none() => {
+                let answer = (self.instead)(StatusCode::SERVICE_UNAVAILABLE);
+                // It fits what the system buffers; a client that is gone needs none.
+                let _ = stream.try_write(&answer);
+            }
+            None => {}
+        }
+    }
+
+    fn spawn(&self, stream: TcpStream, peer: Peer, open: Arc<Open>) {
         // Small answers must not wait for more; if it can't be set, they do.
         let _ = stream.set_nodelay(true);
+        let exchange = Arc::new(Exchange::default());
         let router = self.router.clone();
-        let open = self.gateway.metrics.connected();
+        let audience = self.audience;
+        let counted = self.gateway.metrics.connected();
+        let (own, under_way) = (Arc::clone(&open), Arc::clone(&exchange));
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(audience);
             let router = router.clone();
+            let guards = (own.answering(), under_way.begin());
+            request.extensions_mut().insert(Arc::clone(&own));
             async move {
                 let answer: Result<Response<Body>, Infallible> =
                     router.oneshot(request.map(Body::new)).await;
-                answer
+                answer.map(|answer| {
+                    answer.map(|body| Guarded {
+                        body,
+                        _guards: guards,
+                    })
+                })
             }
         });
         // Without TLS there is HTTP/1 only: looking for another's first bytes has no time limit.
@@ -166,29 +205,104 @@ impl Connections {
         let watcher = self.graceful.watcher();
         let tls = self.tls.clone();
         let handshake = self.handshake;
-        tokio::spawn(async move {
-            // Errors of a connection are its client's: it went away, or spoke no HTTP.
-            let ended = match tls {
-                None => {
-                    let connection = http1.serve_connection(TokioIo::new(stream), service);
-                    watcher.watch(connection.into_owned()).await
-                }
-                Some(tls) => match tokio::time::timeout(handshake, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => {
-                        let chosen = stream.get_ref().1.alpn_protocol();
-                        let builder = if chosen == Some(HTTP2) { http2 } else { http1 };
-                        let connection = builder.serve_connection(TokioIo::new(stream), service);
-                        watcher.watch(connection.into_owned()).await
-                    }
-                    Ok(Err(error)) => Err(error.into()),
-                    Err(late) => Err(late.into()),
-                },
+        let instead = Arc::clone(&self.instead);
+        let serve = async move {
+            let Some(tls) = tls else {
+                let io = TokioIo::new(Wire::new(stream, exchange, instead));
+                let connection = http1.serve_connection(io, service);
+                return watcher.watch(connection.into_owned()).await;
             };
-            if let Err(error) = ended {
-                tracing::debug!(%error, "a connection ended badly");
+            let stream = tokio::time::timeout(handshake, tls.accept(stream)).await??;
+            if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+                let connection = http2.serve_connection(TokioIo::new(stream), service);
+                return watcher.watch(connection.into_owned()).await;
             }
-            drop((open, permit));
+            let io = TokioIo::new(Wire::new(stream, exchange, instead));
+            let connection = http1.serve_connection(io, service);
+            watcher.watch(connection.into_owned()).await
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                // Errors of a connection are its client's: it went away, or spoke no HTTP.
+                ended = serve => if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended badly");
+                },
+                () = open.closed() => {}
+            }
+            drop(counted);
         });
+    }
+
+    /// Lets requests end, then cuts them off.
+    async fn end(self, deadline: Deadline) {
+        let stopping = &self.gateway.stopping;
+        stopping.set(Stage::Draining);
+        self.connections.close_idle();
+        let ended = self.graceful.shutdown();
+        tokio::pin!(ended);
+        if tokio::time::timeout_at(deadline.cut, &mut ended)
+            .await
+            .is_err()
+        {
+            stopping.set(Stage::CutOff);
+            if tokio::time::timeout_at(deadline.end, &mut ended)
+                .await
+                .is_err()
+            {
+                stopping.count_cut(self.connections.close_all());
+                ended.await;
+            }
+        }
+        let requests = stopping.cut();
+        if requests > 0 {
+            tracing::warn!(
+                requests,
+                "requests were cut off at the end of the grace period"
+            );
+        }
+    }
+}
+
+/// Says in our own words what the HTTP library, or the listener, has to say.
+fn instead(gateway: Arc<Gateway>) -> Instead {
+    Arc::new(move |status| {
+        let error = if status == StatusCode::SERVICE_UNAVAILABLE {
+            Error::too_many_connections()
+        } else {
+            Error::no_request(status)
+        };
+        let id = gateway.request_ids.of(&HeaderMap::new());
+        let request = id.to_str().unwrap_or_default();
+        let (status, code) = (status.as_u16(), error.code.clone());
+        tracing::debug!(request, status, code, "refused");
+        gateway.metrics.unread(status);
+        error.raw(request)
+    })
+}
+
+/// A response's body. What counts as being answered ends with it.
+struct Guarded {
+    body: Body,
+    _guards: (Answering, UnderWay),
+}
+
+impl HttpBody for Guarded {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

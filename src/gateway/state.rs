@@ -10,12 +10,15 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, Guard};
 
 use super::error::Error;
+use super::limit_met::LimitsMet;
 use super::metrics::Metrics;
+use super::readiness::Looked;
 use super::request_id::RequestIds;
 use super::settings::{Changes, Settings};
+use super::stopping::Stopping;
 use crate::account::{AccountId, Directory, PredictConfigs};
 use crate::service::engine::Engines;
-use crate::service::{Catalog, Service, ServiceSettings, Unserved};
+use crate::service::{BodyMemory, Catalog, Service, ServiceSettings, Unserved};
 use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore};
 
 /// Everything that requests are answered from.
@@ -30,10 +33,14 @@ pub struct Gateway {
     pub(super) store: Arc<dyn TaskStore>,
     pub(super) blobs: Arc<Blobs>,
     pub(super) ids: Arc<TaskIds>,
+    pub(super) memory: Arc<BodyMemory>,
     pub(super) metrics: Metrics,
     pub(super) request_ids: RequestIds,
     pub(super) started: Instant,
     reload: Mutex<Option<Reload>>,
+    pub(super) limits_met: LimitsMet,
+    pub(super) stopping: Stopping,
+    pub(super) looked: Looked,
 }
 
 /// Takes over what changed, or says what is wrong with it.
@@ -59,6 +66,8 @@ pub struct Parts {
     pub blobs: Arc<Blobs>,
     /// Ids of tasks.
     pub ids: Arc<TaskIds>,
+    /// Memory for bodies.
+    pub memory: Arc<BodyMemory>,
 }
 
 /// The services of packages and the proxies.
@@ -150,9 +159,13 @@ impl Gateway {
             store: parts.store,
             blobs: parts.blobs,
             ids: parts.ids,
+            memory: parts.memory,
             metrics: Metrics::default(),
             request_ids: RequestIds::new(),
             started: Instant::now(),
+            limits_met: LimitsMet::default(),
+            stopping: Stopping::new(),
+            looked: Looked::default(),
             reload: Mutex::new(None),
         })
     }
@@ -210,6 +223,11 @@ impl Gateway {
             // A stranger does not learn what is there.
             _ => Err(Error::not_public()),
         }
+    }
+
+    /// A limit of the server was met by someone.
+    pub(super) fn limit_met(&self, limit: &'static str, who: &dyn std::fmt::Display) {
+        self.limits_met.met(&self.metrics, limit, who);
     }
 
     /// The answer to a request that an account's limits do not allow, with what its operator may do.

@@ -3,6 +3,7 @@
 //! Invariant: what a viewer may not use and its owner does not list is not seen; a viewer's own services,
 //! and without a key the first account's, are seen under their own names, whatever others have.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Gateway;
@@ -22,9 +23,15 @@ pub(super) struct Visible {
 pub(super) fn visible(gateway: &Gateway, viewer: Viewer) -> Vec<Visible> {
     let mut services = gateway.services.all();
     services.retain(|service| sees(viewer, service));
-    let seen = services.iter();
-    let names: Vec<String> = seen
-        .map(|service| name_for(viewer, service, &services))
+    let is_own = |service: &&Arc<Service>| viewer.0 == Some(service.owner);
+    let own: HashSet<&str> = services
+        .iter()
+        .filter(is_own)
+        .map(|service| service.name.as_str())
+        .collect();
+    let names: Vec<String> = services
+        .iter()
+        .map(|service| name_for(viewer, service, &own))
         .collect();
     let all = services.into_iter().zip(names);
     all.map(|(service, name)| Visible { service, name })
@@ -51,14 +58,11 @@ fn may_use(account: Option<AccountId>, service: &Service) -> bool {
 }
 
 /// `name`, or `owner/name` of those that are not the viewer's. The first account's stand for everybody
-/// under their names, unless the viewer has one of that name itself.
-fn name_for(viewer: Viewer, service: &Service, all: &[Arc<Service>]) -> String {
+/// under their names, unless the viewer has one of that name itself; `own` are those.
+fn name_for(viewer: Viewer, service: &Service, own: &HashSet<&str>) -> String {
     let is_own = viewer.0 == Some(service.owner);
-    let hides = |other: &Arc<Service>| {
-        viewer.0 == Some(other.owner) && other.owner != service.owner && other.name == service.name
-    };
-    let is_plain = is_own || service.owner_name == LOCAL_ACCOUNT && !all.iter().any(hides);
-    if is_plain {
+    let is_first = service.owner_name == LOCAL_ACCOUNT && !own.contains(service.name.as_str());
+    if is_own || is_first {
         service.name.clone()
     } else {
         format!("{}/{}", service.owner_name, service.name)

@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{Stream, TryStreamExt as _};
 
+use super::bodies::Holding;
+
 /// A predict request, as a client made it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Request {
     /// The predict data, in the service's own format.
     pub body: Bytes,
@@ -16,6 +19,8 @@ pub struct Request {
     pub config: Option<String>,
     /// The data type that the client named.
     pub data_type: Option<String>,
+    /// What the body takes of the memory for bodies.
+    pub memory: Option<Arc<Holding>>,
 }
 
 /// A request that is not taken: the client's mistake.

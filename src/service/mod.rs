@@ -3,6 +3,7 @@
 //! Invariant: a service that is listed belongs to a valid package; a request that a service accepted
 //! is answered once, whatever the model does. Knows nothing of HTTP routes and of tasks.
 
+mod bodies;
 mod call;
 mod catalog;
 mod description;
@@ -18,8 +19,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use bodies::{BodyMemory, Buffer, Holding, NoRoom};
 pub use call::{Answer, Body, CallError, Chunks, Refusal, Request};
-pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, Unserved};
+pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{Device, DeviceParts, PackageConfig, Takes, TakesInput};
 pub use settings::{Isolation, Listed, ServiceSettings};
@@ -60,8 +62,8 @@ pub enum Kind {
 /// not for the client's fault.
 #[derive(Debug)]
 pub enum Prepared {
-    /// Tensors for a method of a package's model.
-    Device(device::Prepared),
+    /// Tensors for a method of a package's model, and the part of the memory for bodies that they have.
+    Device(device::Prepared, Option<Arc<Holding>>),
     /// A call of an upstream.
     Proxy(Forward),
 }
@@ -72,10 +74,21 @@ impl Service {
         Label(self)
     }
 
+    /// Whether a request can be answered at all, as far as is known: something here runs a model of it.
+    pub fn is_active(&self) -> bool {
+        match &self.kind {
+            Kind::Device(device) => device.is_active(None),
+            Kind::Proxy(_) => true,
+        }
+    }
+
     /// Checks a request against what the service takes: syntax, config, names, dtypes, shapes.
     pub fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
         match &self.kind {
-            Kind::Device(device) => Ok(Prepared::Device(device.prepare(request)?)),
+            Kind::Device(device) => Ok(Prepared::Device(
+                device.prepare(request)?,
+                request.memory.clone(),
+            )),
             Kind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
         }
     }
@@ -100,7 +113,8 @@ impl Prepared {
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
         match self {
-            Self::Device(prepared) => prepared.predict(caller, timeout).await,
+            // The tensors are about as large as the body was: they keep its part of the memory.
+            Self::Device(prepared, _memory) => prepared.predict(caller, timeout).await,
             Self::Proxy(forward) => forward.predict(timeout).await,
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -18,6 +18,9 @@ use crate::database::Timestamp;
 
 /// Media type of a request that names none.
 const JSON: &str = "application/json";
+
+/// What of a large body is sent at once, in bytes.
+const PIECE: usize = 64 << 10;
 
 /// Another HTTP service.
 #[derive(Debug)]
@@ -129,7 +132,7 @@ impl Forward {
         let request = request
             .header(CONTENT_TYPE, self.content_type)
             .header(ACCEPT, JSON);
-        let sent = request.body(self.body).send();
+        let sent = with_body(request, self.body).send();
         let response = deadline.hold(sent).await?;
         let status = response.status();
         let content_type = response.headers().get(CONTENT_TYPE);
@@ -213,6 +216,21 @@ impl Reading {
         }
         Ok(Some(chunk))
     }
+}
+
+/// A request with a body. A large one goes in pieces: its memory is free once the upstream has it, not
+/// only when the upstream has answered.
+fn with_body(request: reqwest::RequestBuilder, body: Bytes) -> reqwest::RequestBuilder {
+    if body.len() <= PIECE {
+        return request.body(body);
+    }
+    let length = body.len();
+    let pieces = stream::unfold(body, async |mut rest| {
+        let piece = rest.split_to(rest.len().min(PIECE));
+        (!piece.is_empty()).then_some((Ok::<_, std::convert::Infallible>(piece), rest))
+    });
+    let request = request.header(CONTENT_LENGTH, length);
+    request.body(reqwest::Body::wrap_stream(pieces))
 }
 
 /// Whether a media type is that of server-sent events.

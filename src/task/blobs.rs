@@ -4,26 +4,35 @@
 //! size and checksum, or an error says so.
 
 use std::fmt;
-use std::path::Path;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Name;
-use object_store::{ObjectStore, ObjectStoreExt as _};
+use object_store::{GetResult, GetResultPayload, ObjectStore, ObjectStoreExt as _};
 use sha2::{Digest, Sha256};
 
 use super::hold::Hold;
 use super::{Content, Lease, NamedBlob, TaskId, TaskStore};
 use crate::database::DatabaseError;
+use crate::service::{Buffer, Holding};
 
 /// How old a blob without a task is before it is removed: its task may be about to be stored.
 const ORPHAN_AGE: Duration = Duration::from_hours(1);
 
+/// How much of a blob is read at once, in bytes.
+const CHUNK: usize = 64 << 10;
+
 /// Bodies and answers.
 pub struct Blobs {
-    store: Arc<dyn ObjectStore>,
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// Where the store's files are, if it has files.
+    directory: Option<PathBuf>,
     /// Bytes that a record holds.
     in_record: usize,
     hold: Option<Hold>,
@@ -54,6 +63,7 @@ impl Blobs {
         })?;
         // A task is accepted only when its body survives the loss of power.
         Ok(Self {
+            directory: Some(directory.to_owned()),
             hold: Some(Hold::of(directory)),
             ..Self::over(Arc::new(store.with_fsync(true)))
         })
@@ -63,6 +73,7 @@ impl Blobs {
     pub fn over(store: Arc<dyn ObjectStore>) -> Self {
         Self {
             store,
+            directory: None,
             in_record: 0,
             hold: None,
         }
@@ -98,6 +109,46 @@ impl Blobs {
     /// Reads a request's body.
     pub async fn body(&self, task: TaskId, content: &Content) -> Result<Bytes, BlobError> {
         self.get(content, || body_name(task)).await
+    }
+
+    /// Reads a request's body into a part of the memory for bodies, which must cover its size.
+    pub async fn load_body(
+        &self,
+        task: TaskId,
+        content: &Content,
+        holding: Holding,
+    ) -> Result<(Bytes, Arc<Holding>), BlobError> {
+        let (size, sha256) = match content {
+            Content::Inline(bytes) => {
+                let holding = Arc::new(holding);
+                return Ok((holding.keep(bytes.clone()), holding));
+            }
+            Content::Blob { size, sha256 } => (*size, *sha256),
+        };
+        let found = self.find(&body_name(task), size).await?;
+        let most = usize::try_from(size).map_err(|_| BlobError::Corrupt)?;
+        let mut loading = Loading {
+            buffer: Buffer::covered(holding, most),
+            hash: Sha256::new(),
+        };
+        match found.payload {
+            GetResultPayload::File(file, _) => {
+                let read = tokio::task::spawn_blocking(move || loading.read(file));
+                let read = read.await;
+                loading = read.map_err(|error| BlobError::Storage(error.to_string()))??;
+            }
+            GetResultPayload::Stream(mut chunks) => {
+                while let Some(chunk) = chunks.next().await {
+                    loading.push(&chunk.map_err(fault)?)?;
+                }
+            }
+        }
+        let same: [u8; 32] = loading.hash.finalize().into();
+        if same == sha256 {
+            Ok(loading.buffer.finish())
+        } else {
+            Err(BlobError::Corrupt)
+        }
     }
 
     /// Reads an answer.
@@ -138,6 +189,13 @@ impl Blobs {
                 removed += 1;
             }
         }
+        if let Some(directory) = self.directory.clone() {
+            let swept =
+                tokio::task::spawn_blocking(move || Self::sweep_unfinished(&directory, ORPHAN_AGE));
+            if let Err(error) = swept.await {
+                tracing::error!(%error, "what is left of uploads cannot be looked for");
+            }
+        }
         removed
     }
 
@@ -159,19 +217,21 @@ impl Blobs {
             Content::Inline(bytes) => return Ok(Bytes::copy_from_slice(bytes)),
             Content::Blob { size, sha256 } => (*size, sha256),
         };
-        let fault = |error: object_store::Error| match error {
-            object_store::Error::NotFound { .. } => BlobError::Lost,
-            other => BlobError::Storage(chain(&other)),
-        };
-        let found = self.store.get(&name()).await.map_err(fault)?;
-        // Before it is read: a file that grew must not fill the memory.
-        if found.meta.size != size {
-            return Err(BlobError::Corrupt);
-        }
+        let found = self.find(&name(), size).await?;
         let bytes = found.bytes().await.map_err(fault)?;
         let same: [u8; 32] = Sha256::digest(&bytes).into();
         if same == *sha256 {
             Ok(bytes)
+        } else {
+            Err(BlobError::Corrupt)
+        }
+    }
+
+    async fn find(&self, name: &Name, size: u64) -> Result<GetResult, BlobError> {
+        let found = self.store.get(name).await.map_err(fault)?;
+        // Before it is read: a file that grew must not fill the memory.
+        if found.meta.size == size {
+            Ok(found)
         } else {
             Err(BlobError::Corrupt)
         }
@@ -202,6 +262,39 @@ impl fmt::Debug for Blobs {
     }
 }
 
+/// A body that is being read.
+struct Loading {
+    buffer: Buffer,
+    hash: Sha256,
+}
+
+impl Loading {
+    fn read(mut self, mut file: File) -> Result<Self, BlobError> {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let read = file.read(&mut chunk);
+            let read = read.map_err(|error| BlobError::Storage(error.to_string()))?;
+            if read == 0 {
+                return Ok(self);
+            }
+            self.push(&chunk[..read])?;
+        }
+    }
+
+    fn push(&mut self, chunk: &[u8]) -> Result<(), BlobError> {
+        self.hash.update(chunk);
+        let pushed = self.buffer.push(chunk);
+        pushed.map_err(|error| BlobError::Storage(error.to_string()))
+    }
+}
+
+fn fault(error: object_store::Error) -> BlobError {
+    match error {
+        object_store::Error::NotFound { .. } => BlobError::Lost,
+        other => BlobError::Storage(chain(&other)),
+    }
+}
+
 /// Whether a task still needs a blob. In doubt it does.
 async fn needed(tasks: &dyn TaskStore, name: &Name) -> bool {
     let text = name.filename().unwrap_or_default();
@@ -229,7 +322,7 @@ fn shard(task: TaskId) -> String {
     text[text.len() - 2..].to_owned()
 }
 
-fn body_name(task: TaskId) -> Name {
+pub(super) fn body_name(task: TaskId) -> Name {
     Name::from(format!("body/{}/{task}", shard(task)))
 }
 
@@ -239,7 +332,7 @@ fn answer_name(lease: Lease) -> Name {
 }
 
 /// An error and what is behind it: the first text alone rarely names the cause.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

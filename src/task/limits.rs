@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::account::{Account, AccountId, Snapshot};
+use crate::account::{Account, AccountId, Snapshot, UNLIMITED};
 
 /// How much of an account's tasks is kept; 0 is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,6 +56,17 @@ impl Caps {
             running: account.rps.min(self.running),
             quota: self.quota,
         })
+    }
+}
+
+impl Limit {
+    /// The same for a request that was counted in the rate before ([`super::TaskStore::admit`]).
+    #[must_use]
+    pub fn counted(self) -> Self {
+        Self {
+            rps: UNLIMITED,
+            ..self
+        }
     }
 }
 

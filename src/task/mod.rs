@@ -18,6 +18,7 @@ mod sqlite;
 mod store;
 mod stores;
 mod turns;
+mod upload;
 
 pub use answered::Answered;
 pub use backup::{Backup, BackupError, backup};
@@ -34,3 +35,4 @@ pub use record::{
 pub use store::{EnqueueError, Event, TaskStore};
 pub use stores::Stores;
 pub use turns::Turns;
+pub use upload::Upload;

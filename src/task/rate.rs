@@ -74,6 +74,8 @@ mod tests {
         assert_eq!(rates.admit(ONE, 1, Timestamp(1099)), Err(1));
         assert_eq!(rates.admit(ONE, 1, Timestamp(1100)), Ok(()));
         assert_eq!(rates.admit(ONE, 0, Timestamp(9000)), Err(1000));
+        assert_eq!(rates.admit(ONE, UNLIMITED, Timestamp(9000)), Ok(()));
+        assert_eq!(rates.admit(ONE, 1, Timestamp(9000)), Ok(()));
     }
 
     #[test]

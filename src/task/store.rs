@@ -87,7 +87,18 @@ pub trait TaskStore: Send + Sync {
         now: Timestamp,
     ) -> Result<TaskId, EnqueueError>;
 
-    /// Counts a request that makes no task (a synchronous predict) in the account's rate.
+    /// Whether a task of the account would be accepted now, as far as its waiting tasks tell: a body that
+    /// would be sent in vain need not be sent. One with a known idempotency key is not refused for them.
+    /// Changes nothing; [`TaskStore::enqueue`] decides.
+    async fn foresee(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        key: Option<&str>,
+    ) -> Result<(), EnqueueError>;
+
+    /// Counts a request in the account's rate: a synchronous predict, or one that will make a task and is
+    /// then not counted again ([`Limit::counted`]).
     async fn admit(
         &self,
         account: AccountId,
@@ -188,6 +199,13 @@ pub trait TaskStore: Send + Sync {
 
     /// How much is stored.
     async fn statistics(&self) -> Result<Statistics, DatabaseError>;
+
+    /// Whether what is accepted now would be kept: a write that changes nothing is made durable. An error
+    /// also if damage was met since the store was opened.
+    async fn health(&self) -> Result<(), DatabaseError>;
+
+    /// Reads all that is stored and looks for damage, beside everything else that goes on.
+    async fn check(&self) -> Result<(), DatabaseError>;
 
     /// Waiting and running tasks of all accounts.
     async fn load(&self) -> Result<(u64, u64), DatabaseError>;

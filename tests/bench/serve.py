@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times `pkgtool serve`, on this machine, over loopback, in one run.
 
-    python3 tests/bench/serve.py [--only creates,reads,predict,restart,growth,ends,idle]
+    python3 tests/bench/serve.py [--only creates,reads,predict,restart,growth,ends,idle,bodies]
                                  [--seconds 5] [--fill 200000] [--peers] [--json FILE]
 
 Needs Linux and wrk (Debian: apt-get install wrk). The load runs on the machine that is measured, and
@@ -17,6 +17,7 @@ restart  from start to ready with 100,000 stored tasks
 growth   creates, states, results, cancels, lists with 1,000 stored tasks and with --fill of them
 ends     creates at a fixed rate with nothing to delete, while --fill old tasks are deleted, and while
          backups are made
+bodies   memory while 200 clients send 60 MB each on one key, and afterwards
 idle     memory of a server of packages-examples that has done nothing yet
 peers    (--peers) creates of BentoML's tasks, and of Celery with Redis behind FastAPI
 """
@@ -27,13 +28,16 @@ import os
 import platform
 import random
 import shutil
+import socket
 import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
+from collections import Counter
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -73,6 +77,8 @@ FINISHED = 100
 RESTART_TASKS = 100_000
 PREDICT_RATE = 2_000
 GROWTH_CONNECTIONS = 8
+BODY_CLIENTS = 200
+BODY_BYTES = 60_000_000
 
 
 def main():
@@ -428,6 +434,66 @@ def idle(bench):
     return {"resident_bytes": own, "with_processes_bytes": all_of_it}
 
 
+def bodies(bench):
+    heading(
+        f"Memory with {BODY_CLIENTS} clients at once on one key, {BODY_BYTES / 1e6:.0f} MB each",
+        "| | resident at most, MB | 5 s later, MB | answers |",
+    )
+    rows = []
+    loads = [
+        ("predict, another service", predict_path("slow"), b"7"),
+        ("create, another service", create_path("slow"), b"7"),
+        ("create, a model", create_path("negate"), b'{"inputs":[{"data":[1,'),
+    ]
+    for what, path, start in loads:
+        # The memory of each is its own: a new server.
+        with bench.server() as server:
+            answers = flood(server, path, start)
+            most = status_bytes(server.pid, "VmHWM")
+            time.sleep(5)
+            after = status_bytes(server.pid, "VmRSS")
+        told = ", ".join(f"{count} x {code}" for code, count in sorted(answers.items()))
+        print(f"| {what} | {most / 1e6:.0f} | {after / 1e6:.0f} | {told} |", flush=True)
+        rows.append({"what": what, "most_bytes": most, "after_bytes": after, "answers": answers})
+    return rows
+
+
+def flood(server, path, start):
+    """Sends large bodies from many clients at once; gives how many got which status."""
+    body = start + b"1" * (BODY_BYTES - len(start))
+    answers = Counter()
+
+    def client():
+        head = f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-length: {len(body)}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in server.headers.items())
+        answer = b""
+        try:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as stream:
+                try:
+                    stream.sendall(head.encode() + b"\r\n")
+                    stream.sendall(body)
+                except OSError:
+                    # It was refused early; the answer may be there all the same.
+                    pass
+                answer = stream.recv(64)
+        except OSError:
+            pass
+        answers[answer[9:12].decode() or "none"] += 1
+
+    threads = [threading.Thread(target=client) for _ in range(BODY_CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return dict(answers)
+
+
+def status_bytes(pid, name):
+    """Memory of a process as the system tells it, in bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
+
+
 SECTIONS = {
     "creates": creates,
     "reads": reads,
@@ -436,6 +502,7 @@ SECTIONS = {
     "growth": growth,
     "ends": ends,
     "idle": idle,
+    "bodies": bodies,
 }
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 //! `pkgtool serve`.
 
 mod log;
+mod open_files;
 mod parts;
 mod reload;
 
@@ -17,7 +18,7 @@ use super::data_dir;
 use super::exit::{Exit, Failure};
 use super::output;
 use crate::gateway::settings::{Listen, Settings};
-use crate::gateway::{Bound, Gateway, Tls};
+use crate::gateway::{Bound, Deadline, Gateway, Tls};
 use crate::service::{Kind, Service};
 use log::Level;
 use parts::Running;
@@ -105,8 +106,9 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-async fn serve(settings: Settings, args: &Args, level: Level) -> Result<Exit, Failure> {
+async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    open_files::make_room(&mut settings);
     let tls = Tls::read(&settings).map_err(|error| other(&error))?;
     // The address first: who gets it is the one server, and a mistake shows before anything is made.
     let bound = bind(&settings.listen).await?;
@@ -129,6 +131,11 @@ async fn serve(settings: Settings, args: &Args, level: Level) -> Result<Exit, Fa
         operators,
     )?;
     tracing::info!(address = %bound.address(), operators = operators.map(tracing::field::display), "serving");
+    if operators.is_none() && !bound.is_trusted() {
+        tracing::info!(
+            "others can reach this address: metrics leave services and accounts out; set `admin.listen`"
+        );
+    }
     let gateway = Gateway::new(running.parts());
     let mut beside = JoinSet::new();
     if let Some(bound) = for_operators {
@@ -153,16 +160,14 @@ async fn serve(settings: Settings, args: &Args, level: Level) -> Result<Exit, Fa
             let _ = tokio::task::block_in_place(|| asked.reload());
         }
     });
-    let mut stopped = signals.clone();
-    let stop = async move {
+    let stop = |mut signals: watch::Receiver<bool>| async move {
         // The sender lives as long as the process.
-        let _ = stopped.wait_for(|stop| *stop).await;
+        let _ = signals.wait_for(|stop| *stop).await;
+        Deadline::after(grace)
     };
+    let serving = bound.serve(gateway, tls, stop(signals.clone()));
+    let end = running.stop(serving, stop(signals.clone()));
     let mut again = signals;
-    let end = async {
-        bound.serve(gateway, tls, stop).await;
-        running.stop(grace).await;
-    };
     tokio::select! {
         () = end => tracing::info!("stopped"),
         () = second_signal(&mut again) => tracing::warn!("stopped at once, at a second signal"),

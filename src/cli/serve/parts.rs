@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::super::exit::Failure;
 use crate::account::{
@@ -14,11 +15,13 @@ use crate::account::{
 };
 use crate::database::{DataLock, DatabaseUrl, Timestamp};
 use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
-use crate::gateway::{Parts, Services};
+use crate::gateway::{Deadline, Parts, Services};
 use crate::runtime::machine::Machine;
 use crate::service::engine::Engines;
 use crate::service::meter::Meters;
-use crate::service::{Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream};
+use crate::service::{
+    BodyMemory, Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream,
+};
 use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskIds, TaskStore};
 
 /// What of a running server takes over other settings.
@@ -56,6 +59,7 @@ pub(super) struct Running {
     tasks: Arc<dyn TaskStore>,
     ids: Arc<TaskIds>,
     blobs: Arc<Blobs>,
+    memory: Arc<BodyMemory>,
     queue: Queue,
     first_key: Option<Secret>,
     _lock: DataLock,
@@ -83,6 +87,12 @@ impl Running {
         if orphans > 0 {
             tracing::warn!(tasks = orphans, "tasks were running when the server ended");
         }
+        let checked = Arc::clone(&tasks);
+        tokio::spawn(async move {
+            if let Err(error) = checked.check().await {
+                tracing::error!(%error, "the database was looked through");
+            }
+        });
         let engines = engines(&settings)?;
         let all = accounts.list().await.map_err(|error| other(&error))?;
         let current = Arc::new(ArcSwap::from_pointee(settings.clone()));
@@ -93,9 +103,11 @@ impl Running {
         let finding = Arc::clone(&services);
         let watched = Directory::watch(Arc::clone(&store)).await;
         let watched = watched.map_err(|error| other(&error))?;
+        let memory = BodyMemory::new(settings.limits.body_memory());
         let queue = Queue::start(QueueOptions {
             store: Arc::clone(&tasks),
             blobs: Arc::clone(&blobs),
+            memory: Arc::clone(&memory),
             find: Box::new(move |owner, name| finding.find(owner, name)),
             directory: Arc::clone(&watched),
             caps,
@@ -114,6 +126,7 @@ impl Running {
             tasks,
             ids: Arc::new(TaskIds::after(last)),
             blobs,
+            memory,
             queue,
             first_key,
             _lock: lock,
@@ -132,6 +145,7 @@ impl Running {
             store: Arc::clone(&self.tasks),
             blobs: Arc::clone(&self.blobs),
             ids: Arc::clone(&self.ids),
+            memory: Arc::clone(&self.memory),
         }
     }
 
@@ -153,10 +167,25 @@ impl Running {
         self.first_key.as_ref()
     }
 
-    /// Lets running tasks end, puts the rest back, ends all sessions.
-    pub(super) async fn stop(self, grace: Duration) {
-        self.queue.stop(grace).await;
-        if tokio::time::timeout(grace, self.services.stop())
+    /// Serves until it is told to stop. Then requests and running tasks have the same time to end, tasks
+    /// that do not are put back, and sessions go in what is left of it.
+    pub(super) async fn stop(
+        self,
+        serving: impl Future<Output = ()>,
+        told: impl Future<Output = Deadline>,
+    ) {
+        let queue = self.queue;
+        let tasks = async {
+            let deadline = told.await;
+            let left = deadline.cut.saturating_duration_since(Instant::now());
+            let stopped = tokio::time::timeout_at(deadline.end, queue.stop(left));
+            if stopped.await.is_err() {
+                tracing::warn!("tasks could not be put back in time; the next start does it");
+            }
+            deadline
+        };
+        let ((), deadline) = tokio::join!(serving, tasks);
+        if tokio::time::timeout_at(deadline.end, self.services.stop())
             .await
             .is_err()
         {

@@ -5,6 +5,7 @@
 //! it. Knows nothing of what the tables mean.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
@@ -29,6 +30,8 @@ const STATEMENTS: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct Sqlite {
     path: PathBuf,
+    /// The first damage that anybody met.
+    damage: Arc<OnceLock<String>>,
 }
 
 impl Sqlite {
@@ -39,6 +42,7 @@ impl Sqlite {
         }
         let database = Self {
             path: file.to_owned(),
+            damage: Arc::default(),
         };
         let mut connection = database.connect()?;
         database.migrate(&mut connection)?;
@@ -82,6 +86,7 @@ impl Sqlite {
     pub(crate) fn copy(&self, file: &Path) -> Result<(), DatabaseError> {
         let into = Self {
             path: file.to_owned(),
+            damage: Arc::default(),
         };
         let Some(name) = file.to_str() else {
             return Err(DatabaseError::Other {
@@ -93,10 +98,7 @@ impl Sqlite {
         let copied = connection.execute("VACUUM INTO ?1", [name]);
         copied.map(drop).map_err(|error| match into.error(&error) {
             // What can't be read is here, what can't be written is there.
-            DatabaseError::Corrupt { reason, .. } => DatabaseError::Corrupt {
-                path: self.path.display().to_string(),
-                reason,
-            },
+            DatabaseError::Corrupt { reason, .. } => self.damaged(reason),
             other => other,
         })
     }
@@ -129,11 +131,34 @@ impl Sqlite {
                 DatabaseError::ReadOnly { path, reason }
             }
             Some(ErrorCode::DatabaseBusy) => DatabaseError::Busy { path },
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                DatabaseError::Corrupt { path, reason }
-            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => self.damaged(reason),
             _ => DatabaseError::Other { path, reason },
         }
+    }
+
+    /// Damage that was met since the database was opened.
+    pub(crate) fn damage(&self) -> Option<DatabaseError> {
+        let reason = self.damage.get()?.clone();
+        let path = self.path.display().to_string();
+        Some(DatabaseError::Corrupt { path, reason })
+    }
+
+    /// Reads all of it, and holds it against what SQLite knows of its own form.
+    pub(crate) fn check(&self) -> Result<(), DatabaseError> {
+        let connection = self.connect_to_read()?;
+        let said = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
+        let said: String = said.map_err(|error| self.error(&error))?;
+        if said == "ok" {
+            return Ok(());
+        }
+        Err(self.damaged(said))
+    }
+
+    fn damaged(&self, reason: String) -> DatabaseError {
+        // Another one may have been first.
+        let _ = self.damage.set(reason.clone());
+        let path = self.path.display().to_string();
+        DatabaseError::Corrupt { path, reason }
     }
 
     fn migrate(&self, connection: &mut Connection) -> Result<(), DatabaseError> {

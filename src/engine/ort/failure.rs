@@ -43,6 +43,7 @@ fn running(code: ErrorCode, message: &str) -> EngineError {
     let reason = trimmed(message);
     let told = place(&reason).map_or(reason.as_str(), |(_, _, rest)| rest);
     let beyond = code == ErrorCode::NotImplemented || tells_beyond(told);
+    let index = is_about_an_index(told);
     let (operator, reason) = match place(&reason) {
         Some((operator, node, rest)) => {
             let rest = trimmed(rest);
@@ -54,6 +55,13 @@ fn running(code: ErrorCode, message: &str) -> EngineError {
         }
         None => (None, reason),
     };
+    if index {
+        return EngineError::Input {
+            engine: NAME.to_owned(),
+            operator,
+            reason,
+        };
+    }
     if beyond {
         return EngineError::Unsupported {
             engine: NAME.to_owned(),
@@ -66,6 +74,18 @@ fn running(code: ErrorCode, message: &str) -> EngineError {
         operator,
         reason,
     }
+}
+
+/// Whether an index that the model was given, or computed, is outside what it indexes: what kernels of
+/// `Gather`, `GatherElements` and `ScatterElements`, of `GatherND` and `ScatterND`, and of embeddings say.
+fn is_about_an_index(message: &str) -> bool {
+    [
+        "indices element out of data bounds, idx=",
+        "invalid index found, index = ",
+        "input index out of range",
+    ]
+    .iter()
+    .any(|text| message.contains(text))
 }
 
 /// Operators it has no code for:
@@ -245,6 +265,30 @@ mod tests {
             error.to_string(),
             "the ort engine failed at `MatMul`: node `mm`: Compute MatMul dimension mismatch"
         );
+    }
+
+    #[test]
+    fn an_index_outside_its_table_is_the_inputs_fault() {
+        for (operator, told) in [
+            (
+                "Gather",
+                "indices element out of data bounds, idx=100000 must be within the inclusive range \
+                 [-64,63]",
+            ),
+            ("ScatterND", "invalid index found, index = 9"),
+        ] {
+            let message = format!(
+                "Non-zero status code returned while running {operator} node. Name:'' Status \
+                 Message: {told}"
+            );
+            let error = running(ErrorCode::InvalidArgument, &message);
+            let expected = EngineError::Input {
+                engine: NAME.to_owned(),
+                operator: Some(operator.to_owned()),
+                reason: told.to_owned(),
+            };
+            assert_eq!(error, expected);
+        }
     }
 
     #[test]

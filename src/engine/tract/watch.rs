@@ -1,10 +1,13 @@
-//! Operators whose answer is wrong for some inputs only: their inputs or outputs are looked at when
-//! they run, and a wrong answer becomes an error.
+//! Operators whose answer is wrong for some inputs only, or that panic at them: their inputs or outputs are
+//! looked at when they run, and a wrong answer becomes an error.
 
 use half::f16;
 use tract_onnx::prelude::{Datum, DatumType, TValue, Tensor, TractError, TractResult};
 use tract_onnx::tract_core::internal::Op;
+use tract_onnx::tract_core::ops::array::{Gather, GatherElements};
 use tract_onnx::tract_hir::tract_num_traits::Float;
+
+use super::guard::InvalidInput;
 
 /// What to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +16,8 @@ pub(super) enum Watch {
     Shift,
     /// A window's maximum over infinities, which comes out finite, or over NaN, which is dropped.
     Extreme,
+    /// An index outside this axis, where negative ones count from the end.
+    Index(usize),
 }
 
 /// The end of every message here: no other way to plan the model makes it right.
@@ -25,8 +30,11 @@ pub(super) fn watch(operator: &dyn Op) -> Option<Watch> {
         Some(Watch::Shift)
     } else if name.contains("MaxPool") {
         Some(Watch::Extreme)
+    } else if let Some(gather) = operator.downcast_ref::<Gather>() {
+        Some(Watch::Index(gather.axis))
     } else {
-        None
+        let gather = operator.downcast_ref::<GatherElements>();
+        gather.map(|gather| Watch::Index(gather.axis))
     }
 }
 
@@ -37,6 +45,9 @@ impl Watch {
             return Err(TractError::msg(format!(
                 "a maximum over windows with NaN {WRONG}"
             )));
+        }
+        if let Self::Index(axis) = self {
+            return indices(inputs, axis);
         }
         let ([value, amounts], Self::Shift) = (inputs, self) else {
             return Ok(());
@@ -71,6 +82,34 @@ impl Watch {
             )));
         }
         Ok(())
+    }
+}
+
+/// Refuses an index that is outside its axis.
+fn indices(inputs: &[TValue], axis: usize) -> TractResult<()> {
+    let [table, indices] = inputs else {
+        return Ok(());
+    };
+    let (Some(rows), DatumType::I64 | DatumType::I32) =
+        (table.shape().get(axis), indices.datum_type())
+    else {
+        return Ok(());
+    };
+    let rows = i128::try_from(*rows)?;
+    match signed(indices)?
+        .iter()
+        .find(|index| !(-rows..rows).contains(*index))
+    {
+        Some(index) => Err(InvalidInput {
+            operator: "Gather".to_owned(),
+            reason: format!(
+                "index {index} of a dimension of {rows}; {} to {} are valid",
+                -rows,
+                rows - 1
+            ),
+        }
+        .into()),
+        None => Ok(()),
     }
 }
 

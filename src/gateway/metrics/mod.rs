@@ -36,6 +36,8 @@ const METHODS: [Method; 7] = [
 pub(super) struct Metrics {
     routes: Family<String, Route>,
     in_flight: AtomicI64,
+    /// What a limit of the server refused, by the limit.
+    limits_reached: Family<&'static str, AtomicU64>,
     tasks_created: AtomicU64,
     connections: Arc<Connections>,
     reloads: [AtomicU64; 2],
@@ -98,6 +100,20 @@ impl Metrics {
             let count = |count: &AtomicU64| count.fetch_add(1, Relaxed);
             route.counts.with(&series, AtomicU64::default, count)
         });
+    }
+
+    /// Counts a request of which not even the head could be read.
+    pub(super) fn unread(&self, status: u16) {
+        let series = (METHODS.len(), status);
+        self.routes.with("unmatched", Route::new, |route| {
+            let count = |count: &AtomicU64| count.fetch_add(1, Relaxed);
+            route.counts.with(&series, AtomicU64::default, count)
+        });
+    }
+
+    pub(super) fn limit_reached(&self, limit: &'static str) {
+        let count = |count: &AtomicU64| count.fetch_add(1, Relaxed);
+        self.limits_reached.with(&limit, AtomicU64::default, count);
     }
 
     pub(super) fn created(&self) {

@@ -19,6 +19,8 @@ type Doing = (&'static str, &'static str, fn(&Service) -> usize);
 
 /// What is looked up when the page is asked for.
 pub(in crate::gateway) struct Present {
+    /// Whether the names of services and accounts may be told.
+    pub(in crate::gateway) is_named: bool,
     /// Waiting and running tasks, if the store tells.
     pub(in crate::gateway) tasks: Option<(u64, u64)>,
     pub(in crate::gateway) services: Vec<Arc<Service>>,
@@ -26,6 +28,8 @@ pub(in crate::gateway) struct Present {
     pub(in crate::gateway) unserved: usize,
     /// Bytes of loaded sessions, and what they may take together.
     pub(in crate::gateway) memory: (u64, u64),
+    /// Bytes of request bodies in memory.
+    pub(in crate::gateway) body_bytes: usize,
     pub(in crate::gateway) meters: Vec<Arc<Meter>>,
     pub(in crate::gateway) sizes: Sizes,
 }
@@ -46,10 +50,16 @@ impl Metrics {
             1_u64,
         );
         self.requests(&mut page);
-        asked(&mut page, &present.meters);
-        ran(&mut page, &present.meters);
+        if present.is_named {
+            asked(&mut page, &present.meters);
+            ran(&mut page, &present.meters);
+            sessions_and_queues(&mut page, present, &processes);
+        }
         tasks(&mut page, present);
-        loaded(&mut page, present, &processes);
+        loaded(&mut page, present);
+        let help = "Memory held for request bodies.";
+        page.gauge("pkgtool_body_memory_bytes", help)
+            .add(&[], present.body_bytes);
         let created = self.tasks_created.load(Relaxed);
         page.counter("pkgtool_tasks_created", "Tasks that were accepted.")
             .add(&[], created);
@@ -99,6 +109,15 @@ impl Metrics {
         .add(&[], count(self.connections.open.load(Relaxed)));
         page.counter("pkgtool_connections", "Connections that were accepted.")
             .add(&[], self.connections.accepted.load(Relaxed));
+        let mut limits = page.counter(
+            "pkgtool_limits_reached",
+            "Requests and connections that a limit of the server refused.",
+        );
+        let mut reached = self.limits_reached.all();
+        reached.sort_unstable_by_key(|(limit, _)| *limit);
+        for (limit, count) in reached {
+            limits.add(&[("limit", limit)], count.load(Relaxed));
+        }
     }
 }
 
@@ -206,8 +225,8 @@ fn tasks(page: &mut Page, present: &Present) {
     }
 }
 
-/// Services and their sessions.
-fn loaded(page: &mut Page, present: &Present, processes: &Processes) {
+/// Services and their sessions, all together.
+fn loaded(page: &mut Page, present: &Present) {
     let services = &present.services;
     page.gauge("pkgtool_services", "Services.")
         .add(&[], services.len());
@@ -226,6 +245,11 @@ fn loaded(page: &mut Page, present: &Present, processes: &Processes) {
         "Memory that sessions may take together.",
     )
     .add(&[], present.memory.1);
+}
+
+/// Sessions and what they do, by service.
+fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes) {
+    let services = &present.services;
     let numbered = Numbered::of(services);
     let help = "Memory of a loaded session, as the budget counts it.";
     let mut samples = page.gauge("pkgtool_session_memory_bytes", help);

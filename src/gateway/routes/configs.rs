@@ -11,8 +11,9 @@ use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
+use super::super::body::read_body;
 use super::super::error::{Error, ErrorBody};
-use super::super::extract::{InPath, read_body};
+use super::super::extract::InPath;
 use super::super::form::ServicePath;
 use super::path::{Routes, only};
 use crate::account::{NewConfig, Permission, PredictConfig};
@@ -149,7 +150,7 @@ async fn create(
     request: extract::Request,
 ) -> Result<Json<PredictConfigData>, Error> {
     let service = service(&gateway, caller, Permission::Write, &path)?;
-    let body = read_body(&gateway, request).await?;
+    let (body, _memory) = read_body(&gateway, service.owner, request).await?;
     let new: NewPredictConfig = serde_json::from_slice(&body).map_err(|error| {
         Error::bad_request(format!("the body is wrong: {error}")).with("place", "$")
     })?;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::openapi::OpenApi;
 
 use super::super::Gateway;
 use super::super::auth::Viewer;
@@ -27,32 +29,34 @@ pub(super) struct Parameters {
 
 /// The OpenAPI document.
 pub(super) async fn document(
-    document: &Value,
+    document: &Arc<OpenApi>,
     gateway: &Arc<Gateway>,
     viewer: Viewer,
     parameters: Parameters,
 ) -> Result<Response, Error> {
     let Some(name) = parameters.service else {
-        return Ok(Json(document).into_response());
+        return Ok(Json(&**document).into_response());
     };
     let seen = visible(gateway, viewer);
     let service = visible::named(&seen, &name);
     let service = service.ok_or_else(|| Error::no_entity("service", &name))?;
     let service = Arc::clone(&service.service);
     let stored = gateway.configs.list(service.id).await?;
-    let mut document = document.clone();
+    let document = Arc::clone(document);
     let narrow = move || {
         let bodies = takes::bodies(&service, &stored);
+        let mut document = serde_json::to_value(&*document)?;
         narrow(&mut document, &service, bodies.as_ref());
-        document
+        Ok(document)
+    };
+    let failed = |error: &dyn std::fmt::Display| {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Error::new(status, "DOCUMENT_FAILED", "the document cannot be made").because(error)
     };
     // It reads models' files.
     let narrowed = tokio::task::spawn_blocking(narrow).await;
-    let narrowed = narrowed.map_err(|error| {
-        let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
-        Error::new(status, "DOCUMENT_FAILED", "the document cannot be made").because(&error)
-    })?;
-    Ok(Json(narrowed).into_response())
+    let narrowed: Result<Value, serde_json::Error> = narrowed.map_err(|error| failed(&error))?;
+    Ok(Json(narrowed.map_err(|error| failed(&error))?).into_response())
 }
 
 /// Makes the document that of one service.

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
+use super::super::peer::Audience;
 use super::super::present::present;
+use super::super::readiness::not_ready;
 use super::path::{Routes, only};
 use crate::metric::Format;
 
@@ -48,6 +50,8 @@ struct Readiness {
     status: &'static str,
     /// Services.
     services: usize,
+    /// Of these, those that nothing here runs.
+    inactive: usize,
     /// Packages that are there but not served; the log says why.
     unserved: usize,
     /// Waiting tasks.
@@ -72,7 +76,7 @@ async fn live(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     })
 }
 
-/// Ready: services are there, the database answers.
+/// Ready: what is accepted is kept. Otherwise `args.reason` says why not.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -80,18 +84,22 @@ async fn live(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     operation_id = "readiness",
     responses(
         (status = 200, description = "The server takes requests", body = Readiness),
-        (status = "5XX", description = "Its database does not answer", body = ErrorBody),
+        (status = "5XX", description = "It stops, its disk is full, or its database is damaged or does not answer", body = ErrorBody),
     ),
 )]
 async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, Error> {
-    let load = gateway.store.load().await;
-    let (waiting, running) = load.map_err(|error| {
-        let message = "the database does not answer";
-        Error::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message).because(&error)
-    })?;
+    if !gateway.stopping.is_serving() {
+        return Err(not_ready(Error::stopping()));
+    }
+    let store = &*gateway.store;
+    gateway.looked.ready(&gateway.settings, store).await?;
+    let load = store.load().await;
+    let (waiting, running) = load.map_err(|error| not_ready(error.into()))?;
+    let services = gateway.services.all();
     Ok(Json(Readiness {
         status: "ready",
-        services: gateway.services.all().len(),
+        services: services.len(),
+        inactive: services.iter().filter(|it| !it.is_active()).count(),
         unserved: gateway.services.unserved().len(),
         waiting,
         running,
@@ -109,11 +117,15 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, E
         (String = "application/openmetrics-text"),
     ))),
 )]
-async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+async fn metrics(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(audience): Extension<Audience>,
+    headers: HeaderMap,
+) -> Response {
     let accept = headers.get_all(header::ACCEPT).into_iter();
     let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
     let format = Format::accepted(Some(&accept.join(",")));
-    let present = present(&gateway).await;
+    let present = present(&gateway, audience).await;
     let page = gateway.metrics.page(&present, format);
     let about = [
         (header::CONTENT_TYPE, format.media_type()),

@@ -18,6 +18,8 @@ use axum::extract::State;
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware;
 use axum::routing::{get, post};
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+use tower_http::compression::{CompressionLayer, CompressionLevel};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::auth::Viewer;
@@ -42,6 +44,9 @@ const GROUPS: [Group; 5] = [
     (registry::routes, "/api/mlpcore"),
 ];
 
+/// Bytes from which on an answer is compressed.
+const LEAST_COMPRESSED: u64 = 1024;
+
 /// Days a browser may remember what is allowed across origins.
 const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 
@@ -49,8 +54,7 @@ const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     let has_metrics = gateway.settings.admin.listen.0.is_none();
     let (routes, document) = described(has_metrics).split_for_parts();
-    // It is made of what the compiler checked.
-    let document = Arc::new(serde_json::to_value(document).unwrap_or_default());
+    let document = Arc::new(document);
     let routes = routes
         .route("/p/{account}/{model}", taking(post(predict::raw), "POST"))
         .route(
@@ -71,6 +75,7 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
         Some(cors) => observed.layer(cors),
         None => observed,
     }
+    .layer(compression())
     .with_state(gateway)
 }
 
@@ -86,6 +91,16 @@ pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
 fn observed(routes: Router<Arc<Gateway>>, gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     let gateway = Arc::clone(gateway);
     routes.layer(middleware::from_fn_with_state(gateway, observe))
+}
+
+/// Answers that are worth it are compressed for clients that say so; events leave as they come.
+fn compression() -> CompressionLayer<impl Predicate> {
+    let worth = SizeAbove::new(LEAST_COMPRESSED)
+        .and(NotForContentType::SSE)
+        .and(NotForContentType::IMAGES);
+    CompressionLayer::new()
+        .quality(CompressionLevel::Fastest)
+        .compress_when(worth)
 }
 
 /// Everything that the document describes, under every spelling of the prefix.
@@ -123,6 +138,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         .allow_headers([
             header::AUTHORIZATION,
+            header::CONTENT_ENCODING,
             header::CONTENT_TYPE,
             header::HeaderName::from_static("mlp-api-key"),
             header::HeaderName::from_static("z-requestid"),

@@ -1,22 +1,17 @@
 //! Synchronous predict.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::TryStreamExt as _;
 use utoipa_axum::routes;
 
-use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
 use super::super::form::{
     Asked, Call, Predict2RequestData, PredictRequestData, Raw, RawParameters, ServicePath, Texts,
     Whole,
 };
 use super::path::{Routes, only};
-use crate::database::Timestamp;
 use crate::service;
 
 /// The routes under a prefix.
@@ -45,11 +40,8 @@ pub(super) fn routes() -> Routes {
     ),
     security(("key" = [])),
 )]
-pub(super) async fn raw(
-    State(gateway): State<Arc<Gateway>>,
-    Asked { call, .. }: Asked<Raw>,
-) -> Result<Response, Error> {
-    answer(&gateway, call).await
+pub(super) async fn raw(Asked { call, .. }: Asked<Raw>) -> Result<Response, Error> {
+    answer(call).await
 }
 
 /// Predict with data and config.
@@ -70,11 +62,8 @@ pub(super) async fn raw(
     ),
     security(("key" = [])),
 )]
-async fn with_config(
-    State(gateway): State<Arc<Gateway>>,
-    Asked { call, .. }: Asked<Whole>,
-) -> Result<Response, Error> {
-    answer(&gateway, call).await
+async fn with_config(Asked { call, .. }: Asked<Whole>) -> Result<Response, Error> {
+    answer(call).await
 }
 
 /// Predict with data and config as texts.
@@ -95,22 +84,15 @@ async fn with_config(
     ),
     security(("key" = [])),
 )]
-async fn with_config_v2(
-    State(gateway): State<Arc<Gateway>>,
-    Asked { call, .. }: Asked<Texts>,
-) -> Result<Response, Error> {
-    answer(&gateway, call).await
+async fn with_config_v2(Asked { call, .. }: Asked<Texts>) -> Result<Response, Error> {
+    answer(call).await
 }
 
-async fn answer(gateway: &Gateway, call: Call) -> Result<Response, Error> {
-    let (caller, now) = (call.caller, Timestamp::now());
-    let limit = gateway.limit(caller)?;
-    let admitted = gateway.store.admit(caller, limit, now).await;
-    admitted.map_err(|error| gateway.refusal(caller, error))?;
+async fn answer(call: Call) -> Result<Response, Error> {
     let prepared = call.service.prepare(&call.request)?;
     drop(call.request);
     let limit = call.service.settings.predict_timeout();
-    let answer = prepared.predict(caller, Some(limit)).await?;
+    let answer = prepared.predict(call.caller, Some(limit)).await?;
     let content_type = [(header::CONTENT_TYPE, answer.content_type)];
     Ok(match answer.body {
         service::Body::Whole(body) => (content_type, body).into_response(),

@@ -65,6 +65,8 @@ struct Model {
     /// Display name.
     display_name: String,
     provider: Provider,
+    /// Whether anything here runs it with this provider; a request of it is refused otherwise.
+    is_active: bool,
     parameters: Parameters,
     /// ISO 8601, UTC.
     #[schema(format = DateTime)]
@@ -214,6 +216,7 @@ fn of_service(seen: &Visible, provider: Provider) -> Model {
             let description = device.description();
             Model {
                 display_name: display_name(description),
+                is_active: device.is_active(Some(&provider.name)),
                 parameters: parameters(description, &provider.name),
                 created_at: description.created_at.to_iso(),
                 updated_at: description.updated_at.to_iso(),
@@ -223,6 +226,7 @@ fn of_service(seen: &Visible, provider: Provider) -> Model {
         }
         Kind::Proxy(upstream) => Model {
             display_name: upstream.display_name().to_owned(),
+            is_active: true,
             parameters: Parameters {
                 constants: Vec::new(),
                 variables: Vec::new(),

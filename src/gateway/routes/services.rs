@@ -35,6 +35,8 @@ pub(super) fn routes() -> Routes {
 struct ServiceInfo {
     id: ServiceId,
     model_name: String,
+    /// Whether anything here runs it; a request of it is refused otherwise.
+    is_active: bool,
     /// Account that owns the image; the service's own here.
     image_account_id: i64,
     composite: bool,
@@ -168,6 +170,7 @@ impl ServiceInfo {
                 model_id: service.id,
             },
             model_name: service.name.clone(),
+            is_active: service.is_active(),
             image_account_id: service.owner.0,
             composite: false,
             fittable: false,

@@ -15,19 +15,22 @@ use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
+use super::super::body::LARGE;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, InQuery};
 use super::super::form::{
-    Call, Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable, ServicePath,
-    Texts, Whole,
+    Call, Coming, Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable,
+    ServicePath, Texts, Whole,
 };
 use super::super::observe::Made;
+use super::super::stopping::Stage;
 use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
-use crate::service::{Request, Service};
+use crate::service::{Kind, NoRoom, Request, Service};
 use crate::task::{
-    BlobError, Content, Deletion, Idempotency, NewTask, OnCrash, Outcome, Status, Task, TaskId,
+    BlobError, Content, Deletion, EnqueueError, Idempotency, NewTask, OnCrash, Outcome, Status,
+    Task, TaskId,
 };
 
 /// Where a waiting task stands in its account's queue, from 1.
@@ -136,9 +139,9 @@ impl AsyncTaskData {
 )]
 async fn create(
     State(gateway): State<Arc<Gateway>>,
-    Repeatable { call, key, .. }: Repeatable<Raw>,
+    Repeatable { call, coming, .. }: Repeatable<Raw>,
 ) -> Result<Response, Error> {
-    enqueue(&gateway, call, key).await
+    enqueue(&gateway, call, coming).await
 }
 
 /// Create a task with data and config.
@@ -158,9 +161,9 @@ async fn create(
 )]
 async fn create_with_config(
     State(gateway): State<Arc<Gateway>>,
-    Repeatable { call, key, .. }: Repeatable<Whole>,
+    Repeatable { call, coming, .. }: Repeatable<Whole>,
 ) -> Result<Response, Error> {
-    enqueue(&gateway, call, key).await
+    enqueue(&gateway, call, coming).await
 }
 
 /// Create a task with data and config as texts.
@@ -180,9 +183,9 @@ async fn create_with_config(
 )]
 async fn create_with_config_v2(
     State(gateway): State<Arc<Gateway>>,
-    Repeatable { call, key, .. }: Repeatable<Texts>,
+    Repeatable { call, coming, .. }: Repeatable<Texts>,
 ) -> Result<Response, Error> {
-    enqueue(&gateway, call, key).await
+    enqueue(&gateway, call, coming).await
 }
 
 /// Status of a task.
@@ -409,25 +412,109 @@ impl From<TaskStatus> for Status {
     }
 }
 
-/// Stores a task whose request was checked: what is wrong with it is told now, not later.
-async fn enqueue(gateway: &Gateway, call: Call, key: Option<String>) -> Result<Response, Error> {
+/// Stores a task whose request is checked first: what is wrong with it is told now, not later.
+async fn enqueue(gateway: &Gateway, mut call: Call, coming: Coming) -> Result<Response, Error> {
+    let (id, caller) = (coming.id, call.caller);
+    let was_stored = coming.stored.is_some();
+    let made = match check(gateway, &mut call, id, coming.stored.as_ref()).await {
+        Ok(()) => new_task(gateway, call, coming).await,
+        Err(error) => Err(error),
+    };
+    let accepted = match made {
+        Ok(new) => {
+            let in_blob = matches!(new.task.body, Content::Blob { .. });
+            let accepted = accept(gateway, caller, new).await;
+            if in_blob && !matches!(&accepted, Ok(accepted) if *accepted == id) {
+                gateway.blobs.delete_body(id).await;
+            }
+            accepted.map_err(|error| gateway.refusal(caller, error))?
+        }
+        Err(error) => {
+            if was_stored {
+                gateway.blobs.delete_body(id).await;
+            }
+            return Err(error);
+        }
+    };
+    gateway.metrics.created();
+    let body = format!("\"{accepted}\"");
+    let answer = ([(header::CONTENT_TYPE, "application/json")], body);
+    Ok((Extension(Made(accepted)), answer).into_response())
+}
+
+/// A task to be stored, and whether its request was counted.
+struct New {
+    task: NewTask,
+    is_counted: bool,
+}
+
+async fn accept(gateway: &Gateway, caller: AccountId, new: New) -> Result<TaskId, EnqueueError> {
+    let limit = gateway.limit(caller)?;
+    let limit = if new.is_counted {
+        limit.counted()
+    } else {
+        limit
+    };
+    let now = Timestamp::now();
+    gateway.store.enqueue(new.task, limit, now).await
+}
+
+/// Whether the service takes the request. A body that was stored is read for it, where it is looked into
+/// at all, and goes again at once.
+async fn check(
+    gateway: &Gateway,
+    call: &mut Call,
+    id: TaskId,
+    stored: Option<&Content>,
+) -> Result<(), Error> {
+    let Some(content) = stored else {
+        call.service.prepare(&call.request)?;
+        return Ok(());
+    };
+    let is_passed_on = matches!(call.service.kind, Kind::Proxy(_)) && call.request.config.is_none();
+    if is_passed_on {
+        return Ok(());
+    }
+    let size = match content {
+        Content::Inline(bytes) => bytes.len(),
+        Content::Blob { size, .. } => usize::try_from(*size).unwrap_or(usize::MAX),
+    };
+    let room = gateway.memory.wait(call.caller, size);
+    let room = tokio::time::timeout(gateway.settings.timeouts.body(), room).await;
+    let holding = room.map_err(|_| gateway.no_room(call.caller, NoRoom::Share))?;
+    let loaded = gateway.blobs.load_body(id, content, holding).await;
+    let (body, memory) = loaded.map_err(|error| Error::storage(&error))?;
+    let request = Request {
+        body,
+        memory: Some(memory),
+        config: call.request.config.take(),
+        data_type: call.request.data_type.take(),
+    };
+    let prepared = call.service.prepare(&request);
+    (call.request.config, call.request.data_type) = (request.config, request.data_type);
+    prepared?;
+    Ok(())
+}
+
+async fn new_task(gateway: &Gateway, call: Call, coming: Coming) -> Result<New, Error> {
     let Call {
         service,
         caller,
         request,
     } = call;
-    service.prepare(&request)?;
-    let now = Timestamp::now();
-    let id = gateway.ids.next(now);
-    let idempotency = key.map(|key| Idempotency {
+    let idempotency = coming.key.map(|key| Idempotency {
         key,
-        fingerprint: fingerprint(&service, &request),
+        fingerprint: fingerprint(&service, &request, coming.stored.as_ref()),
     });
-    let body = gateway.blobs.put_body(id, request.body).await;
-    let body = body.map_err(|error| storage(&error).because(&error))?;
-    let in_blob = matches!(body, Content::Blob { .. });
+    let body = match coming.stored {
+        Some(content) => content,
+        None => {
+            let put = gateway.blobs.put_body(coming.id, request.body).await;
+            put.map_err(|error| Error::storage(&error))?
+        }
+    };
     let task = NewTask {
-        id,
+        id: coming.id,
         caller,
         owner: service.owner,
         service: service.name.clone(),
@@ -441,31 +528,29 @@ async fn enqueue(gateway: &Gateway, call: Call, key: Option<String>) -> Result<R
         },
         idempotency,
     };
-    let accepted = match gateway.limit(caller) {
-        Ok(limit) => gateway.store.enqueue(task, limit, now).await,
-        Err(error) => Err(error),
-    };
-    if in_blob && !matches!(accepted, Ok(accepted) if accepted == id) {
-        gateway.blobs.delete_body(id).await;
-    }
-    let accepted = accepted.map_err(|error| gateway.refusal(caller, error))?;
-    gateway.metrics.created();
-    let body = format!("\"{accepted}\"");
-    let answer = ([(header::CONTENT_TYPE, "application/json")], body);
-    Ok((Extension(Made(accepted)), answer).into_response())
+    Ok(New {
+        task,
+        is_counted: coming.is_counted,
+    })
 }
 
-/// Everything that makes a request the same as another.
-fn fingerprint(service: &Service, request: &Request) -> [u8; 32] {
+/// Everything that makes a request the same as another. A large body counts by its own hash: it may be
+/// in the blob store already.
+fn fingerprint(service: &Service, request: &Request, stored: Option<&Content>) -> [u8; 32] {
     let mut hash = Sha256::new();
     let config = request.config.as_deref().map(str::as_bytes);
     let data_type = request.data_type.as_deref().map(str::as_bytes);
-    let parts = [
-        Some(service.name.as_bytes()),
-        Some(&request.body[..]),
-        config,
-        data_type,
-    ];
+    let own: [u8; 32];
+    let body = match stored {
+        Some(Content::Blob { sha256, .. }) => &sha256[..],
+        Some(Content::Inline(body)) => body,
+        None if request.body.len() > LARGE => {
+            own = Sha256::digest(&request.body).into();
+            &own
+        }
+        None => &request.body,
+    };
+    let parts = [Some(service.name.as_bytes()), Some(body), config, data_type];
     hash.update(service.owner.0.to_be_bytes());
     for part in parts {
         // Lengths keep the parts apart.
@@ -512,8 +597,14 @@ async fn read(
         let message = format!("`wait` is {wait}; it may be 0 to {LONGEST_WAIT} seconds");
         return Err(Error::bad_request(message).with("place", "wait"));
     }
+    let stopping = gateway.stopping.reached(Stage::Draining);
+    tokio::pin!(stopping);
     while !task.status.is_final() {
-        let heard = tokio::time::timeout_at(deadline, events.recv()).await;
+        let heard = tokio::select! {
+            heard = tokio::time::timeout_at(deadline, events.recv()) => heard,
+            // Whoever waits is told the state now, while there is somebody to tell it.
+            () = &mut stopping => return find(gateway, own, id).await,
+        };
         match heard {
             Ok(Ok(event)) if event.task != task.id => {}
             // Its end, or too many ends to hear each of them.
@@ -535,22 +626,6 @@ fn unreadable(error: &BlobError) -> Error {
             "ASYNC_RESPONSE_IS_CORRUPTED",
             "the stored result of the task could not be read",
         ),
-        BlobError::Storage(_) => storage(error),
+        BlobError::Storage(_) => Error::storage(error),
     }
-}
-
-fn storage(error: &BlobError) -> Error {
-    let text = error.to_string();
-    if text.contains("No space left") {
-        return Error::new(
-            StatusCode::INSUFFICIENT_STORAGE,
-            "STORAGE_IS_FULL",
-            "the server's disk is full; nothing was stored",
-        );
-    }
-    Error::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        crate::task::SERVICE_UNAVAILABLE,
-        "the server's storage failed; its log has the details",
-    )
 }

@@ -97,6 +97,10 @@ pub struct Limits {
     pub stored_bytes: u64,
     /// Bytes of a request's body.
     pub body_bytes: usize,
+    /// Bytes of all request bodies in memory; 0: twice `body_bytes`.
+    pub body_memory_bytes: usize,
+    /// Bytes that must be free where the data are; with fewer the server says that it is not ready.
+    pub disk_free_bytes: u64,
     /// Bytes of an upstream's answer.
     pub answer_bytes: usize,
     /// Bytes of a request's head.
@@ -105,6 +109,10 @@ pub struct Limits {
     pub header_count: usize,
     /// Open connections.
     pub connections: usize,
+    /// Open connections that have shown no key; 0: three quarters of `connections`.
+    pub connections_without_key: usize,
+    /// Of these, those of one address; 0: half of them.
+    pub connections_per_address: usize,
 }
 
 /// Timeouts, in seconds.
@@ -357,6 +365,13 @@ impl Settings {
             let expected = format!("it may be at most {most}");
             require(place, value, value <= most, &expected)?;
         }
+        let memory = self.limits.body_memory_bytes;
+        require(
+            "limits.body_memory_bytes",
+            memory,
+            memory == 0 || memory >= self.limits.body_bytes,
+            "it must be 0 (twice `limits.body_bytes`), or at least `limits.body_bytes`",
+        )?;
         // What hyper takes for the buffer of a head.
         let head = self.limits.header_bytes;
         require(
@@ -389,7 +404,7 @@ impl Settings {
             let is_name = !proxy.name.is_empty() && !proxy.name.contains('/');
             require(
                 "proxies.name",
-                &format_args!("`{}`", proxy.name),
+                format_args!("`{}`", proxy.name),
                 is_name,
                 expected,
             )?;
@@ -481,10 +496,14 @@ impl Default for Limits {
             stored_tasks: 0,
             stored_bytes: 0,
             body_bytes: 64 << 20,
+            body_memory_bytes: 0,
+            disk_free_bytes: 64 << 20,
             answer_bytes: 256 << 20,
             header_bytes: 32 << 10,
             header_count: 100,
             connections: 4096,
+            connections_without_key: 0,
+            connections_per_address: 0,
         }
     }
 }
@@ -529,6 +548,34 @@ impl Tasks {
     /// How long tasks are kept that have ended.
     pub fn record_ttl(&self) -> Option<Duration> {
         (self.record_ttl_days > 0.0).then(|| Duration::from_secs_f64(self.record_ttl_days * DAY))
+    }
+}
+
+impl Limits {
+    /// Bytes of all request bodies in memory.
+    pub fn body_memory(&self) -> usize {
+        match self.body_memory_bytes {
+            0 => self.body_bytes.saturating_mul(2),
+            bytes => bytes,
+        }
+    }
+
+    /// Open connections that have shown no key.
+    pub fn connections_without_key(&self) -> usize {
+        match self.connections_without_key {
+            0 => self.connections.div_ceil(4).saturating_mul(3),
+            most => most,
+        }
+        .clamp(1, self.connections)
+    }
+
+    /// Open connections that have shown no key, of one address.
+    pub fn connections_per_address(&self) -> usize {
+        let all = self.connections_without_key();
+        match self.connections_per_address {
+            0 => all.div_ceil(2),
+            most => most.min(all),
+        }
     }
 }
 

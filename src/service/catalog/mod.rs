@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::Service;
 use crate::account::AccountId;
-pub use options::{CatalogOptions, Numbering, PackageDirectory, Unserved};
+pub use options::{CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 
 use shared::{Shared, lock};
 use survey::Survey;

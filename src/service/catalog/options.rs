@@ -21,12 +21,15 @@ pub struct PackageDirectory {
 /// Gives the lasting number of an account's service of this name, or says why there is none now.
 pub type Numbering = Box<dyn Fn(AccountId, &str) -> Result<i64, String> + Send + Sync>;
 
+/// Gives the settings of a service by its owner's name and its own.
+pub type SettingsOf = Box<dyn Fn(&str, &str) -> ServiceSettings + Send + Sync>;
+
 /// What a catalog is made of.
 pub struct CatalogOptions {
     /// Where packages are.
     pub directories: Vec<PackageDirectory>,
-    /// Settings of a service by its owner's name and its own.
-    pub settings: Box<dyn Fn(&str, &str) -> ServiceSettings + Send + Sync>,
+    /// Settings of services.
+    pub settings: SettingsOf,
     /// The lasting number of a service.
     pub number: Numbering,
     /// Where sessions come from.

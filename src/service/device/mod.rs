@@ -132,6 +132,16 @@ impl Device {
         &self.description
     }
 
+    /// Whether anything here runs a model of it, as far as is known: of this backend, if one is named.
+    pub fn is_active(&self, backend: Option<&str>) -> bool {
+        let mut entries = self.variants.entries.iter();
+        entries.any(|entry| {
+            let is_meant = backend.is_none_or(|backend| entry.backend.name() == backend);
+            let is_refused = || entry.endpoint.get().is_some_and(|it| it.is_refused());
+            is_meant && entry.model.is_ok() && !is_refused()
+        })
+    }
+
     /// The endpoints made so far.
     pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         let entries = self.variants.entries.iter();

@@ -154,6 +154,14 @@ impl Endpoint {
         self.shared.lock().activity()
     }
 
+    /// Whether its requests are refused now because nothing on this machine runs the model.
+    pub fn is_refused(&self) -> bool {
+        self.shared
+            .lock()
+            .refusal(std::time::Instant::now())
+            .is_some()
+    }
+
     /// Numbers of the processes that its sessions run in, for operators.
     pub fn processes(&self) -> Vec<u32> {
         let state = self.shared.lock();

@@ -19,7 +19,7 @@ use tracing::Instrument as _;
 use super::{Blobs, Caps, Claimed, Event, Lease, Limits, Status, TaskId, TaskStore, Turns};
 use crate::account::{AccountId, Directory};
 use crate::database::{DatabaseError, Timestamp};
-use crate::service::Service;
+use crate::service::{BodyMemory, Service};
 
 /// Finds a service by its owner and name.
 pub type Find = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
@@ -33,6 +33,8 @@ pub struct QueueOptions {
     pub store: Arc<dyn TaskStore>,
     /// Where bodies and answers are.
     pub blobs: Arc<Blobs>,
+    /// Memory for bodies.
+    pub memory: Arc<BodyMemory>,
     /// Where services are.
     pub find: Find,
     /// What accounts may do,

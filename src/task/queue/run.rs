@@ -52,8 +52,15 @@ pub(super) async fn run(options: Arc<QueueOptions>, claimed: Claimed) {
 
 async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     let task = claimed.lease.task;
-    let body = match options.blobs.body(task, &claimed.body).await {
-        Ok(body) => body,
+    // There is always time for a task: it waits until the memory for bodies has room for its own.
+    let size = match &claimed.body {
+        Content::Inline(bytes) => bytes.len(),
+        Content::Blob { size, .. } => usize::try_from(*size).unwrap_or(usize::MAX),
+    };
+    let holding = options.memory.wait(claimed.caller, size).await;
+    let loaded = options.blobs.load_body(task, &claimed.body, holding);
+    let (body, memory) = match loaded.await {
+        Ok(loaded) => loaded,
         Err(BlobError::Lost | BlobError::Corrupt) => {
             tracing::error!(%task, "the body of a task is gone or altered");
             return End::Failed(Failure::body_lost());
@@ -78,6 +85,7 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         body,
         config: claimed.config,
         data_type: claimed.data_type,
+        memory: Some(memory),
     };
     let answer = async {
         let prepared = service.prepare(&request)?;

@@ -14,8 +14,9 @@ mod shared;
 mod writer;
 
 use std::sync::Arc;
+use std::thread;
 
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use super::{
     Answered, Claimed, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
@@ -36,6 +37,7 @@ pub(super) struct SqliteTasks {
     readers: Readers,
     writer: Writer,
     shared: Arc<Shared>,
+    database: Sqlite,
 }
 
 impl SqliteTasks {
@@ -47,6 +49,7 @@ impl SqliteTasks {
             writer: Writer::start(database, Arc::clone(&shared))?,
             readers,
             shared,
+            database: database.clone(),
         }))
     }
 }
@@ -65,6 +68,20 @@ impl TaskStore for SqliteTasks {
     ) -> Result<TaskId, EnqueueError> {
         let make = move |moves: &mut moves::Moves<'_>| moves.enqueue(&task, limit, now);
         self.writer.submit(make).await
+    }
+
+    async fn foresee(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        key: Option<&str>,
+    ) -> Result<(), EnqueueError> {
+        let most = limit.waiting;
+        let has_room = self.readers.waiting(account, most)? < most;
+        if has_room || key.is_some_and(|key| self.readers.knows(account, key).unwrap_or(true)) {
+            return Ok(());
+        }
+        Err(EnqueueError::TooManyWaiting { limit: most })
     }
 
     async fn admit(
@@ -201,6 +218,30 @@ impl TaskStore for SqliteTasks {
 
     async fn statistics(&self) -> Result<Statistics, DatabaseError> {
         self.readers.statistics()
+    }
+
+    async fn health(&self) -> Result<(), DatabaseError> {
+        if let Some(damage) = self.database.damage() {
+            return Err(damage);
+        }
+        self.writer.submit(|moves| moves.touch()).await
+    }
+
+    async fn check(&self) -> Result<(), DatabaseError> {
+        let (reply, checked) = oneshot::channel();
+        let database = self.database.clone();
+        // A thread that nobody waits for: the end of the process must not.
+        let spawned = thread::Builder::new()
+            .name("check".to_owned())
+            .spawn(move || reply.send(database.check()));
+        let failed = |reason: String| DatabaseError::Other {
+            path: self.database.path().display().to_string(),
+            reason,
+        };
+        spawned.map_err(|error| failed(format!("no thread can be started: {error}")))?;
+        checked
+            .await
+            .map_err(|_| failed("the check ended".to_owned()))?
     }
 
     async fn load(&self) -> Result<(u64, u64), DatabaseError> {

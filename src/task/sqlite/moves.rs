@@ -63,6 +63,16 @@ impl Moves<'_> {
         self.database.error(error)
     }
 
+    /// Writes what is there already.
+    pub(super) fn touch(&self) -> Result<(), DatabaseError> {
+        let touched = || {
+            let read = |row: &Row<'_>| row.get(0);
+            let version: i64 = self.connection.query_row("PRAGMA user_version", [], read)?;
+            self.connection.pragma_update(None, "user_version", version)
+        };
+        touched().map_err(|error| self.fault(&error))
+    }
+
     pub(super) fn enqueue(
         &mut self,
         task: &NewTask,

@@ -82,6 +82,25 @@ impl Readers {
         })
     }
 
+    /// How many tasks of an account wait, counted up to `most`.
+    pub(super) fn waiting(&self, account: AccountId, most: u32) -> Result<u32, DatabaseError> {
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM task INDEXED BY task_waiting
+            WHERE status = 0 AND caller = ?1 LIMIT ?2)";
+        self.with(|connection| {
+            let mut read = connection.prepare_cached(sql)?;
+            read.query_row(params![account.0, most], |row| row.get(0))
+        })
+    }
+
+    /// Whether a task of the account has an idempotency key.
+    pub(super) fn knows(&self, account: AccountId, key: &str) -> Result<bool, DatabaseError> {
+        let sql = "SELECT 1 FROM task WHERE caller = ?1 AND repeat_key = ?2";
+        self.with(|connection| {
+            let mut read = connection.prepare_cached(sql)?;
+            read.exists(params![account.0, key])
+        })
+    }
+
     /// An account's tasks, the newest first.
     pub(super) fn list(
         &self,

@@ -73,6 +73,7 @@ fn a_database_of_the_first_release_goes_on() {
             .expect("it works")
             .expect("it is there");
         let outcome = Outcome::Answer {
+            media_type: None,
             content: Content::Inline(b"[1]".to_vec()),
             media_type: None,
             attempt: 1,

@@ -127,6 +127,13 @@ fn a_damaged_page_harms_only_what_is_in_it() {
             }
         }
         assert!(damaged > 0 && damaged < 200, "{damaged}");
+        let unwell = store.health().await.expect_err("damage was met");
+        assert!(matches!(unwell, DatabaseError::Corrupt { .. }), "{unwell}");
+        let checked = store.check().await.expect_err("it is damaged");
+        assert!(
+            matches!(checked, DatabaseError::Corrupt { .. }),
+            "{checked}"
+        );
         assert_eq!(read + damaged, 2000);
         // New ones come and go: they are appended elsewhere.
         let made = store.enqueue(new(3000), Timestamp(1)).await;
@@ -163,6 +170,8 @@ fn a_full_disk_is_told_and_what_was_accepted_stays() {
                 assert!(accepted < 10_000, "it is never full");
             };
             assert!(error.to_string().contains("disk is full"), "{error}");
+            let unwell = store.health().await.expect_err("nothing can be kept");
+            assert!(matches!(unwell, DatabaseError::Full { .. }), "{unwell}");
             for number in 1..=accepted {
                 let task = store.get(id(number)).await.expect("it works");
                 assert!(task.is_some(), "{number} of {accepted} is lost");
@@ -171,6 +180,7 @@ fn a_full_disk_is_told_and_what_was_accepted_stays() {
             assert_eq!(lost, None, "it was refused");
             assert_eq!(store.load().await.expect("it works"), (accepted, 0));
             disk.make_room();
+            store.health().await.expect("there is room");
             let made = store.enqueue(new(accepted + 1), Timestamp(1)).await;
             made.expect("it is accepted");
             accepted += 1;

@@ -219,3 +219,22 @@ proptest! {
         try_damaged(&path, &whole);
     }
 }
+
+#[test]
+fn an_index_outside_a_table_is_the_inputs_fault() {
+    let mut session = load("hush-sentence/mlx/hush_sentence_mlx_fp32.onnx");
+    let mut run = |index: i64| {
+        let bytes = [5, 8, index].map(i64::to_le_bytes).concat();
+        let ids = Tensor::new(DType::Int64, vec![1, 3], bytes).expect("it fits");
+        session.run(&[ids])
+    };
+    for index in [64, 100_000, -65, i64::MIN, i64::MAX] {
+        run(63).expect("the last row is one");
+        let failed = run(index).expect_err("there is no such row");
+        let EngineError::Input { reason, .. } = &failed else {
+            panic!("{failed}");
+        };
+        assert!(reason.contains(&format!("index {index} ")), "{reason}");
+        run(-64).expect("negative ones count from the end");
+    }
+}

@@ -388,6 +388,28 @@ fn beyond_the_bound_services_and_accounts_are_together() {
 }
 
 #[test]
+fn strangers_learn_no_names() {
+    let upstream = Upstream::start();
+    let start = |settings: &str| {
+        let setup = Setup::new().for_anybody().settings(settings);
+        setup.proxy("hidden", &upstream.url("/echo")).start()
+    };
+    let gateway = start("");
+    gateway.post("/p/local/hidden", "{}").expect(200);
+    let page = gateway.metrics();
+    assert!(page.contains("pkgtool_services 1\n"), "{page}");
+    assert!(
+        !page.contains("hidden") && !page.contains("account=\""),
+        "{page}"
+    );
+    check(&page, false);
+    let gateway = start("[admin]\nlisten = \"127.0.0.1:0\"");
+    gateway.post("/p/local/hidden", "{}").expect(200);
+    let page = http::request(gateway.operators(), "GET", "/metrics", &[], b"");
+    assert!(page.expect(200).text().contains("service=\"local/hidden\""));
+}
+
+#[test]
 fn a_task_that_was_canceled_while_it_ran_is_counted() {
     let upstream = Upstream::start();
     let gateway = Setup::new().proxy("hold", &upstream.url("/hold")).start();

@@ -1,16 +1,20 @@
 //! The gateway through HTTP, as clients see it.
 
 mod access;
+mod bodies;
+mod connections;
 mod contract;
 mod limits;
 mod logs;
 mod metrics;
 mod openapi;
 mod predict;
+mod readiness;
 mod records;
 mod registry;
 mod reload;
 mod rude;
+mod stopping;
 mod streams;
 mod tasks;
 mod tls;

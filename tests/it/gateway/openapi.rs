@@ -16,6 +16,9 @@ use crate::support::tree::Tree;
 /// Examples of each operation, beside those that cover its parameters one by one.
 const EXAMPLES: &str = "25";
 
+/// The same where a model runs for each of them.
+const EXAMPLES_OF_MODELS: &str = "10";
+
 /// Runs the fuzzer on a document, with the first key, and gives what it said.
 #[track_caller]
 fn fuzz(
@@ -33,7 +36,7 @@ fn fuzz(
         .arg(&settings)
         .args(["run", &format!("http://{}{path}", gateway.address)])
         .args(["--header", &format!("MLP-API-KEY: {}", gateway.key)])
-        .args(["--checks", "all", "--max-examples", EXAMPLES])
+        .args(["--checks", "all"])
         .args(["--generation-deterministic", "--no-color"])
         .args(more)
         .current_dir(directory.path())
@@ -70,7 +73,13 @@ fn every_answer_is_one_that_the_document_has() {
         "\"path.account\" = \"local\"\n\"path.model\" = \"echo\"\n\
          \"path.provider\" = \"echo\"\n\"path.task\" = \"{task}\"\n\"query.configId\" = {config}\n"
     );
-    let said = fuzz(&gateway, &packages, ("/openapi.json", &parameters), &[]);
+    let examples = ["--max-examples", EXAMPLES];
+    let said = fuzz(
+        &gateway,
+        &packages,
+        ("/openapi.json", &parameters),
+        &examples,
+    );
     assert!(said.contains("23 selected / 23 total"), "{said}");
 }
 
@@ -123,20 +132,16 @@ fn what_a_services_document_allows_is_not_refused() {
     ] {
         let document = format!("/openapi.json?service={service}");
         let parameters = format!("\"path.account\" = \"local\"\n\"path.model\" = \"{model}\"\n");
-        let of_service = [
-            "--mode",
-            "positive",
-            "--include-path-regex",
-            "model/.model.",
-        ];
+        let few = ["--mode", "positive", "--max-examples", EXAMPLES_OF_MODELS];
         // A new default config changes what requests without a config mean: by itself.
         let one = "createPredictConfig";
-        let others = [&of_service[..], &["--exclude-operation-id", one]].concat();
+        let paths = ["--include-path-regex", "model/.model."];
+        let others = [&few[..], &paths, &["--exclude-operation-id", one]].concat();
         let said = fuzz(&gateway, &packages, (&document, &parameters), &others);
-        assert!(said.contains("10 selected"), "{said}");
-        let alone = ["--mode", "positive", "--include-operation-id", one];
+        assert!(said.contains(" 10 selected / 22 total"), "{said}");
+        let alone = [&few[..], &["--include-operation-id", one]].concat();
         let said = fuzz(&gateway, &packages, (&document, &parameters), &alone);
-        assert!(said.contains("1 selected"), "{said}");
+        assert!(said.contains(" 1 selected / 22 total"), "{said}");
     }
 }
 

@@ -216,6 +216,38 @@ fn every_example_is_served_and_those_that_run_here_answer() {
 }
 
 #[test]
+fn an_index_outside_a_table_is_the_callers_mistake_in_every_format() {
+    let gateway = Setup::new().packages(examples()).start();
+    let base = "/api/mlpgateway/account/local/model/hush_sentence";
+    for config in [
+        json!({"backend": "xnnpack", "precision": "fp32"}),
+        json!({"backend": "xnnpack", "precision": "8da4w"}),
+        json!({"backend": "mlx"}),
+    ] {
+        let body = |index: i64| {
+            let data = json!({"inputs": [{"data": [[5, 8, index]]}]});
+            json!({"data": data, "config": config}).to_string()
+        };
+        let ask = |index| gateway.post(&format!("{base}/predict-with-config"), body(index));
+        // Whoever comes after a mistake is answered.
+        for index in [100_000, -100_000, i64::MIN, i64::MAX] {
+            ask(63).expect(200);
+            let refused = ask(index).expect_error(400, "BAD_REQUEST");
+            assert!(
+                refused.text().contains(&index.to_string()),
+                "{}",
+                refused.text()
+            );
+        }
+        let path = format!("{base}/async/predict-with-config");
+        let task = gateway.post(&path, body(64)).expect(200).json();
+        let task = task.as_str().expect("an id");
+        gateway.wait_for(task, "CANCELED");
+        gateway.result(task).expect_error(400, "BAD_REQUEST");
+    }
+}
+
+#[test]
 fn an_index_outside_a_table_is_the_callers_mistake() {
     let gateway = Setup::new().packages(examples()).start();
     let path = "/api/mlpgateway/account/local/model/hush_sentence/predict";

@@ -79,6 +79,7 @@ fn service_info_has_all_that_a_client_insists_on() {
         "/id/accountId",
         "/id/modelId",
         "/modelName",
+        "/isActive",
         "/imageAccountId",
         "/composite",
         "/fittable",

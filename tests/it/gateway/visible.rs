@@ -25,8 +25,8 @@ fn of_two(settings: &str) -> (Gateway, [Tree; 2]) {
             .expect_code(0);
     }
     let publisher = format!(
-        "[[publishers]]\naccount = \"acme\"\npackages = [{:?}]",
-        others.root()
+        "[[publishers]]\naccount = \"acme\"\npackages = [\"{}\"]",
+        others.root().display()
     );
     let setup = Setup::new().settings(settings).settings(&publisher);
     let gateway = setup.packages(own.root()).start_in(directory);

@@ -32,7 +32,7 @@ fn request(body: &Value, config: Option<&Value>) -> Request {
     Request {
         body: body.to_string().into(),
         config: config.map(Value::to_string),
-        data_type: None,
+        ..Request::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,7 +25,10 @@ pub(crate) struct Setup {
     settings: String,
     packages: Vec<PathBuf>,
     environment: Vec<(String, String)>,
+    /// Where it listens, if not on a port of the loopback address.
     listen: Option<String>,
+    /// The soft limit of open files it starts with.
+    open_files: Option<u32>,
 }
 
 /// A running server. Dropping it kills it.
@@ -63,6 +66,12 @@ impl Setup {
         ))
     }
 
+    /// Listens on all addresses.
+    pub(crate) fn for_anybody(mut self) -> Self {
+        self.listen = Some("0.0.0.0:0".to_owned());
+        self
+    }
+
     /// A directory of packages.
     pub(crate) fn packages(mut self, path: impl AsRef<Path>) -> Self {
         self.packages.push(path.as_ref().to_owned());
@@ -78,6 +87,12 @@ impl Setup {
     /// Where it listens, if not on a port of 127.0.0.1.
     pub(crate) fn listen(mut self, place: &str) -> Self {
         self.listen = Some(place.to_owned());
+        self
+    }
+
+    /// A soft limit of open files.
+    pub(crate) fn open_files(mut self, most: u32) -> Self {
+        self.open_files = Some(most);
         self
     }
 
@@ -106,7 +121,14 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
     let config = directory.path().join("settings.toml");
     fs::write(&config, &setup.settings).expect("a file");
     let listen = setup.listen.as_deref().unwrap_or("127.0.0.1:0");
-    let mut command = pkgtool(["serve", "--listen", listen, "--config"]).into_command();
+    let serve = ["serve", "--listen", listen, "--config"];
+    let mut command = pkgtool(serve).into_command();
+    if let Some(most) = setup.open_files {
+        let program = command.get_program().to_owned();
+        command = Command::new("sh");
+        let limited = format!("ulimit -S -n {most}; exec \"$0\" \"$@\"");
+        command.arg("-c").arg(limited).arg(program).args(serve);
+    }
     command
         .arg(&config)
         .arg("--data-dir")
@@ -301,6 +323,15 @@ impl Gateway {
         self.directory.path().join("data")
     }
 
+    /// Its memory in bytes, by the name that the system has for it: `VmRSS` now, `VmHWM` at most so far.
+    pub(crate) fn memory(&self, name: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kibibytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        kibibytes.expect("the system knows") << 10
+    }
+
     /// What it logged so far.
     pub(crate) fn log(&self) -> String {
         let log = self.log.lock().expect("no test panicked");
@@ -373,9 +404,40 @@ impl Gateway {
         launch(setup, Arc::clone(&self.directory), self.key.clone())
     }
 
+    /// Stops it, and starts it again after a change of its data.
+    pub(crate) fn stop_and_change(mut self, change: impl FnOnce(&Path)) -> Self {
+        self.ask_to_stop();
+        self.child.wait().expect("it ends");
+        change(&self.data());
+        let setup = std::mem::take(&mut self.setup);
+        launch(setup, Arc::clone(&self.directory), self.key.clone())
+    }
+
+    /// What the system limits a resource of it to: now, and at most.
+    pub(crate) fn limits(&self, name: &str) -> (String, String) {
+        let path = format!("/proc/{}/limits", self.child.id());
+        let limits = fs::read_to_string(path).expect("it runs");
+        let line = limits.lines().find_map(|line| line.strip_prefix(name));
+        let mut words = line.expect("the system knows").split_whitespace();
+        let mut next = || words.next().unwrap_or_default().to_owned();
+        (next(), next())
+    }
+
+    /// Asks it to stop, and does not wait.
+    pub(crate) fn ask_to_stop(&self) {
+        let pid = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(asked.expect("kill runs").success());
+    }
+
     /// Asks it to stop, waits for its end, and gives its exit code and its log.
-    pub(crate) fn stop(mut self) -> (Option<i32>, String, Arc<TempDir>) {
-        self.signal("-TERM");
+    pub(crate) fn stop(self) -> (Option<i32>, String, Arc<TempDir>) {
+        self.ask_to_stop();
+        self.ended()
+    }
+
+    /// Waits for its end, and gives its exit code and its log.
+    pub(crate) fn ended(mut self) -> (Option<i32>, String, Arc<TempDir>) {
         let status = self.child.wait().expect("it ends");
         if let Some(reader) = self.reader.take() {
             reader.join().expect("no test panicked");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pkgtool::account::AccountId;
+use pkgtool::account::{AccountId, UNLIMITED};
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::task::{
     Answered, Claimed, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits,
@@ -106,6 +106,9 @@ impl MemoryTasks {
 impl State {
     /// Counts a request, or gives the milliseconds after which one will be accepted.
     fn rate(&mut self, account: AccountId, limit: u32, now: Timestamp) -> Result<(), u64> {
+        if limit == UNLIMITED {
+            return Ok(());
+        }
         let made = self.requests.entry(account).or_default();
         // A clock that jumped back: what was made later was made now.
         for at in made.iter_mut() {
@@ -296,6 +299,27 @@ impl TaskStore for MemoryTasks {
         state.rows.insert(id, row);
         self.wake();
         Ok(id)
+    }
+
+    async fn foresee(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        key: Option<&str>,
+    ) -> Result<(), EnqueueError> {
+        let state = self.state();
+        let mut rows = state.rows.values();
+        let known = key.is_some_and(|key| {
+            rows.any(|row| {
+                let own = row.new.idempotency.as_ref();
+                row.task.caller == account && own.is_some_and(|it| it.key == key)
+            })
+        });
+        let limit = limit.waiting;
+        if known || state.count(account, Status::Queued) < limit as usize {
+            return Ok(());
+        }
+        Err(EnqueueError::TooManyWaiting { limit })
     }
 
     async fn admit(
@@ -524,6 +548,14 @@ impl TaskStore for MemoryTasks {
             canceled: count(Status::Canceled),
             oldest: state.rows.values().next().map(|row| row.task.created_at),
         })
+    }
+
+    async fn health(&self) -> Result<(), DatabaseError> {
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<(), DatabaseError> {
+        Ok(())
     }
 
     async fn load(&self) -> Result<(u64, u64), DatabaseError> {

@@ -7,6 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::array::GatherNd as Rules;
 
 use super::super::graph::integer;
+use super::super::guard::InvalidInput;
 
 /// What reading a node gives.
 pub(super) type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
@@ -62,7 +63,11 @@ pub(super) fn checked(index: i64, size: usize) -> TractResult<usize> {
     let from_end = if index < 0 { i64::try_from(size)? } else { 0 };
     let found = usize::try_from(index.saturating_add(from_end)).ok();
     let found = found.filter(|index| *index < size);
-    found.with_context(|| format!("the index {index} is outside of a dimension of {size}"))
+    found.ok_or_else(|| {
+        let reason = format!("the index {index} is outside of a dimension of {size}");
+        let operator = "indices".to_owned();
+        InvalidInput { operator, reason }.into()
+    })
 }
 
 /// Slices of a tensor, one after the other.

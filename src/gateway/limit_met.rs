@@ -1,0 +1,67 @@
+//! A limit of the server that was met: counted each time, told in the log now and then.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::metrics::Metrics;
+
+/// Shortest time between two lines about one limit: whoever meets it may do so thousands of times.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+
+/// When each limit was told last, and how often it was met since.
+#[derive(Debug, Default)]
+pub(super) struct LimitsMet(Mutex<HashMap<&'static str, Met>>);
+
+#[derive(Debug)]
+struct Met {
+    told: Instant,
+    since: u64,
+}
+
+impl LimitsMet {
+    /// A limit was met by someone.
+    pub(super) fn met(&self, metrics: &Metrics, limit: &'static str, who: &dyn std::fmt::Display) {
+        metrics.limit_reached(limit);
+        if let Some(times) = self.count(limit, Instant::now()) {
+            tracing::warn!(limit, times, %who, "a limit was reached");
+        }
+    }
+
+    /// How often a limit was met since it was told, if it is time to tell it.
+    fn count(&self, limit: &'static str, now: Instant) -> Option<u64> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(met) = all.get_mut(limit) else {
+            let met = Met {
+                told: now,
+                since: 0,
+            };
+            all.insert(limit, met);
+            return Some(1);
+        };
+        met.since += 1;
+        if now.duration_since(met.told) < BETWEEN_LINES {
+            return None;
+        }
+        met.told = now;
+        Some(std::mem::take(&mut met.since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_told_at_once_and_then_now_and_then() {
+        let met = LimitsMet::default();
+        let start = Instant::now();
+        assert_eq!(met.count("a", start), Some(1));
+        for _ in 0..5 {
+            assert_eq!(met.count("a", start + BETWEEN_LINES / 2), None);
+        }
+        assert_eq!(met.count("b", start + BETWEEN_LINES / 2), Some(1));
+        assert_eq!(met.count("a", start + BETWEEN_LINES), Some(6));
+        assert_eq!(met.count("a", start + BETWEEN_LINES), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! Whether the server can do its work: what it accepts is kept.
+//!
+//! Invariant: what is told is never older than a moment, and asking for it costs one look a moment,
+//! however often it is asked.
+
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::error::Error;
+use super::settings::Settings;
+use crate::database::{self, DatabaseError};
+use crate::task::TaskStore;
+
+/// How long an answer holds.
+const HOLDS: Duration = Duration::from_millis(500);
+
+/// What was found when it was looked last.
+#[derive(Debug, Default)]
+pub(super) struct Looked(Mutex<Option<(Instant, Result<(), Error>)>>);
+
+impl Looked {
+    /// Whether what is accepted is kept; else why not.
+    pub(super) async fn ready(
+        &self,
+        settings: &Settings,
+        store: &dyn TaskStore,
+    ) -> Result<(), Error> {
+        let mut last = self.0.lock().await;
+        if let Some((_, found)) = last.as_ref().filter(|(at, _)| at.elapsed() < HOLDS) {
+            return found.clone();
+        }
+        let found = look(settings, store).await;
+        *last = Some((Instant::now(), found.clone()));
+        found
+    }
+}
+
+async fn look(settings: &Settings, store: &dyn TaskStore) -> Result<(), Error> {
+    let least = settings.limits.disk_free_bytes;
+    let directory = &settings.data_dir;
+    if let Some(free) = database::free_bytes(directory)
+        && free < least
+    {
+        let path = directory.display().to_string();
+        let full = Error::from(DatabaseError::Full { path });
+        let error = not_ready(full).with("freeBytes", free);
+        return Err(error.with("leastFreeBytes", least));
+    }
+    let health = store.health().await;
+    health.map_err(|error| not_ready(error.into()))
+}
+
+/// Why the server is not ready.
+pub(super) fn not_ready(mut reason: Error) -> Error {
+    let message = format!("the server is not ready: {}", reason.message);
+    let detail = reason.take_detail();
+    let error = Error::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message);
+    let error = error.with("reason", json!(reason.code)).retry_after(1);
+    match detail {
+        Some(detail) => error.because(&detail),
+        None => error,
+    }
+}

@@ -1,0 +1,371 @@
+//! Memory of request bodies: one budget for all of them, of which no account gets all.
+//!
+//! Invariant: what is held exceeds the budget only if one body does that is alone. An account gets a
+//! second body only while it would hold no more than what is then free: something is left for the others,
+//! whatever it does. Memory of a large body is mapped, and goes back to the system with its last reader.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use memmap2::MmapMut;
+use tokio::sync::Notify;
+
+use crate::account::AccountId;
+
+/// Bodies up to this size live on the heap, in bytes.
+const SMALL: usize = 64 << 10;
+
+/// By how much a body of unknown length asks for more, in bytes.
+const STEP: usize = 256 << 10;
+
+/// The budget.
+pub struct BodyMemory {
+    most: usize,
+    used: Mutex<Used>,
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    all: usize,
+    accounts: HashMap<AccountId, Share>,
+}
+
+/// What an account holds.
+#[derive(Debug, Default)]
+struct Share {
+    bytes: usize,
+    holdings: usize,
+}
+
+/// A part of the budget. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Holding {
+    memory: Arc<BodyMemory>,
+    account: AccountId,
+    bytes: usize,
+}
+
+/// Why a body is not taken now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoRoom {
+    /// The account holds its share.
+    #[error("the account's other request bodies fill its share of the memory for bodies")]
+    Share,
+    /// All accounts together hold too much.
+    #[error("request bodies fill the memory that there is for them")]
+    Full,
+}
+
+/// A body that arrives.
+#[derive(Debug)]
+pub struct Buffer {
+    holding: Holding,
+    kept: Kept,
+    length: usize,
+    most: usize,
+    /// What of the holding is not for the body itself.
+    beside: usize,
+    /// The holding stands for all of the body, even if it is less.
+    is_covered: bool,
+}
+
+#[derive(Debug)]
+enum Kept {
+    Heap(Vec<u8>),
+    Mapped(MmapMut),
+}
+
+/// Bytes of a body, with the part of the budget that they take.
+struct Owned<T> {
+    bytes: T,
+    length: usize,
+    _holding: Arc<Holding>,
+}
+
+impl BodyMemory {
+    /// A budget of so many bytes.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            used: Mutex::default(),
+            freed: Notify::new(),
+        })
+    }
+
+    /// Takes a part of the budget, or tells at once why not.
+    pub fn take(self: &Arc<Self>, account: AccountId, bytes: usize) -> Result<Holding, NoRoom> {
+        let mut used = self.used();
+        let others = used.accounts.get(&account).map_or(0, |own| own.holdings);
+        used.add(self.most, (account, others), 0, bytes)?;
+        used.accounts.entry(account).or_default().holdings += 1;
+        drop(used);
+        Ok(Holding {
+            memory: Arc::clone(self),
+            account,
+            bytes,
+        })
+    }
+
+    /// Takes a part of the budget as soon as there is room. More than the budget never is there: then
+    /// all of it.
+    pub async fn wait(self: &Arc<Self>, account: AccountId, bytes: usize) -> Holding {
+        let bytes = bytes.min(self.most);
+        loop {
+            // Subscribed before the look: nothing is freed between the two.
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if let Ok(holding) = self.take(account, bytes) {
+                return holding;
+            }
+            freed.await;
+        }
+    }
+
+    /// Bytes that are held.
+    pub fn held(&self) -> usize {
+        self.used().all
+    }
+
+    fn give_back(&self, account: AccountId, bytes: usize, holdings: usize) {
+        let mut used = self.used();
+        used.all -= bytes;
+        if let Some(own) = used.accounts.get_mut(&account) {
+            own.bytes -= bytes;
+            own.holdings -= holdings;
+            if own.holdings == 0 {
+                used.accounts.remove(&account);
+            }
+        }
+        drop(used);
+        self.freed.notify_waiters();
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Used {
+    /// Adds bytes to a holding of an account that has so many others.
+    fn add(
+        &mut self,
+        most: usize,
+        (account, others): (AccountId, usize),
+        held: usize,
+        bytes: usize,
+    ) -> Result<(), NoRoom> {
+        let free = most.saturating_sub(self.all);
+        let is_alone = self.all == held;
+        if bytes > free && !is_alone {
+            return Err(NoRoom::Full);
+        }
+        let own = self.accounts.entry(account).or_default();
+        // As much as is left without it: one account gets half, two get a third each.
+        if others > 0 && own.bytes.saturating_add(bytes) > free {
+            return Err(NoRoom::Share);
+        }
+        own.bytes += bytes;
+        self.all += bytes;
+        Ok(())
+    }
+}
+
+impl Holding {
+    /// Takes more.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let mut used = self.memory.used();
+        let others = used.accounts.get(&self.account);
+        let others = others.map_or(0, |own| own.holdings - 1);
+        let (most, whose) = (self.memory.most, (self.account, others));
+        used.add(most, whose, self.bytes, bytes)?;
+        drop(used);
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives a part of it back.
+    fn shrink(&mut self, bytes: usize) {
+        self.memory.give_back(self.account, bytes, 0);
+        self.bytes -= bytes;
+    }
+
+    /// These bytes, which have this part of the budget as long as anybody reads them.
+    pub fn keep(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
+        let length = bytes.len();
+        Bytes::from_owner(Owned {
+            bytes,
+            length,
+            _holding: Arc::clone(self),
+        })
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.memory.give_back(self.account, self.bytes, 1);
+    }
+}
+
+impl Buffer {
+    /// A buffer for at most so many bytes, of which the holding may cover some. What of it is `beside` the
+    /// body, for a decoder, is given back when the body is whole.
+    pub fn new(holding: Holding, beside: usize, most: usize) -> Self {
+        let expected = holding.bytes.saturating_sub(beside);
+        Self {
+            kept: Kept::Heap(Vec::with_capacity(expected.min(most).min(SMALL))),
+            holding,
+            length: 0,
+            most,
+            beside,
+            is_covered: false,
+        }
+    }
+
+    /// A buffer for so many bytes, which [`BodyMemory::wait`] had room for.
+    pub fn covered(holding: Holding, most: usize) -> Self {
+        Self {
+            is_covered: true,
+            ..Self::new(holding, 0, most)
+        }
+    }
+
+    /// Adds bytes, and takes more of the budget for them where that is needed.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
+        let length = self.length.saturating_add(bytes.len());
+        if length > self.most {
+            return Err(NoRoom::Full);
+        }
+        let covered = self.holding.bytes - self.beside;
+        if length > covered && !self.is_covered {
+            let step = (length - covered).max(STEP.min(self.most - covered));
+            self.holding.grow(step)?;
+        }
+        if let Kept::Heap(heap) = &mut self.kept {
+            if length <= SMALL {
+                heap.extend_from_slice(bytes);
+                self.length = length;
+                return Ok(());
+            }
+            // Pages that nothing was written to take no memory.
+            let mut map = MmapMut::map_anon(self.most).map_err(|_| NoRoom::Full)?;
+            map[..self.length].copy_from_slice(heap);
+            self.kept = Kept::Mapped(map);
+        }
+        if let Kept::Mapped(map) = &mut self.kept {
+            map[self.length..length].copy_from_slice(bytes);
+        }
+        self.length = length;
+        Ok(())
+    }
+
+    /// What came so far, where the rest goes elsewhere; all that is held stays so.
+    pub fn hand_over(mut self) -> (Bytes, Arc<Holding>) {
+        self.beside = 0;
+        self.finish()
+    }
+
+    /// The body, and the part of the budget that it has: whoever makes as much again of it keeps that.
+    pub fn finish(mut self) -> (Bytes, Arc<Holding>) {
+        self.holding.shrink(self.beside);
+        let holding = Arc::new(self.holding);
+        let body = match self.kept {
+            Kept::Heap(heap) => holding.keep(heap),
+            Kept::Mapped(bytes) => Bytes::from_owner(Owned {
+                bytes,
+                length: self.length,
+                _holding: Arc::clone(&holding),
+            }),
+        };
+        (body, holding)
+    }
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Owned<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes.as_ref()[..self.length]
+    }
+}
+
+impl fmt::Debug for BodyMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BodyMemory({} of {})", self.held(), self.most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: AccountId = AccountId(1);
+    const TWO: AccountId = AccountId(2);
+
+    #[test]
+    fn no_account_gets_all_and_everything_comes_back() {
+        let memory = BodyMemory::new(100);
+        let first = memory.take(ONE, 40).expect("there is room");
+        let second = memory.take(ONE, 10).expect("as much is left");
+        assert_eq!(
+            memory.take(ONE, 1).expect_err("half is its share"),
+            NoRoom::Share
+        );
+        let other = memory.take(TWO, 50).expect("the rest is another's");
+        assert_eq!(
+            memory.take(AccountId(3), 1).expect_err("full"),
+            NoRoom::Full
+        );
+        drop((first, second, other));
+        assert_eq!(memory.held(), 0);
+        assert!(memory.used().accounts.is_empty());
+        // A body that is alone may take all of it, and more.
+        let mut alone = memory.take(ONE, 60).expect("there is room");
+        alone.grow(60).expect("it is alone");
+        assert_eq!(memory.take(TWO, 1).expect_err("full"), NoRoom::Full);
+        drop(alone);
+        // The first of several grows as long as there is room at all.
+        let mut first = memory.take(ONE, 40).expect("there is room");
+        let second = memory.take(TWO, 40).expect("there is room");
+        first.grow(20).expect("there is room");
+        assert_eq!(first.grow(1).expect_err("full"), NoRoom::Full);
+        drop((first, second));
+        assert!(memory.used().accounts.is_empty());
+    }
+
+    #[test]
+    fn a_body_holds_its_part_as_long_as_it_is_read() {
+        let memory = BodyMemory::new(4 << 20);
+        for length in [10, SMALL + 1, 1 << 20, 10] {
+            let holding = memory.take(ONE, 0).expect("there is room");
+            let mut buffer = Buffer::new(holding, 0, 2 << 20);
+            let bytes: Vec<u8> = (0..length).map(|it| (it % 251) as u8).collect();
+            for chunk in bytes.chunks(1000) {
+                buffer.push(chunk).expect("there is room");
+            }
+            let (body, holding) = buffer.finish();
+            assert_eq!(body, bytes);
+            let end = body.slice(length - 5..);
+            drop((body, holding));
+            assert!(memory.held() >= length);
+            drop(end);
+            assert_eq!(memory.held(), 0);
+        }
+        let holding = memory.take(ONE, 0).expect("there is room");
+        let mut buffer = Buffer::new(holding, 0, 100);
+        assert_eq!(buffer.push(&[0; 101]), Err(NoRoom::Full));
+    }
+
+    #[tokio::test]
+    async fn who_waits_gets_what_is_given_back() {
+        let memory = BodyMemory::new(100);
+        let held = memory.take(ONE, 90).expect("there is room");
+        let waiting = Arc::clone(&memory);
+        let waits = tokio::spawn(async move { waiting.wait(TWO, 1000).await.bytes });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        drop(held);
+        assert_eq!(waits.await.expect("it ends"), 100);
+    }
+}

@@ -1,0 +1,113 @@
+//! A request's body on its way to the blob store, piece by piece as it arrives.
+//!
+//! Invariant: of a body that is uploaded no more than one piece is in memory; nothing is stored under
+//! the task's id before all of it is on disk. An upload that is dropped leaves nothing behind, unless
+//! the process dies with it: then [`Blobs::sweep_unfinished`] finds what is left.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use object_store::MultipartUpload;
+use object_store::{ObjectStoreExt as _, PutPayload};
+use sha2::{Digest, Sha256};
+
+use super::blobs::{body_name, chain};
+use super::{BlobError, Blobs, Content, TaskId};
+
+/// How much of a body is written at once, in bytes.
+const PIECE: usize = Upload::MEMORY;
+
+/// A body that is being stored.
+pub struct Upload {
+    parts: Box<dyn MultipartUpload>,
+    piece: BytesMut,
+    hash: Sha256,
+    size: u64,
+}
+
+impl Blobs {
+    /// Starts to store a request's body whose size is not known.
+    pub async fn upload_body(&self, task: TaskId) -> Result<Upload, BlobError> {
+        let parts = self.store.put_multipart(&body_name(task)).await;
+        Ok(Upload {
+            parts: parts.map_err(|error| BlobError::Storage(chain(&error)))?,
+            piece: BytesMut::new(),
+            hash: Sha256::new(),
+            size: 0,
+        })
+    }
+
+    /// Removes what a process that died left of its uploads, once it is older than any that still runs.
+    /// Lists of the store do not have such files.
+    pub fn sweep_unfinished(directory: &Path, age: Duration) {
+        let folders = |path: &Path| {
+            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        let kinds = folders(directory).into_iter();
+        let files = kinds
+            .flat_map(|kind| folders(&kind))
+            .flat_map(|shard| folders(&shard));
+        for file in files.filter(|file| is_unfinished(file)) {
+            let modified = file.metadata().and_then(|found| found.modified());
+            if modified.is_ok_and(|at| at.elapsed().is_ok_and(|old| old >= age))
+                && let Err(error) = std::fs::remove_file(&file)
+            {
+                tracing::warn!(%error, path = %file.display(), "what is left of an upload stays");
+            }
+        }
+    }
+}
+
+impl Upload {
+    /// Memory of an upload, in bytes.
+    pub const MEMORY: usize = 256 << 10;
+
+    /// Adds bytes.
+    pub async fn push(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
+        self.hash.update(&bytes);
+        self.size += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let room = PIECE - self.piece.len();
+            if self.piece.is_empty() {
+                self.piece.reserve(PIECE);
+            }
+            self.piece
+                .extend_from_slice(&bytes.split_to(room.min(bytes.len())));
+            if self.piece.len() == PIECE {
+                self.write().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all of it is on disk.
+    pub async fn finish(mut self) -> Result<Content, BlobError> {
+        if !self.piece.is_empty() {
+            self.write().await?;
+        }
+        let completed = self.parts.complete().await;
+        completed.map_err(|error| BlobError::Storage(chain(&error)))?;
+        Ok(Content::Blob {
+            size: self.size,
+            sha256: self.hash.finalize().into(),
+        })
+    }
+
+    async fn write(&mut self) -> Result<(), BlobError> {
+        let piece = PutPayload::from(self.piece.split().freeze());
+        // One after the other: what is under way is in memory.
+        let written = self.parts.put_part(piece).await;
+        written.map_err(|error| BlobError::Storage(chain(&error)))
+    }
+}
+
+/// Whether the store made this file for an upload: its name ends with `#` and a number.
+fn is_unfinished(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.rsplit_once('#'));
+    number.is_some_and(|(_, number)| {
+        !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit())
+    })
+}

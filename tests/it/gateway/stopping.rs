@@ -1,0 +1,97 @@
+//! How the server stops: in one grace, with an answer for everyone.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::support::gateway::{Gateway, Setup, task_path};
+use crate::support::http::{Reply, Upstream, connect, request};
+
+fn with_held(grace: f64) -> (Gateway, Upstream) {
+    let upstream = Upstream::start();
+    let gateway = Setup::new()
+        .settings(&format!("[timeouts]\ngrace_s = {grace:?}"))
+        .proxy("slow", &upstream.url("/hold"))
+        .start();
+    (gateway, upstream)
+}
+
+/// A request of another thread, which outlives the server.
+fn asked(gateway: &Gateway, method: &'static str, path: &str) -> std::thread::JoinHandle<Reply> {
+    let (address, key, path) = (gateway.address, gateway.key.clone(), path.to_owned());
+    std::thread::spawn(move || {
+        let headers = [("mlp-api-key", key.as_str())];
+        request(address, method, &path, &headers, b"{}")
+    })
+}
+
+#[test]
+fn everyone_gets_an_answer_within_one_grace() {
+    let (gateway, upstream) = with_held(3.0);
+    let task = gateway.create("slow", "{}");
+    gateway.wait_for(&task, "PROCESSING");
+    let poll = asked(&gateway, "GET", &format!("{}?wait=60", task_path(&task)));
+    let result = asked(
+        &gateway,
+        "GET",
+        &format!("{}/response?wait=60", task_path(&task)),
+    );
+    let predict = asked(&gateway, "POST", "/p/local/slow");
+    gateway.until(|| upstream.seen() == 2);
+    let mut half_open = connect(gateway.address);
+    half_open.write_all(b"GET /").expect("it is open");
+    gateway.until(|| {
+        gateway
+            .get("/metrics")
+            .text()
+            .contains("requests_in_flight 4")
+    });
+    let started = Instant::now();
+    gateway.ask_to_stop();
+    let poll = poll.join().expect("it ends").expect(200).json();
+    assert_eq!(poll["status"], "PROCESSING");
+    result.join().expect("it ends").expect(204);
+    assert!(started.elapsed() < Duration::from_secs(2));
+    let cut = predict.join().expect("it ends");
+    let cut = cut.expect_error(503, "SERVER_IS_STOPPING");
+    assert!(cut.header("retry-after").is_some());
+    let (code, log, _directory) = gateway.ended();
+    assert!(started.elapsed() < Duration::from_secs(5), "{log}");
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("requests were cut off"), "{log}");
+}
+
+#[test]
+fn what_only_waits_does_not_keep_the_server() {
+    let (gateway, _upstream) = with_held(60.0);
+    let mut half_open = connect(gateway.address);
+    half_open
+        .write_all(b"GET / HTTP/1.1\r\n")
+        .expect("it is open");
+    let silent = connect(gateway.address);
+    gateway.get("/healthz").expect(200);
+    let started = Instant::now();
+    let (code, log, _directory) = gateway.stop();
+    assert!(started.elapsed() < Duration::from_secs(20), "{log}");
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains("cut off"), "{log}");
+    drop((half_open, silent));
+}
+
+#[test]
+fn nothing_is_answered_after_the_log_said_that_it_was_cut_off() {
+    let (gateway, upstream) = with_held(0.5);
+    // A task that runs on must not keep a request alive that was told to be cut off.
+    let task = gateway.create("slow", "{}");
+    gateway.wait_for(&task, "PROCESSING");
+    let predict = asked(&gateway, "POST", "/p/local/slow");
+    gateway.until(|| upstream.seen() == 2);
+    gateway.ask_to_stop();
+    gateway.until(|| gateway.log().contains("cut off"));
+    upstream.release();
+    assert_eq!(predict.join().expect("it ends").status, 503);
+    let (code, log, _directory) = gateway.ended();
+    assert_eq!(code, Some(0), "{log}");
+    let (_, after) = log.split_once("requests were cut off").expect("it says so");
+    assert!(!after.contains("answered"), "{log}");
+    assert!(!after.contains("refused"), "{log}");
+}
