@@ -75,7 +75,6 @@ fn a_database_of_the_first_release_goes_on() {
         let outcome = Outcome::Answer {
             media_type: None,
             content: Content::Inline(b"[1]".to_vec()),
-            media_type: None,
             attempt: 1,
             expires_at: None,
         };
