@@ -24,9 +24,9 @@ pub(crate) fn make_directory(directory: &Path) -> Result<(), DatabaseError> {
 #[cfg(unix)]
 pub fn free_bytes(directory: &Path) -> Option<u64> {
     let found = nix::sys::statvfs::statvfs(directory).ok()?;
-    // The types of both differ between systems.
-    let blocks = u64::try_from(found.blocks_available()).ok()?;
-    let size = u64::try_from(found.fragment_size()).ok()?;
+    // The types of both differ between systems: on some they are narrower.
+    #[allow(clippy::useless_conversion)]
+    let (blocks, size) = (u64::from(found.blocks_available()), u64::from(found.fragment_size()));
     blocks.checked_mul(size)
 }
 

@@ -267,17 +267,13 @@ impl Error {
         let body = self.body(request_id);
         // A body of strings is always JSON.
         let body = serde_json::to_string(&body).unwrap_or_default();
-        let mut text = format!(
-            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-             z-requestid: {request_id}\r\nconnection: close\r\n",
-            body.len()
-        );
-        if let Some(seconds) = retry_after {
-            text.push_str(&format!("retry-after: {seconds}\r\n"));
-        }
-        text.push_str("\r\n");
-        text.push_str(&body);
-        text.into()
+        let retry_after = retry_after.map_or_else(String::new, |it| format!("retry-after: {it}\r\n"));
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+             z-requestid: {request_id}\r\nconnection: close\r\n{retry_after}\r\n{body}"
+        )
+        .into()
     }
 
     fn body(self, request_id: &str) -> ErrorBody {

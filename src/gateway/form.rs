@@ -267,12 +267,11 @@ impl Form for Raw {
             ..Request::default()
         };
         let request = HttpRequest::from_parts(parts, body);
-        let taken = match source.store_for {
-            Some(task) => take_body(gateway, source.caller, request, task).await?,
-            None => {
-                let (body, memory) = read_body(gateway, source.caller, request).await?;
-                Taken::Memory(body, memory)
-            }
+        let taken = if let Some(task) = source.store_for {
+            take_body(gateway, source.caller, request, task).await?
+        } else {
+            let (body, memory) = read_body(gateway, source.caller, request).await?;
+            Taken::Memory(body, memory)
         };
         match taken {
             Taken::Stored(content) => Ok((read, Some(content))),

@@ -340,7 +340,7 @@ mod tests {
         for length in [10, SMALL + 1, 1 << 20, 10] {
             let holding = memory.take(ONE, 0).expect("there is room");
             let mut buffer = Buffer::new(holding, 0, 2 << 20);
-            let bytes: Vec<u8> = (0..length).map(|it| (it % 251) as u8).collect();
+            let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
             for chunk in bytes.chunks(1000) {
                 buffer.push(chunk).expect("there is room");
             }

@@ -506,12 +506,11 @@ async fn new_task(gateway: &Gateway, call: Call, coming: Coming) -> Result<New, 
         key,
         fingerprint: fingerprint(&service, &request, coming.stored.as_ref()),
     });
-    let body = match coming.stored {
-        Some(content) => content,
-        None => {
-            let put = gateway.blobs.put_body(coming.id, request.body).await;
-            put.map_err(|error| Error::storage(&error))?
-        }
+    let body = if let Some(content) = coming.stored {
+        content
+    } else {
+        let put = gateway.blobs.put_body(coming.id, request.body).await;
+        put.map_err(|error| Error::storage(&error))?
     };
     let task = NewTask {
         id: coming.id,
