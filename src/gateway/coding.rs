@@ -152,7 +152,8 @@ impl Frames {
                 out.truncate(written);
                 return Ok(out.into());
             }
-            if read == 0 && !self.is_full {
+            // Without more input, a full step has nothing behind it.
+            if read == 0 && !waiting.is_empty() {
                 return Err(Fault("it makes no progress".to_owned()));
             }
         }

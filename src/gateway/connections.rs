@@ -342,7 +342,7 @@ mod tests {
         // It became idle last.
         let fifth = admit(&all, ONE).expect("the third gives way");
         assert!(is_open(&all, &open[0]) && !is_open(&all, &open[2]));
-        let _busy = [&open[0], &fourth, &fifth].map(|open| open.answering());
+        let _busy = [&open[0], &fourth, &fifth].map(Open::answering);
         let refused = all.admit(ONE);
         assert!(refused.open.is_none());
         assert_eq!(refused.limit, Some("connections_per_address"));
@@ -355,6 +355,7 @@ mod tests {
         let known: Vec<_> = (0..2)
             .map(|_| {
                 let open = admit(&all, ONE).expect("room");
+                let _request = open.answering();
                 open.showed_key();
                 open.showed_key();
                 open
@@ -372,8 +373,10 @@ mod tests {
         assert_eq!(all.state().strangers, 0);
         // All of it is theirs if nobody else comes.
         let more: Vec<_> = (0..2).map(|_| admit(&all, ONE).expect("room")).collect();
-        more.iter().for_each(|open| open.showed_key());
-        let _busy: Vec<_> = more.iter().map(|open| open.answering()).collect();
+        let _busy: Vec<_> = more.iter().map(Open::answering).collect();
+        for open in &more {
+            open.showed_key();
+        }
         assert!(admit(&all, other(1)).is_some());
         assert!(!is_open(&all, &known[0]));
         drop((known, more));

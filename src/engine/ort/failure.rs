@@ -322,7 +322,7 @@ mod tests {
             "Non-zero status code returned while running Gather node. Name:'unsupported' Status \
              Message: indices element out of data bounds, idx=5",
         );
-        assert!(matches!(error, EngineError::Run { .. }), "{error}");
+        assert!(matches!(error, EngineError::Input { .. }), "{error}");
     }
 
     #[test]

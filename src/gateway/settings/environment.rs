@@ -136,10 +136,11 @@ fn parse(now: &Value, text: &str) -> Result<Value, String> {
     let expected = |what: &str| format!("expected {what}, found `{text}`");
     match now {
         Value::String(_) => Ok(Value::String(text.to_owned())),
-        Value::Integer(_) => text
-            .parse()
-            .map(Value::Integer)
-            .map_err(|_| expected("a whole number")),
+        // No setting is below zero.
+        Value::Integer(_) => match text.parse() {
+            Ok(number) if number >= 0 => Ok(Value::Integer(number)),
+            _ => Err(expected("a whole number")),
+        },
         Value::Float(_) => text
             .parse()
             .map(Value::Float)
@@ -259,7 +260,7 @@ mod tests {
                 "1048577",
                 "tasks.inline_bytes",
             ),
-            ("PKGTOOL_LIMITS_STORED_TASKS", "-1", "stored_tasks"),
+            ("PKGTOOL_LIMITS_STORED_TASKS", "-1", "a whole number"),
             ("PKGTOOL_SERVICES", "{ sum = { instance = 2 } }", "instance"),
         ] {
             let error = with(&[(name, text)]).expect_err(name).to_string();

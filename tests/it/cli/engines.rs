@@ -201,7 +201,8 @@ fn what_is_wrong_with_the_inputs_is_not_tried_elsewhere() {
         .run();
     let ran = ran.expect_code(2);
     assert!(
-        ran.stderr.contains("the ort engine failed at `Gather`"),
+        ran.stderr
+            .contains("the ort engine cannot take these inputs at `Gather`"),
         "{}",
         ran.stderr
     );

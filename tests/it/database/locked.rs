@@ -150,7 +150,8 @@ fn a_log_that_a_reader_let_grow_becomes_short_again() {
     };
     let store = open(&stores, caps);
     let file = directory.path().join("pkgtool.db");
-    let log = || fs::metadata(directory.path().join("pkgtool.db-wal")).map_or(0, |it| it.len());
+    let log_bytes =
+        || fs::metadata(directory.path().join("pkgtool.db-wal")).map_or(0, |it| it.len());
     let reader = rusqlite::Connection::open(&file).expect("it opens");
     reader.execute_batch("BEGIN").expect("it works");
     let tasks = |reader: &rusqlite::Connection| {
@@ -169,19 +170,19 @@ fn a_log_that_a_reader_let_grow_becomes_short_again() {
         block_on(store.enqueue(task, Timestamp(now))).expect("it is accepted");
         number
     };
-    while log() < 100 << 20 {
+    while log_bytes() < 100 << 20 {
         add(1);
     }
     assert_eq!(tasks(&reader), 0, "it sees its own moment");
     reader.execute_batch("COMMIT").expect("it works");
     // New ones come all the time while the log is written back.
     let deadline = Instant::now() + Duration::from_mins(2);
-    while log() > 40 << 20 {
+    while log_bytes() > 40 << 20 {
         let last = add(10_000 * i64::try_from(number_of(&store)).unwrap_or(0));
         assert!(
             Instant::now() < deadline,
             "{} bytes after {last} tasks",
-            log()
+            log_bytes()
         );
         thread::sleep(Duration::from_millis(20));
     }

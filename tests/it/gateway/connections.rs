@@ -57,9 +57,9 @@ fn a_connection_that_showed_a_key_is_kept() {
     for _ in 0..3 {
         stream.write_all(head.as_bytes()).expect("it is open");
         read_reply(&mut reader).expect("an answer").expect(200);
-        let held = half_open(&gateway, 100);
+        let idle = half_open(&gateway, 100);
         gateway.get("/healthz").expect(200);
-        drop(held);
+        drop(idle);
     }
 }
 
@@ -165,10 +165,10 @@ fn answers_are_compressed_for_who_asks() {
         let decoded = if coding == "zstd" {
             zstd::decode_all(&answer.body[..]).expect("it is encoded")
         } else {
-            let mut decoded = Vec::new();
-            let mut decoder = flate2::read::GzDecoder::new(&answer.body[..]);
-            decoder.read_to_end(&mut decoded).expect("it is encoded");
-            decoded
+            let mut bytes = Vec::new();
+            let mut gzip = flate2::read::GzDecoder::new(&answer.body[..]);
+            gzip.read_to_end(&mut bytes).expect("it is encoded");
+            bytes
         };
         assert!(decoded == plain.body);
         let small = gateway.bare("GET", "/healthz", &accept).expect(200);

@@ -248,7 +248,7 @@ fn an_index_outside_a_table_is_the_callers_mistake_in_every_format() {
 }
 
 #[test]
-fn an_index_outside_a_table_is_the_callers_mistake() {
+fn the_operator_of_an_index_outside_its_table_is_named() {
     let gateway = Setup::new().packages(examples()).start();
     let path = "/api/mlpgateway/account/local/model/hush_sentence/predict";
     let ask = |ids: &[i64]| {

@@ -143,7 +143,7 @@ async fn a_failure_is_the_answer_of_its_request_only() {
     let right = ask(3.0).await.expect("it is in the table");
     assert_eq!(values(&right), [30.0, 31.0]);
     let error = ask(1000.0).await.expect_err("it is not");
-    assert!(matches!(error, CallError::Failed(_)), "{error}");
+    assert!(matches!(error, CallError::Refused(_)), "{error}");
     let right = ask(4.0).await.expect("the session is still there");
     assert_eq!(values(&right), [40.0, 41.0]);
 }

@@ -133,11 +133,7 @@ fn patched(
 }
 
 /// Without a branch.
-#[expect(
-    clippy::manual_range_contains,
-    clippy::needless_bitwise_bool,
-    reason = "that has one"
-)]
+#[expect(clippy::needless_bitwise_bool, reason = "`&&` has one")]
 fn within(value: f32, least: f32, most: f32) -> bool {
     (value >= least) & (value <= most)
 }

@@ -235,7 +235,7 @@ async fn a_step_that_fails_ends_it() {
     right.expect("it is in the table");
     let process = endpoint.processes();
     let error = conversation.run(index(1000.0), Some(LIMIT)).await;
-    assert!(matches!(error, Err(CallError::Failed(_))), "{error:?}");
+    assert!(matches!(error, Err(CallError::Refused(_))), "{error:?}");
     assert_over(conversation.run(index(3.0), Some(LIMIT)).await, "failed");
     let other = endpoint.run(BOB, index(4.0), Some(LIMIT)).await;
     other.expect("the session is free");

@@ -109,7 +109,7 @@ async fn who_breaks_a_batch_breaks_it_for_itself_only() {
     for (place, answer) in answers.into_iter().enumerate() {
         match (place, answer) {
             (2, answer) => assert!(
-                matches!(answer, Err(CallError::Failed(_))),
+                matches!(answer, Err(CallError::Refused(_))),
                 "{answer:?} for an index out of range"
             ),
             (_, answer) => {

@@ -1,37 +1,31 @@
 //! Asynchronous tasks: create, status, result, cancel, list, delete.
 
+mod creation;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::body::LARGE;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, InQuery};
 use super::super::form::{
-    Call, Coming, Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable,
-    ServicePath, Texts, Whole,
+    Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable, ServicePath, Texts,
+    Whole,
 };
-use super::super::observe::Made;
 use super::super::stopping::Stage;
 use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
-use crate::service::{Kind, NoRoom, Request, Service};
-use crate::task::{
-    BlobError, Content, Deletion, EnqueueError, Idempotency, NewTask, OnCrash, Outcome, Status,
-    Task, TaskId,
-};
+use crate::task::{BlobError, Deletion, Outcome, Status, Task, TaskId};
 
 /// Where a waiting task stands in its account's queue, from 1.
 const QUEUE_POSITION: HeaderName = HeaderName::from_static("x-queue-position");
@@ -141,7 +135,7 @@ async fn create(
     State(gateway): State<Arc<Gateway>>,
     Repeatable { call, coming, .. }: Repeatable<Raw>,
 ) -> Result<Response, Error> {
-    enqueue(&gateway, call, coming).await
+    creation::enqueue(&gateway, call, coming).await
 }
 
 /// Create a task with data and config.
@@ -163,7 +157,7 @@ async fn create_with_config(
     State(gateway): State<Arc<Gateway>>,
     Repeatable { call, coming, .. }: Repeatable<Whole>,
 ) -> Result<Response, Error> {
-    enqueue(&gateway, call, coming).await
+    creation::enqueue(&gateway, call, coming).await
 }
 
 /// Create a task with data and config as texts.
@@ -185,7 +179,7 @@ async fn create_with_config_v2(
     State(gateway): State<Arc<Gateway>>,
     Repeatable { call, coming, .. }: Repeatable<Texts>,
 ) -> Result<Response, Error> {
-    enqueue(&gateway, call, coming).await
+    creation::enqueue(&gateway, call, coming).await
 }
 
 /// Status of a task.
@@ -410,154 +404,6 @@ impl From<TaskStatus> for Status {
             TaskStatus::Canceled => Self::Canceled,
         }
     }
-}
-
-/// Stores a task whose request is checked first: what is wrong with it is told now, not later.
-async fn enqueue(gateway: &Gateway, mut call: Call, coming: Coming) -> Result<Response, Error> {
-    let (id, caller) = (coming.id, call.caller);
-    let was_stored = coming.stored.is_some();
-    let made = match check(gateway, &mut call, id, coming.stored.as_ref()).await {
-        Ok(()) => new_task(gateway, call, coming).await,
-        Err(error) => Err(error),
-    };
-    let accepted = match made {
-        Ok(new) => {
-            let in_blob = matches!(new.task.body, Content::Blob { .. });
-            let accepted = accept(gateway, caller, new).await;
-            if in_blob && !matches!(&accepted, Ok(accepted) if *accepted == id) {
-                gateway.blobs.delete_body(id).await;
-            }
-            accepted.map_err(|error| gateway.refusal(caller, error))?
-        }
-        Err(error) => {
-            if was_stored {
-                gateway.blobs.delete_body(id).await;
-            }
-            return Err(error);
-        }
-    };
-    gateway.metrics.created();
-    let body = format!("\"{accepted}\"");
-    let answer = ([(header::CONTENT_TYPE, "application/json")], body);
-    Ok((Extension(Made(accepted)), answer).into_response())
-}
-
-/// A task to be stored, and whether its request was counted.
-struct New {
-    task: NewTask,
-    is_counted: bool,
-}
-
-async fn accept(gateway: &Gateway, caller: AccountId, new: New) -> Result<TaskId, EnqueueError> {
-    let limit = gateway.limit(caller)?;
-    let limit = if new.is_counted {
-        limit.counted()
-    } else {
-        limit
-    };
-    let now = Timestamp::now();
-    gateway.store.enqueue(new.task, limit, now).await
-}
-
-/// Whether the service takes the request. A body that was stored is read for it, where it is looked into
-/// at all, and goes again at once.
-async fn check(
-    gateway: &Gateway,
-    call: &mut Call,
-    id: TaskId,
-    stored: Option<&Content>,
-) -> Result<(), Error> {
-    let Some(content) = stored else {
-        call.service.prepare(&call.request)?;
-        return Ok(());
-    };
-    let is_passed_on = matches!(call.service.kind, Kind::Proxy(_)) && call.request.config.is_none();
-    if is_passed_on {
-        return Ok(());
-    }
-    let size = match content {
-        Content::Inline(bytes) => bytes.len(),
-        Content::Blob { size, .. } => usize::try_from(*size).unwrap_or(usize::MAX),
-    };
-    let room = gateway.memory.wait(call.caller, size);
-    let room = tokio::time::timeout(gateway.settings.timeouts.body(), room).await;
-    let holding = room.map_err(|_| gateway.no_room(call.caller, NoRoom::Share))?;
-    let loaded = gateway.blobs.load_body(id, content, holding).await;
-    let (body, memory) = loaded.map_err(|error| Error::storage(&error))?;
-    let request = Request {
-        body,
-        memory: Some(memory),
-        config: call.request.config.take(),
-        data_type: call.request.data_type.take(),
-    };
-    let prepared = call.service.prepare(&request);
-    (call.request.config, call.request.data_type) = (request.config, request.data_type);
-    prepared?;
-    Ok(())
-}
-
-async fn new_task(gateway: &Gateway, call: Call, coming: Coming) -> Result<New, Error> {
-    let Call {
-        service,
-        caller,
-        request,
-    } = call;
-    let idempotency = coming.key.map(|key| Idempotency {
-        key,
-        fingerprint: fingerprint(&service, &request, coming.stored.as_ref()),
-    });
-    let body = if let Some(content) = coming.stored {
-        content
-    } else {
-        let put = gateway.blobs.put_body(coming.id, request.body).await;
-        put.map_err(|error| Error::storage(&error))?
-    };
-    let task = NewTask {
-        id: coming.id,
-        caller,
-        owner: service.owner,
-        service: service.name.clone(),
-        body,
-        config: request.config,
-        data_type: request.data_type,
-        on_crash: if service.settings.retry_after_crash {
-            OnCrash::Retry
-        } else {
-            OnCrash::Fail
-        },
-        idempotency,
-    };
-    Ok(New {
-        task,
-        is_counted: coming.is_counted,
-    })
-}
-
-/// Everything that makes a request the same as another. A large body counts by its own hash: it may be
-/// in the blob store already.
-fn fingerprint(service: &Service, request: &Request, stored: Option<&Content>) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    let config = request.config.as_deref().map(str::as_bytes);
-    let data_type = request.data_type.as_deref().map(str::as_bytes);
-    let own: [u8; 32];
-    let body = match stored {
-        Some(Content::Blob { sha256, .. }) => &sha256[..],
-        Some(Content::Inline(body)) => body,
-        None if request.body.len() > LARGE => {
-            own = Sha256::digest(&request.body).into();
-            &own
-        }
-        None => &request.body,
-    };
-    let parts = [Some(service.name.as_bytes()), Some(body), config, data_type];
-    hash.update(service.owner.0.to_be_bytes());
-    for part in parts {
-        // Lengths keep the parts apart.
-        let length = part.map_or(u64::MAX, |part| part.len() as u64);
-        hash.update(length.to_be_bytes());
-        hash.update(part.unwrap_or_default());
-    }
-    hash.finalize().into()
 }
 
 /// A task of the account.
