@@ -1,0 +1,5 @@
+//! Text with a model.
+
+mod answer;
+mod constraint;
+mod sampling;
