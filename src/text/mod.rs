@@ -6,6 +6,7 @@
 pub mod answer;
 pub mod constraint;
 pub mod decoder;
+pub mod ends;
 pub mod generation;
 pub mod sampling;
 pub mod stop;

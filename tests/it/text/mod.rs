@@ -2,4 +2,5 @@
 
 mod answer;
 mod constraint;
+mod generation;
 mod sampling;
