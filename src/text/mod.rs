@@ -1,6 +1,14 @@
-//! Text for models and from them: what stands between the characters of a caller and the ids of a model.
+//! Text with a model: from the characters of a caller to the ids of a model, and back to what a reader is
+//! given.
 //!
-//! Invariant: what a package brings along (a tokenizer, its settings) is read in bounds, and whatever is
-//! wrong with it becomes an error that names the file. Knows nothing of services, requests or terminals.
+//! Invariant: what a client or a package says is read in bounds and ends in an answer or an error that
+//! names it, whatever it says. Knows no service, no HTTP and no terminal.
 
+pub mod answer;
+pub mod constraint;
+pub mod decoder;
+pub mod ends;
+pub mod generation;
+pub mod sampling;
+pub mod stop;
 pub mod tokenizer;

@@ -1,0 +1,6 @@
+//! Text with a model.
+
+mod answer;
+mod constraint;
+mod generation;
+mod sampling;
