@@ -3,6 +3,7 @@
 //! Invariant: no type of the `ort` crate leaves this folder, and no library is loaded before a
 //! model is to be run. One process has one library, so models run in processes of their own.
 
+mod carried;
 mod environment;
 mod failure;
 mod installation;
@@ -11,6 +12,7 @@ mod placement;
 mod provider;
 mod search;
 mod session;
+mod shared;
 mod value;
 
 use std::path::Path;

@@ -147,12 +147,10 @@ impl State {
                 self.inputs = tensors;
                 Reply::Kept
             }
-            Request::Run { anew, .. } => {
+            Request::Run { begins, .. } => {
                 self.inputs = tensors;
                 let session = session(&mut self.session, &self.engine)?;
-                if anew {
-                    session.forget()?;
-                }
+                session.begin(begins)?;
                 let answer = session.run(&self.inputs)?;
                 let reply = Reply::Ran {
                     outputs: TensorHead::of(&answer.outputs),
@@ -161,13 +159,11 @@ impl State {
                 return Ok((reply, answer.outputs));
             }
             Request::Repeat {
-                anew,
+                begins,
                 runs,
                 nanoseconds,
             } => {
-                if anew {
-                    session(&mut self.session, &self.engine)?.forget()?;
-                }
+                session(&mut self.session, &self.engine)?.begin(begins)?;
                 Reply::Repeated(self.repeat(runs, Duration::from_nanos(nanoseconds))?)
             }
             Request::Placement => {

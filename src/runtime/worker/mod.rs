@@ -19,7 +19,7 @@ pub use child::serve;
 pub use process::Stopper;
 
 use crate::engine::library::NativeBackend;
-use crate::engine::{Answer, EngineError, LoadRequest, Placement, Session};
+use crate::engine::{Answer, Begins, EngineError, LoadRequest, Placement, Session};
 use crate::model;
 use crate::tensor::Tensor;
 use crate::tensor::limit::{Limit, MemoryLimit, tells_shortage};
@@ -75,8 +75,8 @@ pub struct Worker {
     load_time: Duration,
     /// What the worker keeps as inputs, where that is known.
     kept: Option<Vec<Tensor>>,
-    /// The next run is to begin as the first did: it is told with that run.
-    anew: bool,
+    /// How the next run is to begin: it is told with that run.
+    begins: Begins,
 }
 
 impl Launcher {
@@ -134,7 +134,7 @@ impl Launcher {
             memory_limit: self.memory_limit.and_then(MemoryLimit::now),
             load_time: Duration::ZERO,
             kept: None,
-            anew: false,
+            begins: Begins::AsLeft,
         })
     }
 }
@@ -197,7 +197,7 @@ impl Worker {
     /// gives the time of each run.
     pub fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<Duration>, EngineError> {
         let request = Request::Repeat {
-            anew: self.anew,
+            begins: self.begins,
             runs,
             nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         };
@@ -208,7 +208,7 @@ impl Worker {
         });
         match self.ask_within(limit, &request, &[], "running")?.0 {
             Reply::Repeated(times) => {
-                self.anew = false;
+                self.begins = Begins::AsLeft;
                 Ok(times.into_iter().map(Duration::from_nanos).collect())
             }
             other => Err(self.nonsense(&other)),
@@ -334,12 +334,12 @@ impl Session for Worker {
         self.kept = None;
         let request = Request::Run {
             inputs: TensorHead::of(inputs),
-            anew: self.anew,
+            begins: self.begins,
         };
         match self.ask(&request, inputs, "running")? {
             (Reply::Ran { nanoseconds, .. }, outputs) => {
-                // Only now: after a failure the next run is to begin anew still.
-                self.anew = false;
+                // Only now: after a failure the next run is to begin so still.
+                self.begins = Begins::AsLeft;
                 Ok(Answer {
                     outputs,
                     time: Duration::from_nanos(nanoseconds),
@@ -350,7 +350,26 @@ impl Session for Worker {
     }
 
     fn forget(&mut self) -> Result<(), EngineError> {
-        self.anew = true;
+        self.begins = Begins::Anew;
+        Ok(())
+    }
+
+    fn cut(&mut self, length: u64) -> Result<(), EngineError> {
+        let held = match self.begins {
+            Begins::AsLeft => u64::MAX,
+            Begins::Cut(held) => held,
+            Begins::Anew => 0,
+        };
+        if length > held {
+            return Err(EngineError::Run {
+                engine: self.engine.clone(),
+                operator: None,
+                reason: format!("there are no {length} positions to keep, but {held}"),
+            });
+        }
+        if self.begins != Begins::Anew {
+            self.begins = Begins::Cut(length);
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::library::NativeBackend;
-use crate::engine::{EngineError, LoadRequest, Placement};
+use crate::engine::{Begins, EngineError, LoadRequest, Placement};
 use crate::tensor::{DType, Tensor, byte_size};
 
 /// Longest head, in bytes.
@@ -34,13 +34,13 @@ pub(super) enum Request {
     Run {
         /// dtype and shape of each input.
         inputs: Vec<TensorHead>,
-        /// Forget first what the runs before have left.
-        anew: bool,
+        /// What it begins with of what the runs before have left.
+        begins: Begins,
     },
     /// Run again and again, `runs` times or until `nanoseconds` have passed, at least once.
     Repeat {
-        /// Forget before the first of them what the runs before have left.
-        anew: bool,
+        /// What the first of them begins with.
+        begins: Begins,
         /// Most runs.
         runs: u64,
         /// Time after which no further run is begun.

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::super::MethodDescription;
 use super::super::engine::{Endpoint, EndpointModel};
 use super::takes::Takes;
+use crate::engine::Carrying;
 use crate::model::{ModelInfo, OpenError};
 use crate::package::{Backend, Config, PrecisionList, Variant};
 use crate::runtime::selection::{ModelFile, SelectionError};
@@ -151,6 +152,7 @@ impl Entry {
             signature: selection.signature,
             backend: Some(candidate.backend),
             weight_bytes: selection.info.weight_bytes + external,
+            carrying: Carrying::default(),
         });
         Self {
             variant: 0,

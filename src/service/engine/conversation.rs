@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::loaded::Begins;
 use super::owner::{Owner, wait};
 use super::request::{Terms, Waiting};
 use super::shared::{Between, Phase, Run, Shared, State, Ticket};
 use crate::account::AccountId;
+use crate::engine::Begins;
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
@@ -49,6 +49,17 @@ impl Conversation {
         inputs: Vec<Tensor>,
         timeout: Option<Duration>,
     ) -> Result<Vec<Tensor>, CallError> {
+        self.step(Begins::AsLeft, inputs, timeout).await
+    }
+
+    /// The same, and tells what the step begins with of what the steps before it have left. The first step
+    /// begins anew, whatever it says.
+    pub async fn step(
+        &mut self,
+        begins: Begins,
+        inputs: Vec<Tensor>,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Tensor>, CallError> {
         let ticket = match self.number {
             None => {
                 let terms = Some(self.terms.clone());
@@ -56,13 +67,32 @@ impl Conversation {
                 self.number = Some(ticket.id);
                 ticket
             }
-            Some(number) => self.next(number, inputs)?,
+            Some(number) => self.next(number, begins, inputs)?,
         };
         ticket.answer(timeout).await
     }
 
+    /// Lets the conversation rest until its next step, for `longest` at most: its session stays as it is
+    /// unless others need it or its memory. If it was taken away, the next step is
+    /// [`CallError::Over`]. Resting, it does not count as running.
+    pub fn rest(&self, longest: Duration) {
+        let Some(number) = self.number else { return };
+        let mut state = self.shared.lock();
+        if let Some(between) = state.between(number) {
+            between.rests = Some(Instant::now() + longest);
+        }
+        drop(state);
+        self.shared.wake.notify_all();
+        self.shared.tell_change();
+    }
+
     /// Gives the step to the thread that keeps the session, if it still does.
-    fn next(&self, number: u64, inputs: Vec<Tensor>) -> Result<Ticket<'_>, CallError> {
+    fn next(
+        &self,
+        number: u64,
+        begins: Begins,
+        inputs: Vec<Tensor>,
+    ) -> Result<Ticket<'_>, CallError> {
         let shared = &self.shared;
         let mut state = shared.lock();
         let Some(between) = state.between(number) else {
@@ -75,6 +105,7 @@ impl Conversation {
             inputs: Some(inputs),
             since: Instant::now(),
             alone: true,
+            begins,
             terms: Some(self.terms.clone()),
             answer,
         });
@@ -129,7 +160,8 @@ impl Owner {
     /// Keeps the session for a conversation and runs its steps, until it is over.
     pub(super) fn converse(&mut self, terms: &Terms) {
         while let Some(step) = self.next_step(terms) {
-            if self.run(vec![step], Begins::AsLeft).is_none() {
+            let begins = step.begins;
+            if self.run(vec![step], begins).is_none() {
                 return;
             }
         }
@@ -142,16 +174,34 @@ impl Owner {
         let until = Instant::now() + terms.idle;
         loop {
             let is_stopped = state.phase == Phase::Stopped;
+            // A thread that is free, or about to be opened, takes what waits.
+            let is_needed = state.queue.len() > state.free();
             let run = state.seats.get_mut(&self.seat)?.run.as_mut()?;
             let between = run.between.as_mut()?;
+            let resting = between.rests;
+            let until = resting.unwrap_or(until);
             let left = until.saturating_duration_since(Instant::now());
+            let held = self.held.as_ref()?;
+            if resting.is_some() && between.asked.is_none() && held.lease.end_use() {
+                drop(state);
+                shared.ledger.wake();
+                state = shared.lock();
+                continue;
+            }
+            let taken = resting.is_some() && held.lease.must_go();
             let end = if is_stopped {
                 Some(CallError::Stopped)
             } else if run.live.is_empty() {
                 Some(CallError::Over("it was given up".to_owned()))
+            } else if taken || (between.asked.is_some() && !held.lease.begin_use()) {
+                Some(needed("its memory was needed while it rested"))
             } else if let Some(step) = between.asked.take() {
                 run.between = None;
                 return Some(step);
+            } else if resting.is_some() && is_needed {
+                Some(needed("its session was needed while it rested"))
+            } else if left.is_zero() && resting.is_some() {
+                Some(needed("it rested for longer than it may"))
             } else if left.is_zero() {
                 Some(idled(terms.idle))
             } else {
@@ -174,6 +224,10 @@ impl Owner {
             return None;
         }
     }
+}
+
+fn needed(why: &str) -> CallError {
+    CallError::Over(format!("{why}; begin another one"))
 }
 
 fn idled(idle: Duration) -> CallError {

@@ -109,12 +109,12 @@ impl Engines {
 }
 
 impl Endpoint {
-    /// What it takes and gives.
+    /// What it takes and gives, what stays with its sessions included.
     pub fn signature(&self) -> &Signature {
         &self.shared.model.signature
     }
 
-    /// Runs the model. `inputs` fit the signature. Dropping the future gives the request up.
+    /// Runs the model. `inputs` fit the signature, without what is carried. Dropping the future gives the request up.
     pub async fn run(
         &self,
         caller: AccountId,
@@ -138,7 +138,8 @@ impl Endpoint {
         let mut outcome = Ok(());
         // The smallest sizes first: the largest may take long, and few models need them.
         for smallest in [true, false] {
-            let inputs = zeros(self.signature(), smallest);
+            let carrying = &self.shared.model.carrying;
+            let inputs = zeros(&carrying.visible(self.signature()), smallest);
             let last = inputs.is_none();
             let answer = self.shared.submit(NOBODY, inputs, None)?.answer(None).await;
             outcome = answer.map(|_| ());

@@ -1,6 +1,28 @@
-//! A model that keeps what it was fed and tells what may come next.
+//! Decoders: models that hold tokens and tell what may come next.
+//!
+//! [`DecoderModel::recognise`] reads the shape of one from its signature, and [`TokenDecoder`] feeds it,
+//! whoever runs its steps ([`Steps`]): a process of the command line, a session of a server, a test.
+//! Invariant: whatever a step ends with, the tokens that are held are those that were fed, and a decoder
+//! gives the logits after the last of them or an error.
 
-use thiserror::Error;
+mod arguments;
+mod cached;
+mod constants;
+mod error;
+mod heads;
+mod plain;
+mod program;
+mod recognise;
+mod roles;
+mod shape;
+mod siblings;
+mod steps;
+mod token_decoder;
+
+pub use error::{DecodeError, NotADecoder};
+pub use recognise::DecoderModel;
+pub use steps::{SessionSteps, StepError, Steps};
+pub use token_decoder::TokenDecoder;
 
 /// A model with a memory of tokens.
 pub trait Decoder {
@@ -23,15 +45,4 @@ pub trait Decoder {
         tokens: &[u32],
         going_on: &dyn Fn() -> bool,
     ) -> Result<&mut [f32], DecodeError>;
-}
-
-/// Why a model gave no logits.
-#[derive(Debug, Error)]
-pub enum DecodeError {
-    /// `going_on` said no.
-    #[error("the caller has gone")]
-    Gone,
-    /// The engine's own words.
-    #[error("{0}")]
-    Model(String),
 }
