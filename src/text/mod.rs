@@ -11,4 +11,5 @@ pub mod ends;
 pub mod generation;
 pub mod sampling;
 pub mod stop;
+pub mod template;
 pub mod tokenizer;

@@ -22,7 +22,7 @@ use super::request::{Outcome, Terms, Waiting};
 
 use crate::account::AccountId;
 use crate::engine::Begins;
-use crate::runtime::worker::Stopper;
+use crate::runtime::process::Stopper;
 use crate::service::meter::Meter;
 use crate::service::{CallError, Isolation, ServiceSettings};
 use crate::tensor::Tensor;
