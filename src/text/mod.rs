@@ -5,10 +5,12 @@
 //! names it, whatever it says. Knows no service, no HTTP and no terminal.
 
 pub mod answer;
+pub mod chat;
 pub mod constraint;
 pub mod decoder;
 pub mod ends;
 pub mod generation;
+pub mod model;
 pub mod sampling;
 pub mod stop;
 pub mod template;

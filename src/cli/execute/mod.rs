@@ -2,6 +2,7 @@
 
 mod backends;
 mod bench;
+mod chat;
 mod compare;
 mod deadline;
 mod input_args;
@@ -25,11 +26,13 @@ use crate::tensor::Tensor;
 use crate::text::template;
 use target_args::TargetArgs;
 
-/// `run`, `bench`, `compare`, `backends`.
+/// `run`, `chat`, `bench`, `compare`, `backends`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Run a variant and show or write its outputs
     Run(Box<run::Args>),
+    /// Talk with a package's text model
+    Chat(Box<chat::Args>),
     /// Time variants and engines side by side
     Bench(Box<bench::Args>),
     /// Compare two variants, engines or model files on the same inputs
@@ -59,6 +62,7 @@ pub(super) enum Work {
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => run::run(args),
+        Command::Chat(args) => chat::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Backends(args) => backends::run(args),
         Command::Compare(args) => compare::run(args),

@@ -26,6 +26,7 @@ use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
 use crate::tensor::input::{Generator, InputArgs, assemble, open_dims};
 use crate::tensor::{Signature, Tensor};
+use crate::text::template::{Limits, Renderer};
 
 pub use conversation::Conversation;
 pub use model::{Activity, EndpointModel, SessionState};
@@ -44,6 +45,7 @@ pub struct Engines {
     ledger: Arc<Ledger>,
     endpoints: AtomicU64,
     meters: Arc<Meters>,
+    renderer: Renderer,
 }
 
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
@@ -67,6 +69,7 @@ impl Engines {
         meters: Meters,
     ) -> Arc<Self> {
         Arc::new(Self {
+            renderer: Renderer::of(program.clone(), Limits::default()),
             source: Source { program, library },
             ledger: Ledger::new(budget),
             endpoints: AtomicU64::new(0),
@@ -100,6 +103,11 @@ impl Engines {
     /// Bytes that they may take together.
     pub fn budget(&self) -> u64 {
         self.ledger.budget()
+    }
+
+    /// What renders the chat templates of all services.
+    pub fn renderer(&self) -> &Renderer {
+        &self.renderer
     }
 
     /// What the services did.
