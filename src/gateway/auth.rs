@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
 
 use super::Gateway;
-use super::connections::Open;
+use super::connections::Connected;
 use super::error::Error;
 use super::observe::{Known, Whose};
 use crate::account::{AccountId, Permission, Permissions, Snapshot};
@@ -79,8 +79,8 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
             Some(if account.blocked {
                 Err(Error::blocked())
             } else {
-                if let Some(open) = parts.extensions.get::<Arc<Open>>() {
-                    open.showed_key();
+                if let Some(connected) = parts.extensions.get::<Arc<Connected>>() {
+                    connected.open.showed_key();
                 }
                 Ok(Self {
                     account: account.id,

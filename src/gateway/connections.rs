@@ -6,13 +6,20 @@
 //! connections that showed a key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::peer::Audience;
 use super::settings::Limits;
+
+/// In a connection's number of requests: it gave way to another.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// Connections that are looked at for one that gives way. Those found busy are looked at last the next time.
+const MOST_LOOKS: usize = 512;
 
 /// All open connections.
 #[derive(Debug)]
@@ -21,37 +28,46 @@ pub(super) struct Connections {
     most: usize,
     most_strangers: usize,
     most_of_address: usize,
+    /// Moments at which connections became idle, counted.
+    moments: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Numbers of connections, and of moments at which one became idle.
-    next: u64,
     open: HashMap<u64, Entry>,
     strangers: usize,
     addresses: HashMap<IpAddr, Address>,
-    /// Idle connections by the moment at which they became so: with a key, and without.
-    idle_known: BTreeMap<u64, u64>,
-    idle_strangers: BTreeMap<u64, u64>,
+    /// Connections by the moment at which they were idle when somebody last looked: with a key, and
+    /// without. They may have been busy since.
+    known: BTreeMap<u64, u64>,
+    unknown: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
 struct Entry {
     address: IpAddr,
     showed_key: bool,
+    /// Its moment in the order of those that were looked at.
+    seen: u64,
+    life: Arc<Life>,
+}
+
+/// What a connection is doing. Requests change it without a lock.
+#[derive(Debug, Default)]
+struct Life {
     /// Requests that are being answered.
-    requests: usize,
+    requests: AtomicUsize,
     /// When it became idle.
-    since: u64,
-    close: Arc<Notify>,
+    since: AtomicU64,
+    close: Notify,
 }
 
 /// Connections without a key of one address.
 #[derive(Debug, Default)]
 struct Address {
     open: usize,
-    idle: BTreeSet<u64>,
+    seen: BTreeSet<u64>,
 }
 
 /// An open connection. Dropping it makes room.
@@ -59,13 +75,23 @@ struct Address {
 pub(super) struct Open {
     all: Arc<Connections>,
     number: u64,
-    close: Arc<Notify>,
+    life: Arc<Life>,
     showed_key: AtomicBool,
 }
 
 /// A request that is being answered.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Open>);
+
+/// The connection of a request, as an extension of it.
+#[derive(Debug)]
+pub(super) struct Connected {
+    /// The other end.
+    pub(super) peer: SocketAddr,
+    /// Who can reach its listener.
+    pub(super) audience: Audience,
+    pub(super) open: Arc<Open>,
+}
 
 /// What became of a client that connects.
 #[derive(Debug)]
@@ -79,11 +105,11 @@ pub(super) struct Admission {
 impl Connections {
     /// No connections yet.
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
-        let most_strangers = limits.connections_without_key();
         Arc::new(Self {
             most: limits.connections,
-            most_strangers,
+            most_strangers: limits.connections_without_key(),
             most_of_address: limits.connections_per_address(),
+            moments: AtomicU64::new(1),
             state: Mutex::default(),
         })
     }
@@ -91,32 +117,28 @@ impl Connections {
     /// A client that connects: another connection gives way where that is needed and can be.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Admission {
         let mut state = self.state();
-        let own = state.addresses.get(&address);
-        let own_open = own.map_or(0, |own| own.open);
-        let own_oldest = own.and_then(|own| own.idle.first().copied());
-        let (limit, gives_way) = if own_open >= self.most_of_address {
-            let oldest = own_oldest.and_then(|since| state.idle_strangers.get(&since).copied());
-            (Some("connections_per_address"), oldest)
+        let own_open = state.addresses.get(&address).map_or(0, |own| own.open);
+        let (limit, gave_way) = if own_open >= self.most_of_address {
+            let gave_way = state.close_oldest(self, Among::Address(address));
+            (Some("connections_per_address"), gave_way)
         } else if state.strangers >= self.most_strangers {
-            (Some("connections_without_key"), state.oldest_stranger())
+            let gave_way = state.close_oldest(self, Among::Unknown);
+            (Some("connections_without_key"), gave_way)
         } else if state.open.len() >= self.most {
-            let oldest = state.oldest_stranger();
-            let known = || state.idle_known.values().next().copied();
-            (Some("connections"), oldest.or_else(known))
+            let gave_way =
+                state.close_oldest(self, Among::Unknown) || state.close_oldest(self, Among::Known);
+            (Some("connections"), gave_way)
         } else {
-            (None, None)
+            (None, true)
         };
-        if limit.is_some() {
-            let Some(number) = gives_way else {
-                return Admission { open: None, limit };
-            };
-            state.close(number);
+        if !gave_way {
+            return Admission { open: None, limit };
         }
-        let (number, close) = state.open(address);
+        let (number, life) = state.open(self.moment(), address);
         let open = Open {
             all: Arc::clone(self),
             number,
-            close,
+            life,
             showed_key: AtomicBool::new(false),
         };
         Admission {
@@ -128,32 +150,34 @@ impl Connections {
     /// Closes the connection that was idle for longest, if one is.
     pub(super) fn close_oldest(&self) {
         let mut state = self.state();
-        let oldest = state.oldest_stranger();
-        if let Some(number) = oldest.or_else(|| state.idle_known.values().next().copied()) {
-            state.close(number);
-        }
+        let _ = state.close_oldest(self, Among::Unknown) || state.close_oldest(self, Among::Known);
     }
 
     /// Closes the connections on which no request is being answered.
     pub(super) fn close_idle(&self) {
         let mut state = self.state();
-        let idle = state
-            .idle_known
-            .values()
-            .chain(state.idle_strangers.values());
-        for number in idle.copied().collect::<Vec<_>>() {
-            state.close(number);
+        for number in state.open.keys().copied().collect::<Vec<_>>() {
+            state.close_if_idle(number);
         }
     }
 
     /// Closes all connections, and gives the number of requests that were being answered.
     pub(super) fn close_all(&self) -> usize {
         let mut state = self.state();
-        let requests = state.open.values().map(|entry| entry.requests).sum();
-        for number in state.open.keys().copied().collect::<Vec<_>>() {
-            state.close(number);
-        }
-        requests
+        let all = state.open.keys().copied().collect::<Vec<_>>();
+        let closed = all.into_iter().filter_map(|number| state.forget(number));
+        closed
+            .map(|life| {
+                let requests = life.requests.fetch_or(CLOSED, Ordering::AcqRel);
+                life.close.notify_one();
+                requests & !CLOSED
+            })
+            .sum()
+    }
+
+    /// Now, in the order in which connections become idle.
+    fn moment(&self) -> u64 {
+        self.moments.fetch_add(1, Ordering::Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -164,19 +188,20 @@ impl Connections {
 impl Open {
     /// Ends when the connection is to be closed.
     pub(super) async fn closed(&self) {
-        self.close.notified().await;
+        self.life.close.notified().await;
     }
 
     /// A request of it is being answered, until what is given is dropped.
     pub(super) fn answering(self: &Arc<Self>) -> Answering {
-        let mut state = self.all.state();
-        state.becomes_busy(self.number);
+        self.life.requests.fetch_add(1, Ordering::AcqRel);
         Answering(Arc::clone(self))
     }
 
     /// A request of it had a key that is known.
     pub(super) fn showed_key(&self) {
-        if !self.showed_key.swap(true, Ordering::Relaxed) {
+        if !self.showed_key.load(Ordering::Relaxed)
+            && !self.showed_key.swap(true, Ordering::Relaxed)
+        {
             self.all.state().showed_key(self.number);
         }
     }
@@ -190,77 +215,83 @@ impl Drop for Open {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.all.state().may_become_idle(self.0.number);
+        let open = &self.0;
+        // Told before it is idle: whoever sees it idle sees since when.
+        open.life.since.store(open.all.moment(), Ordering::Relaxed);
+        open.life.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
+/// Who may have to give way.
+#[derive(Debug, Clone, Copy)]
+enum Among {
+    Known,
+    Unknown,
+    Address(IpAddr),
+}
+
 impl State {
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
-    fn oldest_stranger(&self) -> Option<u64> {
-        self.idle_strangers.values().next().copied()
-    }
-
-    fn open(&mut self, address: IpAddr) -> (u64, Arc<Notify>) {
-        let number = self.number();
-        let close = Arc::new(Notify::new());
+    fn open(&mut self, moment: u64, address: IpAddr) -> (u64, Arc<Life>) {
+        let life = Arc::new(Life::default());
+        life.since.store(moment, Ordering::Relaxed);
         let entry = Entry {
             address,
             showed_key: false,
-            requests: 0,
-            since: 0,
-            close: Arc::clone(&close),
+            seen: moment,
+            life: Arc::clone(&life),
         };
-        self.open.insert(number, entry);
+        self.open.insert(moment, entry);
         self.strangers += 1;
-        self.addresses.entry(address).or_default().open += 1;
-        self.becomes_idle(number);
-        (number, close)
+        self.unknown.insert(moment, moment);
+        let own = self.addresses.entry(address).or_default();
+        own.open += 1;
+        own.seen.insert(moment);
+        (moment, life)
     }
 
-    fn becomes_idle(&mut self, number: u64) {
-        let since = self.number();
+    /// Closes the one of these that was idle for longest, if one is idle.
+    fn close_oldest(&mut self, all: &Connections, among: Among) -> bool {
+        for _ in 0..MOST_LOOKS {
+            let first = match among {
+                Among::Known => self.known.first_key_value().map(|(_, number)| *number),
+                Among::Unknown => self.unknown.first_key_value().map(|(_, number)| *number),
+                Among::Address(address) => {
+                    let own = self.addresses.get(&address);
+                    let seen = own.and_then(|own| own.seen.first());
+                    seen.and_then(|seen| self.unknown.get(seen).copied())
+                }
+            };
+            let Some((number, entry)) = first.and_then(|it| Some((it, self.open.get(&it)?))) else {
+                return false;
+            };
+            let since = entry.life.since.load(Ordering::Relaxed);
+            let is_busy = entry.life.requests.load(Ordering::Acquire) > 0;
+            if !is_busy && since == entry.seen && self.close_if_idle(number) {
+                return true;
+            }
+            // It was busy since: its place is behind those that were idle for longer.
+            self.see(number, if is_busy { all.moment() } else { since });
+        }
+        false
+    }
+
+    /// Gives a connection its place in the order.
+    fn see(&mut self, number: u64, moment: u64) {
         let Some(entry) = self.open.get_mut(&number) else {
             return;
         };
-        entry.since = since;
-        if entry.showed_key {
-            self.idle_known.insert(since, number);
+        let before = std::mem::replace(&mut entry.seen, moment);
+        let (showed_key, address) = (entry.showed_key, entry.address);
+        if showed_key {
+            self.known.remove(&before);
+            self.known.insert(moment, number);
             return;
         }
-        self.idle_strangers.insert(since, number);
-        if let Some(address) = self.addresses.get_mut(&entry.address) {
-            address.idle.insert(since);
-        }
-    }
-
-    fn becomes_busy(&mut self, number: u64) {
-        // One that was closed meanwhile is not there any more.
-        if let Some(entry) = self.open.get_mut(&number) {
-            entry.requests += 1;
-            let (since, address) = (entry.since, entry.address);
-            self.is_not_idle(since, address);
-        }
-    }
-
-    fn may_become_idle(&mut self, number: u64) {
-        let Some(entry) = self.open.get_mut(&number) else {
-            return;
-        };
-        entry.requests -= 1;
-        if entry.requests == 0 {
-            self.becomes_idle(number);
-        }
-    }
-
-    fn is_not_idle(&mut self, since: u64, address: IpAddr) {
-        self.idle_known.remove(&since);
-        self.idle_strangers.remove(&since);
-        if let Some(address) = self.addresses.get_mut(&address) {
-            address.idle.remove(&since);
+        self.unknown.remove(&before);
+        self.unknown.insert(moment, number);
+        if let Some(own) = self.addresses.get_mut(&address) {
+            own.seen.remove(&before);
+            own.seen.insert(moment);
         }
     }
 
@@ -272,33 +303,48 @@ impl State {
             return;
         }
         entry.showed_key = true;
-        let address = entry.address;
-        self.is_no_stranger(address);
+        let (seen, address) = (entry.seen, entry.address);
+        self.is_no_stranger(seen, address);
+        self.known.insert(seen, number);
     }
 
-    fn is_no_stranger(&mut self, address: IpAddr) {
+    fn is_no_stranger(&mut self, seen: u64, address: IpAddr) {
         self.strangers -= 1;
+        self.unknown.remove(&seen);
         if let Some(own) = self.addresses.get_mut(&address) {
             own.open -= 1;
+            own.seen.remove(&seen);
             if own.open == 0 {
                 self.addresses.remove(&address);
             }
         }
     }
 
-    fn close(&mut self, number: u64) {
-        if let Some(close) = self.forget(number) {
-            close.notify_one();
+    /// Closes a connection unless a request of it is being answered.
+    fn close_if_idle(&mut self, number: u64) -> bool {
+        let Some(entry) = self.open.get(&number) else {
+            return false;
+        };
+        let life = Arc::clone(&entry.life);
+        let closed = life
+            .requests
+            .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+        if closed.is_err() {
+            return false;
         }
+        self.forget(number);
+        life.close.notify_one();
+        true
     }
 
-    fn forget(&mut self, number: u64) -> Option<Arc<Notify>> {
+    fn forget(&mut self, number: u64) -> Option<Arc<Life>> {
         let entry = self.open.remove(&number)?;
-        self.is_not_idle(entry.since, entry.address);
-        if !entry.showed_key {
-            self.is_no_stranger(entry.address);
+        if entry.showed_key {
+            self.known.remove(&entry.seen);
+        } else {
+            self.is_no_stranger(entry.seen, entry.address);
         }
-        Some(entry.close)
+        Some(entry.life)
     }
 }
 
@@ -402,7 +448,7 @@ mod tests {
         all.close_idle();
         let state = all.state();
         assert!(state.open.is_empty() && state.addresses.is_empty());
-        assert!(state.idle_known.is_empty() && state.idle_strangers.is_empty());
+        assert!(state.known.is_empty() && state.unknown.is_empty());
         assert_eq!(state.strangers, 0);
     }
 }

@@ -16,8 +16,9 @@ use axum::response::{IntoResponse as _, Response};
 use tracing::{Instrument as _, Level};
 
 use super::Gateway;
+use super::connections::Connected;
 use super::error::Error;
-use super::peer::{self, Peer};
+use super::peer;
 use super::request_id::REQUEST_ID;
 use super::stopping::Stage;
 use crate::account::AccountId;
@@ -87,7 +88,8 @@ pub(super) async fn observe(
     let method = request.method().clone();
     let uri = request.uri().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let connected = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+    let connected = request.extensions().get::<Arc<Connected>>();
+    let connected = connected.map(|connected| connected.peer.ip());
     let client = connected.map(|connected| {
         let settings = gateway.current();
         peer::client(connected, request.headers(), &settings.trusted_proxies)

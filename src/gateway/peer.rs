@@ -15,10 +15,6 @@ const X_FORWARDED_FOR: &str = "x-forwarded-for";
 /// Most entries of a header that are looked at.
 const MOST_ENTRIES: usize = 32;
 
-/// The other end of a connection.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) SocketAddr);
-
 /// Who can reach a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Audience {

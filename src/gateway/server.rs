@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, Response, StatusCode};
+use axum::http::{HeaderMap, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,9 +23,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
-use super::connections::{Answering, Connections, Open};
+use super::connections::{Answering, Connected, Connections, Open};
 use super::error::Error;
-use super::peer::{Audience, Peer};
+use super::peer::Audience;
 use super::settings::Settings;
 use super::stopping::{Deadline, Stage};
 use super::tls::{HTTP2, Tls};
@@ -106,12 +106,14 @@ impl Bound {
         stop: impl Future<Output = Deadline>,
     ) {
         let settings = &gateway.settings;
+        let router = if self.for_operators {
+            routes::for_operators(Arc::clone(&gateway))
+        } else {
+            routes::router(Arc::clone(&gateway))
+        };
         let serving = Serving {
-            router: if self.for_operators {
-                routes::for_operators(Arc::clone(&gateway))
-            } else {
-                routes::router(Arc::clone(&gateway))
-            },
+            compressing: routes::compressing(router.clone()),
+            router,
             audience: self.audience(),
             http1: builder(settings).http1_only(),
             http2: builder(settings).http2_only(),
@@ -145,6 +147,8 @@ impl Bound {
 /// What connections are served with.
 struct Serving {
     router: Router,
+    /// The same for clients that take compressed answers: others need not pay for it.
+    compressing: Router,
     audience: Audience,
     http1: auto::Builder<TokioExecutor>,
     http2: auto::Builder<TokioExecutor>,
@@ -164,7 +168,7 @@ impl Serving {
             self.gateway.limit_met(limit, &address);
         }
         match admission.open {
-            Some(open) => self.spawn(stream, Peer(peer), Arc::new(open)),
+            Some(open) => self.spawn(stream, peer, Arc::new(open)),
             None if self.tls.is_none() => {
                 let answer = (self.instead)(StatusCode::SERVICE_UNAVAILABLE);
                 // It fits what the system buffers; a client that is gone needs none.
@@ -174,20 +178,27 @@ impl Serving {
         }
     }
 
-    fn spawn(&self, stream: TcpStream, peer: Peer, open: Arc<Open>) {
+    fn spawn(&self, stream: TcpStream, peer: SocketAddr, open: Arc<Open>) {
         // Small answers must not wait for more; if it can't be set, they do.
         let _ = stream.set_nodelay(true);
         let exchange = Arc::new(Exchange::default());
-        let router = self.router.clone();
-        let audience = self.audience;
+        let (router, compressing) = (self.router.clone(), self.compressing.clone());
         let counted = self.gateway.metrics.connected();
-        let (own, under_way) = (Arc::clone(&open), Arc::clone(&exchange));
+        let under_way = Arc::clone(&exchange);
+        let connected = Arc::new(Connected {
+            peer,
+            audience: self.audience,
+            open: Arc::clone(&open),
+        });
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(audience);
-            let router = router.clone();
-            let guards = (own.answering(), under_way.begin());
-            request.extensions_mut().insert(Arc::clone(&own));
+            let takes_compressed = request.headers().contains_key(header::ACCEPT_ENCODING);
+            let router = if takes_compressed {
+                compressing.clone()
+            } else {
+                router.clone()
+            };
+            let guards = (connected.open.answering(), under_way.begin());
+            request.extensions_mut().insert(Arc::clone(&connected));
             async move {
                 let answer: Result<Response<Body>, Infallible> =
                     router.oneshot(request.map(Body::new)).await;

@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::super::Gateway;
+use super::super::connections::Connected;
 use super::super::error::{Error, ErrorBody};
-use super::super::peer::Audience;
 use super::super::present::present;
 use super::super::readiness::not_ready;
 use super::path::{Routes, only};
@@ -119,13 +119,13 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, E
 )]
 async fn metrics(
     State(gateway): State<Arc<Gateway>>,
-    Extension(audience): Extension<Audience>,
+    Extension(connected): Extension<Arc<Connected>>,
     headers: HeaderMap,
 ) -> Response {
     let accept = headers.get_all(header::ACCEPT).into_iter();
     let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
     let format = Format::accepted(Some(&accept.join(",")));
-    let present = present(&gateway, audience).await;
+    let present = present(&gateway, connected.audience).await;
     let page = gateway.metrics.page(&present, format);
     let about = [
         (header::CONTENT_TYPE, format.media_type()),

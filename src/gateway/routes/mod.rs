@@ -75,8 +75,12 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
         Some(cors) => observed.layer(cors),
         None => observed,
     }
-    .layer(compression())
     .with_state(gateway)
+}
+
+/// The same routes; answers that are worth it are compressed.
+pub(super) fn compressing(router: Router) -> Router {
+    router.layer(compression())
 }
 
 /// The routes of the operators' listener.
