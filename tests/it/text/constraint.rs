@@ -31,7 +31,7 @@ fn constrainer() -> Constrainer {
         bytes.push(word.as_bytes().to_vec());
     }
     let ends = vec![END, OTHER_END];
-    Constrainer::new(Words { bytes, ends }).unwrap()
+    Constrainer::new(Words { bytes, ends }).expect("it can be followed")
 }
 
 fn grammar(schema: &Value) -> Result<Grammar, ConstraintError> {
@@ -45,7 +45,7 @@ fn constraint(schema: &Value) -> Result<Constraint, ConstraintError> {
 }
 
 fn allows(constraint: &mut Constraint, token: u32) -> bool {
-    let allowed = constraint.allowed().unwrap();
+    let allowed = constraint.allowed().expect("it can be followed");
     allowed[token as usize / 32] >> (token % 32) & 1 == 1
 }
 
@@ -55,7 +55,9 @@ fn takes(constraint: &mut Constraint, text: &str) -> Result<bool, usize> {
         if constraint.is_finished() || !allows(constraint, u32::from(byte)) {
             return Err(place);
         }
-        constraint.take(u32::from(byte)).unwrap();
+        constraint
+            .take(u32::from(byte))
+            .expect("it can be followed");
     }
     Ok(constraint.is_finished() || allows(constraint, END))
 }
@@ -64,8 +66,10 @@ fn takes(constraint: &mut Constraint, text: &str) -> Result<bool, usize> {
 fn any_object_is_an_object() {
     let constrainer = constrainer();
     let format = json!({"type": "json_object"});
-    let grammar = Grammar::of_response_format(Some(&format)).unwrap().unwrap();
-    let start = constrainer.constrain(&grammar).unwrap();
+    let grammar = Grammar::of_response_format(Some(&format))
+        .expect("it can be followed")
+        .expect("it can be followed");
+    let start = constrainer.constrain(&grammar).expect("it can be followed");
     for (text, taken) in [
         (
             r#"{"a": [1, 2.5e3, null, true, {"b": "é\n\u001f"}]}"#,
@@ -81,22 +85,26 @@ fn any_object_is_an_object() {
     ] {
         assert_eq!(takes(&mut start.copy(), text), taken, "{text}");
     }
-    let text = Grammar::of_response_format(Some(&json!({"type": "text"}))).unwrap();
+    let text =
+        Grammar::of_response_format(Some(&json!({"type": "text"}))).expect("it can be followed");
     assert_eq!(text, None);
-    assert_eq!(Grammar::of_response_format(None).unwrap(), None);
+    assert_eq!(
+        Grammar::of_response_format(None).expect("it can be followed"),
+        None
+    );
 }
 
 #[test]
 fn all_ends_are_allowed_where_the_grammar_accepts_and_nowhere_else() {
-    let mut number = constraint(&json!({"type": "integer"})).unwrap();
+    let mut number = constraint(&json!({"type": "integer"})).expect("it can be followed");
     assert!(!allows(&mut number, END) && !allows(&mut number, OTHER_END));
-    number.take(u32::from(b'5')).unwrap();
+    number.take(u32::from(b'5')).expect("it can be followed");
     assert!(allows(&mut number, END) && allows(&mut number, OTHER_END));
     assert!(allows(&mut number, u32::from(b'0')));
     // The gap between ids is no token.
     assert!(!allows(&mut number, 258));
     assert!(!number.is_finished());
-    let mut whole = constraint(&json!({"const": true})).unwrap();
+    let mut whole = constraint(&json!({"const": true})).expect("it can be followed");
     assert_eq!(takes(&mut whole, "true"), Ok(true));
     assert!(whole.is_finished());
     // A finished one still has an answer.
@@ -119,7 +127,9 @@ fn schemas_are_followed() {
         "$defs": {"tag": {"anyOf": [{"type": "boolean"}, {"type": "null"}]}},
     });
     let constrainer = constrainer();
-    let start = constrainer.constrain(&grammar(&schema).unwrap()).unwrap();
+    let start = constrainer
+        .constrain(&grammar(&schema).expect("it can be followed"))
+        .expect("it can be followed");
     for (text, whole) in [
         (r#"{"name": "abc", "kind": 3}"#, true),
         (
@@ -140,10 +150,10 @@ fn schemas_are_followed() {
 
 #[test]
 fn spaces_end() {
-    let mut object = constraint(&json!({"type": "object"})).unwrap();
+    let mut object = constraint(&json!({"type": "object"})).expect("it can be followed");
     assert!(takes(&mut object, "{\n\n").is_ok());
     let spaces = " ".repeat(100);
-    let ended = takes(&mut object, &spaces).unwrap_err();
+    let ended = takes(&mut object, &spaces).expect_err("it is refused");
     assert!(ended <= 32, "{ended}");
 }
 
@@ -165,8 +175,8 @@ fn calls_are_required_by_name_and_with_their_arguments() {
         },
     ];
     let constrainer = constrainer();
-    let any = Grammar::of_calls(&tools, CallChoice::Any, true).unwrap();
-    let any = constrainer.constrain(&any).unwrap();
+    let any = Grammar::of_calls(&tools, CallChoice::Any, true).expect("it can be followed");
+    let any = constrainer.constrain(&any).expect("it can be followed");
     let weather = r#"{"name": "weather", "arguments": {"at": "Oslo"}}"#;
     let now = r#"{"name": "now", "arguments": {}}"#;
     assert_eq!(
@@ -182,12 +192,14 @@ fn calls_are_required_by_name_and_with_their_arguments() {
         )
         .is_err()
     );
-    let one = Grammar::of_calls(&tools, CallChoice::Named("now"), false).unwrap();
-    let one = constrainer.constrain(&one).unwrap();
+    let one =
+        Grammar::of_calls(&tools, CallChoice::Named("now"), false).expect("it can be followed");
+    let one = constrainer.constrain(&one).expect("it can be followed");
     assert_eq!(takes(&mut one.copy(), &format!("[{now}]")), Ok(true));
     assert!(takes(&mut one.copy(), &format!("[{now},")).is_err());
     assert!(takes(&mut one.copy(), r#"[{"name": "w"#).is_err());
-    let error = Grammar::of_calls(&tools, CallChoice::Named("then"), true).unwrap_err();
+    let error =
+        Grammar::of_calls(&tools, CallChoice::Named("then"), true).expect_err("it is refused");
     assert_eq!(
         error.to_string(),
         "`tool_choice` must be the name of one of `tools`, not \"then\""
@@ -261,12 +273,13 @@ fn what_output_cannot_be_held_to_is_refused_by_name_and_place() {
         assert!(told.contains(&words), "{schema}: {told}");
         assert!(!told.contains("coerce") && !told.contains('\n'), "{told}");
     }
-    let error = Grammar::of_response_format(Some(&json!({"type": "xml"}))).unwrap_err();
+    let error =
+        Grammar::of_response_format(Some(&json!({"type": "xml"}))).expect_err("it is refused");
     assert_eq!(
         error.to_string(),
         "`response_format.type` must be `text`, `json_object` or `json_schema`, not \"xml\""
     );
-    let error = Grammar::of_response_format(Some(&json!("json"))).unwrap_err();
+    let error = Grammar::of_response_format(Some(&json!("json"))).expect_err("it is refused");
     assert_eq!(
         error.to_string(),
         "`response_format` must be an object, not a string"
@@ -283,7 +296,10 @@ fn what_says_nothing_is_passed_over() {
         "x-order": 5, "title": "T", "default": {}, "x-guidance": {"lenient": true},
     });
     assert_eq!(
-        takes(&mut constraint(&schema).unwrap(), r#"{"a": [1]}"#),
+        takes(
+            &mut constraint(&schema).expect("it can be followed"),
+            r#"{"a": [1]}"#
+        ),
         Ok(true)
     );
 }
@@ -314,6 +330,7 @@ fn time(schema: &Value, steps: usize) -> (Duration, String) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn hostile_schemas_end() {
     let nested = |levels: usize, wrap: fn(Value) -> Value| {
         (0..levels).fold(json!({"type": "string"}), |schema, _| wrap(schema))
@@ -428,10 +445,6 @@ fn hostile_schemas_end() {
         ),
     ] {
         let (time, said) = time(&schema, 60);
-        println!(
-            "{name}: {time:.0?}: {}",
-            said.chars().take(150).collect::<String>()
-        );
         assert!(time < Duration::from_secs(20), "{name}: {time:?}: {said}");
     }
 }
