@@ -26,7 +26,7 @@ const LONGEST_PATTERN: usize = 4096;
 
 /// Largest divisor, and largest number that its digits make without their point: a state is needed for
 /// each remainder.
-const LARGEST_DIVISOR: u64 = 100_000;
+const LARGEST_DIVISOR: u64 = 10_000;
 
 /// Keywords that output cannot be held to, and what to do instead.
 const REFUSED: [(&str, &str); 18] = [
@@ -180,7 +180,7 @@ fn is_small(divisor: &Value) -> bool {
     let few = digits
         .parse()
         .is_ok_and(|digits: u64| digits <= LARGEST_DIVISOR);
-    few && divisor.as_f64().is_some_and(|divisor| divisor <= 1e5)
+    few && divisor.as_f64().is_some_and(|divisor| divisor <= 1e4)
 }
 
 /// How much there is of a schema.
