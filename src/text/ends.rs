@@ -32,7 +32,8 @@ impl Ends {
     /// Those that a program's constant methods tell.
     #[must_use]
     pub fn of_program(mut self, ids: &[i64]) -> Self {
-        self.0.extend(ids.iter().filter_map(|id| u32::try_from(*id).ok()));
+        self.0
+            .extend(ids.iter().filter_map(|id| u32::try_from(*id).ok()));
         self
     }
 
@@ -60,9 +61,9 @@ impl Ends {
     #[must_use]
     pub fn of_template(mut self, template: &str, id_of: &dyn Fn(&str) -> Option<u32>) -> Self {
         let has_channels = template.contains("<|channel|>");
-        let ends = TURN_ENDS.into_iter().filter(|end| {
-            template.contains(end) && !(has_channels && *end == ENDS_A_MESSAGE)
-        });
+        let ends = TURN_ENDS
+            .into_iter()
+            .filter(|end| template.contains(end) && !(has_channels && *end == ENDS_A_MESSAGE));
         self.0.extend(ends.filter_map(id_of));
         self
     }
@@ -99,7 +100,9 @@ mod tests {
             .of_generation_config(&config(json!({"eos_token_id": 5})))
             .of_generation_config(&config(json!({})))
             .of_tokenizer(Some(2))
-            .of_template("{{ '<|im_end|>' }}", &|end| (end == "<|im_end|>").then_some(9));
+            .of_template("{{ '<|im_end|>' }}", &|end| {
+                (end == "<|im_end|>").then_some(9)
+            });
         assert_eq!(ends.ids(), [2, 3, 4, 5, 9]);
         assert!(ends.has(9) && !ends.has(1));
         let id_of = |end: &str| Some(u32::try_from(end.len()).unwrap_or(0));

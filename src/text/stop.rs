@@ -216,7 +216,7 @@ mod tests {
             stops in proptest::collection::vec("[ab€é]{1,5}", 0..4),
             cuts in proptest::collection::vec(any::<bool>(), 41),
         ) {
-            let strings = StopStrings::read(Some(&json!(stops))).unwrap();
+            let strings = StopStrings::read(Some(&json!(stops))).expect("it is a list");
             let mut scan = strings.scan();
             let mut given = String::new();
             let mut piece = String::new();
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn text_is_held_back_only_while_it_may_be_a_stop_string() {
-        let strings = StopStrings::read(Some(&json!(["END", "\n\n"]))).unwrap();
+        let strings = StopStrings::read(Some(&json!(["END", "\n\n"]))).expect("it is a list");
         let mut scan = strings.scan();
         assert_eq!(scan.push("the E"), "the ");
         assert_eq!(scan.push("NT"), "ENT");
@@ -256,7 +256,7 @@ mod tests {
             (json!(vec!["a"; MOST_STOPS + 1]), "stop"),
             (json!(["x".repeat(LONGEST_STOP + 1)]), "stop[0]"),
         ] {
-            let error = StopStrings::read(Some(&stop)).unwrap_err();
+            let error = StopStrings::read(Some(&stop)).expect_err("it is refused");
             assert_eq!(error.field, field, "{error}");
         }
         assert_eq!(

@@ -172,7 +172,9 @@ impl CallScan {
             Read::Calls(calls, length, close) => {
                 let end = body.lead + length;
                 self.held.drain(..end);
-                calls.into_iter().for_each(|call| parts.call(call));
+                for call in calls {
+                    parts.call(call);
+                }
                 self.state = State::Closing(close);
                 true
             }

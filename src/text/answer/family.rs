@@ -5,7 +5,7 @@
 pub enum Family {
     /// `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes, Qwen 2.5 and 3, `SmolLM3`.
     Hermes,
-    /// `<tool_call><function=…><parameter=…>…`: Qwen3-Coder, Qwen 3.5, MiniCPM5.
+    /// `<tool_call><function=…><parameter=…>…`: Qwen3-Coder, Qwen 3.5, `MiniCPM5`.
     Xml,
     /// `{"name": …, "parameters": …}` alone, or behind `<|python_tag|>`: Llama 3.
     Llama,

@@ -74,8 +74,8 @@ impl Harmony {
                 self.held.drain(..sure);
                 return;
             };
-            let mut message: String = self.held.drain(..found.start).collect();
-            self.close(&mut message, parts);
+            let message: String = self.held.drain(..found.start).collect();
+            self.close(&message, parts);
             let mark = ENDS[found.mark];
             // A head begins with these.
             if !mark.starts_with("<|start") && !mark.starts_with("<|channel") {
@@ -85,17 +85,17 @@ impl Harmony {
     }
 
     pub(super) fn finish(&mut self, parts: &mut Parts) {
-        let mut held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.held);
         if self.state == State::Head && HEADS.iter().any(|head| held.trim_start().starts_with(head))
         {
             // The answer was cut within a head: it says nothing yet.
             return;
         }
-        self.close(&mut held, parts);
+        self.close(&held, parts);
     }
 
     /// Gives out a whole message, or the rest of one.
-    fn close(&mut self, message: &mut String, parts: &mut Parts) {
+    fn close(&mut self, message: &str, parts: &mut Parts) {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Reasoning => parts.reasoning(message),
             State::Content | State::Head => parts.content(message),
@@ -116,7 +116,7 @@ impl Harmony {
             return false;
         }
         let may_be = |head: &&str| text.starts_with(*head) || head.starts_with(text);
-        if !HEADS.iter().any(|head| may_be(&head)) {
+        if !HEADS.iter().any(may_be) {
             self.state = State::Content;
             return true;
         }

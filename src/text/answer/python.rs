@@ -84,12 +84,11 @@ impl<'t> Reader<'t> {
                 self.spaces();
                 !self.rest.starts_with("==") && self.takes('=')
             });
-            let key = match named {
-                Some(key) => key.to_owned(),
-                None => {
-                    self.rest = before;
-                    parameter(tool, arguments.len())?
-                }
+            let key = if let Some(key) = named {
+                key.to_owned()
+            } else {
+                self.rest = before;
+                parameter(tool, arguments.len())?
             };
             self.spaces();
             let value = self.value(0)?;

@@ -73,16 +73,16 @@ impl Constrainer {
     pub fn constrain(&self, grammar: &Grammar) -> Result<Constraint, ConstraintError> {
         let schema = TopLevelGrammar::from_json_schema(grammar.schema.clone());
         let build = || Matcher::new(self.factory.create_parser(schema));
-        let built = thread::scope(|scope| {
+        let outcome = thread::scope(|scope| {
             let thread = thread::Builder::new().name("grammar".to_owned());
             let thread = thread.stack_size(STACK).spawn_scoped(scope, build);
-            thread.map(|thread| thread.join())
+            thread.map(thread::ScopedJoinHandle::join)
         });
         let fail = |reason: String| ConstraintError::Schema {
             field: grammar.field.clone(),
             reason,
         };
-        let matcher = built
+        let matcher = outcome
             .map_err(|error| fail(error.to_string()))?
             .map_err(|_| fail("the library failed on it".to_owned()))?;
         let mut constraint = Constraint {
@@ -124,8 +124,8 @@ impl Constraint {
 
     /// Notes the token that came; one that was allowed.
     pub fn take(&mut self, token: u32) -> Result<(), ConstraintError> {
-        let taken = self.matcher.consume_token(token);
-        taken.map_err(|error| ConstraintError::Step(worded(&error.to_string())))
+        let noted = self.matcher.consume_token(token);
+        noted.map_err(|error| ConstraintError::Step(worded(&error.to_string())))
     }
 
     /// Whether the output is whole and nothing can follow.
@@ -148,7 +148,7 @@ impl std::fmt::Debug for Constraint {
         let reason = self.matcher.stop_reason();
         f.debug_struct("Constraint")
             .field("stopped", &reason)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -26,7 +26,7 @@ const LONGEST_PATTERN: usize = 4096;
 
 /// Largest divisor, and largest number that its digits make without their point: a state is needed for
 /// each remainder.
-const LARGEST_DIVISOR: u64 = 100_000;
+const LARGEST_DIVISOR: u64 = 10_000;
 
 /// Keywords that output cannot be held to, and what to do instead.
 const REFUSED: [(&str, &str); 18] = [
@@ -180,7 +180,7 @@ fn is_small(divisor: &Value) -> bool {
     let few = digits
         .parse()
         .is_ok_and(|digits: u64| digits <= LARGEST_DIVISOR);
-    few && divisor.as_f64().is_some_and(|divisor| divisor <= 1e5)
+    few && divisor.as_f64().is_some_and(|divisor| divisor <= 1e4)
 }
 
 /// How much there is of a schema.
@@ -231,7 +231,7 @@ impl<'s> Look<'s> {
         let Some(fields) = schema.as_object() else {
             return Ok(depth);
         };
-        self.keywords(fields, path)?;
+        Self::keywords(fields, path)?;
         let mut deepest = depth;
         let length = path.len();
         for (key, value) in fields {
@@ -240,14 +240,15 @@ impl<'s> Look<'s> {
             match value {
                 Value::Array(items) if LISTS.contains(&key) => {
                     for (place, item) in items.iter().enumerate() {
-                        path.push_str(&format!("{step}[{place}]"));
+                        path.push_str(&step);
+                        path.extend(["[", &place.to_string(), "]"]);
                         deepest = deepest.max(self.schema(item, path, depth + 1)?);
                         path.truncate(length);
                     }
                 }
                 Value::Object(named) if NAMED.contains(&key) => {
                     for (name, item) in named {
-                        path.push_str(&format!("{step}.{name}"));
+                        path.extend([&step, ".", name.as_str()]);
                         deepest = deepest.max(self.schema(item, path, depth + 1)?);
                         path.truncate(length);
                     }
@@ -264,7 +265,7 @@ impl<'s> Look<'s> {
         Ok(deepest)
     }
 
-    fn keywords(&self, fields: &Map<String, Value>, path: &str) -> Result<(), ConstraintError> {
+    fn keywords(fields: &Map<String, Value>, path: &str) -> Result<(), ConstraintError> {
         for (keyword, help) in REFUSED {
             if fields.contains_key(keyword) {
                 return Err(ConstraintError::Keyword {

@@ -34,8 +34,7 @@ pub trait Detokenize {
 }
 
 /// Begins the text of one choice.
-pub type NewDetokenizer =
-    Box<dyn Fn() -> Result<Box<dyn Detokenize + Send>, Fault> + Send + Sync>;
+pub type NewDetokenizer = Box<dyn Fn() -> Result<Box<dyn Detokenize + Send>, Fault> + Send + Sync>;
 
 /// What is to be generated.
 pub struct Request {
@@ -98,7 +97,10 @@ impl Generation {
         let seed = request.sampling.seed();
         let first = Choice::new(&request, 0, seed, decoder.vocabulary())?;
         let held = decoder.held();
-        let common = held.iter().zip(&request.prompt).take_while(|(held, new)| held == new);
+        let common = held
+            .iter()
+            .zip(&request.prompt)
+            .take_while(|(held, new)| held == new);
         // The logits after the prompt are those of a token that is fed.
         let common = common.count().min(request.prompt.len() - 1);
         if held.len() > common {
@@ -195,16 +197,13 @@ impl Generation {
         let Some(choice) = self.current.as_mut() else {
             return Ok(Progress::Done);
         };
-        self.next = match self.next.take() {
-            Some(token) => {
-                let logits = decoder.feed(&[token], going_on)?;
-                choice.next(&self.request, self.most, logits, events)?
-            }
+        self.next = if let Some(token) = self.next.take() {
+            let logits = decoder.feed(&[token], going_on)?;
+            choice.next(&self.request, self.most, logits, events)?
+        } else {
             // A further choice begins behind the prompt.
-            None => {
-                let mut logits = self.after_prompt.clone();
-                choice.next(&self.request, self.most, &mut logits, events)?
-            }
+            let mut logits = self.after_prompt.clone();
+            choice.next(&self.request, self.most, &mut logits, events)?
         };
         self.after_token(decoder)
     }

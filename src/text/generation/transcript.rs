@@ -36,7 +36,8 @@ impl Transcripts {
         }
         // An earlier turn of the same conversation is of no more use: what begins with the new one
         // begins with it, too.
-        let same = |kept: &Transcript| text.starts_with(&kept.text) && tokens.starts_with(&kept.tokens);
+        let same =
+            |kept: &Transcript| text.starts_with(&kept.text) && tokens.starts_with(&kept.tokens);
         self.kept.retain(|kept| !same(kept));
         self.kept.push_front(Transcript { text, tokens });
         self.bytes = self.kept.iter().map(|kept| kept.text.len()).sum();
@@ -54,11 +55,10 @@ impl Transcripts {
         let Some((place, _)) = fitting.max_by_key(|(_, kept)| kept.text.len()) else {
             return (Vec::new(), prompt);
         };
-        let found = self.kept.remove(place).expect("it was just seen");
-        let tokens = found.tokens.clone();
-        let rest = &prompt[found.text.len()..];
-        self.kept.push_front(found);
-        (tokens, rest)
+        // To the front, behind which the others keep their order.
+        self.kept.make_contiguous()[..=place].rotate_right(1);
+        let found = &self.kept[0];
+        (found.tokens.clone(), &prompt[found.text.len()..])
     }
 }
 

@@ -11,6 +11,9 @@ use super::exponential::exponential;
 /// Fewer are not worth a selection.
 const SMALL: usize = 512;
 
+/// How many sums are made on the way to `top_p`.
+const STEPS: usize = 1024;
+
 /// A token that may be drawn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
@@ -31,6 +34,7 @@ pub(super) fn keep(settings: &Sampling, logits: &[f32], most: f32, kept: &mut Ve
     let least = least(settings, most);
     if settings.top_k > 0 && settings.top_k < logits.len() {
         likeliest(logits, settings.top_k, kept);
+        kept.sort_unstable_by_key(|candidate| candidate.token);
     } else {
         let cut = if settings.top_p < 1.0 {
             tail(settings, logits, most)
@@ -39,14 +43,14 @@ pub(super) fn keep(settings: &Sampling, logits: &[f32], most: f32, kept: &mut Ve
         };
         gather(logits, cut, kept);
     }
+    let scale = 1.0 / settings.temperature;
     for candidate in kept.iter_mut() {
-        candidate.weight = exponential((candidate.logit - most) / settings.temperature);
+        candidate.weight = exponential((candidate.logit - most) * scale);
     }
     if settings.top_p < 1.0 {
-        nucleus(settings.top_p, kept);
+        nucleus(settings.top_p, most, kept);
     }
     kept.retain(|candidate| candidate.logit >= least);
-    kept.sort_unstable_by_key(|candidate| candidate.token);
 }
 
 /// The smallest logit that `min_p` keeps. The likeliest token always stays.
@@ -118,30 +122,44 @@ fn tail(settings: &Sampling, logits: &[f32], most: f32) -> f32 {
     cut.min(most)
 }
 
-/// The likeliest whose weights sum up to `share` of all, with the one that reaches it.
-fn nucleus(share: f32, kept: &mut Vec<Candidate>) {
+/// The likeliest whose weights sum up to `share` of all, with the one that reaches it. Their order
+/// stays.
+fn nucleus(share: f32, most: f32, kept: &mut Vec<Candidate>) {
     let total: f64 = kept.iter().map(|one| f64::from(one.weight)).sum();
     let mut wanted = total * f64::from(share);
-    // The likelier half is kept whole or looked into, until what is left is small.
-    let (mut start, mut end) = (0, kept.len());
-    while end - start > SMALL {
-        let middle = (end - start) / 2;
-        kept[start..end].select_nth_unstable_by(middle, by_logit);
-        let half = &kept[start..start + middle];
-        let upper: f64 = half.iter().map(|one| f64::from(one.weight)).sum();
-        if upper >= wanted {
-            end = start + middle;
-        } else {
-            wanted -= upper;
-            start += middle;
-        }
+    // Sums by logit, coarsely; only those about the edge are looked at one by one.
+    let least = kept.iter().fold(most, |least, one| least.min(one.logit));
+    let height = (most - least).max(f32::MIN_POSITIVE);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "it is from 0 to the number of steps"
+    )]
+    let step = |logit: f32| (((most - logit) / height * STEPS as f32) as usize).min(STEPS - 1);
+    let mut sums = [0.0_f64; STEPS];
+    for one in kept.iter() {
+        sums[step(one.logit)] += f64::from(one.weight);
     }
-    kept[start..end].sort_unstable_by(by_logit);
-    let reaching = kept[start..end].iter().position(|one| {
+    let edge = sums.iter().position(|sum| {
+        let reached = *sum >= wanted;
+        if !reached {
+            wanted -= sum;
+        }
+        reached
+    });
+    // Rounding may leave a hair that nothing reaches: then all of them stay.
+    let Some(edge) = edge else {
+        return;
+    };
+    let mut about: Vec<Candidate> = Vec::new();
+    about.extend(kept.iter().filter(|one| step(one.logit) == edge));
+    about.sort_unstable_by(by_logit);
+    let reaching = about.iter().find(|one| {
         wanted -= f64::from(one.weight);
         wanted <= 0.0
     });
-    // Rounding may leave a hair that nothing reaches: then all of them stay.
-    let length = reaching.map_or(end, |place| start + place + 1);
-    kept.truncate(length.max(1));
+    if let Some(end) = reaching.or(about.last()) {
+        kept.retain(|one| by_logit(one, end).is_le());
+    }
 }

@@ -112,7 +112,7 @@ impl Sampler {
         }
         let most = largest(logits)?;
         if self.settings.temperature < GREEDY {
-            return first(logits, |logit| logit == most);
+            return first(logits, |logit| logit >= most);
         }
         let chance = uniform(self.chance.next_u64());
         if self.settings.top_k == 0 && self.settings.top_p >= 1.0 {
@@ -167,18 +167,18 @@ impl Sampler {
         // Rounding may leave a hair behind the last block that has any weight.
         let block = block.or_else(|| self.sums.iter().rposition(|sum| *sum > 0.0));
         let start = block.map_or(0, |block| block * BLOCK);
-        let mut last = None;
+        let mut drawn = None;
         for (place, logit) in logits[start..].iter().take(BLOCK).enumerate() {
             let weight = f64::from(weight(*logit));
             if weight > 0.0 {
-                last = Some(start + place);
+                drawn = Some(start + place);
                 left -= weight;
                 if left < 0.0 {
                     break;
                 }
             }
         }
-        let token = last.ok_or(SamplingError::Nothing {
+        let token = drawn.ok_or(SamplingError::Nothing {
             tokens: logits.len(),
         })?;
         Ok(u32::try_from(token).expect("vocabularies are counted in 32 bits"))
@@ -187,13 +187,28 @@ impl Sampler {
 
 /// The largest logit. -∞ is a token that the model rules out; there must be one that it does not.
 fn largest(logits: &[f32]) -> Result<f32, SamplingError> {
-    let mut sound = true;
-    let mut most = f32::NEG_INFINITY;
-    for logit in logits {
+    // In lanes, so that the compiler compares several at a time.
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let mut sound = [true; 16];
+    let rows = logits.chunks_exact(lanes.len());
+    let rest = rows.remainder();
+    let mut see = |place: usize, logit: f32| {
         // False for NaN, too.
-        sound &= *logit < f32::INFINITY;
-        most = most.max(*logit);
+        sound[place] &= logit < f32::INFINITY;
+        if logit > lanes[place] {
+            lanes[place] = logit;
+        }
+    };
+    for row in rows {
+        for (place, logit) in row.iter().enumerate() {
+            see(place, *logit);
+        }
     }
+    for (place, logit) in rest.iter().enumerate() {
+        see(place, *logit);
+    }
+    let most = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    let sound = sound.into_iter().all(|sound| sound);
     if !sound {
         let token = logits
             .iter()

@@ -27,9 +27,12 @@ fn bytes_of(token: u32) -> Vec<u8> {
     }
 }
 
+/// Tokens and their logits, behind those that are held.
+type Likes = dyn Fn(&[u32]) -> Vec<(u32, f32)>;
+
 /// A model whose logits are a function of the tokens that it holds.
 struct Table {
-    likes: Box<dyn Fn(&[u32]) -> Vec<(u32, f32)>>,
+    likes: Box<Likes>,
     context: usize,
     held: Vec<u32>,
     /// Lengths of what was fed.
@@ -150,10 +153,14 @@ fn run(table: &mut Table, request: Request) -> (Generated, Vec<String>, Vec<Even
         events.push(event);
         ControlFlow::Continue(())
     };
-    let generated = generate(table, request, &|| true, &mut tell).unwrap();
+    let generated = generate(table, request, &|| true, &mut tell).expect("it is sound");
     let mut texts = vec![String::new(); choices];
     for event in &events {
-        if let Event::Piece { choice, piece: Piece::Content(text) } = event {
+        if let Event::Piece {
+            choice,
+            piece: Piece::Content(text),
+        } = event
+        {
             texts[*choice] += text;
         }
     }
@@ -162,7 +169,7 @@ fn run(table: &mut Table, request: Request) -> (Generated, Vec<String>, Vec<Even
 
 fn error(table: &mut Table, request: Request) -> GenerationError {
     let mut tell = |_| ControlFlow::Continue(());
-    generate(table, request, &|| true, &mut tell).unwrap_err()
+    generate(table, request, &|| true, &mut tell).expect_err("it is refused")
 }
 
 #[test]
@@ -172,15 +179,31 @@ fn a_model_says_what_its_table_says() {
     assert_eq!(texts, ["Hi worldé"]);
     let said = &generated.choices[0];
     assert_eq!(said.text, "Hi worldé");
-    assert_eq!((said.tokens.len(), said.whole, said.finish), (8, Some(7), Some(Finish::Stop)));
+    assert_eq!(
+        (said.tokens.len(), said.whole, said.finish),
+        (8, Some(7), Some(Finish::Stop))
+    );
     assert_eq!(generated.usage.prompt_tokens, 2);
     assert_eq!(generated.usage.completion_tokens, 8, "the end counts");
-    assert_eq!(events.last(), Some(&Event::Finish { choice: 0, reason: Finish::Stop }));
+    assert_eq!(
+        events.last(),
+        Some(&Event::Finish {
+            choice: 0,
+            reason: Finish::Stop
+        })
+    );
     // Never half a character, though it came in two tokens.
-    let pieces = events.iter().filter(|event| matches!(event, Event::Piece { .. }));
+    let pieces = events
+        .iter()
+        .filter(|event| matches!(event, Event::Piece { .. }));
     assert_eq!(pieces.count(), 6);
     assert_eq!(table.held.len(), 9, "the end is not fed");
-    assert!(generated.usage.tokens_per_second(&generated.timings).is_some());
+    assert!(
+        generated
+            .usage
+            .tokens_per_second(&generated.timings)
+            .is_some()
+    );
 }
 
 #[test]
@@ -207,26 +230,69 @@ fn what_the_model_holds_is_not_fed_again() {
 #[test]
 fn lengths_are_held() {
     let mut table = Table::saying(2, &tokens("abcdefghij"));
-    let short = Request { max_tokens: Some(3), ..request("ab") };
+    let short = Request {
+        max_tokens: Some(3),
+        ..request("ab")
+    };
     let (generated, texts, _) = run(&mut table, short);
-    assert_eq!((texts[0].as_str(), generated.choices[0].finish), ("abc", Some(Finish::Length)));
+    assert_eq!(
+        (texts[0].as_str(), generated.choices[0].finish),
+        ("abc", Some(Finish::Length))
+    );
     assert_eq!(table.held.len(), 4, "the last token need not be fed");
     table.context = 6;
     table.held.clear();
     let (generated, texts, _) = run(&mut table, request("ab"));
-    assert_eq!((texts[0].as_str(), generated.choices[0].finish), ("abcd", Some(Finish::Length)));
-    let told = error(&mut table, Request { max_tokens: Some(5), ..request("ab") }).to_string();
-    assert!(told.contains("2 tokens and `max_tokens` is 5, together 7; the model holds 6"), "{told}");
+    assert_eq!(
+        (texts[0].as_str(), generated.choices[0].finish),
+        ("abcd", Some(Finish::Length))
+    );
+    let told = error(
+        &mut table,
+        Request {
+            max_tokens: Some(5),
+            ..request("ab")
+        },
+    )
+    .to_string();
+    assert!(
+        told.contains("2 tokens and `max_tokens` is 5, together 7; the model holds 6"),
+        "{told}"
+    );
     let told = error(&mut table, request("abcdef")).to_string();
-    assert!(told.contains("the prompt has 6 tokens, and the model holds 6"), "{told}");
+    assert!(
+        told.contains("the prompt has 6 tokens, and the model holds 6"),
+        "{told}"
+    );
     for (wrong, words) in [
         (request(""), "the prompt has no token"),
-        (Request { max_tokens: Some(0), ..request("a") }, "`max_tokens` must be at least 1"),
-        (Request { max_tokens: Some(usize::MAX), ..request("a") }, "the prompt has 1 tokens"),
-        (Request { choices: 0, ..request("a") }, "`n` must be at least 1"),
+        (
+            Request {
+                max_tokens: Some(0),
+                ..request("a")
+            },
+            "`max_tokens` must be at least 1",
+        ),
+        (
+            Request {
+                max_tokens: Some(usize::MAX),
+                ..request("a")
+            },
+            "the prompt has 1 tokens",
+        ),
+        (
+            Request {
+                choices: 0,
+                ..request("a")
+            },
+            "`n` must be at least 1",
+        ),
     ] {
         let error = error(&mut table, wrong);
-        assert!(error.to_string().contains(words) && error.is_of_request(), "{error}");
+        assert!(
+            error.to_string().contains(words) && error.is_of_request(),
+            "{error}"
+        );
     }
 }
 
@@ -240,9 +306,18 @@ fn stop_strings_end_wherever_tokens_do() {
     ] {
         let said = [tokens("Hello "), vec![257, 258], tokens("!")].concat();
         let mut table = Table::saying(1, &said);
-        let stops = StopStrings::read(Some(&stops)).unwrap();
-        let (generated, texts, _) = run(&mut table, Request { stops, ..request("a") });
-        assert_eq!((texts[0].as_str(), generated.choices[0].finish), (text, Some(finish)));
+        let stops = StopStrings::read(Some(&stops)).expect("it is sound");
+        let (generated, texts, _) = run(
+            &mut table,
+            Request {
+                stops,
+                ..request("a")
+            },
+        );
+        assert_eq!(
+            (texts[0].as_str(), generated.choices[0].finish),
+            (text, Some(finish))
+        );
     }
 }
 
@@ -250,7 +325,10 @@ fn stop_strings_end_wherever_tokens_do() {
 fn the_same_seed_says_the_same_and_choices_differ() {
     let even = || Table::new(|_| (97..123).map(|letter| (letter, 15.0)).collect());
     let drawn = |seed| Request {
-        sampling: Sampling { seed, ..Sampling::default() },
+        sampling: Sampling {
+            seed,
+            ..Sampling::default()
+        },
         max_tokens: Some(12),
         choices: 3,
         ..request("prompt")
@@ -259,25 +337,46 @@ fn the_same_seed_says_the_same_and_choices_differ() {
     let (generated, texts, _) = run(&mut table, drawn(Some(5)));
     assert_eq!(generated.usage.completion_tokens, 36);
     assert_eq!(generated.usage.prompt_tokens, 6);
-    assert_eq!(table.fed.iter().filter(|fed| **fed > 1).count(), 1, "the prompt is fed once");
-    assert_eq!(texts.iter().map(String::len).collect::<Vec<_>>(), [12, 12, 12]);
+    assert_eq!(
+        table.fed.iter().filter(|fed| **fed > 1).count(),
+        1,
+        "the prompt is fed once"
+    );
+    assert_eq!(
+        texts.iter().map(String::len).collect::<Vec<_>>(),
+        [12, 12, 12]
+    );
     assert!(texts[0] != texts[1] && texts[1] != texts[2]);
     assert_eq!(run(&mut even(), drawn(Some(5))).1, texts);
     assert_ne!(run(&mut even(), drawn(Some(6))).1, texts);
-    assert_ne!(run(&mut even(), drawn(None)).1, run(&mut even(), drawn(None)).1);
+    assert_ne!(
+        run(&mut even(), drawn(None)).1,
+        run(&mut even(), drawn(None)).1
+    );
     // A choice does not depend on how many there are.
-    let alone = Request { choices: 1, ..drawn(Some(5)) };
+    let alone = Request {
+        choices: 1,
+        ..drawn(Some(5))
+    };
     assert_eq!(run(&mut even(), alone).1[0], texts[0]);
 }
 
 #[test]
 fn choices_begin_behind_the_prompt() {
     let (mut table, said) = (Table::saying(3, &tokens("xyz")), Some(Finish::Stop));
-    let (generated, texts, events) = run(&mut table, Request { choices: 2, ..request("abc") });
+    let (generated, texts, events) = run(
+        &mut table,
+        Request {
+            choices: 2,
+            ..request("abc")
+        },
+    );
     assert_eq!(texts, ["xyz", "xyz"]);
     assert!(generated.choices.iter().all(|choice| choice.finish == said));
     assert_eq!(table.fed, [3, 1, 1, 1, 1, 1, 1]);
-    let ends = events.iter().filter(|event| matches!(event, Event::Finish { .. }));
+    let ends = events
+        .iter()
+        .filter(|event| matches!(event, Event::Finish { .. }));
     assert_eq!(ends.count(), 2);
 }
 
@@ -287,10 +386,20 @@ fn nothing_goes_on_for_a_caller_who_has_gone() {
     let mut told = 0;
     let mut tell = |_| {
         told += 1;
-        if told == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if told == 3 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     };
-    let generated = generate(&mut table, request("ab"), &|| true, &mut tell).unwrap();
-    assert_eq!((generated.choices[0].tokens.len(), generated.choices[0].finish), (3, None));
+    let generated = generate(&mut table, request("ab"), &|| true, &mut tell).expect("it is sound");
+    assert_eq!(
+        (
+            generated.choices[0].tokens.len(),
+            generated.choices[0].finish
+        ),
+        (3, None)
+    );
     assert_eq!(table.held.len(), 4);
 
     let asked = Cell::new(0);
@@ -300,12 +409,12 @@ fn nothing_goes_on_for_a_caller_who_has_gone() {
     };
     let mut table = Table::saying(2, &tokens("abcdefghij"));
     let mut tell = |_| ControlFlow::Continue(());
-    let generated = generate(&mut table, request("ab"), &going_on, &mut tell).unwrap();
+    let generated = generate(&mut table, request("ab"), &going_on, &mut tell).expect("it is sound");
     assert_eq!(generated.choices[0].finish, None);
     assert_eq!(generated.usage.completion_tokens, 2);
 
     let mut table = Table::saying(2, &[]);
-    let generated = generate(&mut table, request("ab"), &|| false, &mut tell).unwrap();
+    let generated = generate(&mut table, request("ab"), &|| false, &mut tell).expect("it is sound");
     assert!(generated.choices.is_empty() && table.fed.is_empty());
 }
 
@@ -313,10 +422,17 @@ fn nothing_goes_on_for_a_caller_who_has_gone() {
 fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
     let prompt = "a".repeat(25);
     let begin = |table: &mut Table| {
-        let parts = Request { prefill: 10, max_tokens: Some(2), ..request(&prompt) };
-        Generation::begin(parts, table).unwrap()
+        let parts = Request {
+            prefill: 10,
+            max_tokens: Some(2),
+            ..request(&prompt)
+        };
+        Generation::begin(parts, table).expect("it is sound")
     };
-    let mut tables = [Table::saying(25, &tokens("xy")), Table::saying(25, &tokens("zz"))];
+    let mut tables = [
+        Table::saying(25, &tokens("xy")),
+        Table::saying(25, &tokens("zz")),
+    ];
     let mut running: Vec<_> = tables.iter_mut().map(begin).map(Some).collect();
     let mut events = [Vec::new(), Vec::new()];
     let mut steps = 0;
@@ -327,7 +443,9 @@ fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
                 continue;
             };
             let table = &mut tables[place];
-            let progress = generation.step(table, &|| true, &mut events[place]).unwrap();
+            let progress = generation
+                .step(table, &|| true, &mut events[place])
+                .expect("it is sound");
             if progress == Progress::More {
                 running[place] = Some(generation);
             } else {
@@ -337,16 +455,24 @@ fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
     }
     assert_eq!(steps, 4);
     assert!(tables.iter().all(|table| table.fed == [10, 10, 5, 1]));
-    let piece = |text: &str| Event::Piece { choice: 0, piece: Piece::Content(text.to_owned()) };
+    let piece = |text: &str| Event::Piece {
+        choice: 0,
+        piece: Piece::Content(text.to_owned()),
+    };
     assert_eq!(events[1][..2], [piece("z"), piece("z")]);
 }
 
 fn constrained(grammar: &Grammar) -> Constraint {
     let words = Words {
-        bytes: (0..257 + u32::try_from(WORDS.len()).unwrap()).map(bytes_of).collect(),
+        bytes: (0..257 + u32::try_from(WORDS.len()).expect("it is sound"))
+            .map(bytes_of)
+            .collect(),
         ends: vec![END],
     };
-    Constrainer::new(words).unwrap().constrain(grammar).unwrap()
+    Constrainer::new(words)
+        .expect("it is sound")
+        .constrain(grammar)
+        .expect("it is sound")
 }
 
 /// Likes letters of this text, over and over, and the end a little.
@@ -362,31 +488,48 @@ fn constrained_answers_are_what_was_asked_for() {
     let schema = json!({"type": "object", "properties": {"size": {"type": "integer"},
         "name": {"enum": ["small", "large"]}}, "required": ["size", "name"],
         "additionalProperties": false});
-    let grammar = Grammar::of_schema(&schema, "schema").unwrap();
+    let grammar = Grammar::of_schema(&schema, "schema").expect("it is sound");
     for text in ["bad words { la", "\"}5", "é12é"] {
         let constraint = Some(constrained(&grammar));
-        let held = Request { constraint, choices: 2, ..request("x") };
+        let held = Request {
+            constraint,
+            choices: 2,
+            ..request("x")
+        };
         let (generated, texts, _) = run(&mut rambling(text), held);
         for (choice, text) in generated.choices.iter().zip(&texts) {
             assert_eq!(choice.finish, Some(Finish::Stop), "{text}");
-            let value: Value = serde_json::from_str(text).unwrap();
-            assert!(value["size"].is_number() && value["name"].is_string(), "{text}");
+            let value: Value = serde_json::from_str(text).expect("it is sound");
+            assert!(
+                value["size"].is_number() && value["name"].is_string(),
+                "{text}"
+            );
         }
     }
     let constraint = Some(constrained(&grammar));
-    let cut = Request { constraint, max_tokens: Some(5), ..request("x") };
+    let cut = Request {
+        constraint,
+        max_tokens: Some(5),
+        ..request("x")
+    };
     let (generated, ..) = run(&mut rambling("la"), cut);
     assert_eq!(generated.choices[0].finish, Some(Finish::Length));
 }
 
 #[test]
 fn required_calls_come_behind_reasoning() {
-    let tools = [Callable { name: "now".to_owned(), parameters: Some(json!({"type": "object",
-        "additionalProperties": false})) }];
-    let grammar = Grammar::of_calls(&tools, CallChoice::Any, false).unwrap();
+    let tools = [Callable {
+        name: "now".to_owned(),
+        parameters: Some(json!({"type": "object",
+        "additionalProperties": false})),
+    }];
+    let grammar = Grammar::of_calls(&tools, CallChoice::Any, false).expect("it is sound");
     let reading = Reading {
         family: Some(Family::Required),
-        tools: vec![Offered { name: "now".to_owned(), parameters: None }],
+        tools: vec![Offered {
+            name: "now".to_owned(),
+            parameters: None,
+        }],
         reasoning: Reasoning::Begun,
     };
     let thought = [tokens("Hm, "), vec![257, 259]].concat();
@@ -395,7 +538,14 @@ fn required_calls_come_behind_reasoning() {
         None => vec![(u32::from(b']'), 5.0), (u32::from(b'}'), 4.0), (END, 9.0)],
     });
     let constraint = Some(constrained(&grammar));
-    let (generated, texts, events) = run(&mut table, Request { constraint, reading, ..request("x") });
+    let (generated, texts, events) = run(
+        &mut table,
+        Request {
+            constraint,
+            reading,
+            ..request("x")
+        },
+    );
     assert_eq!(generated.choices[0].finish, Some(Finish::ToolCalls));
     assert_eq!(Finish::ToolCalls.name(), "tool_calls");
     assert_eq!(texts, [""]);
@@ -414,7 +564,11 @@ fn required_calls_come_behind_reasoning() {
         })
         .collect();
     assert_eq!(thought, "Hm, wor");
-    assert!(pieces.iter().any(|piece| matches!(piece, Piece::Call { name, .. } if name == "now")));
+    assert!(
+        pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Call { name, .. } if name == "now"))
+    );
     let arguments = |piece: &&Piece| matches!(piece, Piece::Arguments { text, .. } if text == "{}");
     assert!(pieces.iter().any(arguments), "{pieces:?}");
 }
@@ -422,8 +576,17 @@ fn required_calls_come_behind_reasoning() {
 #[test]
 fn probabilities_are_told_where_they_are_asked_for() {
     let mut table = Table::saying(1, &tokens("x"));
-    let sampling = Sampling { logprobs: Some(2), ..request("a").sampling };
-    let (_, _, events) = run(&mut table, Request { sampling, ..request("a") });
+    let sampling = Sampling {
+        logprobs: Some(2),
+        ..request("a").sampling
+    };
+    let (_, _, events) = run(
+        &mut table,
+        Request {
+            sampling,
+            ..request("a")
+        },
+    );
     let chosen: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
@@ -431,7 +594,10 @@ fn probabilities_are_told_where_they_are_asked_for() {
             _ => None,
         })
         .collect();
-    assert_eq!(chosen.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [(120, 2), (END, 2)]);
+    assert_eq!(
+        chosen.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(),
+        [(120, 2), (END, 2)]
+    );
     // Beside 260 others: the logits behind the vocabulary do not count.
     let expected = 9.0 - (9.0_f32.exp() + 260.0).ln();
     assert!((chosen[0].1 - expected).abs() < 1e-5, "{}", chosen[0].1);
@@ -441,12 +607,18 @@ fn probabilities_are_told_where_they_are_asked_for() {
 fn failures_are_errors() {
     let mut table = Table::new(|_| vec![(5, f32::NAN)]);
     let error = error(&mut table, request("a"));
-    assert!(error.to_string().contains("the model gave NaN for token 5"), "{error}");
+    assert!(
+        error.to_string().contains("the model gave NaN for token 5"),
+        "{error}"
+    );
     assert!(!error.is_of_request());
     // Half a character at the end is told as such, and its tokens are not those of the text.
     let mut table = Table::saying(1, &[260]);
     let (generated, texts, _) = run(&mut table, request("a"));
-    assert_eq!((texts[0].as_str(), generated.choices[0].whole), ("\u{fffd}", None));
+    assert_eq!(
+        (texts[0].as_str(), generated.choices[0].whole),
+        ("\u{fffd}", None)
+    );
 }
 
 #[test]

@@ -5,16 +5,19 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn wish(fields: &Value) -> Result<SamplingWish, SamplingError> {
-    SamplingWish::of_request(fields.as_object().unwrap())
+    SamplingWish::of_request(fields.as_object().expect("it is within bounds"))
 }
 
 fn settings(fields: &Value) -> Sampling {
-    Sampling::merged(wish(fields).unwrap(), SamplingWish::default())
+    Sampling::merged(
+        wish(fields).expect("it is within bounds"),
+        SamplingWish::default(),
+    )
 }
 
 fn sampler(settings: &Sampling, choice: usize, prompt: &[u32], vocabulary: usize) -> Sampler {
     let seed = settings.seed.unwrap_or(0);
-    Sampler::new(settings.clone(), seed, choice, prompt, vocabulary).unwrap()
+    Sampler::new(settings.clone(), seed, choice, prompt, vocabulary).expect("it is within bounds")
 }
 
 /// How often each token is drawn from the same logits, in shares.
@@ -24,7 +27,10 @@ fn shares(settings: &Sampling, logits: &[f32]) -> Vec<f64> {
     let mut counts = vec![0_u32; logits.len()];
     for _ in 0..DRAWS {
         let mut logits = logits.to_vec();
-        counts[sampler.choose(&mut logits, None).unwrap().token as usize] += 1;
+        counts[sampler
+            .choose(&mut logits, None)
+            .expect("it is within bounds")
+            .token as usize] += 1;
     }
     let share = |count| f64::from(count) / f64::from(DRAWS);
     counts.into_iter().map(share).collect()
@@ -120,7 +126,7 @@ proptest! {
         let mut state = seed | 1;
         let logits: Vec<f32> = (0..size).map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            f32::from(u16::try_from(state >> 48).unwrap()) / 65536.0 * spread
+            f32::from(u16::try_from(state >> 48).expect("it is within bounds")) / 65536.0 * spread
         }).collect();
         let settings = Sampling { temperature, top_k, top_p, min_p, ..Sampling::default() };
         // Rounding decides at the very edge: a hair to each side is right, too.
@@ -128,7 +134,7 @@ proptest! {
         let allowed = expected(&wider, &logits);
         let mut sampler = sampler(&settings, 0, &[], size);
         for _ in 0..20 {
-            let token = sampler.choose(&mut logits.clone(), None).unwrap().token as usize;
+            let token = sampler.choose(&mut logits.clone(), None).expect("it is within bounds").token as usize;
             prop_assert!(allowed[token] > 0.0, "{}", token);
         }
     }
@@ -166,7 +172,12 @@ fn the_same_seed_draws_the_same_and_choices_differ() {
     let logits: Vec<f32> = (0..100_u8).map(|i| f32::from(i % 7)).collect();
     let draw = |fields: Value, choice| {
         let mut sampler = sampler(&settings(&fields), choice, &[], logits.len());
-        let draw = |_| sampler.choose(&mut logits.clone(), None).unwrap().token;
+        let draw = |_| {
+            sampler
+                .choose(&mut logits.clone(), None)
+                .expect("it is within bounds")
+                .token
+        };
         (0..20).map(draw).collect::<Vec<u32>>()
     };
     assert_eq!(draw(json!({"seed": 7}), 0), draw(json!({"seed": 7}), 0));
@@ -199,7 +210,12 @@ fn repetition_counts_prompt_and_output_the_others_output_only() {
         let mut fields = fields;
         fields["temperature"] = json!(0);
         let mut sampler = sampler(&settings(&fields), 0, prompt, 3);
-        let draw = |_| sampler.choose(&mut logits.clone(), None).unwrap().token;
+        let draw = |_| {
+            sampler
+                .choose(&mut logits.clone(), None)
+                .expect("it is within bounds")
+                .token
+        };
         (0..times).map(draw).collect::<Vec<u32>>()
     };
     // 2.0 / 1.5 is below 1.5; -1.0 * 1.5 below -1.2.
@@ -246,9 +262,11 @@ fn probabilities_are_those_of_the_model_itself() {
     let logits = [0.5_f32, 0.3, 0.2].map(f32::ln);
     let settings = settings(&fields);
     let mut sampler = sampler(&settings, 0, &[], 3);
-    let chosen = sampler.choose(&mut logits.clone(), Some(&[0b110])).unwrap();
+    let chosen = sampler
+        .choose(&mut logits.clone(), Some(&[0b110]))
+        .expect("it is within bounds");
     assert_eq!(chosen.token, 2);
-    assert!((chosen.logprob.unwrap() - 0.2_f32.ln()).abs() < 1e-5);
+    assert!((chosen.logprob.expect("it is within bounds") - 0.2_f32.ln()).abs() < 1e-5);
     let top: Vec<(u32, f32)> = chosen
         .top
         .iter()
@@ -264,7 +282,7 @@ fn logits_that_are_no_numbers_are_errors() {
     for (logits, token) in [(vec![0.0, f32::NAN], 1), (vec![f32::INFINITY, 0.0], 0)] {
         let error = sampler(&greedy, 0, &[], 2)
             .choose(&mut logits.clone(), None)
-            .unwrap_err();
+            .expect_err("it is refused");
         assert!(
             matches!(error, SamplingError::NotFinite { token: found, .. } if found == token),
             "{error}"
@@ -278,7 +296,7 @@ fn logits_that_are_no_numbers_are_errors() {
     ] {
         let error = sampler(&greedy, 0, &[], 2)
             .choose(&mut logits.clone(), mask)
-            .unwrap_err();
+            .expect_err("it is refused");
         assert_eq!(
             error,
             SamplingError::Nothing {
@@ -290,12 +308,14 @@ fn logits_that_are_no_numbers_are_errors() {
 
 #[test]
 fn settings_are_of_the_request_then_of_the_model() {
-    let of_model =
-        |config: Value| SamplingWish::of_generation_config(config.as_object().unwrap()).unwrap();
+    let of_model = |config: Value| {
+        SamplingWish::of_generation_config(config.as_object().expect("it is within bounds"))
+            .expect("it is within bounds")
+    };
     let config = json!({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95,
         "eos_token_id": [1, 2], "repetition_penalty": 1.1});
     let merged = Sampling::merged(
-        wish(&json!({"temperature": 1.5})).unwrap(),
+        wish(&json!({"temperature": 1.5})).expect("it is within bounds"),
         of_model(config),
     );
     assert_eq!(
@@ -385,11 +405,11 @@ fn settings_out_of_bounds_are_refused_with_their_name() {
              `top_logprobs` 2",
         ),
     ] {
-        assert_eq!(wish(&fields).unwrap_err().to_string(), words);
+        assert_eq!(wish(&fields).expect_err("it is refused").to_string(), words);
     }
     let nothing = json!({"temperature": null, "top_k": -1, "logprobs": false, "messages": []});
     assert_eq!(settings(&nothing), Sampling::default());
     let bias = settings(&json!({"logit_bias": {"3": 1}}));
-    let error = Sampler::new(bias, 0, 0, &[], 3).unwrap_err();
+    let error = Sampler::new(bias, 0, 0, &[], 3).expect_err("it is refused");
     assert_eq!(error, SamplingError::Token { token: 3, last: 2 });
 }
