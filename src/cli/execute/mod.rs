@@ -18,6 +18,7 @@ use crate::engine::EngineError;
 use crate::model::executorch::body::{ProgramBody, known_wrong};
 use crate::runtime::selection::{Selection, SelectionError};
 use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
+use crate::runtime::process;
 use crate::runtime::worker::{self, Launcher};
 use crate::source::FileSource;
 use crate::tensor::Tensor;
@@ -35,7 +36,7 @@ pub(super) enum Command {
     /// Show what this machine has for each backend, by trying it
     Backends(backends::Args),
     /// Run models for another pkgtool at the other end of standard input
-    #[command(name = worker::ARGUMENT, hide = true)]
+    #[command(name = process::ARGUMENT, hide = true)]
     Worker,
 }
 

@@ -4,9 +4,7 @@
 //! that is dropped leaves no process behind, and a dead worker gives [`EngineError::Died`], with the
 //! reason as far as the system tells it; what a limit ended gives [`EngineError::Limit`].
 
-mod channel;
 mod child;
-mod process;
 mod protocol;
 
 use std::fmt::Write as _;
@@ -16,19 +14,15 @@ use std::process::Command;
 use std::time::Duration;
 
 pub use child::serve;
-pub use process::Stopper;
 
 use crate::engine::library::NativeBackend;
 use crate::engine::{Answer, EngineError, LoadRequest, Placement, Session};
 use crate::model;
+use crate::runtime::process::frame::receive;
+use crate::runtime::process::{self, Process, Stopper};
 use crate::tensor::Tensor;
 use crate::tensor::limit::{Limit, MemoryLimit, tells_shortage};
-use channel::Channel;
-use process::Process;
-use protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};
-
-/// The argument that makes the binary a worker.
-pub const ARGUMENT: &str = "worker";
+use protocol::{Reply, Request, TensorHead, receive_tensors, send};
 
 /// Settings of glibc's allocator: blocks from which size on go back to the system at once, and how much
 /// of smaller ones is kept. Other systems do not look at them.
@@ -66,11 +60,8 @@ pub struct Launcher {
 #[derive(Debug)]
 pub struct Worker {
     process: Process,
-    channel: Channel,
     engine: String,
     timeout: Option<Duration>,
-    /// The time limit that the channel has now.
-    applied: Option<Duration>,
     memory_limit: Option<Limit>,
     load_time: Duration,
     /// What the worker keeps as inputs, where that is known.
@@ -116,7 +107,7 @@ impl Launcher {
         };
         let mut command = Command::new(&self.program);
         // With it a failed allocation would try to print a stack, and hide what it says first.
-        command.arg(ARGUMENT).env_remove("RUST_BACKTRACE");
+        command.arg(process::ARGUMENT).env_remove("RUST_BACKTRACE");
         let allocator = if weights(model) >= LARGE_WEIGHTS {
             FOR_LARGE_WEIGHTS
         } else {
@@ -124,13 +115,11 @@ impl Launcher {
         };
         let unset = |setting: &(&str, &str)| std::env::var_os(setting.0).is_none();
         command.envs(allocator.into_iter().filter(unset));
-        let (process, channel) = Process::start(&mut command).map_err(start)?;
+        let process = Process::start(&mut command).map_err(start)?;
         Ok(Worker {
             process,
-            channel,
             engine: engine.to_owned(),
             timeout: self.timeout,
-            applied: None,
             memory_limit: self.memory_limit.and_then(MemoryLimit::now),
             load_time: Duration::ZERO,
             kept: None,
@@ -252,12 +241,9 @@ impl Worker {
         request: &Request,
         tensors: &[Tensor],
     ) -> io::Result<(Reply, Vec<Tensor>)> {
-        if self.applied != limit {
-            channel::set_time_limit(&self.channel, limit)?;
-            self.applied = limit;
-        }
-        send(&mut BufWriter::new(&mut self.channel), request, tensors)?;
-        let mut stream = BufReader::new(&mut self.channel);
+        let channel = self.process.channel(limit)?;
+        send(&mut BufWriter::new(&mut *channel), request, tensors)?;
+        let mut stream = BufReader::new(channel);
         let reply = receive::<Reply>(&mut stream)?;
         let outputs = match &reply {
             Reply::Ran { outputs, .. } => receive_tensors(&mut stream, outputs.clone())?,
@@ -287,22 +273,9 @@ impl Worker {
     }
 
     fn died(&mut self, error: &io::Error, doing: &str) -> EngineError {
-        let late = matches!(
-            error.kind(),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-        );
-        if late {
-            self.process.stop();
+        let Some(mut reason) = self.process.end_after(error) else {
             return self.reached(Limit::Time(self.timeout.unwrap_or_default()), doing);
-        }
-        let mut reason = if error.kind() == io::ErrorKind::UnexpectedEof || is_closed(error) {
-            self.process.last_words()
-        } else if error.kind() == io::ErrorKind::OutOfMemory {
-            "there is no memory for its outputs, and it was stopped".to_owned()
-        } else {
-            format!("it gave an answer that cannot be read ({error}), and was stopped")
         };
-        self.process.stop();
         match self.memory_limit {
             Some(limit) if tells_shortage(&reason) => return self.reached(limit, doing),
             // A library that does not look at what an allocator gives says nothing before it dies.
@@ -370,12 +343,4 @@ fn weights(model: &Path) -> u64 {
     };
     let beside = info.external.iter().filter_map(|data| data.needs_bytes);
     beside.fold(info.weight_bytes, u64::saturating_add)
-}
-
-/// Whether the other end is gone.
-fn is_closed(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
-    )
 }

@@ -1,20 +1,16 @@
 //! What a worker process and its parent say to each other.
 //!
-//! A frame is the length of a JSON head (u32, little endian), the head, then the bytes of the
-//! tensors that the head lists, in order. Both ends are the same binary, so the format carries no
-//! version. Invariant: nothing is allocated by a length that was not held against a limit.
+//! The head of a frame, then the bytes of the tensors that the head lists, in order. Invariant:
+//! nothing is allocated by a length that was not held against a limit.
 
 use std::io::{self, Read, Write};
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::library::NativeBackend;
 use crate::engine::{EngineError, LoadRequest, Placement};
+use crate::runtime::process::frame;
 use crate::tensor::{DType, Tensor, byte_size};
-
-/// Longest head, in bytes.
-const MAX_HEAD: u32 = 16 << 20;
 
 /// What the parent asks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -113,32 +109,16 @@ pub(super) fn send(
     head: &impl Serialize,
     tensors: &[Tensor],
 ) -> io::Result<()> {
-    let text = serde_json::to_vec(head)?;
-    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidData)?;
-    stream.write_all(&length.to_le_bytes())?;
-    stream.write_all(&text)?;
+    frame::send(stream, head)?;
     for tensor in tensors {
         stream.write_all(tensor.bytes())?;
     }
     stream.flush()
 }
 
-/// Receives a head.
-pub(super) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > MAX_HEAD {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut text = vec![0; usize::try_from(length).map_err(|_| io::ErrorKind::InvalidData)?];
-    stream.read_exact(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
-}
-
 /// Receives the tensors that a head listed.
 pub(super) fn receive_tensors(
-    stream: &mut impl Read,
+    stream: &mut (impl Read + ?Sized),
     heads: Vec<TensorHead>,
 ) -> io::Result<Vec<Tensor>> {
     let tensors = heads.into_iter().map(|head| {
@@ -148,7 +128,7 @@ pub(super) fn receive_tensors(
         bytes
             .try_reserve_exact(usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?)
             .map_err(|_| io::ErrorKind::OutOfMemory)?;
-        stream.by_ref().take(size).read_to_end(&mut bytes)?;
+        Read::take(&mut *stream, size).read_to_end(&mut bytes)?;
         Tensor::new(head.dtype, head.shape, bytes).map_err(invalid)
     });
     tensors.collect()
@@ -168,17 +148,11 @@ mod tests {
         let head = Request::Inputs(TensorHead::of(&tensors));
         send(&mut bytes, &head, &tensors).expect("memory can be written");
         let mut stream = &bytes[..];
-        let Request::Inputs(heads) = receive(&mut stream).expect("it is whole") else {
+        let Request::Inputs(heads) = frame::receive(&mut stream).expect("it is whole") else {
             panic!("another request");
         };
         let received = receive_tensors(&mut stream, heads).expect("they are whole");
         assert_eq!(received, tensors);
         assert!(stream.is_empty());
-    }
-
-    #[test]
-    fn a_lying_length_allocates_nothing() {
-        let frame = u32::MAX.to_le_bytes();
-        assert!(receive::<Request>(&mut &frame[..]).is_err());
     }
 }

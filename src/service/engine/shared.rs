@@ -21,7 +21,7 @@ use super::queue::Queue;
 use super::request::{Outcome, Terms, Waiting};
 
 use crate::account::AccountId;
-use crate::runtime::worker::Stopper;
+use crate::runtime::process::Stopper;
 use crate::service::meter::Meter;
 use crate::service::{CallError, Isolation, ServiceSettings};
 use crate::tensor::Tensor;
