@@ -22,6 +22,7 @@ use crate::runtime::process;
 use crate::runtime::worker::{self, Launcher};
 use crate::source::FileSource;
 use crate::tensor::Tensor;
+use crate::text::template;
 use target_args::TargetArgs;
 
 /// `run`, `bench`, `compare`, `backends`.
@@ -35,9 +36,23 @@ pub(super) enum Command {
     Compare(Box<compare::Args>),
     /// Show what this machine has for each backend, by trying it
     Backends(backends::Args),
-    /// Run models for another pkgtool at the other end of standard input
+    /// Work for another pkgtool at the other end of standard input
     #[command(name = process::ARGUMENT, hide = true)]
-    Worker,
+    Worker {
+        /// What for
+        #[arg(default_value = "models")]
+        work: Work,
+    },
+}
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(super) enum Work {
+    /// Runs models.
+    Models,
+    /// Renders chat templates.
+    #[value(name = template::WORK)]
+    Templates,
 }
 
 /// Runs the command.
@@ -47,8 +62,11 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Bench(args) => bench::run(args),
         Command::Backends(args) => backends::run(args),
         Command::Compare(args) => compare::run(args),
-        Command::Worker => {
-            worker::serve()?;
+        Command::Worker { work } => {
+            match work {
+                Work::Models => worker::serve()?,
+                Work::Templates => template::serve()?,
+            }
             Ok(Exit::Clean)
         }
     }
