@@ -26,7 +26,10 @@ pub fn free_bytes(directory: &Path) -> Option<u64> {
     let found = nix::sys::statvfs::statvfs(directory).ok()?;
     // The types of both differ between systems: on some they are narrower.
     #[allow(clippy::useless_conversion)]
-    let (blocks, size) = (u64::from(found.blocks_available()), u64::from(found.fragment_size()));
+    let (blocks, size) = (
+        u64::from(found.blocks_available()),
+        u64::from(found.fragment_size()),
+    );
     blocks.checked_mul(size)
 }
 

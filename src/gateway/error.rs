@@ -267,7 +267,8 @@ impl Error {
         let body = self.body(request_id);
         // A body of strings is always JSON.
         let body = serde_json::to_string(&body).unwrap_or_default();
-        let retry_after = retry_after.map_or_else(String::new, |it| format!("retry-after: {it}\r\n"));
+        let retry_after =
+            retry_after.map_or_else(String::new, |it| format!("retry-after: {it}\r\n"));
         let length = body.len();
         format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\

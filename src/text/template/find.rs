@@ -73,12 +73,12 @@ impl Templates {
             Some(file) => object(file)?,
             None => Map::new(),
         };
-        let files = [
-            config_file.as_deref(),
-            places.tokenizer,
-            places.config,
-        ];
-        let folders: Vec<&Path> = files.into_iter().flatten().filter_map(Path::parent).collect();
+        let files = [config_file.as_deref(), places.tokenizer, places.config];
+        let folders: Vec<&Path> = files
+            .into_iter()
+            .flatten()
+            .filter_map(Path::parent)
+            .collect();
         let tokens = tokens(&config, &folders)?;
         let mut texts = BTreeMap::new();
         for folder in &folders {
@@ -97,7 +97,9 @@ impl Templates {
         }
         let Some((_, (file, _))) = texts.first_key_value() else {
             let name = config_file.as_deref().and_then(Path::file_name);
-            let name = name.map_or("tokenizer_config.json".into(), |name| name.to_string_lossy());
+            let name = name.map_or("tokenizer_config.json".into(), |name| {
+                name.to_string_lossy()
+            });
             return Err(FindError::Absent {
                 config: name.into_owned(),
             });
@@ -178,7 +180,12 @@ impl Template {
 
     /// What messages call it: its file's name, and its own where it has another than most.
     pub(super) fn label(&self) -> String {
-        let file = self.0.file.file_name().unwrap_or_default().to_string_lossy();
+        let file = self
+            .0
+            .file
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         if self.0.name == DEFAULT {
             file.into_owned()
         } else {
@@ -230,7 +237,11 @@ fn of_config(file: &Path, config: &Map<String, Value>, texts: &mut Texts) -> Res
                     let text = found.as_str();
                     text.ok_or_else(|| malformed(file, &field, "a text", kind(found)))
                 };
-                add(part("name")?, &format!("chat_template[{place}].template"), part("template")?)?;
+                add(
+                    part("name")?,
+                    &format!("chat_template[{place}].template"),
+                    part("template")?,
+                )?;
             }
             Ok(())
         }
@@ -268,21 +279,31 @@ fn tokens(config: &Map<String, Value>, folders: &[&Path]) -> Result<Map<String, 
             entry.or_insert_with(|| text.into());
         }
     };
-    let older = folders.iter().map(|folder| folder.join("special_tokens_map.json"));
+    let older = folders
+        .iter()
+        .map(|folder| folder.join("special_tokens_map.json"));
     let older = older.into_iter().find(|file| file.is_file());
     let older = older.map(|file| object(&file)).transpose()?;
     for source in [Some(config), older.as_ref()].into_iter().flatten() {
         for (name, value) in source.iter().filter(|(name, _)| name.ends_with("_token")) {
             add(name, value);
         }
-        let named = source.get("extra_special_tokens").and_then(Value::as_object);
+        let named = source
+            .get("extra_special_tokens")
+            .and_then(Value::as_object);
         for (name, value) in named.into_iter().flatten() {
             add(name, value);
         }
     }
-    let list = config.get("additional_special_tokens").and_then(Value::as_array);
+    let list = config
+        .get("additional_special_tokens")
+        .and_then(Value::as_array);
     if let Some(list) = list {
-        let texts: Vec<Value> = list.iter().filter_map(token_text).map(Value::from).collect();
+        let texts: Vec<Value> = list
+            .iter()
+            .filter_map(token_text)
+            .map(Value::from)
+            .collect();
         tokens.insert("additional_special_tokens".to_owned(), texts.into());
     }
     Ok(tokens)
@@ -298,7 +319,12 @@ fn template(file: &Path, field: &str, text: String) -> Result<String, FindError>
         return Ok(text);
     }
     let expected = format!("a template of at most {MAX_TEMPLATE} bytes");
-    Err(malformed(file, field, &expected, &format!("{} bytes", text.len())))
+    Err(malformed(
+        file,
+        field,
+        &expected,
+        &format!("{} bytes", text.len()),
+    ))
 }
 
 fn object(file: &Path) -> Result<Map<String, Value>, FindError> {

@@ -28,9 +28,7 @@ const WORD: &str = "quernstone";
 type Outcome = Result<String, TemplateError>;
 
 /// Tries the forms.
-pub(super) fn tried(
-    render: impl Fn(&Conversation) -> Outcome,
-) -> Result<Takes, TemplateError> {
+pub(super) fn tried(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, TemplateError> {
     let render = |conversation: &Conversation| answered(render(conversation));
     let user = |content: Value| Conversation::of(vec![json!({"role": "user", "content": content})]);
     let of_text = render(&user(WORD.into()))?;
