@@ -12,6 +12,10 @@ use minijinja::{Error, ErrorKind, Value};
 const MAX_DEPTH: usize = 256;
 
 /// `tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the library hands arguments over"
+)]
 pub(super) fn tojson(
     value: &Value,
     arguments: Rest<Value>,

@@ -10,6 +10,10 @@ use super::conversation::Conversation;
 use super::error::TemplateError;
 
 /// What a template takes.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a form that is taken or not"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Takes {
     /// Contents that are texts.

@@ -84,9 +84,17 @@ fn a_full_request_is_read() {
     assert_eq!(Value::Object(request.fields.clone()), fields);
 }
 
+/// Each is refused in these words.
+fn refused(requests: &[(Value, &str)]) {
+    for (request, told) in requests {
+        let fault = read(request).expect_err(&request.to_string());
+        assert_eq!(fault.to_string(), *told, "{request}");
+    }
+}
+
 #[test]
-fn what_is_wrong_is_named() {
-    for (request, told) in [
+fn messages_that_are_wrong_are_named() {
+    refused(&[
         (
             json!([]),
             "the request: expected an object, found an empty list",
@@ -163,6 +171,12 @@ fn what_is_wrong_is_named() {
             message(&json!({"role": "tool", "content": "x", "tool_call_id": 7})),
             "`messages[1].tool_call_id`: expected a string, found 7",
         ),
+    ]);
+}
+
+#[test]
+fn tools_that_are_wrong_are_named() {
+    refused(&[
         (
             chat(&json!({"tools": {}})),
             "`tools`: expected a list of tools, found an object",
@@ -199,6 +213,12 @@ fn what_is_wrong_is_named() {
             ),
             "`tool_choice.function.name`: expected the name of one of `tools`, found \"b\"",
         ),
+    ]);
+}
+
+#[test]
+fn other_fields_that_are_wrong_are_named() {
+    refused(&[
         (
             chat(&json!({"functions": []})),
             "`functions`: expected `tools` instead of it, found it",
@@ -253,10 +273,7 @@ fn what_is_wrong_is_named() {
             chat(&json!({"chat_template_kwargs": {"messages": []}})),
             "`chat_template_kwargs.messages`: expected nothing: `messages` is a field of the request itself, found an empty list",
         ),
-    ] {
-        let fault = read(&request).expect_err(&request.to_string());
-        assert_eq!(fault.to_string(), told, "{request}");
-    }
+    ]);
 }
 
 #[test]
