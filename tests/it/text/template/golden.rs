@@ -10,7 +10,7 @@ use super::{json_of_fixtures, no_variables, renderer, style};
 
 /// The date that the generator sets, at noon: the same day nearly everywhere.
 fn noon() -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(1_753_531_200)
+    UNIX_EPOCH + Duration::from_hours(487_092)
 }
 
 fn conversation(case: &Value, tools: &Value) -> Conversation {
@@ -39,8 +39,8 @@ fn templates_render_as_transformers_renders_them() {
             let named = case["name"].as_str().expect("a name");
             let outcome = renderer.render_at(&template, &conversation(case, &tools), noon());
             match (&cases[named], outcome) {
-                (Value::String(text), Ok(rendered)) => {
-                    assert_eq!(&rendered, text, "{name}, {named}");
+                (Value::String(text), Ok(prompt)) => {
+                    assert_eq!(&prompt, text, "{name}, {named}");
                 }
                 (Value::Object(said), Err(TemplateError::Raised { message, line, .. })) => {
                     assert_eq!(said["raised"], message, "{name}, {named}");

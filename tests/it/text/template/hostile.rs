@@ -26,8 +26,8 @@ fn outcome(text: &str) -> TemplateError {
     for _ in 0..3 {
         let error = renderer.render(&hostile, &hello());
         let error = error.expect_err("nothing sound comes of it");
-        let rendered = renderer.render(&sound, &hello());
-        assert_eq!(rendered.as_deref(), Ok("Hello!"), "after {error}");
+        let prompt = renderer.render(&sound, &hello());
+        assert_eq!(prompt.as_deref(), Ok("Hello!"), "after {error}");
         last = Some(error);
     }
     assert!(start.elapsed() < Duration::from_mins(2), "{text}");
@@ -110,8 +110,8 @@ fn what_nests_without_end() {
     let renderer = limited();
     // Whether the stack holds it is a matter of the build; what counts is what comes after.
     let _ = renderer.render(&template(&printed), &hello());
-    let rendered = renderer.render(&template("ok"), &hello());
-    assert_eq!(rendered.as_deref(), Ok("ok"));
+    let prompt = renderer.render(&template("ok"), &hello());
+    assert_eq!(prompt.as_deref(), Ok("ok"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Chat templates: found in packages, rendered as `transformers` renders them, held to limits.
+//! Chat templates: found in packages, prompt as `transformers` renders them, held to limits.
 
 mod arbitrary;
 mod find;

@@ -99,8 +99,8 @@ fn more_templates_than_a_process_keeps() {
         .collect();
     for _ in 0..2 {
         for (n, template) in templates.iter().enumerate() {
-            let rendered = renderer.render(template, &hello());
-            assert_eq!(rendered, Ok(format!("{n} 1")));
+            let prompt = renderer.render(template, &hello());
+            assert_eq!(prompt, Ok(format!("{n} 1")));
         }
     }
 }
@@ -208,9 +208,9 @@ fn variables_go_before_tokens_and_tools_before_them() {
         json!({"bos_token": "<mine>", "tools": [1], "messages": [], "x": {"b": 1, "a": 2.0}});
     conversation.variables = variables.as_object().expect("it is one").clone();
     let text = "{{ bos_token }} {{ tools }} {{ messages|length }} {{ x|tojson }} {{ eos_token }} {{ documents }}";
-    let rendered = renderer().render(&template(text), &conversation);
+    let prompt = renderer().render(&template(text), &conversation);
     assert_eq!(
-        rendered.as_deref(),
+        prompt.as_deref(),
         Ok("<mine> None 1 {\"b\": 1, \"a\": 2.0} </s> None")
     );
 }
