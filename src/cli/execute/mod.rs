@@ -17,6 +17,7 @@ use super::exit::{Exit, Failure};
 use super::output;
 use crate::engine::EngineError;
 use crate::model::executorch::body::{ProgramBody, known_wrong};
+use crate::runtime::process;
 use crate::runtime::selection::{Selection, SelectionError};
 use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
 use crate::runtime::process;

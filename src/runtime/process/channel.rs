@@ -112,7 +112,10 @@ mod pipes {
     }
 
     /// A pipe has no time limit.
-    pub(in crate::runtime::process) fn set_time_limit(_: &Channel, _: Option<Duration>) -> io::Result<()> {
+    pub(in crate::runtime::process) fn set_time_limit(
+        _: &Channel,
+        _: Option<Duration>,
+    ) -> io::Result<()> {
         Ok(())
     }
 

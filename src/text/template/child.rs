@@ -86,7 +86,10 @@ fn rendered(kept: &mut Kept, request: &Request) -> Reply {
         Ok(text) if text.len() > MAX_TEXT => Reply::Failed {
             failure: Failure::Length,
             line: None,
-            message: format!("the limit of {MAX_TEXT} bytes, with a text of {}", text.len()),
+            message: format!(
+                "the limit of {MAX_TEXT} bytes, with a text of {}",
+                text.len()
+            ),
         },
         Ok(text) => Reply::Rendered(text),
         Err(error) => failed(&error, false),

@@ -10,7 +10,7 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use serde_json::Map;
 
-use super::conversation::Conversation;
+use super::conversation::{Conversation, with_reasoning};
 use super::moment::Moment;
 use super::{generation_tag, json_text, methods};
 
@@ -42,6 +42,7 @@ impl Ready {
         minijinja_contrib::add_to_environment(&mut environment);
         environment.add_filter("tojson", json_text::tojson);
         environment.add_filter("trim", methods::trim);
+        environment.add_filter("replace", methods::replace);
         environment.add_test("iterable", is_iterable);
         environment.add_test("sequence", is_sequence);
         environment.add_function("raise_exception", raise_exception);
@@ -85,7 +86,9 @@ fn variables(conversation: &Conversation, tokens: &Map<String, serde_json::Value
         all.insert(name, Value::from(Serde(value)));
     }
     all.insert("tools", Value::from(Serde(&conversation.tools)));
-    all.insert("messages", Value::from(Serde(&conversation.messages)));
+    let messages = conversation.messages.iter();
+    let messages = messages.map(|message| Value::from(Serde(&*with_reasoning(message))));
+    all.insert("messages", messages.collect());
     Value::from_pairs(all)
 }
 

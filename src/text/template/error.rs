@@ -85,7 +85,9 @@ pub enum TemplateError {
         reason: String,
     },
     /// The conversation is too large to be rendered at all.
-    #[error("the conversation takes {bytes} bytes as JSON, more than the {most} that can be rendered; shorten it")]
+    #[error(
+        "the conversation takes {bytes} bytes as JSON, more than the {most} that can be rendered; shorten it"
+    )]
     TooLarge {
         /// Its size.
         bytes: usize,
@@ -93,7 +95,9 @@ pub enum TemplateError {
         most: usize,
     },
     /// A limit was reached.
-    #[error("the chat template ({template}) reached {limit}; a sound one is far from it: see what it does with this conversation")]
+    #[error(
+        "the chat template ({template}) reached {limit}; a sound one is far from it: see what it does with this conversation"
+    )]
     Limit {
         /// The template.
         template: String,
@@ -115,7 +119,9 @@ pub enum TemplateError {
         reason: String,
     },
     /// Every process that renders was busy for too long.
-    #[error("everything that renders chat templates has been busy for {seconds} s; try again later")]
+    #[error(
+        "everything that renders chat templates has been busy for {seconds} s; try again later"
+    )]
     Busy {
         /// For how long.
         seconds: u64,

@@ -2,12 +2,10 @@
 //!
 //! In `tokenizer_config.json` as a text or as a list of named ones; in `chat_template.jinja`,
 //! `chat_template.json` and `additional_chat_templates/*.jinja` beside it, the tokenizer or the package's
-//! config. Files go before the field, as in `transformers`, which writes files today. Invariant: no file
-//! is read beyond [`MAX_FILE`].
+//! config. Files go before the field, as in `transformers`, which writes files today. Invariant: there are
+//! at most [`MAX_TEMPLATES`], none longer than [`MAX_TEMPLATE`].
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,10 +13,9 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use super::error::FindError;
+use super::files::{kind, malformed, object, read};
+use super::special_tokens;
 use super::takes::Takes;
-
-/// Largest file that is read, in bytes. A tokenizer's config with a thousand added tokens has 200 kB.
-const MAX_FILE: u64 = 16 << 20;
 
 /// Longest template, in bytes. The largest that are known have 30 kB.
 const MAX_TEMPLATE: usize = 1 << 20;
@@ -73,13 +70,13 @@ impl Templates {
             Some(file) => object(file)?,
             None => Map::new(),
         };
-        let files = [
-            config_file.as_deref(),
-            places.tokenizer,
-            places.config,
-        ];
-        let folders: Vec<&Path> = files.into_iter().flatten().filter_map(Path::parent).collect();
-        let tokens = tokens(&config, &folders)?;
+        let files = [config_file.as_deref(), places.tokenizer, places.config];
+        let folders: Vec<&Path> = files
+            .into_iter()
+            .flatten()
+            .filter_map(Path::parent)
+            .collect();
+        let tokens = special_tokens::of(&config, &folders)?;
         let mut texts = BTreeMap::new();
         for folder in &folders {
             of_folder(folder, &mut texts)?;
@@ -97,7 +94,9 @@ impl Templates {
         }
         let Some((_, (file, _))) = texts.first_key_value() else {
             let name = config_file.as_deref().and_then(Path::file_name);
-            let name = name.map_or("tokenizer_config.json".into(), |name| name.to_string_lossy());
+            let name = name.map_or("tokenizer_config.json".into(), |name| {
+                name.to_string_lossy()
+            });
             return Err(FindError::Absent {
                 config: name.into_owned(),
             });
@@ -178,7 +177,12 @@ impl Template {
 
     /// What messages call it: its file's name, and its own where it has another than most.
     pub(super) fn label(&self) -> String {
-        let file = self.0.file.file_name().unwrap_or_default().to_string_lossy();
+        let file = self
+            .0
+            .file
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         if self.0.name == DEFAULT {
             file.into_owned()
         } else {
@@ -230,7 +234,11 @@ fn of_config(file: &Path, config: &Map<String, Value>, texts: &mut Texts) -> Res
                     let text = found.as_str();
                     text.ok_or_else(|| malformed(file, &field, "a text", kind(found)))
                 };
-                add(part("name")?, &format!("chat_template[{place}].template"), part("template")?)?;
+                add(
+                    part("name")?,
+                    &format!("chat_template[{place}].template"),
+                    part("template")?,
+                )?;
             }
             Ok(())
         }
@@ -258,91 +266,15 @@ fn of_legacy(folders: &[&Path], texts: &mut Texts) -> Result<(), FindError> {
     Ok(())
 }
 
-/// Variables like `bos_token`: of the tokenizer's config, and of `special_tokens_map.json`, where older
-/// packages have them.
-fn tokens(config: &Map<String, Value>, folders: &[&Path]) -> Result<Map<String, Value>, FindError> {
-    let mut tokens = Map::new();
-    let mut add = |name: &str, value: &Value| {
-        if let Some(text) = token_text(value) {
-            let entry = tokens.entry(name.to_owned());
-            entry.or_insert_with(|| text.into());
-        }
-    };
-    let older = folders.iter().map(|folder| folder.join("special_tokens_map.json"));
-    let older = older.into_iter().find(|file| file.is_file());
-    let older = older.map(|file| object(&file)).transpose()?;
-    for source in [Some(config), older.as_ref()].into_iter().flatten() {
-        for (name, value) in source.iter().filter(|(name, _)| name.ends_with("_token")) {
-            add(name, value);
-        }
-        let named = source.get("extra_special_tokens").and_then(Value::as_object);
-        for (name, value) in named.into_iter().flatten() {
-            add(name, value);
-        }
-    }
-    let list = config.get("additional_special_tokens").and_then(Value::as_array);
-    if let Some(list) = list {
-        let texts: Vec<Value> = list.iter().filter_map(token_text).map(Value::from).collect();
-        tokens.insert("additional_special_tokens".to_owned(), texts.into());
-    }
-    Ok(tokens)
-}
-
-/// A token is written as its text or as `{"content": text}`.
-fn token_text(value: &Value) -> Option<&str> {
-    value.as_str().or_else(|| value.get("content")?.as_str())
-}
-
 fn template(file: &Path, field: &str, text: String) -> Result<String, FindError> {
     if text.len() <= MAX_TEMPLATE {
         return Ok(text);
     }
     let expected = format!("a template of at most {MAX_TEMPLATE} bytes");
-    Err(malformed(file, field, &expected, &format!("{} bytes", text.len())))
-}
-
-fn object(file: &Path) -> Result<Map<String, Value>, FindError> {
-    match serde_json::from_str(&read(file)?) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(other) => Err(malformed(file, "(root)", "an object", kind(&other))),
-        Err(error) => Err(FindError::Unreadable {
-            file: file.to_owned(),
-            reason: format!("it is no JSON: {error}"),
-        }),
-    }
-}
-
-fn read(file: &Path) -> Result<String, FindError> {
-    let unreadable = |reason: String| FindError::Unreadable {
-        file: file.to_owned(),
-        reason,
-    };
-    let opened = File::open(file).map_err(|error| unreadable(error.to_string()))?;
-    let mut bytes = Vec::new();
-    let read = opened.take(MAX_FILE + 1).read_to_end(&mut bytes);
-    read.map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(unreadable(format!("it has more than {MAX_FILE} bytes")));
-    }
-    String::from_utf8(bytes).map_err(|error| unreadable(format!("it is no UTF-8: {error}")))
-}
-
-fn malformed(file: &Path, field: &str, expected: &str, found: &str) -> FindError {
-    FindError::Malformed {
-        file: file.to_owned(),
-        field: field.to_owned(),
-        expected: expected.to_owned(),
-        found: found.to_owned(),
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
+    Err(malformed(
+        file,
+        field,
+        &expected,
+        &format!("{} bytes", text.len()),
+    ))
 }

@@ -97,11 +97,10 @@ impl Reader<'_> {
                     return Some(());
                 }
                 None if c == '"' || c == '\'' => quote = Some(c),
-                None => {}
                 Some(_) if escaped => escaped = false,
                 Some(_) if c == '\\' => escaped = true,
                 Some(open) if c == open => quote = None,
-                Some(_) => {}
+                None | Some(_) => {}
             }
         }
         None

@@ -12,7 +12,15 @@ use minijinja::{Error, ErrorKind, Value};
 const MAX_DEPTH: usize = 256;
 
 /// `tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`.
-pub(super) fn tojson(value: &Value, arguments: Rest<Value>, kwargs: Kwargs) -> Result<String, Error> {
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the library hands arguments over"
+)]
+pub(super) fn tojson(
+    value: &Value,
+    arguments: Rest<Value>,
+    kwargs: Kwargs,
+) -> Result<String, Error> {
     let mut given = arguments.iter();
     let mut argument = |name: &str| match given.next() {
         Some(value) => Ok(Some(value.clone())),
@@ -80,7 +88,9 @@ impl Writer {
         }
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
-            ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Bool => self
+                .out
+                .push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number => self.out.push_str(&number(value)),
             ValueKind::String => self.text(value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => self.list(value, depth)?,

@@ -2,6 +2,8 @@
 //!
 //! Invariant: what is not here is the library's (`minijinja_contrib::pycompat`).
 
+use std::borrow::Cow;
+
 use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
@@ -25,9 +27,25 @@ pub(super) fn call(
     }
 }
 
-/// The filter `trim`: Python's idea of white space.
-pub(super) fn trim(text: &str, characters: Option<&str>) -> String {
-    stripped(text, characters, Side::Both).to_owned()
+/// The filter `trim`: of anything's text, by Python's idea of white space.
+pub(super) fn trim(value: &Value, characters: Option<&str>) -> String {
+    stripped(&text_of(value), characters, Side::Both).to_owned()
+}
+
+/// The filter `replace`, with the count that the library's lacks.
+pub(super) fn replace(value: &Value, old: &str, new: &str, count: Option<i64>) -> String {
+    let text = text_of(value);
+    match count.map(usize::try_from) {
+        Some(Ok(count)) => text.replacen(old, new, count),
+        _ => text.replace(old, new),
+    }
+}
+
+fn text_of(value: &Value) -> Cow<'_, str> {
+    match value.as_str() {
+        Some(text) => text.into(),
+        None => value.to_string().into(),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -68,13 +86,19 @@ fn of_text_beyond_strip(
         }
         "rsplit" => split(text, arguments, true)?,
         "split" => split(text, arguments, false)?,
+        "title" => {
+            let () = from_args(arguments)?;
+            title(text).into()
+        }
         "casefold" => {
             let () = from_args(arguments)?;
             text.to_lowercase().into()
         }
         "index" => {
             let (part,): (&str,) = from_args(arguments)?;
-            let at = text.find(part).ok_or_else(|| wrong("substring not found"))?;
+            let at = text
+                .find(part)
+                .ok_or_else(|| wrong("substring not found"))?;
             text[..at].chars().count().into()
         }
         _ => return Ok(None),
@@ -101,6 +125,21 @@ fn stripped<'t>(text: &'t str, characters: Option<&str>, side: Side) -> &'t str 
 /// Python also takes the separators of records and files for white space.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+/// Letters after what is no letter are capitals, all others are not.
+fn title(text: &str) -> String {
+    let mut titled = String::with_capacity(text.len());
+    let mut within = false;
+    for c in text.chars() {
+        if within {
+            titled.extend(c.to_lowercase());
+        } else {
+            titled.extend(c.to_uppercase());
+        }
+        within = c.is_lowercase() || c.is_uppercase();
+    }
+    titled
 }
 
 fn parted(text: &str, separator: &str, last: bool) -> Result<Value, Error> {

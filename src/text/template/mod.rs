@@ -9,6 +9,7 @@ mod child;
 mod conversation;
 mod environment;
 mod error;
+mod files;
 mod find;
 mod generation_tag;
 mod json_text;
@@ -17,6 +18,7 @@ mod moment;
 mod pool;
 mod protocol;
 mod renderer;
+mod special_tokens;
 mod takes;
 
 pub use child::serve;

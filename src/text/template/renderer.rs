@@ -131,7 +131,7 @@ impl Renderer {
             });
         }
         let lent = self.pool.lend(self.limits.time);
-        let mut lent = lent.ok_or_else(|| TemplateError::Busy {
+        let mut lent = lent.ok_or(TemplateError::Busy {
             seconds: self.limits.time.as_secs(),
         })?;
         let start = || Process::start(&mut self.command()).map_err(|error| not_started(&error));

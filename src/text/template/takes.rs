@@ -10,6 +10,10 @@ use super::conversation::Conversation;
 use super::error::TemplateError;
 
 /// What a template takes.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a form that is taken or not"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Takes {
     /// Contents that are texts.
@@ -28,24 +32,22 @@ const WORD: &str = "quernstone";
 type Outcome = Result<String, TemplateError>;
 
 /// Tries the forms.
-pub(super) fn tried(
-    render: impl Fn(&Conversation) -> Outcome,
-) -> Result<Takes, TemplateError> {
+pub(super) fn tried(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, TemplateError> {
     let render = |conversation: &Conversation| answered(render(conversation));
     let user = |content: Value| Conversation::of(vec![json!({"role": "user", "content": content})]);
     let of_text = render(&user(WORD.into()))?;
     let of_parts = render(&user(json!([{"type": "text", "text": WORD}])))?;
-    let object = render(&called(json!({ WORD: "value" })))?;
-    let text = render(&called(json!({ WORD: "value" }).to_string().into()))?;
+    let object = render(&called(&json!({ WORD: "value" })))?;
+    let text = render(&called(&json!({ WORD: "value" }).to_string().into()))?;
     let mut with_tools = user("Hello".into());
     with_tools.tools = Some(vec![tool()]);
     let with_tools = render(&with_tools)?;
     Ok(Takes {
         // Where neither works, the fault will show with the conversation itself.
-        texts: has_word(&of_text) || !has_word(&of_parts),
-        parts: has_word(&of_parts) && !shows_parts(&of_parts),
-        argument_objects: !has_word(&text) || (has_word(&object) && !shows_object(&object)),
-        tools: has_word(&with_tools),
+        texts: has_word(of_text.as_ref()) || !has_word(of_parts.as_ref()),
+        parts: has_word(of_parts.as_ref()) && !shows_parts(of_parts.as_ref()),
+        argument_objects: !has_word(text.as_ref()) || (has_word(object.as_ref()) && !shows_object(object.as_ref())),
+        tools: has_word(with_tools.as_ref()),
     })
 }
 
@@ -59,7 +61,7 @@ fn answered(outcome: Outcome) -> Result<Option<String>, TemplateError> {
 }
 
 /// A conversation in which a tool was called.
-fn called(arguments: Value) -> Conversation {
+fn called(arguments: &Value) -> Conversation {
     let call = json!({
         // Some templates want exactly nine letters or digits.
         "id": "call00001",
@@ -89,18 +91,18 @@ fn no_parameters() -> Value {
     json!({"type": "object", "properties": {}, "required": []})
 }
 
-fn has_word(text: &Option<String>) -> bool {
-    text.as_ref().is_some_and(|text| text.contains(WORD))
+fn has_word(text: Option<&String>) -> bool {
+    text.is_some_and(|text| text.contains(WORD))
 }
 
 /// The list itself was printed.
-fn shows_parts(text: &Option<String>) -> bool {
+fn shows_parts(text: Option<&String>) -> bool {
     let printed = |text: &String| text.contains("'type'") || text.contains("\"type\"");
-    text.as_ref().is_some_and(printed)
+    text.is_some_and(printed)
 }
 
 /// The object was printed as Python prints it.
-fn shows_object(text: &Option<String>) -> bool {
+fn shows_object(text: Option<&String>) -> bool {
     let printed = format!("{{'{WORD}'");
-    text.as_ref().is_some_and(|text| text.contains(&printed))
+    text.is_some_and(|text| text.contains(&printed))
 }

@@ -4,3 +4,5 @@ mod answer;
 mod constraint;
 mod generation;
 mod sampling;
+mod chat;
+mod template;
