@@ -1,0 +1,4 @@
+//! Text: tokenizers, embeddings.
+
+mod embedding;
+mod tokenizer;
