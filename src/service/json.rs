@@ -32,6 +32,19 @@ pub(super) fn text(body: &[u8]) -> Result<&str, Refusal> {
     })
 }
 
+/// The body, or the text inside if it is a string that holds an object or an array.
+pub(super) fn unwrapped(text: &str) -> Result<Cow<'_, str>, Refusal> {
+    if !text.trim_ascii_start().starts_with('"') {
+        return Ok(Cow::Borrowed(text));
+    }
+    let inner: String = serde_json::from_str(text)
+        .map_err(|error| Refusal::at("$", format!("this is not JSON: {error}")))?;
+    if inner.trim_ascii_start().starts_with(['{', '[']) {
+        return Ok(Cow::Owned(inner));
+    }
+    Ok(Cow::Borrowed(text))
+}
+
 /// The members of an object, each key once.
 pub(super) fn members<'a>(text: &'a str, place: &str) -> Result<Object<'a>, Refusal> {
     let mut deserializer = serde_json::Deserializer::from_str(text);

@@ -13,6 +13,7 @@ mod json;
 pub mod meter;
 mod settings;
 pub mod tensors;
+pub mod texts;
 mod upstream;
 
 use std::fmt;
@@ -23,7 +24,9 @@ pub use bodies::{BodyMemory, Buffer, Holding, NoRoom};
 pub use call::{Answer, Body, CallError, Chunks, Refusal, Request};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
-pub use device::{Device, DeviceParts, PackageConfig, Takes, TakesInput};
+pub use device::{
+    Device, DeviceParts, Embedded, Embedding, PackageConfig, Takes, TakesInput, TakesTexts,
+};
 pub use settings::{Isolation, Listed, ServiceSettings};
 pub use upstream::{Forward, Upstream};
 
@@ -62,7 +65,7 @@ pub enum Kind {
 /// not for the client's fault.
 #[derive(Debug)]
 pub enum Prepared {
-    /// Tensors for a method of a package's model, and the part of the memory for bodies that they have.
+    /// Tensors or texts for a method of a package's model, and the part of the memory for bodies that they have.
     Device(device::Prepared, Option<Arc<Holding>>),
     /// A call of an upstream.
     Proxy(Forward),
@@ -83,10 +86,10 @@ impl Service {
     }
 
     /// Checks a request against what the service takes: syntax, config, names, dtypes, shapes.
-    pub fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
+    pub async fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
         match &self.kind {
             Kind::Device(device) => Ok(Prepared::Device(
-                device.prepare(request)?,
+                device.prepare(request).await?,
                 request.memory.clone(),
             )),
             Kind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),

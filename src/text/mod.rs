@@ -8,6 +8,7 @@ pub mod answer;
 pub mod chat;
 pub mod constraint;
 pub mod decoder;
+pub mod embedding;
 pub mod ends;
 pub mod generation;
 pub mod model;

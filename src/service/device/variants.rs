@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::super::MethodDescription;
 use super::super::engine::{Endpoint, EndpointModel};
+use super::embedding::{EmbedderCell, TextFiles};
 use super::takes::Takes;
 use crate::engine::Carrying;
 use crate::model::{ModelInfo, OpenError};
@@ -54,6 +55,10 @@ pub(super) struct Entry {
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
     /// Read when it is first asked for.
     pub(super) takes: OnceLock<Takes>,
+    /// What texts need, if its package has it.
+    pub(super) text: Option<TextFiles>,
+    /// Made when texts are first given to it.
+    pub(super) embedder: EmbedderCell,
 }
 
 /// A variant before it has its place among the others.
@@ -154,8 +159,12 @@ impl Entry {
             weight_bytes: selection.info.weight_bytes + external,
             carrying: Carrying::default(),
         });
+        let package = candidate.package;
+        let text = TextFiles::of(&package.path, &package.config, file.path());
         Self {
             variant: 0,
+            text,
+            embedder: EmbedderCell::new(),
             backend: candidate.backend,
             precision: candidate.precision.clone(),
             quantized: candidate.quantized == Some(true),
@@ -166,6 +175,15 @@ impl Entry {
             endpoint: OnceLock::new(),
             takes: OnceLock::new(),
         }
+    }
+
+    /// Whether texts can be given to it, as far as its header tells; whether anything here runs it or
+    /// not.
+    pub(super) fn embeds(&self) -> bool {
+        let (Some(text), Some(signature)) = (&self.text, &self.signature) else {
+            return false;
+        };
+        text.embeds(signature)
     }
 
     /// The same for the registry.

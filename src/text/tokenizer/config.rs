@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::TokenizerError;
-use super::load::{self, broken};
+use super::read::{bounded, broken};
 
 /// The file's usual name.
 pub const FILE_NAME: &str = "tokenizer_config.json";
@@ -76,7 +76,7 @@ pub struct TokenizerConfig {
 impl TokenizerConfig {
     /// Reads the file.
     pub fn read(path: &Path) -> Result<Self, TokenizerError> {
-        Self::parse(path, &load::bounded(path, MAX_BYTES)?)
+        Self::parse(path, &bounded(path, MAX_BYTES)?)
     }
 
     /// Reads the file's bytes; `path` is for messages.

@@ -37,6 +37,18 @@ impl TokenizerFiles {
         Ok(Some(Self { tokenizer, config }))
     }
 
+    /// The directories of the package's files: the tokenizer's, its config's, its model's.
+    pub fn directories(&self, package: &Path, model: &Path) -> Vec<PathBuf> {
+        let mut directories: Vec<PathBuf> = Vec::new();
+        for file in [&self.tokenizer, package, model] {
+            let directory = file.parent().unwrap_or(Path::new("")).to_owned();
+            if !directories.contains(&directory) {
+                directories.push(directory);
+            }
+        }
+        directories
+    }
+
     /// What the settings say; nothing where there are none.
     pub fn read_config(&self) -> Result<TokenizerConfig, TokenizerError> {
         let config = self.config.as_deref().map(TokenizerConfig::read);

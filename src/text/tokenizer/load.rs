@@ -4,8 +4,6 @@
 //! of that is its author's last call, not a property of the model.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -15,8 +13,8 @@ use tokenizers::PaddingDirection;
 use super::config::{AddedToken, Side, TokenizerConfig};
 use super::guard::guarded;
 use super::kind::ForeignKind;
+use super::read::broken;
 use super::{Padding, TokenizerError};
-use crate::source::lfs::Pointer;
 
 /// Longest `tokenizer.json` that is read; the largest known have some 35 MB.
 pub(super) const MAX_BYTES: u64 = 256 << 20;
@@ -29,45 +27,6 @@ pub(super) struct Parsed {
     pub(super) tokenizer: tokenizers::Tokenizer,
     pub(super) padding: Padding,
     pub(super) truncation_side: Side,
-}
-
-/// The bytes of a file of at most `limit`.
-pub(super) fn bounded(path: &Path, limit: u64) -> Result<Vec<u8>, TokenizerError> {
-    let unreadable = |error: io::Error| TokenizerError::Unreadable {
-        file: path.to_owned(),
-        reason: error.to_string(),
-    };
-    let file = File::open(path).map_err(unreadable)?;
-    let bytes = file.metadata().map_err(unreadable)?.len();
-    let too_large = |bytes| TokenizerError::TooLarge {
-        file: path.to_owned(),
-        bytes,
-        limit,
-    };
-    if bytes > limit {
-        return Err(too_large(bytes));
-    }
-    let mut content = Vec::new();
-    // What a pipe or a growing file has beyond its size is not read either.
-    let mut file = file.take(limit + 1);
-    file.read_to_end(&mut content).map_err(unreadable)?;
-    if content.len() as u64 > limit {
-        return Err(too_large(content.len() as u64));
-    }
-    if Pointer::parse(&content).is_some() {
-        return Err(TokenizerError::LfsPointer {
-            file: path.to_owned(),
-        });
-    }
-    Ok(content)
-}
-
-/// An error of a file's content.
-pub(super) fn broken(path: &Path, reason: String) -> TokenizerError {
-    TokenizerError::Broken {
-        file: path.to_owned(),
-        reason,
-    }
 }
 
 /// The tokenizer in these bytes, with the added tokens of its settings.

@@ -12,6 +12,7 @@ mod files;
 mod guard;
 mod kind;
 mod load;
+mod read;
 mod vocabulary;
 
 use std::path::Path;
@@ -104,7 +105,7 @@ impl Tokenizer {
             Some(config) => TokenizerConfig::read(config)?,
             None => TokenizerConfig::default(),
         };
-        let bytes = load::bounded(file, load::MAX_BYTES)?;
+        let bytes = read::bounded(file, load::MAX_BYTES)?;
         Self::parse(file, &bytes, config)
     }
 

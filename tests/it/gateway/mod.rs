@@ -17,6 +17,7 @@ mod rude;
 mod stopping;
 mod streams;
 mod tasks;
+mod texts;
 mod tls;
 mod visible;
 

@@ -178,7 +178,7 @@ async fn a_package_that_becomes_wrong_is_taken_away() {
     assert!(reason.contains("fp23"), "{reason}");
     // Whoever found it before is told that it is gone.
     let stopped = tokio::time::timeout(PATIENCE, async {
-        while !matches!(service.prepare(&request), Err(CallError::Stopped)) {
+        while !matches!(service.prepare(&request).await, Err(CallError::Stopped)) {
             tokio::task::yield_now().await;
         }
     });

@@ -18,6 +18,8 @@ pub(crate) enum Piece {
     ExecuTorch,
     /// The directory of the ONNX conformance cases.
     Cases,
+    /// The package of a sentence encoder with real weights.
+    Minilm,
     /// The directory of schemathesis, a fuzzer of APIs.
     #[cfg_attr(
         not(feature = "serve"),
@@ -41,6 +43,7 @@ impl Piece {
             Self::Qnn => "qnn",
             Self::ExecuTorch => "executorch",
             Self::Cases => "cases",
+            Self::Minilm => "minilm",
             Self::Schemathesis => "schemathesis",
             Self::Promtool => "promtool",
         }
@@ -53,6 +56,7 @@ impl Piece {
             Self::Qnn => "PKGTOOL_TEST_QNN",
             Self::ExecuTorch => "PKGTOOL_EXECUTORCH_DIR",
             Self::Cases => "PKGTOOL_TEST_CASES",
+            Self::Minilm => "PKGTOOL_TEST_MINILM",
             Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
             Self::Promtool => "PKGTOOL_TEST_PROMTOOL",
         }

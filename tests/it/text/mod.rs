@@ -1,8 +1,10 @@
 //! Text with a model.
 
 mod answer;
+mod chat;
 mod constraint;
+mod embedding;
 mod generation;
 mod sampling;
-mod chat;
 mod template;
+mod tokenizer;
