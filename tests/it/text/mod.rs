@@ -1,0 +1,4 @@
+//! Text with a model.
+
+mod decoder;
+mod recognised;
