@@ -147,7 +147,7 @@ impl Shared {
         T: PrimitiveTensorElementType + std::fmt::Debug + Copy,
     {
         let mut wider = Owned::<T>::new(&Allocator::default(), shape)?;
-        if self.held > 0 {
+        if self.held > 0 && !shape.contains(&0) {
             let (from_shape, from) = state.try_extract_tensor::<T>()?;
             let (_, to) = wider.extract_tensor_mut();
             let size = |size: i64| usize::try_from(size).unwrap_or(0);

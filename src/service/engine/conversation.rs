@@ -18,6 +18,11 @@ use crate::engine::Begins;
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
+/// How long a request waits for another session to load before a resting conversation gives way.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+const LONG_REST: &str = "it rested for longer than it may";
+
 /// Several runs of one session of an endpoint. Dropping it gives the session back.
 #[derive(Debug)]
 pub struct Conversation {
@@ -148,6 +153,13 @@ impl State {
         }
     }
 
+    /// Whether what waits needs one more session than there are: nobody is free, or about to be, to take
+    /// it, or whoever is has not for a while.
+    fn needs_another(&self) -> bool {
+        let waits_long = |first: &Waiting| first.since.elapsed() >= PATIENCE;
+        self.queue.len() > self.free() || self.queue.first().is_some_and(waits_long)
+    }
+
     /// Where the next step of a conversation goes.
     fn between(&mut self, number: u64) -> Option<&mut Between> {
         let mut runs = self.seats.values_mut().filter_map(|seat| seat.run.as_mut());
@@ -174,42 +186,42 @@ impl Owner {
         let until = Instant::now() + terms.idle;
         loop {
             let is_stopped = state.phase == Phase::Stopped;
-            // A thread that is free, or about to be opened, takes what waits.
-            let is_needed = state.queue.len() > state.free();
+            let is_needed = state.needs_another();
             let run = state.seats.get_mut(&self.seat)?.run.as_mut()?;
+            let given_up = run.live.is_empty();
             let between = run.between.as_mut()?;
-            let resting = between.rests;
-            let until = resting.unwrap_or(until);
-            let left = until.saturating_duration_since(Instant::now());
-            let held = self.held.as_ref()?;
-            if resting.is_some() && between.asked.is_none() && held.lease.end_use() {
+            let (rests, is_asked) = (between.rests, between.asked.is_some());
+            let left = rests.unwrap_or(until);
+            let left = left.saturating_duration_since(Instant::now());
+            let lease = &self.held.as_ref()?.lease;
+            if rests.is_some() && !is_asked && lease.end_use() {
                 drop(state);
                 shared.ledger.wake();
                 state = shared.lock();
                 continue;
             }
-            let taken = resting.is_some() && held.lease.must_go();
+            let taken = rests.is_some() && lease.must_go() || is_asked && !lease.begin_use();
             let end = if is_stopped {
                 Some(CallError::Stopped)
-            } else if run.live.is_empty() {
+            } else if given_up {
                 Some(CallError::Over("it was given up".to_owned()))
-            } else if taken || (between.asked.is_some() && !held.lease.begin_use()) {
-                Some(needed("its memory was needed while it rested"))
-            } else if let Some(step) = between.asked.take() {
-                run.between = None;
-                return Some(step);
-            } else if resting.is_some() && is_needed {
-                Some(needed("its session was needed while it rested"))
-            } else if left.is_zero() && resting.is_some() {
-                Some(needed("it rested for longer than it may"))
-            } else if left.is_zero() {
-                Some(idled(terms.idle))
-            } else {
+            } else if taken {
+                Some(over("its memory was needed while it rested"))
+            } else if is_asked {
                 None
-            };
-            let Some(end) = end else {
+            } else if rests.is_some() && is_needed {
+                Some(over("its session was needed while it rested"))
+            } else if left.is_zero() {
+                Some(rests.map_or_else(|| idled(terms.idle), |_| over(LONG_REST)))
+            } else {
+                let left = if rests.is_some() { left.min(PATIENCE) } else { left };
                 state = wait(&shared, state, left).0;
                 continue;
+            };
+            let Some(end) = end else {
+                let step = between.asked.take();
+                run.between = None;
+                return step;
             };
             // Whoever finds the seat without a run finds the reason too.
             let _ = terms.ended.set(end.clone());
@@ -226,7 +238,7 @@ impl Owner {
     }
 }
 
-fn needed(why: &str) -> CallError {
+fn over(why: &str) -> CallError {
     CallError::Over(format!("{why}; begin another one"))
 }
 

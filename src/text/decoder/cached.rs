@@ -118,7 +118,7 @@ fn begun(
     axis: Option<usize>,
     head_size: &mut dyn FnMut() -> Option<u64>,
 ) -> Result<Vec<u64>, String> {
-    let last = dims.len() - 1;
+    let last = dims.len().saturating_sub(1);
     let sizes = dims.iter().enumerate().map(|(place, dim)| match dim {
         Dim::Fixed(size) => Ok(*size),
         _ if Some(place) == axis => Ok(0),

@@ -8,6 +8,9 @@ use super::shape::{Feeding, Logits};
 use crate::model::Dim;
 use crate::tensor::TensorSpec;
 
+/// The longest input of a fixed length that is filled for every step.
+const LONGEST: usize = 1 << 20;
+
 /// How tokens are fed to `tokens`, and how many it takes at most.
 pub(super) fn feeding(
     tokens: &TensorSpec,
@@ -15,6 +18,10 @@ pub(super) fn feeding(
 ) -> Result<(Feeding, Option<usize>), String> {
     let length = tokens.dims.as_deref().and_then(|dims| dims.get(1));
     match length.map(Count::of) {
+        Some(Count::Fixed(length)) if length > LONGEST => Err(format!(
+            "its input `{}` is {tokens}, and a fixed length of more than {LONGEST} is not fed",
+            tokens.name
+        )),
         Some(Count::Fixed(length)) if logits == Logits::All => {
             Ok((Feeding::Padded { length }, Some(length)))
         }

@@ -26,7 +26,7 @@ pub(super) fn arguments(
     let one_by_one = constants.flag("enable_dynamic_shape") == Some(false);
     let (count, places) = (Count::of(length), Count::of(positions));
     let role = match (count, places) {
-        (Count::Fixed(1), Count::Fixed(1)) | (Count::Open(_), Count::Fixed(1)) => Role::Start,
+        (Count::Fixed(1) | Count::Open(_), Count::Fixed(1)) => Role::Start,
         (Count::Open(_), Count::Open(_)) => Role::PositionList,
         (Count::Fixed(fixed), Count::Fixed(1)) => return Err(fixed_length(first, fixed)),
         _ => {

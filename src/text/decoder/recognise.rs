@@ -20,6 +20,8 @@ use crate::tensor::{Signature, Tensor, TensorSpec};
 
 /// Most tokens that a model holds where nothing says how many.
 const CONTEXT: usize = 4096;
+/// Most tokens, and most positions, that are believed: no model has more.
+const MOST: usize = 1 << 24;
 /// Tokens of a prompt that are fed at once, at most.
 const CHUNK: usize = 512;
 
@@ -97,8 +99,13 @@ fn recognise(
         .or(siblings.vocabulary)
         .ok_or("how many tokens it has is not known: its logits have an open number, and neither a method \
              get_vocab_size nor a genai_config.json beside it tells")?;
+    if vocabulary > MOST {
+        return Err(format!(
+            "its logits are for {vocabulary} tokens, and no vocabulary has more than {MOST}"
+        ));
+    }
     let context = context(model, info, &recognised, &siblings, &constants)?;
-    let context = most.map_or(context, |most| most.min(context)).max(1);
+    let context = most.unwrap_or(MOST).min(context).clamp(1, MOST);
     if let Feeding::New { most } = &mut recognised.feeding {
         *most = (*most).clamp(1, CHUNK.min(context));
     }

@@ -50,9 +50,9 @@ pub(super) fn by_name(spec: &TensorSpec) -> Result<Argument, String> {
     let rank = spec.dims.as_ref().map(Vec::len);
     let is = |ranks: &[usize]| rank.is_none_or(|rank| ranks.contains(&rank));
     let integer = is_integer(spec.dtype);
+    let is_mask = integer || matches!(spec.dtype, DType::Bool | DType::Float32);
     let role = match spec.name.as_str() {
-        "attention_mask" if is(&[2]) && (integer || spec.dtype == DType::Bool) => Role::Mask,
-        "attention_mask" if is(&[2]) && spec.dtype == DType::Float32 => Role::Mask,
+        "attention_mask" if is(&[2]) && is_mask => Role::Mask,
         "position_ids" if is(&[2]) && integer => Role::Positions,
         "position_ids" | "cache_position" if is(&[1]) && integer => Role::PositionList,
         "num_logits_to_keep" | "logits_to_keep" if is(&[0, 1]) && integer => Role::Wanted {

@@ -3,8 +3,10 @@
 mod answer;
 mod chat;
 mod constraint;
+mod decoder;
 mod embedding;
 mod generation;
+mod recognised;
 mod sampling;
 mod template;
 mod tokenizer;
