@@ -118,6 +118,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("engine/tract/repair", &["engine/tract/exact"]),
     ("gateway/metrics", &[]),
     ("gateway/routes", &["gateway/metrics"]),
+    ("gateway/routes/adapters", &[]),
     ("gateway/settings", &[]),
     ("model/executorch", &[]),
     ("model/executorch/body", &["model/executorch/xnnpack"]),
