@@ -10,7 +10,7 @@ use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Method, Uri, Version, header};
+use axum::http::{HeaderValue, Method, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use tracing::{Instrument as _, Level};
@@ -26,12 +26,17 @@ use crate::service::Service;
 use crate::service::meter::{ABANDONED, Operation, Outcome};
 use crate::task::TaskId;
 
+/// What the paths of the chat adapters begin with.
+pub(super) const ADAPTERS: &str = "/api/adapters/";
+
 /// Longest path that is logged, in bytes.
 const LONGEST_PATH: usize = 512;
 
 /// What becomes known of a request while it is answered.
 #[derive(Debug, Default)]
 pub(super) struct Known {
+    /// The request's id.
+    pub(super) id: Option<HeaderValue>,
     /// Whose key it has, once the key was found.
     pub(super) caller: OnceLock<Whose>,
     /// What is asked of which service, once it is clear that it may be.
@@ -83,7 +88,10 @@ pub(super) async fn observe(
 ) -> Response {
     let started = Instant::now();
     let id = gateway.request_ids.of(request.headers());
-    let known = Arc::new(Known::default());
+    let known = Arc::new(Known {
+        id: Some(id.clone()),
+        ..Known::default()
+    });
     request.extensions_mut().insert(Arc::clone(&known));
     let method = request.method().clone();
     let uri = request.uri().clone();
@@ -136,6 +144,9 @@ pub(super) async fn observe(
     if let Some(mut error) = error {
         answer.detail = error.take_detail();
         answer.code = Some(error.code.clone());
+        if uri.path().starts_with(ADAPTERS) {
+            error = error.for_adapter();
+        }
         response = error.render(text);
     }
     answer.status = response.status().as_u16();
@@ -143,6 +154,14 @@ pub(super) async fn observe(
     drop(line);
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+impl Known {
+    /// The request's id.
+    pub(super) fn id(&self) -> &str {
+        let id = self.id.as_ref().and_then(|id| id.to_str().ok());
+        id.unwrap_or_default()
+    }
 }
 
 impl Drop for Line<'_> {

@@ -16,7 +16,7 @@ use super::readiness::Looked;
 use super::request_id::RequestIds;
 use super::settings::{Changes, Settings};
 use super::stopping::Stopping;
-use crate::account::{AccountId, Directory, PredictConfigs};
+use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts};
 use crate::service::engine::Engines;
 use crate::service::{BodyMemory, Catalog, Service, ServiceSettings, Unserved};
 use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore};
@@ -28,6 +28,7 @@ pub struct Gateway {
     current: Arc<ArcSwap<Settings>>,
     pub(super) directory: Arc<Directory>,
     pub(super) configs: Arc<PredictConfigs>,
+    pub(super) usage: Arc<UsageCounts>,
     pub(super) services: Arc<Services>,
     pub(super) engines: Arc<Engines>,
     pub(super) store: Arc<dyn TaskStore>,
@@ -56,6 +57,8 @@ pub struct Parts {
     pub directory: Arc<Directory>,
     /// Predict configs.
     pub configs: Arc<PredictConfigs>,
+    /// What accounts use.
+    pub usage: Arc<UsageCounts>,
     /// Services.
     pub services: Arc<Services>,
     /// Sessions.
@@ -154,6 +157,7 @@ impl Gateway {
             settings: parts.settings,
             directory: parts.directory,
             configs: parts.configs,
+            usage: parts.usage,
             services: parts.services,
             engines: parts.engines,
             store: parts.store,

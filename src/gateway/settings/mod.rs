@@ -24,7 +24,7 @@ use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
 pub use operators::{
-    Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrustedProxies,
+    Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrustedProxies, UsageKept,
 };
 
 /// Name of the account that exists from the start.
@@ -58,6 +58,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Tasks.
     pub tasks: Tasks,
+    /// What accounts used.
+    pub usage: UsageKept,
     /// Logs.
     pub log: Log,
     /// What metrics tell apart.
@@ -360,6 +362,7 @@ impl Settings {
                 MOST_HEADERS,
             ),
             ("tasks.running", self.tasks.running, usize::MAX),
+            ("usage.keep_days", self.usage.keep_days as usize, usize::MAX),
         ] {
             require(place, value, value > 0, "it must be at least 1")?;
             let expected = format!("it may be at most {most}");
@@ -473,6 +476,7 @@ impl Default for Settings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             tasks: Tasks::default(),
+            usage: UsageKept::default(),
             log: Log::default(),
             metrics: MetricsBounds::default(),
             admin: Admin::default(),

@@ -339,6 +339,7 @@ impl Prepared {
         Ok(Answer {
             body: Body::Whole(Bytes::from(body)),
             content_type: "application/json".to_owned(),
+            spent: None,
         })
     }
 }

@@ -132,6 +132,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("engine/tract/repair", &["engine/tract/exact"]),
     ("gateway/metrics", &[]),
     ("gateway/routes", &["gateway/metrics"]),
+    ("gateway/routes/adapters", &[]),
     ("gateway/routes/tasks", &[]),
     ("gateway/settings", &[]),
     ("model/executorch", &[]),

@@ -36,6 +36,7 @@ fn operations(task: &str) -> Vec<(&'static str, String, &'static str)> {
         ("GET", format!("{model}/predict-config/1"), "read"),
         ("POST", format!("{model}/predict-config"), "write"),
         ("DELETE", format!("{model}/predict-config/1"), "write"),
+        ("GET", "account/local/usage".to_owned(), "read"),
     ]
 }
 

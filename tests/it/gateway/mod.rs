@@ -1,6 +1,7 @@
 //! The gateway through HTTP, as clients see it.
 
 mod access;
+mod adapters;
 mod bodies;
 mod connections;
 mod contract;

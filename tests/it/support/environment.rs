@@ -32,6 +32,18 @@ pub(crate) enum Piece {
         expect(dead_code, reason = "its test needs the gateway")
     )]
     Promtool,
+    /// The directory of the `openai` Python client.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
+    OpenAi,
+    /// The directory of the `openai` npm client.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
+    OpenAiNode,
 }
 
 impl Piece {
@@ -46,6 +58,8 @@ impl Piece {
             Self::Minilm => "minilm",
             Self::Schemathesis => "schemathesis",
             Self::Promtool => "promtool",
+            Self::OpenAi => "openai",
+            Self::OpenAiNode => "openai-node",
         }
     }
 
@@ -59,6 +73,8 @@ impl Piece {
             Self::Minilm => "PKGTOOL_TEST_MINILM",
             Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
             Self::Promtool => "PKGTOOL_TEST_PROMTOOL",
+            Self::OpenAi => "PKGTOOL_TEST_OPENAI",
+            Self::OpenAiNode => "PKGTOOL_TEST_OPENAI_NODE",
         }
     }
 
