@@ -103,8 +103,8 @@ async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<C
         Some(if account.blocked {
             Err(Error::blocked())
         } else {
-            if let Some(open) = parts.extensions.get::<Arc<Open>>() {
-                open.showed_key();
+            if let Some(connected) = parts.extensions.get::<Arc<Connected>>() {
+                connected.open.showed_key();
             }
             Ok(Caller {
                 account: account.id,
@@ -117,7 +117,7 @@ async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<C
     }
     // It may have been made a moment ago.
     gateway.directory.look_for(secret).await;
-    accept(&gateway.directory.snapshot()).unwrap_or_else(|| Err(Error::unknown_key()))
+    look(&gateway.directory.snapshot()).unwrap_or_else(|| Err(Error::unknown_key()))
 }
 
 /// Who looks at what needs no key: the account of a key, where there is one that is good for something.

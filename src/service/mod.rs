@@ -14,6 +14,7 @@ pub(crate) mod json;
 pub mod meter;
 mod settings;
 pub mod tensors;
+mod text;
 pub mod texts;
 mod upstream;
 
@@ -92,6 +93,7 @@ impl Service {
     pub fn adapts(&self, method: AdapterMethod) -> Result<(), Refusal> {
         match &self.kind {
             Kind::Proxy(_) => Ok(()),
+            Kind::Device(device) if device.adapts(method) => Ok(()),
             Kind::Device(_) => {
                 let (name, asked) = (self.label(), method.label());
                 let message = format!(

@@ -13,7 +13,7 @@ use crate::source::suggest;
 const PLACE: &str = "$.config";
 
 /// Keys of a predict config.
-const KEYS: &[&str] = &["backend", "precision", "component", "method"];
+pub(super) const KEYS: &[&str] = &["backend", "precision", "component", "method"];
 
 /// A predict config; `None` leaves a choice open.
 #[derive(Debug, Default, PartialEq, Eq)]

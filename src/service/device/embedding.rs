@@ -25,6 +25,9 @@ use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
 const BROKEN: &str =
     "its package's tokenizer or settings cannot be used; the server's log says why";
 
+/// The capability of packages whose models generate texts.
+const GENERATION: &str = "text-generation";
+
 /// A tokenizer, or why there is none.
 type Loaded = Arc<OnceCell<Result<Arc<Tokenizer>, String>>>;
 
@@ -42,6 +45,8 @@ pub(super) struct TextFiles {
     directories: Vec<PathBuf>,
     /// Whether it has the capability of embedding texts.
     embeds: bool,
+    /// Whether it has the capability of generating texts.
+    generates: bool,
 }
 
 /// What texts a method takes.
@@ -114,12 +119,18 @@ impl TextFiles {
             tokenizer,
             directories,
             embeds: capabilities.iter().any(|it| it == CAPABILITY),
+            generates: capabilities.iter().any(|it| it == GENERATION),
         })
     }
 
     /// Whether texts can be given to the model, as far as its header tells.
     pub(super) fn embeds(&self, signature: &Signature) -> bool {
         self.embeds && Encoder::of(signature).is_ok()
+    }
+
+    /// Whether texts can be generated, as far as the package says.
+    pub(super) fn generates(&self) -> bool {
+        self.generates
     }
 
     /// How long texts may be. Reads the package's settings.

@@ -3,6 +3,7 @@
 //! Invariant: a method has at most one endpoint, made when it is first called and never after the
 //! device was drained. The way of a request takes no lock that another request holds while it works.
 
+mod adapted;
 mod choice;
 mod embedding;
 mod takes;
@@ -24,6 +25,7 @@ use crate::database::Timestamp;
 use crate::package::Backend;
 use crate::tensor::Tensor;
 use crate::text::embedding::{EmbeddingOptions, Given};
+use super::text::{PreparedEmbeddings, PreparedText};
 use choice::Choice;
 use embedding::Tokenizers;
 use variants::{Entry, Variants};
@@ -76,6 +78,10 @@ pub enum Prepared {
     Tensors(PreparedTensors),
     /// Texts.
     Texts(Embedding),
+    /// What a chat application asks of a model that generates.
+    Generated(PreparedText),
+    /// What such an application asks of a model that embeds.
+    Embedded(PreparedEmbeddings),
 }
 
 /// Tensors for a method, and what runs it.
@@ -124,6 +130,9 @@ impl Device {
 
     /// Checks a request.
     pub async fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
+        if let Some(call) = self.adapted(request) {
+            return self.prepare_adapted(call, request).await;
+        }
         if let Some(texts) = texts::decode(&request.body)? {
             let given = Given::Texts(texts);
             let embedding = self.prepare_embedding(given, request.config.as_deref());
@@ -205,7 +214,10 @@ impl Device {
     /// The endpoints made so far.
     pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         let entries = self.variants.entries.iter();
-        entries.filter_map(|entry| entry.endpoint.get())
+        entries.flat_map(|entry| {
+            let generator = entry.generator.get().and_then(|it| it.endpoint());
+            entry.endpoint.get().into_iter().chain(generator)
+        })
     }
 
     /// The place, among the description's methods, of the one that a request with this config means.
@@ -329,6 +341,8 @@ impl Prepared {
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
         let body = match self {
+            Self::Generated(text) => return text.predict(caller, timeout).await,
+            Self::Embedded(texts) => return texts.predict(caller, timeout).await,
             Self::Tensors(tensors) => tensors.predict(caller, timeout).await?,
             Self::Texts(embedding) => {
                 let vectors = embedding.run(caller, timeout).await?.vectors;

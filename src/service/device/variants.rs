@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::super::MethodDescription;
 use super::super::engine::{Endpoint, EndpointModel};
+use super::super::text::TextEndpoint;
 use super::embedding::{EmbedderCell, TextFiles};
 use super::takes::Takes;
 use crate::engine::Carrying;
@@ -59,6 +60,8 @@ pub(super) struct Entry {
     pub(super) text: Option<TextFiles>,
     /// Made when texts are first given to it.
     pub(super) embedder: EmbedderCell,
+    /// Made when a text is first asked of it.
+    pub(super) generator: OnceLock<Arc<TextEndpoint>>,
 }
 
 /// A variant before it has its place among the others.
@@ -165,6 +168,7 @@ impl Entry {
             variant: 0,
             text,
             embedder: EmbedderCell::new(),
+            generator: OnceLock::new(),
             backend: candidate.backend,
             precision: candidate.precision.clone(),
             quantized: candidate.quantized == Some(true),
@@ -175,6 +179,11 @@ impl Entry {
             endpoint: OnceLock::new(),
             takes: OnceLock::new(),
         }
+    }
+
+    /// Whether its package generates texts.
+    pub(super) fn generates(&self) -> bool {
+        self.text.as_ref().is_some_and(TextFiles::generates)
     }
 
     /// Whether texts can be given to it, as far as its header tells; whether anything here runs it or

@@ -4,6 +4,7 @@
 //! a session only while it has a turn; a client that goes away stops its generation.
 
 mod answering;
+mod embeddings;
 mod request;
 mod slots;
 mod turns;
@@ -18,6 +19,7 @@ use crate::text::model::{TextError, TextModel};
 use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
 
 pub(super) use answering::PreparedText;
+pub(super) use embeddings::{AskedEmbeddings, PreparedEmbeddings};
 pub(super) use request::Asked;
 
 use slots::Slots;

@@ -29,19 +29,7 @@ impl Asked {
         chosen: &[&str],
     ) -> Result<(Self, Option<String>), Refusal> {
         let bounds = Bounds::default();
-        let body = json::text(body)?;
-        let mut fields = object(body, "$", &bounds)?;
-        let mut choice = Map::new();
-        if let Some(config) = config.filter(|config| !matches!(config.trim(), "" | "null")) {
-            for (key, value) in object(config, "$.config", &bounds)? {
-                if chosen.contains(&key.as_str()) {
-                    choice.insert(key, value);
-                } else if call.mode == AdapterMode::Standard {
-                    // What the data has counts: a config cannot change what was asked.
-                    fields.entry(key).or_insert(value);
-                }
-            }
-        }
+        let (fields, choice) = merged(call, body, config, chosen)?;
         let fields = Value::Object(fields);
         let asked = match call.method {
             AdapterMethod::Completion => {
@@ -53,8 +41,7 @@ impl Asked {
                 Self::Chat(Box::new(asked))
             }
         };
-        let config = (!choice.is_empty()).then(|| Value::Object(choice).to_string());
-        Ok((asked, config))
+        Ok((asked, choice))
     }
 
     /// How its answer is sent.
@@ -102,6 +89,31 @@ impl Asked {
             echo,
         }
     }
+}
+
+/// The fields of a request, of its data and of its config; apart from them, as a config of its own, what is
+/// `chosen`.
+pub(super) fn merged(
+    call: AdapterCall,
+    body: &[u8],
+    config: Option<&str>,
+    chosen: &[&str],
+) -> Result<(Map<String, Value>, Option<String>), Refusal> {
+    let bounds = Bounds::default();
+    let mut fields = object(json::text(body)?, "$", &bounds)?;
+    let mut choice = Map::new();
+    if let Some(config) = config.filter(|config| !matches!(config.trim(), "" | "null")) {
+        for (key, value) in object(config, "$.config", &bounds)? {
+            if chosen.contains(&key.as_str()) {
+                choice.insert(key, value);
+            } else if call.mode == AdapterMode::Standard {
+                // What the data has counts: a config cannot change what was asked.
+                fields.entry(key).or_insert(value);
+            }
+        }
+    }
+    let choice = (!choice.is_empty()).then(|| Value::Object(choice).to_string());
+    Ok((fields, choice))
 }
 
 fn object(text: &str, place: &str, bounds: &Bounds) -> Result<Map<String, Value>, Refusal> {
