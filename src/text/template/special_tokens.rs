@@ -9,7 +9,10 @@ use super::files::object;
 
 /// Variables like `bos_token`: of the tokenizer's config, and of `special_tokens_map.json`, where older
 /// packages have them.
-pub(super) fn of(config: &Map<String, Value>, folders: &[&Path]) -> Result<Map<String, Value>, FindError> {
+pub(super) fn of(
+    config: &Map<String, Value>,
+    folders: &[&Path],
+) -> Result<Map<String, Value>, FindError> {
     let mut tokens = Map::new();
     let mut add = |name: &str, value: &Value| {
         if let Some(text) = token_text(value) {

@@ -46,7 +46,8 @@ pub(super) fn tried(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, 
         // Where neither works, the fault will show with the conversation itself.
         texts: has_word(of_text.as_ref()) || !has_word(of_parts.as_ref()),
         parts: has_word(of_parts.as_ref()) && !shows_parts(of_parts.as_ref()),
-        argument_objects: !has_word(text.as_ref()) || (has_word(object.as_ref()) && !shows_object(object.as_ref())),
+        argument_objects: !has_word(text.as_ref())
+            || (has_word(object.as_ref()) && !shows_object(object.as_ref())),
         tools: has_word(with_tools.as_ref()),
     })
 }
