@@ -6,7 +6,7 @@
     python packages-examples/regenerate.py glimpse pebble # some of them
 
 On Linux torch comes with its GPU libraries (5 GB in all): that wheel does not load without them,
-so `--no-deps` does not help there. Nothing here uses a GPU. A run takes six minutes on one core, of
+so `--no-deps` does not help there. Nothing here uses a GPU. A run takes seven minutes on one core, of
 which four go into training jackdaw.
 MLX: the executorch wheel lacks the Python classes of the MLX schema but has their generator; the
 script runs it once, which writes into the environment's site-packages.

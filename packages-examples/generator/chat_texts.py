@@ -212,7 +212,7 @@ def turn(chance, talk):
 
 
 def carelessly(chance, question):
-    """The question as people type it: now and then in lower case, or without the sign at its end."""
+    """The question as people type it: now and then in lower case, or without its last sign."""
     if chance.random() < 0.1:
         question = question.lower()
     return question.rstrip(".!?") if chance.random() < 0.1 else question

@@ -1,7 +1,7 @@
 """What `transformers` and `sentence-transformers` say of the text examples: the truth for tests.
 
-`jackdaw.json`: texts and their tokens; conversations, how the template writes them, the tokens of the
-greedy answer, and the largest logarithms of probabilities for some. `kindred.json`: texts, their
+`jackdaw.json`: texts and their tokens; conversations, how the template writes them, the tokens of
+the greedy answer, and the largest logarithms of probabilities for some. `kindred.json`: texts, their
 tokens and vectors. `tests/fixtures/text/README.md` tells each field.
 """
 
@@ -15,7 +15,7 @@ from .chat_texts import ONE_WORD, WEATHER, assistant, user, weather_call
 from .package_files import formatted, write
 
 MOST_TOKENS = 96
-# Where the best token is better than the second by less than this, another engine may take the other.
+# Where the best token is better than the second by less than this, another engine may take that.
 LEAST_MARGIN = 0.05
 
 TEXTS = [
@@ -35,7 +35,7 @@ TEXTS = [
     "a\u0000b",
     "<|im_start|>user\nHi<|im_end|>\n",
     "<think>2</think> <tool_call>{}</tool_call>",
-    "<|im_start", 
+    "<|im_start",
     '{"name": "get_weather", "arguments": {"city": "Paris"}}',
     "שלום مرحبا नमस्ते",
     "x" * 70,

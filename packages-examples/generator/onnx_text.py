@@ -24,7 +24,10 @@ def decoder_with_past(model):
     positions = graph.input("position_ids", [BATCH, LENGTH], "int64")
     heads, size = config.num_key_value_heads, config.head_dim
     past = [
-        [graph.input(f"past_key_values.{layer}.{kind}", [BATCH, heads, PAST, size]) for kind in KINDS]
+        [
+            graph.input(f"past_key_values.{layer}.{kind}", [BATCH, heads, PAST, size])
+            for kind in KINDS
+        ]
         for layer in range(config.num_hidden_layers)
     ]
     length, total = size_of(graph, ids, 1), size_of(graph, mask, 1)
@@ -85,7 +88,9 @@ def decoder(graph, model, ids, positions, seen, past):
         mixed, kept = attend(graph, config, layer.self_attn, normed, (cosine, sine), bias, before)
         present.append(kept)
         x = graph.op("Add", x, mixed)
-        x = graph.op("Add", x, gated(graph, rms_norm(graph, x, layer.post_attention_layernorm), layer.mlp))
+        x = graph.op(
+            "Add", x, gated(graph, rms_norm(graph, x, layer.post_attention_layernorm), layer.mlp)
+        )
     x = rms_norm(graph, x, model.model.norm)
     return graph.op("MatMul", x, graph.op("Transpose", table, perm=[1, 0])), present
 
@@ -123,7 +128,9 @@ def attend(graph, config, layer, x, turn, bias, before):
     shape = graph.op("Shape", query)
     ends = graph.op("Slice", shape, graph.raw(np.array([0])), graph.raw(np.array([3])))
     apart = graph.op("Concat", ends, graph.raw(np.array([-1])), axis=0)
-    weights = graph.op("Softmax", graph.op("Add", graph.op("Reshape", scores, apart), bias), axis=-1)
+    weights = graph.op(
+        "Softmax", graph.op("Add", graph.op("Reshape", scores, apart), bias), axis=-1
+    )
     weights = graph.op("Reshape", weights, graph.op("Shape", scores))
     mixed = graph.op("Reshape", graph.op("MatMul", weights, value), shape)
     mixed = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
@@ -182,7 +189,8 @@ def bert_layer(graph, config, layer, x, bias):
     heads, own = config.num_attention_heads, layer.attention.self
     size = config.hidden_size // heads
     query, key, value = (
-        heads_of(graph, linear(graph, x, part), heads, size) for part in (own.query, own.key, own.value)
+        heads_of(graph, linear(graph, x, part), heads, size)
+        for part in (own.query, own.key, own.value)
     )
     scores = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
     scores = graph.op("Mul", scores, graph.scalar(np.float32(size**-0.5)))

@@ -1,4 +1,4 @@
-"""The repositories that answer texts: trained here, on a few lines, so that their answers are known."""
+"""The repositories that answer texts: trained here, on few lines, so that answers are known."""
 
 import torch
 from torch.export import Dim

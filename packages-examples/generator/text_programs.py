@@ -1,6 +1,6 @@
 """Text networks of `transformers` as networks to export to ExecuTorch: with the same weights.
 
-A program keeps the keys and values of a conversation itself, at the positions that its caller names.
+A program keeps the keys and values of a conversation itself, at positions that its caller names.
 """
 
 import torch
@@ -92,7 +92,7 @@ class CachedLlama(nn.Module):
 
 
 class SentenceVector(nn.Module):
-    """Tokens and their mask to one vector of unit length: the mean of the states of what is text."""
+    """Tokens and their mask to one vector of unit length: the mean of the states of the text."""
 
     def __init__(self, model):
         super().__init__()

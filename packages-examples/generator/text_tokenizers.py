@@ -21,8 +21,8 @@ CHAT_MARKS = [
 ]
 SENTENCE_CONTROL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
-# Letters with what stands before them, digits one by one, signs, line ends, and spaces, of which the
-# last goes to the word that follows.
+# Letters with what stands before them, digits one by one, signs, line ends, and spaces, of which
+# the last goes to the word that follows.
 PIECES = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 CHAT_TEMPLATE = """\
