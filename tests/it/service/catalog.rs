@@ -30,6 +30,8 @@ async fn every_example_is_a_service() {
     let expected = [
         "glimpse",
         "hush_sentence",
+        "jackdaw",
+        "kindred",
         "mosaic_nano",
         "murmur_vad",
         "parlor_tts_82m",
