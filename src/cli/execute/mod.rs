@@ -20,7 +20,6 @@ use crate::model::executorch::body::{ProgramBody, known_wrong};
 use crate::runtime::process;
 use crate::runtime::selection::{Selection, SelectionError};
 use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
-use crate::runtime::process;
 use crate::runtime::worker::{self, Launcher};
 use crate::source::FileSource;
 use crate::tensor::Tensor;

@@ -66,7 +66,9 @@ impl Device {
         let (choice, _) = Choice::read(config.as_deref().unwrap_or_default(), &[])?;
         let index = choice.resolve_among(&self.variants, Entry::generates)?;
         let endpoint = self.generator(&self.variants.entries[index])?;
-        Ok(Prepared::Generated(PreparedText::new(endpoint, asked, name)))
+        Ok(Prepared::Generated(PreparedText::new(
+            endpoint, asked, name,
+        )))
     }
 
     fn generator(&self, entry: &Entry) -> Result<Arc<TextEndpoint>, CallError> {

@@ -19,13 +19,13 @@ use bytes::Bytes;
 
 use super::engine::{Activity, Endpoint, EndpointModel, Engines};
 use super::tensors::{self, Encoding};
+use super::text::{PreparedEmbeddings, PreparedText};
 use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::package::Backend;
 use crate::tensor::Tensor;
 use crate::text::embedding::{EmbeddingOptions, Given};
-use super::text::{PreparedEmbeddings, PreparedText};
 use choice::Choice;
 use embedding::Tokenizers;
 use variants::{Entry, Variants};
@@ -243,7 +243,13 @@ impl Device {
     /// What all its endpoints are doing.
     pub fn activity(&self) -> Activity {
         let activities = self.endpoints().map(|endpoint| endpoint.activity());
-        activities.fold(Activity::default(), |sum, one| Activity {
+        let entries = self.variants.entries.iter();
+        let generators = entries.filter_map(|entry| entry.generator.get());
+        let first = Activity {
+            waiting: generators.map(|generator| generator.waiting()).sum(),
+            ..Activity::default()
+        };
+        activities.fold(first, |sum, one| Activity {
             waiting: sum.waiting + one.waiting,
             running: sum.running + one.running,
             sessions: sum.sessions + one.sessions,

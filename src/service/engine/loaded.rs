@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::model::EndpointModel;
 use crate::engine::{Begins, EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
-use crate::runtime::target::Candidate;
 use crate::runtime::process::Stopper;
+use crate::runtime::target::Candidate;
 use crate::runtime::worker::{Launcher, Worker};
 use crate::service::{CallError, Isolation, Refusal, ServiceSettings};
 use crate::tensor::Tensor;

@@ -32,7 +32,7 @@ const EVENTS: &str = "text/event-stream";
 
 /// A request that was read, and who answers it.
 #[derive(Debug)]
-pub(in super::super) struct PreparedText {
+pub struct PreparedText {
     endpoint: Arc<TextEndpoint>,
     asked: Asked,
     /// What the service is called.
@@ -129,16 +129,21 @@ impl PreparedText {
                 None => return Err(died()),
             }
         }
-        let chunks = stream::unfold((receiver, listening, false), |(mut receiver, listening, over)| async move {
-            if over {
-                return None;
-            }
-            match receiver.recv().await? {
-                Told::Sent(bytes) | Told::Whole(bytes) => Some((Ok(bytes), (receiver, listening, false))),
-                Told::Begun => Some((Ok(Bytes::new()), (receiver, listening, false))),
-                Told::Failed(error) => Some((Err(error), (receiver, listening, true))),
-            }
-        });
+        let chunks = stream::unfold(
+            (receiver, listening, false),
+            |(mut receiver, listening, over)| async move {
+                if over {
+                    return None;
+                }
+                match receiver.recv().await? {
+                    Told::Sent(bytes) | Told::Whole(bytes) => {
+                        Some((Ok(bytes), (receiver, listening, false)))
+                    }
+                    Told::Begun => Some((Ok(Bytes::new()), (receiver, listening, false))),
+                    Told::Failed(error) => Some((Err(error), (receiver, listening, true))),
+                }
+            },
+        );
         Ok(Answer {
             body: Body::Stream(Box::pin(chunks)),
             content_type: EVENTS.to_owned(),
@@ -188,7 +193,8 @@ impl Work {
             if let Some(last) = writer.last(&sum) {
                 self.reader.send(&last);
             }
-            self.reader.tell(Told::Sent(Bytes::from_static(b"data: [DONE]\n\n")));
+            self.reader
+                .tell(Told::Sent(Bytes::from_static(b"data: [DONE]\n\n")));
         } else {
             let body = writer.whole(&sum).to_string();
             self.reader.tell(Told::Whole(body.into()));
@@ -200,11 +206,16 @@ impl Work {
         let prompted = match &self.asked {
             Asked::Chat(chat) => {
                 let renderer = self.endpoint.engines.renderer();
-                loaded.text.chat(chat, renderer).map(|prompted| vec![prompted])
+                loaded
+                    .text
+                    .chat(chat, renderer)
+                    .map(|prompted| vec![prompted])
             }
             Asked::Completion(asked) => {
                 let prompts = asked.prompts.iter();
-                prompts.map(|prompt| loaded.text.completion(asked, prompt)).collect()
+                prompts
+                    .map(|prompt| loaded.text.completion(asked, prompt))
+                    .collect()
             }
         };
         prompted.map_err(|error| refused(&error))
@@ -251,7 +262,8 @@ impl Work {
             if let Some(whole) = said.whole {
                 let mut tokens = tokens;
                 tokens.extend(&said.tokens[..whole]);
-                slot.transcripts.keep(format!("{text}{}", said.text), tokens);
+                slot.transcripts
+                    .keep(format!("{text}{}", said.text), tokens);
             }
         }
         loaded.slots.give_back(slot);
@@ -298,7 +310,9 @@ impl Drop for Listening {
 /// The same of a choice further on.
 fn shifted(mut event: Event, by: usize) -> Event {
     match &mut event {
-        Event::Token { choice, .. } | Event::Piece { choice, .. } | Event::Finish { choice, .. } => {
+        Event::Token { choice, .. }
+        | Event::Piece { choice, .. }
+        | Event::Finish { choice, .. } => {
             *choice += by;
         }
     }

@@ -27,7 +27,7 @@ pub(in super::super) struct AskedEmbeddings {
 
 /// A request that was checked.
 #[derive(Debug)]
-pub(in super::super) struct PreparedEmbeddings {
+pub struct PreparedEmbeddings {
     asked: AskedEmbeddings,
     embedding: Embedding,
     name: String,
@@ -46,20 +46,32 @@ impl AskedEmbeddings {
             Some("base64") => true,
             Some("float") => false,
             _ if fields.get("encoding_format").is_none_or(Value::is_null) => false,
-            _ => return Err(wrong("$.encoding_format", "`float` or `base64` belongs here")),
+            _ => {
+                return Err(wrong(
+                    "$.encoding_format",
+                    "`float` or `base64` belongs here",
+                ));
+            }
         };
         if fields.get("dimensions").is_some_and(|it| !it.is_null()) {
             let message = "this model's vectors have one length; leave `dimensions` out";
             return Err(wrong("$.dimensions", message));
         }
-        let model = fields.get("model").and_then(Value::as_str).map(str::to_owned);
+        let model = fields
+            .get("model")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
         let given = given(fields.get("input").unwrap_or(&Value::Null))?;
         Ok((Self { model, is_base64 }, given, config))
     }
 }
 
 impl PreparedEmbeddings {
-    pub(in super::super) fn new(asked: AskedEmbeddings, embedding: Embedding, name: String) -> Self {
+    pub(in super::super) fn new(
+        asked: AskedEmbeddings,
+        embedding: Embedding,
+        name: String,
+    ) -> Self {
         Self {
             asked,
             embedding,
@@ -109,7 +121,10 @@ impl PreparedEmbeddings {
 fn given(input: &Value) -> Result<Given, Refusal> {
     let expected = "a string, strings, ids of tokens, or lists of them belong here";
     let texts = |items: &[Value]| -> Option<Vec<String>> {
-        items.iter().map(|item| item.as_str().map(str::to_owned)).collect()
+        items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect()
     };
     match input {
         Value::String(text) => Ok(Given::Texts(vec![text.clone()])),

@@ -18,8 +18,9 @@ use crate::text::decoder::DecoderModel;
 use crate::text::model::{TextError, TextModel};
 use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
 
-pub(super) use answering::PreparedText;
-pub(super) use embeddings::{AskedEmbeddings, PreparedEmbeddings};
+pub use answering::PreparedText;
+pub(super) use embeddings::AskedEmbeddings;
+pub use embeddings::PreparedEmbeddings;
 pub(super) use request::Asked;
 
 use slots::Slots;
@@ -68,17 +69,24 @@ impl TextEndpoint {
         Some(&loaded.endpoint)
     }
 
+    /// How many wait for their turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.turns.waiting()
+    }
+
     /// Reads the tokenizer and what the model says of itself. Takes seconds the first time.
     fn loaded(&self) -> Result<&Loaded, CallError> {
         let loaded = self.loaded.get_or_init(|| self.load());
-        loaded.as_ref().map_err(|reason| CallError::NoInstances(reason.clone()))
+        loaded
+            .as_ref()
+            .map_err(|reason| CallError::NoInstances(reason.clone()))
     }
 
     fn load(&self) -> Result<Loaded, String> {
         let tokenizer = Tokenizer::of(&self.files).map_err(|error| error.to_string())?;
         let path = &self.model.model;
-        let (info, _) = crate::model::open(path)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let (info, _) =
+            crate::model::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let decoder = DecoderModel::recognise(path, &info, &self.model.signature, None)
             .map_err(|error| error.to_string())?;
         let model = EndpointModel {

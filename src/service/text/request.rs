@@ -8,7 +8,9 @@ use super::super::Refusal;
 use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
 use super::super::json;
 use super::wire::{Form, Kind};
-use crate::text::chat::{Bounds, ChatRequest, CompletionRequest, Fault, Prompt, Streaming, read_json};
+use crate::text::chat::{
+    Bounds, ChatRequest, CompletionRequest, Fault, Prompt, Streaming, read_json,
+};
 
 /// What is asked.
 #[derive(Debug)]
@@ -117,11 +119,14 @@ pub(super) fn merged(
 }
 
 fn object(text: &str, place: &str, bounds: &Bounds) -> Result<Map<String, Value>, Refusal> {
-    match read_json(text, bounds).map_err(|it| refusal(&it))? {
+    match read_json(text.as_bytes(), bounds).map_err(|it| refusal(&it))? {
         Value::Object(fields) => Ok(fields),
         _ => {
             let found = json::kind(text);
-            Err(Refusal::at(place, format!("an object belongs here, not {found}")))
+            Err(Refusal::at(
+                place,
+                format!("an object belongs here, not {found}"),
+            ))
         }
     }
 }

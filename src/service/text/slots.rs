@@ -113,7 +113,9 @@ impl Slot {
     /// How many tokens of a prompt it holds.
     pub(super) fn common(&self, prompt: &[u32]) -> usize {
         let held = self.decoder.held().iter();
-        held.zip(prompt).take_while(|(held, new)| held == new).count()
+        held.zip(prompt)
+            .take_while(|(held, new)| held == new)
+            .count()
     }
 }
 

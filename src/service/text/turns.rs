@@ -138,7 +138,13 @@ mod tests {
             })
         };
         let mut all = Vec::new();
-        for (caller, name) in [(ANN, "a1"), (ANN, "a2"), (ANN, "gone"), (BOB, "b1"), (BOB, "b2")] {
+        for (caller, name) in [
+            (ANN, "a1"),
+            (ANN, "a2"),
+            (ANN, "gone"),
+            (BOB, "b1"),
+            (BOB, "b2"),
+        ] {
             all.push((name, wait(caller, name)));
             tokio::task::yield_now().await;
         }

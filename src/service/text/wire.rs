@@ -354,9 +354,9 @@ impl Choice {
 
 fn choice_of(event: &Event) -> usize {
     match event {
-        Event::Token { choice, .. } | Event::Piece { choice, .. } | Event::Finish { choice, .. } => {
-            *choice
-        }
+        Event::Token { choice, .. }
+        | Event::Piece { choice, .. }
+        | Event::Finish { choice, .. } => *choice,
     }
 }
 

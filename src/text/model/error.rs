@@ -100,12 +100,18 @@ impl TextError {
             Self::Fault(_) | Self::Unsupported { .. } | Self::Stop(_) => true,
             Self::NoTemplate(_) | Self::Settings { .. } | Self::File { .. } => false,
             Self::Sampling(error) => {
-                matches!(error, SamplingError::Setting { .. } | SamplingError::Token { .. })
+                matches!(
+                    error,
+                    SamplingError::Setting { .. } | SamplingError::Token { .. }
+                )
             }
             Self::Constraint(error) => !matches!(error, ConstraintError::Vocabulary(_)),
             Self::Template(error) => error.is_about_the_conversation(),
             Self::Tokenizer(error) => {
-                matches!(error, TokenizerError::LongText { .. } | TokenizerError::TooManyTokens { .. })
+                matches!(
+                    error,
+                    TokenizerError::LongText { .. } | TokenizerError::TooManyTokens { .. }
+                )
             }
             Self::Generation(error) => error.is_of_request(),
         }

@@ -36,7 +36,10 @@ impl GenerationConfig {
 }
 
 fn read(file: &Path) -> Result<Option<Map<String, Value>>, TextError> {
-    let wrong = |reason: String| TextError::File { file: file.to_owned(), reason };
+    let wrong = |reason: String| TextError::File {
+        file: file.to_owned(),
+        reason,
+    };
     let opened = match File::open(file) {
         Ok(opened) => opened,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -46,7 +49,9 @@ fn read(file: &Path) -> Result<Option<Map<String, Value>>, TextError> {
     let read = opened.take(MAX_BYTES + 1).read_to_end(&mut text);
     read.map_err(|error| wrong(format!("cannot be read: {error}")))?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(wrong(format!("has more than {MAX_BYTES} bytes; is it the right file?")));
+        return Err(wrong(format!(
+            "has more than {MAX_BYTES} bytes; is it the right file?"
+        )));
     }
     match serde_json::from_slice(&text) {
         Ok(Value::Object(fields)) => Ok(Some(fields)),

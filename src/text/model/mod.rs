@@ -47,8 +47,14 @@ impl TextModel {
         let templates = Templates::find(Places {
             tokenizer_config: files.config.as_deref(),
             tokenizer: Some(&files.tokenizer),
+            // The package's config lies beside its model.
+            config: Some(model),
         });
-        let config = GenerationConfig::beside(&[Some(model), files.config.as_deref(), Some(&files.tokenizer)])?;
+        let config = GenerationConfig::beside(&[
+            Some(model),
+            files.config.as_deref(),
+            Some(&files.tokenizer),
+        ])?;
         let mut ends = Ends::from_iter(decoder.ends.iter().copied())
             .of_generation_config(&config.fields)
             .of_tokenizer(tokenizer.eos());
@@ -56,8 +62,12 @@ impl TextModel {
             ends = ends.of_template(template.text(), &|mark| tokenizer.id_of(mark));
         }
         Ok(Self {
-            wish: SamplingWish::of_generation_config(&config.fields)
-                .map_err(|error| TextError::Settings { file: config.file.clone(), error })?,
+            wish: SamplingWish::of_generation_config(&config.fields).map_err(|error| {
+                TextError::Settings {
+                    file: config.file.clone(),
+                    error,
+                }
+            })?,
             tokenizer,
             templates,
             decoder,
@@ -88,11 +98,18 @@ impl TextModel {
 
     /// A chat's prompt, and how it is to be answered.
     pub fn chat(&self, chat: &ChatRequest, renderer: &Renderer) -> Result<Prompted, TextError> {
-        let shown = if chat.tool_choice == ToolChoice::None { &[] } else { chat.tools.as_slice() };
+        let shown = if chat.tool_choice == ToolChoice::None {
+            &[]
+        } else {
+            chat.tools.as_slice()
+        };
         let template = self.template(!shown.is_empty())?;
         let takes = renderer.takes(template)?;
         let text = renderer.render(template, &chat.conversation(takes))?;
-        let must_call = matches!(chat.tool_choice, ToolChoice::Required | ToolChoice::Function(_));
+        let must_call = matches!(
+            chat.tool_choice,
+            ToolChoice::Required | ToolChoice::Function(_)
+        );
         let offered = shown.iter().map(|tool| Offered {
             name: tool.name.clone(),
             parameters: Some(tool.parameters.clone().into()),
@@ -101,13 +118,23 @@ impl TextModel {
         // Channels are marks of every answer, not only of calls.
         let has_marks = !shown.is_empty() || family == Family::Harmony;
         let reading = Reading {
-            family: if must_call { Some(Family::Required) } else { has_marks.then_some(family) },
+            family: if must_call {
+                Some(Family::Required)
+            } else {
+                has_marks.then_some(family)
+            },
             tools: offered.collect(),
             reasoning: Reasoning::of(template.text(), &text),
         };
-        let grammar = if must_call { self.calls(chat)? } else { form(&chat.response_format)? };
+        let grammar = if must_call {
+            self.calls(chat)?
+        } else {
+            form(&chat.response_format)?
+        };
         Ok(Prompted {
-            constraint: grammar.map(|grammar| self.constraint(&grammar)).transpose()?,
+            constraint: grammar
+                .map(|grammar| self.constraint(&grammar))
+                .transpose()?,
             reading,
             // A template writes the special tokens itself, and marks of calls are told by them.
             specials: Specials::Absent,
@@ -127,13 +154,22 @@ impl TextModel {
         asked: &CompletionRequest,
         prompt: &Prompt,
     ) -> Result<Prompted, TextError> {
-        for (field, is_there) in [("suffix", asked.suffix.is_some()), ("best_of", asked.best_of > asked.choices)] {
+        for (field, is_there) in [
+            ("suffix", asked.suffix.is_some()),
+            ("best_of", asked.best_of > asked.choices),
+        ] {
             if is_there {
-                return Err(TextError::unsupported(field, "is not served by models on this machine; leave it out"));
+                return Err(TextError::unsupported(
+                    field,
+                    "is not served by models on this machine; leave it out",
+                ));
             }
         }
         if asked.max_tokens == Some(0) {
-            return Err(TextError::unsupported("max_tokens", "is 0; at least 1 token is generated"));
+            return Err(TextError::unsupported(
+                "max_tokens",
+                "is 0; at least 1 token is generated",
+            ));
         }
         let text = match prompt {
             Prompt::Text(text) => prompt::Given::Text(text.clone()),
@@ -159,7 +195,10 @@ impl TextModel {
     }
 
     fn template(&self, with_tools: bool) -> Result<&Template, TextError> {
-        let templates = self.templates.as_ref().map_err(|error| TextError::NoTemplate(error.clone()))?;
+        let templates = self
+            .templates
+            .as_ref()
+            .map_err(|error| TextError::NoTemplate(error.clone()))?;
         templates.choose(with_tools).map_err(TextError::NoTemplate)
     }
 
@@ -176,7 +215,11 @@ impl TextModel {
             ToolChoice::Function(name) => CallChoice::Named(name),
             _ => CallChoice::Any,
         };
-        Ok(Some(Grammar::of_calls(&tools, choice, chat.parallel_tool_calls)?))
+        Ok(Some(Grammar::of_calls(
+            &tools,
+            choice,
+            chat.parallel_tool_calls,
+        )?))
     }
 
     fn constraint(&self, grammar: &Grammar) -> Result<Constraint, TextError> {
@@ -185,9 +228,16 @@ impl TextModel {
             let bytes = (0..vocabulary.len()).map(|id| {
                 let id = u32::try_from(id).expect("vocabularies are counted in 32 bits");
                 let is_text = !vocabulary.is_special(id);
-                vocabulary.bytes(id).filter(|_| is_text).unwrap_or_default().to_vec()
+                vocabulary
+                    .bytes(id)
+                    .filter(|_| is_text)
+                    .unwrap_or_default()
+                    .to_vec()
             });
-            Constrainer::new(Words { bytes: bytes.collect(), ends: self.ends.ids() })
+            Constrainer::new(Words {
+                bytes: bytes.collect(),
+                ends: self.ends.ids(),
+            })
         });
         match constrainer {
             Ok(constrainer) => Ok(constrainer.constrain(grammar)?),
@@ -203,7 +253,10 @@ fn form(format: &ResponseFormat) -> Result<Option<Grammar>, TextError> {
         ResponseFormat::JsonObject => Some(Grammar::of_schema(&any, "response_format")?),
         ResponseFormat::JsonSchema { schema, .. } => {
             let schema = schema.clone().into();
-            Some(Grammar::of_schema(&schema, "response_format.json_schema.schema")?)
+            Some(Grammar::of_schema(
+                &schema,
+                "response_format.json_schema.schema",
+            )?)
         }
     })
 }

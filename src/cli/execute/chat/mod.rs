@@ -135,11 +135,15 @@ impl Chat {
             &selection.signature,
             None,
         );
-        let decoder = decoder.map_err(|error| {
-            Failure::Other(format!("{}: {error}", selection.model.display()))
-        })?;
-        let text = TextModel::load(Arc::new(tokenizer), &files, &selection.model, decoder.clone())
-            .map_err(other)?;
+        let decoder = decoder
+            .map_err(|error| Failure::Other(format!("{}: {error}", selection.model.display())))?;
+        let text = TextModel::load(
+            Arc::new(tokenizer),
+            &files,
+            &selection.model,
+            decoder.clone(),
+        )
+        .map_err(other)?;
         text.chats().map_err(other)?;
         let wish = Wish {
             carrying: decoder.carrying.clone(),
@@ -160,11 +164,15 @@ impl Chat {
         let chat = ChatRequest::read(request, &Bounds::default()).map_err(other)?;
         let prompted = self.text.chat(&chat, &self.renderer).map_err(other)?;
         let tokenizer = self.text.tokenizer();
-        let tokens = prompted.tokens(tokenizer, &mut self.transcripts).map_err(other)?;
+        let tokens = prompted
+            .tokens(tokenizer, &mut self.transcripts)
+            .map_err(other)?;
         let prompt = prompted.text().unwrap_or_default().to_owned();
         let request = prompted.request(tokens.clone(), tokenizer);
         let mut speech = Speech::new();
-        let generated = generate(&mut self.decoder, request, &|| true, &mut |event| speech.tell(event));
+        let generated = generate(&mut self.decoder, request, &|| true, &mut |event| {
+            speech.tell(event)
+        });
         let said = speech.end()?;
         let generated = generated.map_err(other)?;
         self.remember(prompt, tokens, &generated);

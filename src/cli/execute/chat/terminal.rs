@@ -142,13 +142,22 @@ fn show(text: &str) -> io::Result<()> {
 /// Tells how fast it was, beside the answer.
 pub(super) fn tell_usage(generated: &Generated) {
     let (usage, timings) = (&generated.usage, &generated.timings);
-    let speed = usage.tokens_per_second(timings).map(|speed| format!(", {speed:.1} tokens/s"));
+    let speed = usage
+        .tokens_per_second(timings)
+        .map(|speed| format!(", {speed:.1} tokens/s"));
     let cached = match usage.cached_tokens {
         0 => String::new(),
         cached => format!(" ({cached} held from before)"),
     };
-    let is_cut = generated.choices.iter().any(|said| said.finish == Some(Finish::Length));
-    let cut = if is_cut { "; the answer was cut off" } else { "" };
+    let is_cut = generated
+        .choices
+        .iter()
+        .any(|said| said.finish == Some(Finish::Length));
+    let cut = if is_cut {
+        "; the answer was cut off"
+    } else {
+        ""
+    };
     output::note(&format!(
         "{} tokens{}; prompt of {}{cached} in {:.1} ms{cut}",
         usage.completion_tokens,

@@ -57,7 +57,7 @@ pub(super) async fn answer(
         request,
         streams,
     } = asked;
-    let prepared = service.prepare(&request).map_err(failed)?;
+    let prepared = service.prepare(&request).await.map_err(failed)?;
     drop(request);
     let tally = Tally::new(&gateway.usage, caller, service.id);
     let timeout = Some(service.settings.predict_timeout());
