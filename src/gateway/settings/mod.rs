@@ -365,8 +365,12 @@ impl Settings {
             ("usage.keep_days", self.usage.keep_days as usize, usize::MAX),
         ] {
             require(place, value, value > 0, "it must be at least 1")?;
-            let expected = format!("it may be at most {most}");
-            require(place, value, value <= most, &expected)?;
+            require(
+                place,
+                value,
+                value <= most,
+                &format!("it may be at most {most}"),
+            )?;
         }
         let memory = self.limits.body_memory_bytes;
         require(

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 
 use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
 use super::super::json;
-use super::super::text::{Asked, AskedEmbeddings, PreparedEmbeddings, PreparedText, TextEndpoint};
+use super::super::text::{Asked, PreparedText, TextEndpoint};
 use super::super::{CallError, Refusal, Request};
 use super::choice::{Choice, KEYS};
 use super::variants::Entry;
+use super::vectors::{AskedEmbeddings, PreparedEmbeddings};
 use super::{Device, Prepared, runnable};
 
 /// Keys by which a plain predict request asks for text.
@@ -54,7 +55,7 @@ impl Device {
         request: &Request,
     ) -> Result<Prepared, CallError> {
         let config = request.config.as_deref();
-        let name = self.description.model.clone();
+        let name = self.label.clone();
         if call.method == AdapterMethod::Embeddings {
             let keys = [KEYS, &crate::text::embedding::EmbeddingOptions::KEYS].concat();
             let (asked, given, config) = AskedEmbeddings::read(call, &request.body, config, &keys)?;

@@ -8,6 +8,7 @@ mod choice;
 mod embedding;
 mod takes;
 mod variants;
+mod vectors;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use bytes::Bytes;
 
 use super::engine::{Activity, Endpoint, EndpointModel, Engines};
 use super::tensors::{self, Encoding};
-use super::text::{PreparedEmbeddings, PreparedText};
+use super::text::PreparedText;
 use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
 use crate::account::AccountId;
 use crate::database::Timestamp;
@@ -29,6 +30,7 @@ use crate::text::embedding::{EmbeddingOptions, Given};
 use choice::Choice;
 use embedding::Tokenizers;
 use variants::{Entry, Variants};
+use vectors::PreparedEmbeddings;
 
 pub use embedding::{Embedded, Embedding, TakesTexts};
 pub use takes::{Takes, TakesInput};
@@ -57,6 +59,8 @@ const LARGE_ANSWER: usize = 1 << 17;
 /// A package's models.
 #[derive(Debug)]
 pub struct Device {
+    /// The service's owner and name.
+    label: String,
     variants: Variants,
     description: Description,
     settings: ServiceSettings,
@@ -116,6 +120,7 @@ impl Device {
         let default = Choice::default().resolve(&variants);
         let description = describe(&parts, &variants);
         Ok(Self {
+            label: parts.label.to_owned(),
             variants,
             description,
             settings: parts.settings,

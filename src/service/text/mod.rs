@@ -4,7 +4,6 @@
 //! a session only while it has a turn; a client that goes away stops its generation.
 
 mod answering;
-mod embeddings;
 mod request;
 mod slots;
 mod turns;
@@ -18,10 +17,8 @@ use crate::text::decoder::DecoderModel;
 use crate::text::model::{TextError, TextModel};
 use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
 
-pub use answering::PreparedText;
-pub(super) use embeddings::AskedEmbeddings;
-pub use embeddings::PreparedEmbeddings;
-pub(super) use request::Asked;
+pub(super) use answering::PreparedText;
+pub(super) use request::{Asked, merged};
 
 use slots::Slots;
 use turns::Turns;

@@ -95,7 +95,7 @@ impl Asked {
 
 /// The fields of a request, of its data and of its config; apart from them, as a config of its own, what is
 /// `chosen`.
-pub(super) fn merged(
+pub(in super::super) fn merged(
     call: AdapterCall,
     body: &[u8],
     config: Option<&str>,

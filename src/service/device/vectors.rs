@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use super::super::adapter::AdapterCall;
 use super::super::call::Spent;
-use super::super::device::Embedding;
+use super::super::text::merged;
 use super::super::{Answer, Body, CallError, Refusal, Tokens};
-use super::request::merged;
+use super::Embedding;
 use crate::account::AccountId;
 use crate::text::embedding::{Given, MAX_TEXTS};
 
 /// How a request wants its vectors.
 #[derive(Debug)]
-pub(in super::super) struct AskedEmbeddings {
+pub(super) struct AskedEmbeddings {
     model: Option<String>,
     is_base64: bool,
 }
@@ -35,7 +35,7 @@ pub struct PreparedEmbeddings {
 
 impl AskedEmbeddings {
     /// Reads a request. `chosen` are the keys of a config that are no part of it.
-    pub(in super::super) fn read(
+    pub(super) fn read(
         call: AdapterCall,
         body: &[u8],
         config: Option<&str>,
@@ -67,11 +67,7 @@ impl AskedEmbeddings {
 }
 
 impl PreparedEmbeddings {
-    pub(in super::super) fn new(
-        asked: AskedEmbeddings,
-        embedding: Embedding,
-        name: String,
-    ) -> Self {
+    pub(super) fn new(asked: AskedEmbeddings, embedding: Embedding, name: String) -> Self {
         Self {
             asked,
             embedding,
@@ -80,7 +76,7 @@ impl PreparedEmbeddings {
     }
 
     /// Embeds and writes the answer.
-    pub(in super::super) async fn predict(
+    pub(super) async fn predict(
         self,
         caller: AccountId,
         timeout: Option<Duration>,
