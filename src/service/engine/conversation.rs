@@ -214,7 +214,11 @@ impl Owner {
             } else if left.is_zero() {
                 Some(rests.map_or_else(|| idled(terms.idle), |_| over(LONG_REST)))
             } else {
-                let left = if rests.is_some() { left.min(PATIENCE) } else { left };
+                let left = if rests.is_some() {
+                    left.min(PATIENCE)
+                } else {
+                    left
+                };
                 state = wait(&shared, state, left).0;
                 continue;
             };
