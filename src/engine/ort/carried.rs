@@ -10,8 +10,9 @@ use std::borrow::Cow;
 use ort::session::{Session, SessionInputValue};
 use ort::value::DynValue;
 
+use super::output::failed;
 use super::shared::Shared;
-use super::{NAME, failure, value};
+use super::{failure, output, value};
 use crate::engine::{Carrying, EngineError, LoadRequest, feedback};
 use crate::tensor::{Tensor, TensorSpec};
 
@@ -152,7 +153,7 @@ fn sort(
             states[index] = Some(value);
             continue;
         }
-        let tensor = super::session::output(spec, value)?;
+        let tensor = output::of(spec, value)?;
         let last = carrying.last.iter().find(|last| last.place == place);
         taken.push(match last {
             Some(last) => tensor
@@ -168,13 +169,5 @@ fn sort(
             "it gave {count} outputs, not {}",
             outputs.len()
         ))),
-    }
-}
-
-pub(super) fn failed(reason: String) -> EngineError {
-    EngineError::Run {
-        engine: NAME.to_owned(),
-        operator: None,
-        reason,
     }
 }

@@ -8,6 +8,7 @@ mod environment;
 mod failure;
 mod installation;
 mod known_wrong;
+mod output;
 mod placement;
 mod provider;
 mod search;

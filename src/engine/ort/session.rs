@@ -11,7 +11,7 @@ use ort::session::Session;
 use super::carried::Carried;
 use super::known_wrong::{Direct, Verdict};
 use super::placement::Profile;
-use super::{NAME, environment, failure, provider, value};
+use super::{NAME, environment, failure, output, provider, value};
 use crate::engine::{self, feedback};
 use crate::engine::{Answer, EngineError, LoadOptions, LoadRequest, Placement};
 use crate::tensor::{Signature, Tensor, TensorSpec};
@@ -135,7 +135,7 @@ impl engine::Session for OrtSession {
         let mut outputs = Vec::with_capacity(self.outputs.len());
         // In the model's order: two outputs may have the same name.
         for (spec, (_, value)) in self.outputs.iter().zip(found) {
-            outputs.push(output(spec, value)?);
+            outputs.push(output::of(spec, value)?);
         }
         let time = start.elapsed();
         self.observe();
@@ -143,7 +143,9 @@ impl engine::Session for OrtSession {
             Ok(Answer { outputs, time })
         } else {
             let (found, expected) = (outputs.len(), self.outputs.len());
-            Err(wrong(format!("it gave {found} outputs, not {expected}")))
+            Err(output::failed(format!(
+                "it gave {found} outputs, not {expected}"
+            )))
         }
     }
 
@@ -167,30 +169,5 @@ impl OrtSession {
         if let Some(profile) = self.profile.take() {
             self.placement = profile.finish(&mut self.session);
         }
-    }
-}
-
-/// A value as the output that `spec` promises.
-pub(super) fn output(
-    spec: &TensorSpec,
-    value: ort::value::DynValue,
-) -> Result<Tensor, EngineError> {
-    let name = &spec.name;
-    let tensor =
-        value::output(value).map_err(|error| wrong(format!("output `{name}`: {error}")))?;
-    if tensor.dtype() == spec.dtype {
-        return Ok(tensor);
-    }
-    let (found, expected) = (tensor.dtype(), spec.dtype);
-    Err(wrong(format!(
-        "output `{name}` is {found}, and the model says {expected}"
-    )))
-}
-
-fn wrong(reason: String) -> EngineError {
-    EngineError::Run {
-        engine: NAME.to_owned(),
-        operator: None,
-        reason,
     }
 }

@@ -15,8 +15,8 @@ use ort::value::{
     DynTensor, DynValue, PrimitiveTensorElementType, Tensor as Owned, TensorElementType,
 };
 
-use super::carried::failed;
 use super::failure;
+use super::output::failed;
 use crate::engine::{Along, Carrying, EngineError, LoadRequest, Provider};
 use crate::model::onnx::{Node, each_node};
 use crate::source::{FileSource, Pages};
