@@ -125,7 +125,7 @@ pub trait TaskStore: Send + Sync {
     ) -> Result<Vec<Lease>, DatabaseError>;
 
     /// Stores the answer; `false` if the lease was lost, and then nothing changed. It expires at
-    /// `expires_at` if it is one that does ([`Content::expires`]).
+    /// `expires_at` if it is one that does ([`Content::expires`](super::Content::expires)).
     async fn complete(
         &self,
         lease: Lease,
