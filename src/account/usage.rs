@@ -100,7 +100,7 @@ impl Counts {
             batch: std::mem::take(&mut *self.pending()).into_iter().collect(),
         };
         self.store.add_usage(&taken.batch).await?;
-        taken.is_stored();
+        taken.stored();
         Ok(())
     }
 
@@ -120,7 +120,7 @@ struct Taken<'c> {
 }
 
 impl Taken<'_> {
-    fn is_stored(mut self) {
+    fn stored(mut self) {
         self.batch.clear();
     }
 }

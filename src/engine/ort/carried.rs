@@ -108,13 +108,11 @@ impl Carried {
 
     /// Begins anew.
     pub(super) fn forget(&mut self) -> Result<(), EngineError> {
-        match &mut self.shared {
-            Some(shared) => shared.cut(0),
-            None => {
-                self.states = self.begun()?;
-                Ok(())
-            }
+        if let Some(shared) = &mut self.shared {
+            return shared.cut(0);
         }
+        self.states = self.begun()?;
+        Ok(())
     }
 
     /// Keeps the first positions.

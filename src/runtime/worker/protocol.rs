@@ -14,6 +14,7 @@ use crate::tensor::{DType, Tensor, byte_size};
 
 /// What the parent asks.
 #[derive(Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "a model is loaded once")]
 pub(super) enum Request {
     /// Load a model with an engine.
     Load {

@@ -164,23 +164,24 @@ impl TextFiles {
         let make = || async {
             let tokenizer = tokenizers.get(&self.tokenizer).await?;
             let (files, model) = (self.clone(), model.clone());
-            let made = tokio::task::spawn_blocking(move || {
+            let loading = tokio::task::spawn_blocking(move || {
                 let settings = files.settings(&model)?;
                 let embedder = Embedder::new(tokenizer, &model.signature, settings);
                 embedder.map(Arc::new).map_err(|error| error.to_string())
             });
-            made.await.unwrap_or_else(|error| Err(error.to_string()))
+            loading.await.unwrap_or_else(|error| Err(error.to_string()))
         };
-        let made = cell
+        let known = cell
             .get_or_init(|| async {
-                let made = make().await;
-                if let Err(reason) = &made {
+                let known = make().await;
+                if let Err(reason) = &known {
                     tracing::error!(service = model.service, reason, "texts cannot be embedded");
                 }
-                made
+                known
             })
             .await;
-        made.clone()
+        known
+            .clone()
             .map_err(|_| CallError::NoInstances(BROKEN.to_owned()))
     }
 }

@@ -179,7 +179,9 @@ impl Work {
                 let event = shifted(event, first);
                 if is_stream {
                     let chunks = writer.chunks(event);
-                    chunks.iter().for_each(|chunk| self.reader.send(chunk));
+                    for chunk in &chunks {
+                        self.reader.send(chunk);
+                    }
                 } else {
                     writer.take(event);
                 }

@@ -119,16 +119,12 @@ pub(in super::super) fn merged(
 }
 
 fn object(text: &str, place: &str, bounds: &Bounds) -> Result<Map<String, Value>, Refusal> {
-    match read_json(text.as_bytes(), bounds).map_err(|it| refusal(&it))? {
-        Value::Object(fields) => Ok(fields),
-        _ => {
-            let found = json::kind(text);
-            Err(Refusal::at(
-                place,
-                format!("an object belongs here, not {found}"),
-            ))
-        }
+    if let Value::Object(fields) = read_json(text.as_bytes(), bounds).map_err(|it| refusal(&it))? {
+        return Ok(fields);
     }
+    let found = json::kind(text);
+    let message = format!("an object belongs here, not {found}");
+    Err(Refusal::at(place, message))
 }
 
 fn refusal(fault: &Fault) -> Refusal {

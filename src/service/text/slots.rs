@@ -18,7 +18,7 @@ use crate::text::decoder::{Decoder as _, DecoderModel, StepError, Steps, TokenDe
 use crate::text::generation::Transcripts;
 
 /// How long a session waits for the next step of a generation, at most.
-const BETWEEN_STEPS: Duration = Duration::from_secs(60);
+const BETWEEN_STEPS: Duration = Duration::from_mins(1);
 
 /// How long a slot rests, at most.
 const REST: Duration = Duration::from_mins(10);

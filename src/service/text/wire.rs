@@ -111,8 +111,8 @@ impl Writer {
         let choices = choices.into_iter().enumerate();
         let choices: Vec<Value> = choices
             .map(|(place, choice)| match self.form.kind {
-                Kind::Chat => self.message(place, choice),
-                Kind::Text => self.text(place, choice),
+                Kind::Chat => self.message(place, &choice),
+                Kind::Text => self.text(place, &choice),
             })
             .collect();
         let object = match self.form.kind {
@@ -144,7 +144,7 @@ impl Writer {
                     Kind::Chat => json!({}),
                     Kind::Text => json!(""),
                 };
-                chunks.push(self.chunk(place, delta, Some(reason.name())));
+                chunks.push(self.chunk(place, &delta, Some(reason.name())));
             }
         }
         chunks
@@ -165,11 +165,11 @@ impl Writer {
         match self.form.kind {
             Kind::Chat => {
                 let delta = json!({"role": "assistant", "content": ""});
-                Some(self.bare_chunk(place, delta, None, Value::Null))
+                Some(self.bare_chunk(place, &delta, None, &Value::Null))
             }
             Kind::Text => {
                 let echo = self.echo(place)?;
-                Some(self.bare_chunk(place, json!(echo), None, Value::Null))
+                Some(self.bare_chunk(place, &json!(echo), None, &Value::Null))
             }
         }
     }
@@ -191,25 +191,25 @@ impl Writer {
             (Kind::Text, Piece::Content(text) | Piece::Reasoning(text)) => json!(text),
             (Kind::Text, _) => json!(""),
         };
-        self.chunk(place, delta, None)
+        self.chunk(place, &delta, None)
     }
 
-    fn chunk(&mut self, place: usize, delta: Value, finish: Option<&'static str>) -> Value {
+    fn chunk(&mut self, place: usize, delta: &Value, finish: Option<&'static str>) -> Value {
         let tokens = std::mem::take(&mut self.choices[place].tokens);
         let logprobs = self.logprobs(&tokens, &mut self.choices[place].offset.clone());
         if self.form.kind == Kind::Text {
             let said = delta.as_str().map_or(0, |text| text.chars().count());
             self.choices[place].offset += said;
         }
-        self.bare_chunk(place, delta, finish, logprobs)
+        self.bare_chunk(place, delta, finish, &logprobs)
     }
 
     fn bare_chunk(
         &self,
         place: usize,
-        delta: Value,
+        delta: &Value,
         finish: Option<&'static str>,
-        logprobs: Value,
+        logprobs: &Value,
     ) -> Value {
         let key = match self.form.kind {
             Kind::Chat => "delta",
@@ -246,7 +246,7 @@ impl Writer {
         head
     }
 
-    fn message(&self, place: usize, choice: Choice) -> Value {
+    fn message(&self, place: usize, choice: &Choice) -> Value {
         let logprobs = self.logprobs(&choice.tokens, &mut 0);
         let calls = choice.calls.iter().map(|call| {
             let function = json!({"name": call.name, "arguments": call.arguments});
@@ -254,7 +254,7 @@ impl Writer {
         });
         let calls: Vec<Value> = calls.collect();
         let is_silent = choice.content.is_empty() && !calls.is_empty();
-        let content = (!is_silent).then_some(choice.content);
+        let content = (!is_silent).then_some(choice.content.as_str());
         let mut message = json!({"role": "assistant", "content": content, "refusal": null});
         if !choice.reasoning.is_empty() {
             message["reasoning_content"] = json!(choice.reasoning);
@@ -268,7 +268,7 @@ impl Writer {
         })
     }
 
-    fn text(&self, place: usize, choice: Choice) -> Value {
+    fn text(&self, place: usize, choice: &Choice) -> Value {
         let echo = self.echo(place).unwrap_or_default();
         let mut offset = echo.chars().count();
         let logprobs = self.logprobs(&choice.tokens, &mut offset);

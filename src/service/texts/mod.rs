@@ -66,6 +66,10 @@ pub fn not_taken() -> Refusal {
 }
 
 /// Vectors as an answer.
+#[expect(
+    clippy::missing_panics_doc,
+    reason = "numbers and lists are always JSON"
+)]
 pub fn encode(vectors: &[Vec<f32>]) -> Vec<u8> {
     #[derive(Serialize)]
     struct Embedded<'v> {

@@ -117,8 +117,8 @@ fn by_name_is_known(name: &str) -> bool {
 pub(super) fn logits(
     outputs: &[(usize, &TensorSpec)],
 ) -> Result<(usize, Logits, Option<usize>), String> {
-    let named = outputs.iter().find(|(_, spec)| spec.name == "logits");
-    let found = match (named, outputs) {
+    let logits = outputs.iter().find(|(_, spec)| spec.name == "logits");
+    let found = match (logits, outputs) {
         (Some(found), _) => found,
         (None, [only]) => only,
         _ => {

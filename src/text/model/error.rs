@@ -73,10 +73,10 @@ impl TextError {
         let named = match self {
             Self::Fault(fault) => fault.path.as_str(),
             Self::Unsupported { field, .. } => field,
-            Self::Sampling(SamplingError::Setting { field, .. }) => field,
             Self::Sampling(SamplingError::Token { .. }) => "logit_bias",
             Self::Stop(error) => &error.field,
-            Self::Constraint(
+            Self::Sampling(SamplingError::Setting { field, .. })
+            | Self::Constraint(
                 ConstraintError::Field { field, .. }
                 | ConstraintError::Keyword { field, .. }
                 | ConstraintError::Large { field, .. }

@@ -14,7 +14,7 @@ pub use error::TextError;
 pub use prompt::Prompted;
 
 use super::answer::{Family, Offered, Reading, Reasoning};
-use super::chat::{Bounds, ChatRequest, CompletionRequest, Prompt, ResponseFormat, ToolChoice};
+use super::chat::{ChatRequest, CompletionRequest, Prompt, ResponseFormat, ToolChoice};
 use super::constraint::{CallChoice, Callable, Constrainer, Constraint, Grammar, Words};
 use super::decoder::DecoderModel;
 use super::ends::Ends;
@@ -55,7 +55,11 @@ impl TextModel {
             files.config.as_deref(),
             Some(&files.tokenizer),
         ])?;
-        let mut ends = Ends::from_iter(decoder.ends.iter().copied())
+        let mut ends = decoder
+            .ends
+            .iter()
+            .copied()
+            .collect::<Ends>()
             .of_generation_config(&config.fields)
             .of_tokenizer(tokenizer.eos());
         for (_, template) in templates.iter().flat_map(Templates::all) {
@@ -127,7 +131,7 @@ impl TextModel {
             reasoning: Reasoning::of(template.text(), &text),
         };
         let grammar = if must_call {
-            self.calls(chat)?
+            Self::calls(chat)?
         } else {
             form(&chat.response_format)?
         };
@@ -189,11 +193,6 @@ impl TextModel {
         })
     }
 
-    /// How large a request may be.
-    pub fn bounds(&self) -> Bounds {
-        Bounds::default()
-    }
-
     fn template(&self, with_tools: bool) -> Result<&Template, TextError> {
         let templates = self
             .templates
@@ -202,7 +201,7 @@ impl TextModel {
         templates.choose(with_tools).map_err(TextError::NoTemplate)
     }
 
-    fn calls(&self, chat: &ChatRequest) -> Result<Option<Grammar>, TextError> {
+    fn calls(chat: &ChatRequest) -> Result<Option<Grammar>, TextError> {
         let tools: Vec<Callable> = chat
             .tools
             .iter()

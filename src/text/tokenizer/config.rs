@@ -31,6 +31,7 @@ pub enum Side {
 
 /// A token that is added to the vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the file has them so")]
 pub struct AddedToken {
     /// Its text.
     pub content: String,

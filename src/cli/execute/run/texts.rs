@@ -53,7 +53,7 @@ pub(super) struct TextArgs {
     max_length: Option<usize>,
 
     /// How the states of tokens become a vector: cls, max, mean, lasttoken, weightedmean,
-    /// mean_sqrt_len_tokens; without it as the package's files say, else the mean
+    /// `mean_sqrt_len_tokens`; without it as the package's files say, else the mean
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = pooling, requires = "texts")]
     pooling: Option<Vec<Pooling>>,
 
