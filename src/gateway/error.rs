@@ -27,6 +27,10 @@ pub(super) struct Error {
 
 /// What few errors have.
 #[derive(Debug, Clone, Default)]
+#[expect(
+    clippy::option_option,
+    reason = "no adapter's, without a field, of a field"
+)]
 struct More {
     args: Map<String, Value>,
     /// Seconds after which it may be tried again.
@@ -49,6 +53,7 @@ pub(super) struct ErrorBody {
 
 /// What went wrong.
 #[derive(Debug, Serialize, ToSchema)]
+#[expect(clippy::option_option, reason = "left out, null, or a field")]
 #[serde(rename_all = "camelCase")]
 struct ErrorDetail {
     /// Stable code.

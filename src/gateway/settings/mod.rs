@@ -310,6 +310,10 @@ impl Settings {
         }
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table of limits, one after the other"
+    )]
     fn check(&self) -> Result<(), SettingsError> {
         for (place, value) in [
             ("timeouts.header_s", self.timeouts.header_s),

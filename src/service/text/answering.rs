@@ -260,13 +260,13 @@ impl Work {
             }
         };
         self.spend(&generated.usage);
-        if let (Some(text), Some(said)) = (text, generated.choices.last()) {
-            if let Some(whole) = said.whole {
-                let mut tokens = tokens;
-                tokens.extend(&said.tokens[..whole]);
-                slot.transcripts
-                    .keep(format!("{text}{}", said.text), tokens);
-            }
+        if let (Some(text), Some(said)) = (text, generated.choices.last())
+            && let Some(whole) = said.whole
+        {
+            let mut tokens = tokens;
+            tokens.extend(&said.tokens[..whole]);
+            let text = format!("{text}{}", said.text);
+            slot.transcripts.keep(text, tokens);
         }
         loaded.slots.give_back(slot);
         Ok(generated)

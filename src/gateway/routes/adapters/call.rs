@@ -150,7 +150,7 @@ pub(super) fn service(
 ) -> Result<(ModelId, Arc<Service>), Error> {
     let id = ModelId::read(model).ok_or_else(|| {
         let expected = "an id is author/service, or author/service/model";
-        no_model(format!(
+        no_model(&format!(
             "there is no model {}; {expected}",
             json::shown(model)
         ))
@@ -158,13 +158,13 @@ pub(super) fn service(
     let found = gateway.service_for(caller, &id.author, &id.service);
     let found = found.map_err(|error| {
         if error.status == StatusCode::BAD_REQUEST {
-            return no_model(format!("there is no model {}", json::shown(model)));
+            return no_model(&format!("there is no model {}", json::shown(model)));
         }
         error.with("place", "$.model")
     })?;
     if !found.is_active() {
         let message = format!("nothing here runs the model {}", json::shown(model));
-        return Err(no_model(message));
+        return Err(no_model(&message));
     }
     Ok((id, found))
 }

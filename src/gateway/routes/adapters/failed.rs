@@ -8,7 +8,7 @@ use super::super::super::error::Error;
 use crate::service::CallError;
 
 /// There is no such model.
-pub(super) fn no_model(message: String) -> Error {
+pub(super) fn no_model(message: &str) -> Error {
     let message = format!("{message}; GET models lists those that there are");
     Error::new(StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", message).with("place", "$.model")
 }
