@@ -16,16 +16,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderValue, Method, header};
-use axum::middleware;
 use axum::routing::{get, post};
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::compression::{CompressionLayer, CompressionLevel};
 use tower_http::cors::{AllowOrigin, CorsLayer};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::auth::Viewer;
 use super::error::Error;
 use super::extract::InQuery;
-use super::observe::observe;
+use super::observe::Observing;
 use super::{Gateway, openapi};
 use path::{Routes, reading, taking};
 
@@ -85,7 +85,8 @@ pub(super) fn compressing(router: Router) -> Router {
 
 /// The routes of the operators' listener.
 pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
-    let routes = health::routes().merge(health::metrics_routes());
+    let routes = health::routes().undescribed("", OpenApiRouter::new());
+    let routes = health::metrics_routes().undescribed("", routes);
     let (routes, _) = routes.split_for_parts();
     let routes = routes.merge(admin::routes());
     let routes = routes.fallback(async || Error::no_path());
@@ -93,8 +94,7 @@ pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
 }
 
 fn observed(routes: Router<Arc<Gateway>>, gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
-    let gateway = Arc::clone(gateway);
-    routes.layer(middleware::from_fn_with_state(gateway, observe))
+    routes.layer(Observing(Arc::clone(gateway)))
 }
 
 /// Answers that are worth it are compressed for clients that say so; events leave as they come.
@@ -108,19 +108,19 @@ fn compression() -> CompressionLayer<impl Predicate> {
 }
 
 /// Everything that the document describes, under every spelling of the prefix.
-fn described(has_metrics: bool) -> Routes {
-    let mut all = Routes::with_openapi(openapi::frame()).merge(health::routes());
+fn described(has_metrics: bool) -> OpenApiRouter<Arc<Gateway>> {
+    let frame = OpenApiRouter::with_openapi(openapi::frame());
+    let mut all = health::routes().described("", frame);
     if has_metrics {
-        all = all.merge(health::metrics_routes());
+        all = health::metrics_routes().described("", all);
     }
     for (routes, shown) in GROUPS {
         for prefix in PREFIXES {
             let group = routes();
             all = if prefix == shown {
-                all.nest(prefix, group)
+                group.described(prefix, all)
             } else {
-                let (undescribed, _) = group.split_for_parts();
-                all.nest(prefix, undescribed.into())
+                group.undescribed(prefix, all)
             };
         }
     }

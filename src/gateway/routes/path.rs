@@ -9,11 +9,51 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use super::super::Gateway;
 use super::super::error::Error;
 
-/// Routes with what the document says of them.
-pub(super) type Routes = OpenApiRouter<Arc<Gateway>>;
+/// A router, with what the document says of its paths.
+pub(super) type Router = OpenApiRouter<Arc<Gateway>>;
 
 /// The handlers of a path, likewise.
 pub(super) type Handlers = UtoipaMethodRouter<Arc<Gateway>>;
+
+/// Paths with their handlers, to be had under any prefix.
+pub(super) struct Routes(Vec<Handlers>);
+
+impl Routes {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// These, and one more path.
+    pub(super) fn routes(mut self, handlers: Handlers) -> Self {
+        self.0.push(handlers);
+        self
+    }
+
+    /// A router with these paths under a prefix; the document has them. A router that is nested in
+    /// another would make every request a new URI.
+    pub(super) fn described(self, prefix: &str, router: Router) -> Router {
+        let all = self.0.into_iter();
+        all.fold(router, |router, (schemas, mut paths, handlers)| {
+            let below = std::mem::take(&mut paths.paths).into_iter();
+            paths.paths = below
+                .map(|(path, item)| (format!("{prefix}{path}"), item))
+                .collect();
+            router.routes((schemas, paths, handlers))
+        })
+    }
+
+    /// The same, without a word in the document.
+    pub(super) fn undescribed(self, prefix: &str, router: Router) -> Router {
+        let all = self.0.into_iter();
+        all.fold(router, |router, (_, paths, handlers)| {
+            let paths = paths.paths.into_keys();
+            paths.fold(router, |router, path| {
+                router.route(&format!("{prefix}{path}"), handlers.clone())
+            })
+        })
+    }
+}
 
 /// A path of the document, which says what methods it takes if it is asked with another.
 pub(super) fn only((schemas, paths, handlers): Handlers) -> Handlers {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the process ends when its parent does, even in the middle of a run.
 
-use std::io::{BufReader, BufWriter, ErrorKind, Read, Write, copy, sink};
+use std::io::{BufReader, ErrorKind, Read, copy, sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,7 @@ use crate::tensor::limit::in_units;
 
 /// Serves the parent at the other end of standard input until it is gone.
 pub fn serve() -> std::io::Result<()> {
-    let (from_parent, to_parent) = channel::join()?;
-    let mut to_parent = BufWriter::new(to_parent);
+    let (from_parent, mut to_parent) = channel::join()?;
     let mut state = State::default();
     for (request, tensors) in requests(from_parent)? {
         let (reply, outputs) = match tensors {
@@ -24,7 +23,6 @@ pub fn serve() -> std::io::Result<()> {
             Err(NoMemory(bytes)) => (state.no_memory(bytes), Vec::new()),
         };
         send(&mut to_parent, &reply, &outputs)?;
-        to_parent.flush()?;
     }
     Ok(())
 }

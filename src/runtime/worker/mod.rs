@@ -10,7 +10,7 @@ mod process;
 mod protocol;
 
 use std::fmt::Write as _;
-use std::io::{self, BufReader, BufWriter};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub struct Launcher {
 #[derive(Debug)]
 pub struct Worker {
     process: Process,
-    channel: Channel,
+    channel: BufReader<Channel>,
     engine: String,
     timeout: Option<Duration>,
     /// The time limit that the channel has now.
@@ -127,7 +127,7 @@ impl Launcher {
         let (process, channel) = Process::start(&mut command).map_err(start)?;
         Ok(Worker {
             process,
-            channel,
+            channel: BufReader::new(channel),
             engine: engine.to_owned(),
             timeout: self.timeout,
             applied: None,
@@ -253,14 +253,13 @@ impl Worker {
         tensors: &[Tensor],
     ) -> io::Result<(Reply, Vec<Tensor>)> {
         if self.applied != limit {
-            channel::set_time_limit(&self.channel, limit)?;
+            channel::set_time_limit(self.channel.get_ref(), limit)?;
             self.applied = limit;
         }
-        send(&mut BufWriter::new(&mut self.channel), request, tensors)?;
-        let mut stream = BufReader::new(&mut self.channel);
-        let reply = receive::<Reply>(&mut stream)?;
+        send(self.channel.get_mut(), request, tensors)?;
+        let reply = receive::<Reply>(&mut self.channel)?;
         let outputs = match &reply {
-            Reply::Ran { outputs, .. } => receive_tensors(&mut stream, outputs.clone())?,
+            Reply::Ran { outputs, .. } => receive_tensors(&mut self.channel, outputs.clone())?,
             _ => Vec::new(),
         };
         Ok((reply, outputs))

@@ -16,6 +16,12 @@ use crate::tensor::{DType, Tensor, byte_size};
 /// Longest head, in bytes.
 const MAX_HEAD: u32 = 16 << 20;
 
+/// Bytes of the length before a head.
+const LENGTH: usize = size_of::<u32>();
+
+/// Tensors of more bytes are sent by themselves.
+const PIECE: usize = 8 << 10;
+
 /// What the parent asks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
@@ -107,25 +113,36 @@ impl TensorHead {
     }
 }
 
-/// Sends a head and the bytes of `tensors`, which it must have listed.
+/// Sends a head and the bytes of `tensors`, which it must have listed: small ones with it in one piece,
+/// large ones from where they are.
 pub(super) fn send(
     stream: &mut impl Write,
     head: &impl Serialize,
     tensors: &[Tensor],
 ) -> io::Result<()> {
-    let text = serde_json::to_vec(head)?;
-    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidData)?;
-    stream.write_all(&length.to_le_bytes())?;
-    stream.write_all(&text)?;
+    let mut piece = vec![0; LENGTH];
+    serde_json::to_writer(&mut piece, head)?;
+    let length = u32::try_from(piece.len() - LENGTH).map_err(|_| io::ErrorKind::InvalidData)?;
+    piece[..LENGTH].copy_from_slice(&length.to_le_bytes());
     for tensor in tensors {
-        stream.write_all(tensor.bytes())?;
+        let bytes = tensor.bytes();
+        if piece.len() + bytes.len() > PIECE {
+            stream.write_all(&piece)?;
+            piece.clear();
+        }
+        if bytes.len() > PIECE {
+            stream.write_all(bytes)?;
+        } else {
+            piece.extend_from_slice(bytes);
+        }
     }
+    stream.write_all(&piece)?;
     stream.flush()
 }
 
 /// Receives a head.
 pub(super) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
-    let mut length = [0; 4];
+    let mut length = [0; LENGTH];
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
     if length > MAX_HEAD {
@@ -163,6 +180,9 @@ mod tests {
         let tensors = [
             Tensor::from_f64(DType::Float32, vec![2, 1], [1.0, 2.0]).expect("it is small"),
             Tensor::zeros(DType::Bool, vec![0]).expect("it is small"),
+            Tensor::zeros(DType::Uint8, vec![8000]).expect("it is small"),
+            Tensor::zeros(DType::Uint8, vec![8193]).expect("it is small"),
+            Tensor::zeros(DType::Uint8, vec![8192]).expect("it is small"),
         ];
         let mut bytes = Vec::new();
         let head = Request::Inputs(TensorHead::of(&tensors));
