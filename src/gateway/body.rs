@@ -71,7 +71,7 @@ pub(super) async fn read_body(
     request: HttpRequest,
 ) -> Result<(Bytes, Arc<Holding>), Error> {
     let declared = Declared::of(request.headers());
-    let mut arriving = arrive(gateway, request)?;
+    let mut arriving = arrive(gateway, request, declared)?;
     let mut buffer = arriving.buffer(account, declared.0.unwrap_or(0), declared.0)?;
     while let Some(chunk) = arriving.next().await? {
         buffer
@@ -89,7 +89,7 @@ pub(super) async fn take_body(
     task: TaskId,
 ) -> Result<Taken, Error> {
     let declared = Declared::of(request.headers());
-    let mut arriving = arrive(gateway, request)?;
+    let mut arriving = arrive(gateway, request, declared)?;
     let expected = declared.0.unwrap_or(0);
     let expected = if expected > LARGE {
         Upload::MEMORY
@@ -97,50 +97,41 @@ pub(super) async fn take_body(
         expected
     };
     let mut buffer = arriving.buffer(account, expected, Some(LARGE))?;
-    let mut chunks = Vec::new();
+    let mut beyond = None;
     while let Some(chunk) = arriving.next().await? {
         if arriving.read > LARGE {
-            chunks.push(chunk);
+            beyond = Some(chunk);
             break;
         }
         buffer
             .push(&chunk)
             .map_err(|error| gateway.no_room(account, error))?;
     }
-    if chunks.is_empty() {
+    let Some(beyond) = beyond else {
         let (body, holding) = buffer.finish();
         return Ok(Taken::Memory(body, holding));
-    }
-    let (start, holding) = buffer.hand_over();
-    let uploaded = async {
-        let mut upload = gateway.blobs.upload_body(task).await?;
-        upload.push(start).await?;
-        for chunk in chunks {
-            upload.push(chunk).await?;
-        }
-        Ok(upload)
     };
-    let mut upload = uploaded.await.map_err(|error| Error::storage(&error))?;
+    // Held until all of it is stored.
+    let (start, _holding) = buffer.hand_over();
+    let mut upload = gateway.blobs.upload_body(task).await?;
+    upload.push(start).await?;
+    upload.push(beyond).await?;
     while let Some(chunk) = arriving.next().await? {
-        let pushed = upload.push(chunk).await;
-        pushed.map_err(|error| Error::storage(&error))?;
+        upload.push(chunk).await?;
     }
-    let stored = upload.finish().await;
-    drop(holding);
-    Ok(Taken::Stored(
-        stored.map_err(|error| Error::storage(&error))?,
-    ))
+    Ok(Taken::Stored(upload.finish().await?))
 }
 
 /// A request's body, of which nothing is read yet.
-fn arrive(gateway: &Gateway, request: HttpRequest) -> Result<Arriving<'_>, Error> {
+fn arrive(
+    gateway: &Gateway,
+    request: HttpRequest,
+    declared: Declared,
+) -> Result<Arriving<'_>, Error> {
     let settings = gateway.current();
     let limit = settings.limits.body_bytes;
     let coding = Coding::of(request.headers()).map_err(|coding| Error::unknown_coding(&coding))?;
-    if Declared::of(request.headers())
-        .0
-        .is_some_and(|it| it > limit)
-    {
+    if declared.0.is_some_and(|it| it > limit) {
         return Err(Error::too_large(limit));
     }
     let decoder = coding

@@ -299,9 +299,6 @@ impl State {
         let Some(entry) = self.open.get_mut(&number) else {
             return;
         };
-        if entry.showed_key {
-            return;
-        }
         entry.showed_key = true;
         let (seen, address) = (entry.seen, entry.address);
         self.is_no_stranger(seen, address);

@@ -193,22 +193,13 @@ impl Error {
         .with("limit", limit)
     }
 
-    /// A body or an answer that the blob store did not take or give.
-    pub(super) fn storage(error: &BlobError) -> Self {
-        let (status, code, message) = if error.to_string().contains("No space left") {
-            (
-                StatusCode::INSUFFICIENT_STORAGE,
-                "STORAGE_IS_FULL",
-                "the server's disk is full; nothing was stored",
-            )
-        } else {
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                SERVICE_UNAVAILABLE,
-                "the server's storage failed; its log has the details",
-            )
-        };
-        Self::new(status, code, message).because(error)
+    /// Nothing can be stored, in the database or beside it.
+    fn disk_is_full() -> Self {
+        Self::new(
+            StatusCode::INSUFFICIENT_STORAGE,
+            "STORAGE_IS_FULL",
+            "the server's disk is full; nothing was stored",
+        )
     }
 
     /// A request that was cut off when the server stopped.
@@ -469,14 +460,26 @@ impl From<EnqueueError> for Error {
     }
 }
 
+/// A body or an answer that the blob store did not take or give.
+impl From<BlobError> for Error {
+    fn from(error: BlobError) -> Self {
+        let failed = if error.to_string().contains("No space left") {
+            Self::disk_is_full()
+        } else {
+            Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                SERVICE_UNAVAILABLE,
+                "the server's storage failed; its log has the details",
+            )
+        };
+        failed.because(&error)
+    }
+}
+
 impl From<DatabaseError> for Error {
     fn from(error: DatabaseError) -> Self {
         let (status, code, message) = match error {
-            DatabaseError::Full { .. } => (
-                StatusCode::INSUFFICIENT_STORAGE,
-                "STORAGE_IS_FULL",
-                "the server's disk is full; nothing was stored",
-            ),
+            DatabaseError::Full { .. } => return Self::disk_is_full().because(&error),
             DatabaseError::ReadOnly { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "STORAGE_IS_READ_ONLY",

@@ -150,8 +150,7 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Asked<F> {
         let (mut parts, body) = request.into_parts();
         let (service, caller) = target(&mut parts, gateway, Operation::Predict).await?;
         let limit = gateway.limit(caller)?;
-        let admitted = gateway.store.admit(caller, limit, Timestamp::now()).await;
-        admitted.map_err(|error| gateway.refusal(caller, error))?;
+        gateway.admit(caller, limit, Timestamp::now()).await?;
         let source = Source {
             gateway,
             service: &service,
@@ -183,11 +182,9 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
         let is_counted = Declared::of(&parts.headers).may_be_large();
         if is_counted {
             let limit = gateway.limit(caller)?;
-            let store = &gateway.store;
-            let foreseen = store.foresee(caller, limit, key.as_deref()).await;
+            let foreseen = gateway.store.foresee(caller, limit, key.as_deref()).await;
             foreseen.map_err(|error| gateway.refusal(caller, error))?;
-            let admitted = store.admit(caller, limit, now).await;
-            admitted.map_err(|error| gateway.refusal(caller, error))?;
+            gateway.admit(caller, limit, now).await?;
         }
         let id = gateway.ids.next(now);
         let source = Source {

@@ -17,6 +17,7 @@ use super::request_id::RequestIds;
 use super::settings::{Changes, Settings};
 use super::stopping::Stopping;
 use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts};
+use crate::database::Timestamp;
 use crate::service::engine::Engines;
 use crate::service::{BodyMemory, Catalog, Service, ServiceSettings, Unserved};
 use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore};
@@ -232,6 +233,17 @@ impl Gateway {
     /// A limit of the server was met by someone.
     pub(super) fn limit_met(&self, limit: &'static str, who: &dyn std::fmt::Display) {
         self.limits_met.met(&self.metrics, limit, who);
+    }
+
+    /// Counts a request in its account's rate, which is part of the limit.
+    pub(super) async fn admit(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let admitted = self.store.admit(account, limit, now).await;
+        admitted.map_err(|error| self.refusal(account, error))
     }
 
     /// The answer to a request that an account's limits do not allow, with what its operator may do.

@@ -106,11 +106,6 @@ impl Blobs {
         self.put(answer_name(lease), answer).await
     }
 
-    /// Reads a request's body.
-    pub async fn body(&self, task: TaskId, content: &Content) -> Result<Bytes, BlobError> {
-        self.get(content, || body_name(task)).await
-    }
-
     /// Reads a request's body into a part of the memory for bodies, which must cover its size.
     pub async fn load_body(
         &self,
@@ -153,7 +148,18 @@ impl Blobs {
 
     /// Reads an answer.
     pub async fn answer(&self, lease: Lease, content: &Content) -> Result<Bytes, BlobError> {
-        self.get(content, || answer_name(lease)).await
+        let (size, sha256) = match content {
+            Content::Inline(bytes) => return Ok(Bytes::copy_from_slice(bytes)),
+            Content::Blob { size, sha256 } => (*size, sha256),
+        };
+        let found = self.find(&answer_name(lease), size).await?;
+        let bytes = found.bytes().await.map_err(fault)?;
+        let same: [u8; 32] = Sha256::digest(&bytes).into();
+        if same == *sha256 {
+            Ok(bytes)
+        } else {
+            Err(BlobError::Corrupt)
+        }
     }
 
     /// Removes a body, if it is there.
@@ -210,21 +216,6 @@ impl Blobs {
         let put = self.store.put(&name, bytes.into()).await;
         put.map_err(|error| BlobError::Storage(chain(&error)))?;
         Ok(content)
-    }
-
-    async fn get(&self, content: &Content, name: impl Fn() -> Name) -> Result<Bytes, BlobError> {
-        let (size, sha256) = match content {
-            Content::Inline(bytes) => return Ok(Bytes::copy_from_slice(bytes)),
-            Content::Blob { size, sha256 } => (*size, sha256),
-        };
-        let found = self.find(&name(), size).await?;
-        let bytes = found.bytes().await.map_err(fault)?;
-        let same: [u8; 32] = Sha256::digest(&bytes).into();
-        if same == *sha256 {
-            Ok(bytes)
-        } else {
-            Err(BlobError::Corrupt)
-        }
     }
 
     async fn find(&self, name: &Name, size: u64) -> Result<GetResult, BlobError> {

@@ -97,8 +97,7 @@ impl Metrics {
         let series = (known.unwrap_or(METHODS.len()), status);
         self.routes.with(route, Route::new, |route| {
             route.took.time(took);
-            let count = |count: &AtomicU64| count.fetch_add(1, Relaxed);
-            route.counts.with(&series, AtomicU64::default, count)
+            route.counts.with(&series, AtomicU64::default, one_more);
         });
     }
 
@@ -106,14 +105,13 @@ impl Metrics {
     pub(super) fn unread(&self, status: u16) {
         let series = (METHODS.len(), status);
         self.routes.with("unmatched", Route::new, |route| {
-            let count = |count: &AtomicU64| count.fetch_add(1, Relaxed);
-            route.counts.with(&series, AtomicU64::default, count)
+            route.counts.with(&series, AtomicU64::default, one_more);
         });
     }
 
     pub(super) fn limit_reached(&self, limit: &'static str) {
-        let count = |count: &AtomicU64| count.fetch_add(1, Relaxed);
-        self.limits_reached.with(&limit, AtomicU64::default, count);
+        self.limits_reached
+            .with(&limit, AtomicU64::default, one_more);
     }
 
     pub(super) fn created(&self) {
@@ -141,6 +139,10 @@ impl Route {
             counts: Family::default(),
         }
     }
+}
+
+fn one_more(count: &AtomicU64) {
+    count.fetch_add(1, Relaxed);
 }
 
 /// The label of a place in [`METHODS`].

@@ -53,10 +53,7 @@ pub(super) async fn run(options: Arc<QueueOptions>, claimed: Claimed) {
 async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     let task = claimed.lease.task;
     // There is always time for a task: it waits until the memory for bodies has room for its own.
-    let size = match &claimed.body {
-        Content::Inline(bytes) => bytes.len(),
-        Content::Blob { size, .. } => usize::try_from(*size).unwrap_or(usize::MAX),
-    };
+    let size = usize::try_from(claimed.body.size()).unwrap_or(usize::MAX);
     let holding = options.memory.wait(claimed.caller, size).await;
     let loaded = options.blobs.load_body(task, &claimed.body, holding);
     let (body, memory) = match loaded.await {

@@ -84,15 +84,11 @@ async fn check(
     if is_passed_on {
         return Ok(());
     }
-    let size = match content {
-        Content::Inline(bytes) => bytes.len(),
-        Content::Blob { size, .. } => usize::try_from(*size).unwrap_or(usize::MAX),
-    };
+    let size = usize::try_from(content.size()).unwrap_or(usize::MAX);
     let room = gateway.memory.wait(call.caller, size);
     let room = tokio::time::timeout(gateway.settings.timeouts.body(), room).await;
     let holding = room.map_err(|_| gateway.no_room(call.caller, NoRoom::Share))?;
-    let loaded = gateway.blobs.load_body(id, content, holding).await;
-    let (body, memory) = loaded.map_err(|error| Error::storage(&error))?;
+    let (body, memory) = gateway.blobs.load_body(id, content, holding).await?;
     let request = Request {
         body,
         memory: Some(memory),
@@ -115,11 +111,9 @@ async fn new_task(gateway: &Gateway, call: Call, coming: Coming) -> Result<New, 
         key,
         fingerprint: fingerprint(&service, &request, coming.stored.as_ref()),
     });
-    let body = if let Some(content) = coming.stored {
-        content
-    } else {
-        let put = gateway.blobs.put_body(coming.id, request.body).await;
-        put.map_err(|error| Error::storage(&error))?
+    let body = match coming.stored {
+        Some(content) => content,
+        None => gateway.blobs.put_body(coming.id, request.body).await?,
     };
     let task = NewTask {
         id: coming.id,

@@ -77,6 +77,16 @@ enum TaskStatus {
     Canceled,
 }
 
+/// The task that a path names.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct TaskPath {
+    /// The account on whose behalf the task was created
+    account: String,
+    /// The task's id
+    task: String,
+}
+
 /// How long an answer is waited for.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -188,11 +198,7 @@ async fn create_with_config_v2(
     path = "/account/{account}/async/task/{task}",
     tag = "tasks",
     operation_id = "taskStatus",
-    params(
-        ("account" = String, Path, description = "The account on whose behalf the task was created"),
-        ("task" = String, Path, description = "The task's id"),
-        WaitParameters,
-    ),
+    params(TaskPath, WaitParameters),
     responses(
         (status = 200, description = "Where the task stands; a waiting task's place in its account's queue is in the header X-Queue-Position", body = AsyncTaskData),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
@@ -203,7 +209,7 @@ async fn create_with_config_v2(
 async fn status(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath((account, id)): InPath<(String, String)>,
+    InPath(TaskPath { account, task: id }): InPath<TaskPath>,
     parameters: Result<InQuery<WaitParameters>, Error>,
 ) -> Result<Response, Error> {
     let own = caller.require_own(Permission::Read, &gateway, &account)?;
@@ -225,11 +231,7 @@ async fn status(
     path = "/account/{account}/async/task/{task}/response",
     tag = "tasks",
     operation_id = "taskResult",
-    params(
-        ("account" = String, Path, description = "The account on whose behalf the task was created"),
-        ("task" = String, Path, description = "The task's id"),
-        WaitParameters,
-    ),
+    params(TaskPath, WaitParameters),
     responses(
         (status = 200, description = "The service's answer, in its media type", content(
             (serde_json::Value = "application/json"),
@@ -244,7 +246,7 @@ async fn status(
 async fn result(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath((account, id)): InPath<(String, String)>,
+    InPath(TaskPath { account, task: id }): InPath<TaskPath>,
     parameters: Result<InQuery<WaitParameters>, Error>,
 ) -> Result<Response, Error> {
     let own = caller.require_own(Permission::Read, &gateway, &account)?;
@@ -276,7 +278,7 @@ async fn result(
                 attempt,
             };
             let answer = gateway.blobs.answer(lease, &content).await;
-            let answer = answer.map_err(|error| unreadable(&error).because(&error))?;
+            let answer = answer.map_err(unreadable)?;
             let media_type = media_type.unwrap_or_else(|| "application/json".to_owned());
             Ok(([(header::CONTENT_TYPE, media_type)], answer).into_response())
         }
@@ -289,10 +291,7 @@ async fn result(
     path = "/account/{account}/async/task/{task}/cancel",
     tag = "tasks",
     operation_id = "cancelTask",
-    params(
-        ("account" = String, Path, description = "The account on whose behalf the task was created"),
-        ("task" = String, Path, description = "The task's id"),
-    ),
+    params(TaskPath),
     responses(
         (status = 200, description = "The request is accepted; the status tells what became of the task"),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
@@ -303,7 +302,7 @@ async fn result(
 async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath((account, id)): InPath<(String, String)>,
+    InPath(TaskPath { account, task: id }): InPath<TaskPath>,
 ) -> Result<StatusCode, Error> {
     let own = caller.require_own(Permission::Write, &gateway, &account)?;
     let task = find(&gateway, own, &id).await?;
@@ -320,10 +319,7 @@ async fn cancel(
     path = "/account/{account}/async/task/{task}",
     tag = "tasks",
     operation_id = "deleteTask",
-    params(
-        ("account" = String, Path, description = "The account on whose behalf the task was created"),
-        ("task" = String, Path, description = "The task's id"),
-    ),
+    params(TaskPath),
     responses(
         (status = 200, description = "It is deleted"),
         (status = "4XX", description = "The request was refused: 409 for a task that waits or runs", body = ErrorBody),
@@ -334,7 +330,7 @@ async fn cancel(
 async fn delete(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath((account, id)): InPath<(String, String)>,
+    InPath(TaskPath { account, task: id }): InPath<TaskPath>,
 ) -> Result<StatusCode, Error> {
     let own = caller.require_own(Permission::Write, &gateway, &account)?;
     let task = find(&gateway, own, &id).await?;
@@ -464,13 +460,14 @@ async fn read(
     Ok(task)
 }
 
-fn unreadable(error: &BlobError) -> Error {
+fn unreadable(error: BlobError) -> Error {
     match error {
         BlobError::Lost | BlobError::Corrupt => Error::new(
             StatusCode::NOT_FOUND,
             "ASYNC_RESPONSE_IS_CORRUPTED",
             "the stored result of the task could not be read",
-        ),
-        BlobError::Storage(_) => Error::storage(error),
+        )
+        .because(&error),
+        BlobError::Storage(_) => error.into(),
     }
 }
