@@ -6,11 +6,13 @@
 //! connections that showed a key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
-use tokio::sync::Notify;
+use futures_util::task::AtomicWaker;
 
 use super::peer::Audience;
 use super::settings::Limits;
@@ -60,7 +62,9 @@ struct Life {
     requests: AtomicUsize,
     /// When it became idle.
     since: AtomicU64,
-    close: Notify,
+    /// The task that serves it is to look what has become of the server.
+    is_poked: AtomicBool,
+    task: AtomicWaker,
 }
 
 /// Connections without a key of one address.
@@ -169,10 +173,18 @@ impl Connections {
         closed
             .map(|life| {
                 let requests = life.requests.fetch_or(CLOSED, Ordering::AcqRel);
-                life.close.notify_one();
+                life.task.wake();
                 requests & !CLOSED
             })
             .sum()
+    }
+
+    /// Has the tasks of all connections look what has become of the server.
+    pub(super) fn poke(&self) {
+        for entry in self.state().open.values() {
+            entry.life.is_poked.store(true, Ordering::Release);
+            entry.life.task.wake();
+        }
     }
 
     /// Now, in the order in which connections become idle.
@@ -186,9 +198,22 @@ impl Connections {
 }
 
 impl Open {
-    /// Ends when the connection is to be closed.
+    /// Ends when the connection is to be closed. Belongs into the task that serves it: that is woken when
+    /// its requests are to look again.
     pub(super) async fn closed(&self) {
-        self.life.close.notified().await;
+        let life = &self.life;
+        poll_fn(|context| {
+            life.task.register(context.waker());
+            if life.requests.load(Ordering::Acquire) & CLOSED != 0 {
+                return Poll::Ready(());
+            }
+            if life.is_poked.load(Ordering::Acquire) {
+                life.is_poked.store(false, Ordering::Relaxed);
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        })
+        .await;
     }
 
     /// A request of it is being answered, until what is given is dropped.
@@ -330,7 +355,7 @@ impl State {
             return false;
         }
         self.forget(number);
-        life.close.notify_one();
+        life.task.wake();
         true
     }
 

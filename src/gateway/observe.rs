@@ -3,16 +3,20 @@
 //!
 //! Invariant: no key, no query and no body is ever logged.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::future::ready;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::thread::panicking;
 use std::time::{Duration, Instant};
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderValue, Method, Uri, Version, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use tower::Layer;
 use tracing::{Instrument as _, Level};
 
 use super::Gateway;
@@ -20,7 +24,6 @@ use super::connections::Connected;
 use super::error::Error;
 use super::peer;
 use super::request_id::REQUEST_ID;
-use super::stopping::Stage;
 use crate::account::AccountId;
 use crate::service::Service;
 use crate::service::meter::{ABANDONED, Operation, Outcome};
@@ -57,16 +60,16 @@ pub(super) struct Whose {
 pub(super) struct Made(pub(super) TaskId);
 
 /// A request, and what is known of its answer.
-struct Line<'l> {
-    gateway: &'l Gateway,
-    id: &'l str,
-    method: &'l Method,
-    route: &'l str,
-    uri: &'l Uri,
+struct Line {
+    gateway: Arc<Gateway>,
+    id: HeaderValue,
+    method: Method,
+    route: Option<MatchedPath>,
+    uri: Uri,
     peer: Option<IpAddr>,
     /// The proxy that said who the peer is.
     via: Option<IpAddr>,
-    known: &'l Known,
+    known: Arc<Known>,
     started: Instant,
     answer: Option<Answered>,
 }
@@ -80,80 +83,67 @@ struct Answered {
     detail: Option<String>,
 }
 
-/// Answers a request, and says so.
-pub(super) async fn observe(
-    State(gateway): State<Arc<Gateway>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let started = Instant::now();
-    let id = gateway.request_ids.of(request.headers());
-    let known = Arc::new(Known {
-        id: Some(id.clone()),
-        ..Known::default()
-    });
-    request.extensions_mut().insert(Arc::clone(&known));
-    let method = request.method().clone();
-    let uri = request.uri().clone();
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let connected = request.extensions().get::<Arc<Connected>>();
-    let connected = connected.map(|connected| connected.peer.ip());
-    let client = connected.map(|connected| {
-        let settings = gateway.current();
-        peer::client(connected, request.headers(), &settings.trusted_proxies)
-    });
-    let _in_flight = gateway.metrics.enter();
-    let text = id.to_str().unwrap_or_default();
-    let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
-    // Told when it is dropped: also of a request whose client did not wait.
-    let mut line = Line {
-        gateway: &gateway,
-        id: text,
-        method: &method,
-        route,
-        uri: &uri,
-        peer: client,
-        via: connected.filter(|connected| client != Some(connected.to_canonical())),
-        known: &known,
-        started,
-        answer: None,
-    };
-    // Costs nothing unless traces are sent: no log asks for this target.
-    let span =
-        tracing::trace_span!(target: "pkgtool::trace", "request", request = text, %method, route);
-    let answer = async {
-        match wrong_host(&request) {
-            Some(error) => error.into_response(),
-            None => next.run(request).await,
+/// Has every request answered and told of.
+#[derive(Clone)]
+pub(super) struct Observing(pub(super) Arc<Gateway>);
+
+/// What answers requests, and is observed.
+#[derive(Clone)]
+pub(super) struct Observed<S> {
+    gateway: Arc<Gateway>,
+    inner: S,
+}
+
+impl<S> Layer<S> for Observing {
+    type Service = Observed<S>;
+
+    fn layer(&self, inner: S) -> Observed<S> {
+        Observed {
+            gateway: Arc::clone(&self.0),
+            inner,
         }
-    };
-    let mut response = tokio::select! {
-        biased;
-        response = answer.instrument(span) => response,
-        () = gateway.stopping.reached(Stage::CutOff) => {
-            gateway.stopping.count_cut(1);
-            Error::stopping().into_response()
-        }
-    };
-    let error = response.extensions_mut().remove::<Error>();
-    let made = response.extensions_mut().remove::<Made>();
-    let mut answer = Answered {
-        made: made.map(|made| made.0),
-        ..Answered::default()
-    };
-    if let Some(mut error) = error {
-        answer.detail = error.take_detail();
-        answer.code = Some(error.code.clone());
-        if uri.path().starts_with(ADAPTERS) {
-            error = error.for_adapter();
-        }
-        response = error.render(text);
     }
-    answer.status = response.status().as_u16();
-    line.answer = Some(answer);
-    drop(line);
-    response.headers_mut().insert(REQUEST_ID, id);
-    response
+}
+
+/// A function as a layer would copy the request several times over, and need twice the memory.
+impl<S> tower::Service<Request> for Observed<S>
+where
+    S: tower::Service<Request, Response = Response, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        let line = Line::begin(&self.gateway, &mut request);
+        if let Some(error) = wrong_host(&request) {
+            return Box::pin(ready(Ok(line.end(error.into_response()))));
+        }
+        // Costs nothing unless traces are sent: no log asks for this target.
+        let span = tracing::trace_span!(
+            target: "pkgtool::trace",
+            "request",
+            request = line.id(),
+            method = %line.method,
+            route = line.route()
+        );
+        // The task of a connection is woken when it is time to cut; streams of HTTP/2 have their own.
+        let has_own_task = request.version() == Version::HTTP_2;
+        let answer = self.inner.call(request).instrument(span);
+        Box::pin(async move {
+            let stopping = &line.gateway.stopping;
+            let response = match stopping.unless_cut(answer, has_own_task).await {
+                Some(answer) => answer?,
+                None => Error::stopping().into_response(),
+            };
+            Ok(line.end(response))
+        })
+    }
 }
 
 impl Known {
@@ -164,7 +154,7 @@ impl Known {
     }
 }
 
-impl Drop for Line<'_> {
+impl Drop for Line {
     fn drop(&mut self) {
         let took = self.started.elapsed();
         let answer = self.answer.take().unwrap_or_else(|| Answered {
@@ -177,10 +167,72 @@ impl Drop for Line<'_> {
     }
 }
 
-impl Line<'_> {
+impl Line {
+    /// What is known of a request before anything is done about it.
+    fn begin(gateway: &Arc<Gateway>, request: &mut Request) -> Self {
+        let started = Instant::now();
+        gateway.metrics.came();
+        let id = gateway.request_ids.of(request.headers());
+        let known = Arc::new(Known {
+            id: Some(id.clone()),
+            ..Known::default()
+        });
+        let extensions = request.extensions_mut();
+        extensions.insert(Arc::clone(&known));
+        let route = extensions.get::<MatchedPath>().cloned();
+        let connected = request.extensions().get::<Arc<Connected>>();
+        let connected = connected.map(|connected| connected.peer.ip());
+        let client = connected.map(|connected| {
+            let settings = gateway.current();
+            peer::client(connected, request.headers(), &settings.trusted_proxies)
+        });
+        Self {
+            id,
+            method: request.method().clone(),
+            route,
+            uri: request.uri().clone(),
+            peer: client,
+            via: connected.filter(|connected| client != Some(connected.to_canonical())),
+            known,
+            started,
+            answer: None,
+            gateway: Arc::clone(gateway),
+        }
+    }
+
+    /// The answer as it leaves; what came of the request is told.
+    fn end(mut self, mut response: Response) -> Response {
+        let error = response.extensions_mut().remove::<Error>();
+        let made = response.extensions_mut().remove::<Made>();
+        let mut answer = Answered {
+            made: made.map(|made| made.0),
+            ..Answered::default()
+        };
+        if let Some(mut error) = error {
+            answer.detail = error.take_detail();
+            answer.code = Some(error.code.clone());
+            if self.uri.path().starts_with(ADAPTERS) {
+                error = error.for_adapter();
+            }
+            response = error.render(self.id());
+        }
+        answer.status = response.status().as_u16();
+        self.answer = Some(answer);
+        response.headers_mut().insert(REQUEST_ID, self.id.clone());
+        response
+    }
+
+    fn id(&self) -> &str {
+        self.id.to_str().unwrap_or_default()
+    }
+
+    fn route(&self) -> &str {
+        self.route.as_ref().map_or("unmatched", MatchedPath::as_str)
+    }
+
     fn count(&self, status: u16, took: Duration) {
         let metrics = &self.gateway.metrics;
-        metrics.answered(self.method, self.route, status, took);
+        metrics.answered(&self.method, self.route(), status, took);
         if let (Some((service, operation)), Some(whose)) =
             (self.known.asked.get(), self.known.caller.get())
         {
@@ -196,9 +248,7 @@ impl Line<'_> {
         macro_rules! line {
             ($level:expr, $words:literal) => {
                 if tracing::enabled!($level) {
-                    let Self {
-                        id, method, route, ..
-                    } = *self;
+                    let (id, method, route) = (self.id(), &self.method, self.route());
                     let whose = self.known.caller.get();
                     let asked = self.known.asked.get();
                     let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -229,7 +279,7 @@ impl Line<'_> {
             line!(Level::WARN, "failed");
         } else if answer.code.is_some() {
             line!(Level::INFO, "refused");
-        } else if *self.method == Method::GET {
+        } else if self.method == Method::GET {
             // Who waits for a task asks again and again.
             line!(Level::DEBUG, "answered");
         } else {
@@ -247,7 +297,7 @@ impl Line<'_> {
         if let Some(made) = made {
             return Some(TaskName::Made(made));
         }
-        let place = self.route.split('/').position(|part| part == "{task}")?;
+        let place = self.route().split('/').position(|part| part == "{task}")?;
         let name = self.uri.path().split('/').nth(place)?;
         Some(TaskName::Named(name.get(..LONGEST_PATH).unwrap_or(name)))
     }

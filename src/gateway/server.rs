@@ -256,6 +256,7 @@ impl Serving {
             .is_err()
         {
             stopping.set(Stage::CutOff);
+            self.connections.poke();
             if tokio::time::timeout_at(deadline.end, &mut ended)
                 .await
                 .is_err()

@@ -2,7 +2,10 @@
 //!
 //! Invariant: all that stops goes by one deadline, however many parts it has.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -35,6 +38,7 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Stopping {
     stage: watch::Sender<Stage>,
+    is_cut_off: AtomicBool,
     cut: AtomicUsize,
 }
 
@@ -56,18 +60,51 @@ impl Stopping {
     pub(super) fn new() -> Self {
         Self {
             stage: watch::Sender::new(Stage::Serving),
+            is_cut_off: AtomicBool::new(false),
             cut: AtomicUsize::new(0),
         }
     }
 
     /// It is so far now.
     pub(super) fn set(&self, stage: Stage) {
+        self.is_cut_off
+            .store(stage == Stage::CutOff, Ordering::Release);
         self.stage.send_replace(stage);
     }
 
     /// Whether it serves.
     pub(super) fn is_serving(&self) -> bool {
         *self.stage.borrow() == Stage::Serving
+    }
+
+    /// Waits for the answer of a request; `None` if it is cut off before. One that is answered in the
+    /// task of its connection need not listen: the listener wakes that task when it is time to cut.
+    pub(super) async fn unless_cut<T>(
+        &self,
+        answer: impl Future<Output = T>,
+        has_own_task: bool,
+    ) -> Option<T> {
+        let mut answer = pin!(answer);
+        let mut cut = has_own_task.then(|| Box::pin(self.reached(Stage::CutOff)));
+        let answered = poll_fn(|context| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+                return Poll::Ready(Some(answer));
+            }
+            let is_cut = match &mut cut {
+                Some(cut) => cut.as_mut().poll(context).is_ready(),
+                None => self.is_cut_off.load(Ordering::Acquire),
+            };
+            if is_cut {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        if answered.is_none() {
+            self.count_cut(1);
+        }
+        answered
     }
 
     /// Waits until it is so far.

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -20,12 +21,20 @@ const SMALL: usize = 64 << 10;
 /// By how much a body of unknown length asks for more, in bytes.
 const STEP: usize = 256 << 10;
 
+/// Accounts beyond which one that holds nothing is forgotten.
+const KEPT_ACCOUNTS: usize = 1024;
+
 /// The budget.
 pub struct BodyMemory {
     most: usize,
     used: Mutex<Used>,
     freed: Notify,
+    /// Who waits for room.
+    waiting: AtomicUsize,
 }
+
+/// One who waits for room.
+struct Waits<'m>(&'m AtomicUsize);
 
 #[derive(Debug, Default)]
 struct Used {
@@ -92,6 +101,7 @@ impl BodyMemory {
             most,
             used: Mutex::default(),
             freed: Notify::new(),
+            waiting: AtomicUsize::new(0),
         })
     }
 
@@ -113,6 +123,7 @@ impl BodyMemory {
     /// all of it.
     pub async fn wait(self: &Arc<Self>, account: AccountId, bytes: usize) -> Holding {
         let bytes = bytes.min(self.most);
+        let _waits = Waits::new(&self.waiting);
         loop {
             // Subscribed before the look: nothing is freed between the two.
             let freed = self.freed.notified();
@@ -136,16 +147,33 @@ impl BodyMemory {
         if let Some(own) = used.accounts.get_mut(&account) {
             own.bytes -= bytes;
             own.holdings -= holdings;
-            if own.holdings == 0 {
+            // The place of an account that comes again and again stays.
+            if own.holdings == 0 && used.accounts.len() > KEPT_ACCOUNTS {
                 used.accounts.remove(&account);
             }
         }
         drop(used);
-        self.freed.notify_waiters();
+        // Who waits said so before the look at what is used.
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.freed.notify_waiters();
+        }
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'m> Waits<'m> {
+    fn new(waiting: &'m AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -322,7 +350,6 @@ mod tests {
         );
         drop((first, second, other));
         assert_eq!(memory.held(), 0);
-        assert!(memory.used().accounts.is_empty());
         // A body that is alone may take all of it, and more.
         let mut alone = memory.take(ONE, 60).expect("there is room");
         alone.grow(60).expect("it is alone");
@@ -334,7 +361,16 @@ mod tests {
         first.grow(20).expect("there is room");
         assert_eq!(first.grow(1).expect_err("full"), NoRoom::Full);
         drop((first, second));
-        assert!(memory.used().accounts.is_empty());
+        assert!(memory.used().accounts.values().all(|own| own.bytes == 0));
+    }
+
+    #[test]
+    fn accounts_that_hold_nothing_are_forgotten_in_the_end() {
+        let memory = BodyMemory::new(1 << 20);
+        for account in 0..5 * KEPT_ACCOUNTS as i64 {
+            drop(memory.take(AccountId(account), 1).expect("there is room"));
+        }
+        assert!(memory.used().accounts.len() <= KEPT_ACCOUNTS + 1);
     }
 
     #[test]

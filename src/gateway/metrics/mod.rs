@@ -61,17 +61,8 @@ struct Connections {
     accepted: AtomicU64,
 }
 
-/// A request that is being answered.
-pub(super) struct InFlight<'a>(&'a AtomicI64);
-
 /// A connection that is open.
 pub(super) struct Open(Arc<Connections>);
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
 
 impl Drop for Open {
     fn drop(&mut self) {
@@ -80,9 +71,9 @@ impl Drop for Open {
 }
 
 impl Metrics {
-    pub(super) fn enter(&self) -> InFlight<'_> {
+    /// Counts a request that came, until [`Self::answered`].
+    pub(super) fn came(&self) {
         self.in_flight.fetch_add(1, Relaxed);
-        InFlight(&self.in_flight)
     }
 
     /// Counts a connection until the answer is dropped.
@@ -92,7 +83,9 @@ impl Metrics {
         Open(Arc::clone(&self.connections))
     }
 
+    /// Counts a request that is answered, or whose client did not wait.
     pub(super) fn answered(&self, method: &Method, route: &str, status: u16, took: Duration) {
+        self.in_flight.fetch_sub(1, Relaxed);
         let known = METHODS.iter().position(|known| known == method);
         let series = (known.unwrap_or(METHODS.len()), status);
         self.routes.with(route, Route::new, |route| {

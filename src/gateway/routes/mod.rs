@@ -18,16 +18,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderValue, Method, header};
-use axum::middleware;
 use axum::routing::{get, post};
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::compression::{CompressionLayer, CompressionLevel};
 use tower_http::cors::{AllowOrigin, CorsLayer};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::auth::Viewer;
 use super::error::Error;
 use super::extract::InQuery;
-use super::observe::observe;
+use super::observe::Observing;
 use super::{Gateway, openapi};
 use path::{Routes, reading, taking};
 
@@ -95,15 +95,14 @@ pub(super) fn compressing(router: Router) -> Router {
 /// The routes of the operators' listener.
 pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
     let routes = health::routes().merge(health::metrics_routes());
-    let (routes, _) = routes.split_for_parts();
+    let (routes, _) = routes.under("", OpenApiRouter::new()).split_for_parts();
     let routes = routes.merge(admin::routes());
     let routes = routes.fallback(async || Error::no_path());
     observed(routes, &gateway).with_state(gateway)
 }
 
 fn observed(routes: Router<Arc<Gateway>>, gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
-    let gateway = Arc::clone(gateway);
-    routes.layer(middleware::from_fn_with_state(gateway, observe))
+    routes.layer(Observing(Arc::clone(gateway)))
 }
 
 /// Answers that are worth it are compressed for clients that say so; events leave as they come.
@@ -117,20 +116,21 @@ fn compression() -> CompressionLayer<impl Predicate> {
 }
 
 /// Everything that the document describes, under every spelling of its prefix.
-fn described(has_metrics: bool) -> Routes {
-    let mut all = Routes::with_openapi(openapi::frame()).merge(health::routes());
+fn described(has_metrics: bool) -> OpenApiRouter<Arc<Gateway>> {
+    let frame = OpenApiRouter::with_openapi(openapi::frame());
+    let mut all = health::routes().under("", frame);
     if has_metrics {
-        all = all.merge(health::metrics_routes());
+        all = health::metrics_routes().under("", all);
     }
     for (routes, prefixes, shown) in GROUPS {
         for prefix in prefixes {
             let group = routes();
-            all = if *prefix == shown {
-                all.nest(prefix, group)
+            let group = if *prefix == shown {
+                group
             } else {
-                let (undescribed, _) = group.split_for_parts();
-                all.nest(prefix, undescribed.into())
+                group.undescribed()
             };
+            all = group.under(prefix, all);
         }
     }
     all

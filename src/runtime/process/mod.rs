@@ -10,7 +10,7 @@ mod child;
 pub mod frame;
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -35,7 +35,7 @@ const TO_END: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Process {
     handle: Arc<Handle>,
-    channel: Channel,
+    channel: BufReader<Channel>,
     /// The time limit that the channel has now.
     applied: Option<Duration>,
     printed: Arc<Mutex<VecDeque<u8>>>,
@@ -75,18 +75,21 @@ impl Process {
         };
         Ok(Self {
             handle: Arc::new(handle),
-            channel,
+            channel: BufReader::new(channel),
             applied: None,
             printed,
             reader: Some(reader),
         })
     }
 
-    /// The channel to it. Each wait for the process, to be read from or to take what is written, ends
+    /// The channel to it, with what was received of it and not read yet. Each wait for the process, to be read from or to take what is written, ends
     /// with an error after this time (on Unix).
-    pub fn channel(&mut self, limit: Option<Duration>) -> io::Result<&mut (impl Read + Write)> {
+    pub fn channel(
+        &mut self,
+        limit: Option<Duration>,
+    ) -> io::Result<&mut BufReader<impl Read + Write>> {
         if self.applied != limit {
-            channel::set_time_limit(&self.channel, limit)?;
+            channel::set_time_limit(self.channel.get_ref(), limit)?;
             self.applied = limit;
         }
         Ok(&mut self.channel)

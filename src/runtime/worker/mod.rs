@@ -8,7 +8,7 @@ mod child;
 mod protocol;
 
 use std::fmt::Write as _;
-use std::io::{self, BufReader, BufWriter};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -242,11 +242,10 @@ impl Worker {
         tensors: &[Tensor],
     ) -> io::Result<(Reply, Vec<Tensor>)> {
         let channel = self.process.channel(limit)?;
-        send(&mut BufWriter::new(&mut *channel), request, tensors)?;
-        let mut stream = BufReader::new(channel);
-        let reply = receive::<Reply>(&mut stream)?;
+        send(channel.get_mut(), request, tensors)?;
+        let reply = receive::<Reply>(channel)?;
         let outputs = match &reply {
-            Reply::Ran { outputs, .. } => receive_tensors(&mut stream, outputs.clone())?,
+            Reply::Ran { outputs, .. } => receive_tensors(channel, outputs.clone())?,
             _ => Vec::new(),
         };
         Ok((reply, outputs))

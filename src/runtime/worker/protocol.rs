@@ -12,6 +12,9 @@ use crate::engine::{Begins, EngineError, LoadRequest, Placement};
 use crate::runtime::process::frame;
 use crate::tensor::{DType, Tensor, byte_size};
 
+/// Tensors of more bytes are sent by themselves.
+const PIECE: usize = 8 << 10;
+
 /// What the parent asks.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "a model is loaded once")]
@@ -104,16 +107,28 @@ impl TensorHead {
     }
 }
 
-/// Sends a head and the bytes of `tensors`, which it must have listed.
+/// Sends a head and the bytes of `tensors`, which it must have listed: small ones with it in one piece,
+/// large ones from where they are.
 pub(super) fn send(
     stream: &mut impl Write,
     head: &impl Serialize,
     tensors: &[Tensor],
 ) -> io::Result<()> {
-    frame::send(stream, head)?;
+    let mut piece = Vec::new();
+    frame::send(&mut piece, head)?;
     for tensor in tensors {
-        stream.write_all(tensor.bytes())?;
+        let bytes = tensor.bytes();
+        if piece.len() + bytes.len() > PIECE {
+            stream.write_all(&piece)?;
+            piece.clear();
+        }
+        if bytes.len() > PIECE {
+            stream.write_all(bytes)?;
+        } else {
+            piece.extend_from_slice(bytes);
+        }
     }
+    stream.write_all(&piece)?;
     stream.flush()
 }
 
@@ -144,6 +159,9 @@ mod tests {
         let tensors = [
             Tensor::from_f64(DType::Float32, vec![2, 1], [1.0, 2.0]).expect("it is small"),
             Tensor::zeros(DType::Bool, vec![0]).expect("it is small"),
+            Tensor::zeros(DType::Uint8, vec![8000]).expect("it is small"),
+            Tensor::zeros(DType::Uint8, vec![8193]).expect("it is small"),
+            Tensor::zeros(DType::Uint8, vec![8192]).expect("it is small"),
         ];
         let mut bytes = Vec::new();
         let head = Request::Inputs(TensorHead::of(&tensors));

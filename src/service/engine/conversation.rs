@@ -147,8 +147,8 @@ impl State {
         if let Some(seat) = self.seats.get_mut(&seat) {
             seat.run = Some(Run {
                 live,
-                protected: false,
                 between: Some(Between::default()),
+                ..Run::default()
             });
         }
     }

@@ -168,7 +168,7 @@ impl Owner {
             seat.run = Some(Run {
                 live,
                 protected,
-                between: None,
+                ..Run::default()
             });
         }
     }

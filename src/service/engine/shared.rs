@@ -30,6 +30,9 @@ use crate::tensor::Tensor;
 /// What a session takes beyond its weights: the process, the engine's code, small tensors.
 const BESIDE_WEIGHTS: u64 = 32 << 20;
 
+/// How long a run goes on for nobody.
+const FOR_NOBODY: Duration = Duration::from_millis(250);
+
 /// Starts a thread that owns the session of a seat.
 pub(super) type StartOwner = fn(&Arc<Shared>, u64) -> io::Result<JoinHandle<()>>;
 
@@ -122,8 +125,18 @@ pub(super) struct Run {
     pub(super) live: Vec<u64>,
     /// It goes on without them: it proves something for later.
     pub(super) protected: bool,
+    /// The last of them to give up.
+    pub(super) left_by: Option<u64>,
     /// Nothing runs: the session is kept between two steps of a conversation.
     pub(super) between: Option<Between>,
+}
+
+/// What the last request of a run leaves.
+enum Left {
+    /// A session that was kept for it: its thread has to know.
+    Kept,
+    /// A run that nobody waits for.
+    Running,
 }
 
 /// A session that is kept for the next step of a conversation.
@@ -138,7 +151,7 @@ pub(super) struct Between {
 /// A request from the caller's side; dropped without an answer, it is given up.
 #[derive(Debug)]
 pub(super) struct Ticket<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a Arc<Shared>,
     pub(super) id: u64,
     pub(super) caller: AccountId,
     pub(super) receiver: oneshot::Receiver<Outcome>,
@@ -275,22 +288,39 @@ impl Shared {
         }
     }
 
-    /// Removes a request that nobody waits for any more, and stops what runs for nobody.
-    pub(super) fn give_up(&self, id: u64, caller: AccountId) {
+    /// Removes a request that nobody waits for any more, and stops what goes on for nobody.
+    pub(super) fn give_up(self: &Arc<Self>, id: u64, caller: AccountId) {
         let mut state = self.lock();
         let removed = state.queue.remove(id, caller);
-        let is_kept = removed.is_none() && state.leave_run(id);
+        let left = removed.is_none().then(|| state.leave_run(id)).flatten();
         let is_empty = state.queue.is_empty();
         drop(state);
         self.tell_change();
-        if is_kept {
-            self.wake.notify_all();
+        match left {
+            Some(Left::Kept) => self.wake.notify_all(),
+            Some(Left::Running) => self.stop_later(id),
+            None => {}
         }
         if is_empty {
             // A thread that waits for room need not any more.
             self.ledger.wake();
         }
         drop(removed);
+    }
+
+    /// Stops the run that this request was the last to leave, unless it ends soon: most runs take less
+    /// time than another session would.
+    fn stop_later(self: &Arc<Self>, id: u64) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return self.lock().stop_left_by(id);
+        };
+        let shared = Arc::downgrade(self);
+        runtime.spawn(async move {
+            tokio::time::sleep(FOR_NOBODY).await;
+            if let Some(shared) = shared.upgrade() {
+                shared.lock().stop_left_by(id);
+            }
+        });
     }
 
     /// Takes no more requests.
@@ -431,21 +461,38 @@ impl State {
         until - now
     }
 
-    /// Whether it leaves a session that was kept for it, whose thread has to know.
-    fn leave_run(&mut self, id: u64) -> bool {
-        for seat in self.seats.values_mut() {
-            let Some(run) = &mut seat.run else { continue };
+    /// What a request leaves that was the last of its run.
+    fn leave_run(&mut self, id: u64) -> Option<Left> {
+        let runs = self.seats.values_mut().filter_map(|seat| seat.run.as_mut());
+        for run in runs {
             let Some(place) = run.live.iter().position(|live| *live == id) else {
                 continue;
             };
             run.live.swap_remove(place);
-            let is_kept = run.between.is_some();
-            if run.live.is_empty() && !run.protected && !is_kept {
-                seat.stop();
+            if run.between.is_some() {
+                return Some(Left::Kept);
             }
-            return is_kept;
+            run.left_by = Some(id);
+            return run.is_for_nobody().then_some(Left::Running);
         }
-        false
+        None
+    }
+
+    /// Ends the session whose run this request was the last to leave, if it still is that run.
+    fn stop_left_by(&mut self, id: u64) {
+        let was_left = |seat: &&mut Seat| {
+            let run = seat.run.as_ref();
+            run.is_some_and(|run| run.left_by == Some(id) && run.is_for_nobody())
+        };
+        if let Some(seat) = self.seats.values_mut().find(was_left) {
+            seat.stop();
+        }
+    }
+}
+
+impl Run {
+    fn is_for_nobody(&self) -> bool {
+        self.live.is_empty() && !self.protected && self.between.is_none()
     }
 }
 

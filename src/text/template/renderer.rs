@@ -4,7 +4,7 @@
 //! it, and the wait for a process no longer than that.
 
 use std::borrow::Cow;
-use std::io::{self, BufReader, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -178,9 +178,10 @@ impl Renderer {
         let broken = |sending| move |error| Broken { sending, error };
         let channel = process.channel(Some(self.limits.time));
         let channel = channel.map_err(broken(false))?;
-        channel.write_all(bytes).map_err(broken(true))?;
-        channel.flush().map_err(broken(true))?;
-        frame::receive(&mut BufReader::new(channel)).map_err(broken(false))
+        let line = channel.get_mut();
+        let sent = line.write_all(bytes).and_then(|()| line.flush());
+        sent.map_err(broken(true))?;
+        frame::receive(channel).map_err(broken(false))
     }
 
     fn command(&self) -> Command {

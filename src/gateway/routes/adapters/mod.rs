@@ -57,14 +57,13 @@ pub(super) fn standard() -> Routes {
 
 /// The routes in direct mode.
 pub(super) fn direct() -> Routes {
-    let (models, _) = models::routes().split_for_parts();
     Routes::new()
         .routes(only(routes!(direct_chat)))
         .routes(only(routes!(direct_completion)))
         .routes(only(routes!(direct_embeddings)))
         .route("/completion", taking(post(direct_completion), "POST"))
         .route("/embedding", taking(post(direct_embeddings), "POST"))
-        .merge(models.into())
+        .merge(models::routes().undescribed())
 }
 
 /// A chat request. All other fields are the service's config.

@@ -22,14 +22,9 @@ use crate::service::{AdapterMethod, Kind, Service};
 /// The routes under a prefix.
 pub(super) fn routes() -> Routes {
     // An id has slashes in it, encoded or not; the document knows no such paths.
-    let (schemas, paths, handlers) = only(routes!(read));
-    let routes = Routes::new().routes(only(routes!(list)));
-    let mut routes = routes.route("/models/{*id}", handlers);
-    let document = routes.get_openapi_mut();
-    document.paths.paths.extend(paths.paths);
-    let components = document.components.get_or_insert_default();
-    components.schemas.extend(schemas);
-    routes
+    Routes::new()
+        .routes(only(routes!(list)))
+        .routes_at("/models/{*id}", only(routes!(read)))
 }
 
 /// Models.

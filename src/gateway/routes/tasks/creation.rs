@@ -85,8 +85,9 @@ async fn check(
         return Ok(());
     }
     let size = usize::try_from(content.size()).unwrap_or(usize::MAX);
+    let limit = gateway.current().timeouts.body();
     let room = gateway.memory.wait(call.caller, size);
-    let room = tokio::time::timeout(gateway.settings.timeouts.body(), room).await;
+    let room = tokio::time::timeout(limit, room).await;
     let holding = room.map_err(|_| gateway.no_room(call.caller, NoRoom::Share))?;
     let (body, memory) = gateway.blobs.load_body(id, content, holding).await?;
     let request = Request {
