@@ -15,6 +15,9 @@ use super::models::{self, ENDLESS, endless};
 use super::{ANN, BOB, LIMIT, endpoint, eventually, floats, is_there, settings, values};
 use crate::service::engine::engines;
 
+/// A matrix that is done long before a session could be ended.
+const SHORT: u64 = 48;
+
 type Answer = Result<Vec<pkgtool::tensor::Tensor>, CallError>;
 
 fn ask(endpoint: &Arc<Endpoint>, size: u64) -> JoinHandle<Answer> {
@@ -56,6 +59,27 @@ async fn the_very_first_run_is_stopped_too() {
     running.abort();
     eventually("its process is gone", || !is_there(process)).await;
     works(&endpoint).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_run_that_nobody_waits_for_costs_no_session() {
+    let model = models::powers();
+    let endpoint = endpoint(&model, &settings());
+    works(&endpoint).await;
+    let process = endpoint.processes()[0];
+    let mut left = 0;
+    for _ in 0..20 {
+        let running = ask(&endpoint, SHORT);
+        while endpoint.activity().running == 0 && !running.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        left += u32::from(!running.is_finished());
+        running.abort();
+        // Whoever comes next need not wait for another process.
+        works(&endpoint).await;
+    }
+    assert!(left > 0, "no run was left while it ran");
+    assert_eq!(endpoint.processes(), [process]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
