@@ -35,6 +35,11 @@ use super::{Gateway, routes};
 /// Pause after a connection could not be accepted: most likely there are too many open files.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
 
+/// How often an address is asked for that is in use, and the pause between: a server before this one that
+/// was killed while it started a worker leaves its sockets a moment later.
+const BIND_TRIES: u32 = 5;
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
+
 /// Requests of one HTTP/2 connection that may be under way.
 const HTTP2_STREAMS: u32 = 128;
 
@@ -63,7 +68,16 @@ impl Bound {
     /// Binds an address. Nothing is accepted yet.
     pub async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
         let fault = |error| ServeError::Bind { address, error };
-        let listener = TcpListener::bind(address).await.map_err(fault)?;
+        let mut tries = 1;
+        let listener = loop {
+            match TcpListener::bind(address).await {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(BETWEEN_TRIES).await;
+                }
+                bound => break bound.map_err(fault)?,
+            }
+        };
         let address = listener.local_addr().map_err(fault)?;
         Ok(Self {
             listener,

@@ -6,6 +6,7 @@ A server keeps its port, its key and its data directory over all its lives. Belo
 
 import http.client
 import os
+import random
 import signal
 import socket
 import sqlite3
@@ -164,9 +165,15 @@ def task_path(task, operation=""):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
+    """A port that no connection of another program is given while the server is down."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
 
 
 def family(pid):

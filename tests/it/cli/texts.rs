@@ -13,7 +13,9 @@ fn run(arguments: &[&str]) -> Ran {
 
 #[test]
 fn texts_are_embedded_and_compared() {
-    for package in ["hush-sentence/mlx", "hush-sentence/xnnpack"] {
+    // The program says itself how many tokens it takes, the other model's tokenizer does.
+    for (package, most) in [("hush-sentence/mlx", 24), ("hush-sentence/xnnpack", 23)] {
+        let bound = format!("vectors of 32 dimensions, at most {most} tokens a text");
         let ran = run(&[
             package,
             "--text",
@@ -26,7 +28,7 @@ fn texts_are_embedded_and_compared() {
         let ran = ran.expect_code(0);
         for part in [
             "hush_sentence fp32 for",
-            "vectors of 32 dimensions, at most 24 tokens a text",
+            &bound,
             "  0  [",
             "5 tokens  \"the red house\"",
             "cosine similarity",
