@@ -81,7 +81,12 @@ impl FromRequestParts<Arc<Gateway>> for AdapterCaller {
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
         let headers = &parts.headers;
-        let secret = authorization(headers).or_else(|| api_key(headers));
+        // Where it is there it counts, even with nothing in it.
+        let secret = if headers.contains_key(header::AUTHORIZATION) {
+            authorization(headers)
+        } else {
+            api_key(headers)
+        };
         let secret = secret.ok_or_else(Error::no_authorization)?;
         accept(secret, parts, gateway).await.map(Self)
     }

@@ -367,8 +367,9 @@ mod tests {
     #[test]
     fn accounts_that_hold_nothing_are_forgotten_in_the_end() {
         let memory = BodyMemory::new(1 << 20);
-        for account in 0..5 * KEPT_ACCOUNTS as i64 {
-            drop(memory.take(AccountId(account), 1).expect("there is room"));
+        for account in (0..).take(5 * KEPT_ACCOUNTS) {
+            let held = memory.take(AccountId(account), 1);
+            drop(held.expect("there is room"));
         }
         assert!(memory.used().accounts.len() <= KEPT_ACCOUNTS + 1);
     }

@@ -158,8 +158,8 @@ mod tests {
         for (_, waiting) in all {
             waiting.await.expect("it ends");
         }
-        let order = order.lock().expect("no test has panicked");
-        assert_eq!(*order, ["b1", "a1", "b2", "a2"]);
+        let order = order.lock().expect("no test has panicked").clone();
+        assert_eq!(order, ["b1", "a1", "b2", "a2"]);
         drop(turns.take(BOB).await.expect("it is free again"));
     }
 

@@ -112,6 +112,7 @@ fn explained(path: &Path, bytes: &[u8], error: TokenizerError) -> TokenizerError
     let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
     match ForeignKind::of_value(&value) {
         Some(kind) => foreign(path, kind),
+        None if !value.is_object() => broken(path, "an object was expected".to_owned()),
         None if value.get("model").is_none() => {
             broken(path, "it has no `model`, so it is no tokenizer".to_owned())
         }

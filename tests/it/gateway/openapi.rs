@@ -71,7 +71,7 @@ fn every_answer_is_one_that_the_document_has() {
     gateway.wait_for(&task, "COMPLETED");
     let parameters = format!(
         "\"path.account\" = \"local\"\n\"path.model\" = \"echo\"\n\
-         \"path.provider\" = \"echo\"\n\"path.task\" = \"{task}\"\n\"query.configId\" = {config}\n"
+         \"path.provider\" = \"echo\"\n\"path.id\" = \"local/echo\"\n\"path.task\" = \"{task}\"\n\"query.configId\" = {config}\n"
     );
     let examples = ["--max-examples", EXAMPLES];
     let said = fuzz(
@@ -160,7 +160,11 @@ fn a_services_document_says_what_it_takes() {
     };
     let sentence = document("local/hush_sentence");
     for kind in ["predict", "async/predict"] {
-        let inputs = body(&sentence, kind)["properties"]["inputs"].clone();
+        // As tensors, or as texts.
+        let body = body(&sentence, kind);
+        let inputs = body["anyOf"][0]["properties"]["inputs"].clone();
+        let texts = &body["anyOf"][1]["properties"]["texts"]["items"];
+        assert_eq!(texts["type"], "string");
         assert_eq!(
             (&inputs["minItems"], &inputs["maxItems"]),
             (&json!(1), &json!(1))

@@ -145,7 +145,7 @@ fn what_is_wrong_with_texts_is_told_before_they_run() {
             PREDICT,
             json!({"texts": ["a", long]}),
             "$.texts[1]",
-            "42 tokens, and the model takes 24",
+            "42 tokens, and the model takes 23",
         ),
         (
             PREDICT,
@@ -169,7 +169,7 @@ fn what_is_wrong_with_texts_is_told_before_they_run() {
             &with,
             config(json!({"max_length": 99})),
             "$.config.max_length",
-            "99 is more than the 24",
+            "99 is more than the 23",
         ),
         (
             &with,
@@ -241,7 +241,7 @@ fn only_services_that_embed_take_texts() {
     let length = of(&hush, "max_length").expect("it may be set");
     assert_eq!(
         (&length["default"], &length["max"]),
-        (&json!(24), &json!(24))
+        (&json!(23), &json!(23))
     );
     let pooling = of(&hush, "pooling").expect("it may be set");
     assert!(

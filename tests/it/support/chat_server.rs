@@ -164,16 +164,15 @@ fn answer(stream: &mut TcpStream, shared: &Shared, asked: &Asked) -> Option<()> 
 
 /// What the last message says, or the prompt.
 fn told(asked: &Asked) -> String {
-    let text = match asked.method {
-        "completions" => asked.data["prompt"].clone(),
-        _ => {
-            let messages = asked.data["messages"].as_array();
-            let last = messages.and_then(|messages| messages.last());
-            let content = last.map(|last| last["content"].clone());
-            match content.unwrap_or_default() {
-                Value::Array(parts) => parts.first().map_or(Value::Null, |it| it["text"].clone()),
-                other => other,
-            }
+    let text = if asked.method == "completions" {
+        asked.data["prompt"].clone()
+    } else {
+        let messages = asked.data["messages"].as_array();
+        let last = messages.and_then(|messages| messages.last());
+        let content = last.map(|last| last["content"].clone());
+        match content.unwrap_or_default() {
+            Value::Array(parts) => parts.first().map_or(Value::Null, |it| it["text"].clone()),
+            other => other,
         }
     };
     text.as_str().unwrap_or("nothing").to_owned()
