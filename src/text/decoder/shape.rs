@@ -13,13 +13,13 @@ pub(super) enum Role {
     Mask,
     /// The position of each token, [1, n].
     Positions,
-    /// The position of each token, [n].
+    /// The position of each token, `[n]`.
     PositionList,
-    /// The position of the first token, [1].
+    /// The position of the first token, `[1]`.
     Start,
-    /// The number of the last positions that logits are wanted for, a scalar or [1].
+    /// The number of the last positions that logits are wanted for, a scalar or `[1]`.
     Wanted { is_list: bool },
-    /// Whether what is carried counts, [1].
+    /// Whether what is carried counts, `[1]`.
     UsesCache,
 }
 
