@@ -19,7 +19,9 @@ use crate::support::environment::Piece;
 
 /// A prompt for the ONNX decoders of the fixtures.
 const PROMPT: [u32; 9] = [5, 17, 3, 40, 22, 8, 31, 1, 12];
-const PROGRAM: &str = "llama_tiny_kv_xnnpack_fp32";
+/// A program that keeps its keys and values, and what ExecuTorch's runtime gives for five tokens in a row.
+const PROGRAM: &str = "../../../packages-examples/jackdaw/xnnpack/jackdaw_xnnpack_fp32.pte";
+const RECORDED: &str = "jackdaw_xnnpack_fp32.json";
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -312,17 +314,17 @@ struct Recorded {
 
 #[test]
 fn a_program_gives_what_was_recorded() {
-    let text = fs::read_to_string(fixture(&format!("{PROGRAM}.json"))).expect("it is there");
+    let text = fs::read_to_string(fixture(RECORDED)).expect("it is there");
     let recorded: Vec<Recorded> = serde_json::from_str(&text).expect("it is a list");
     let mut engines = vec!["tract"];
     if cfg!(feature = "executorch") && Piece::ExecuTorch.or_skip("decoders").is_some() {
         engines.push("executorch");
     }
     for engine in engines {
-        let mut decoder = decoder(&format!("{PROGRAM}.pte"), engine);
+        let mut decoder = decoder(PROGRAM, engine);
         let model = decoder.model();
-        assert_eq!((model.vocabulary, model.context), (256, 64));
-        assert_eq!((model.first, model.ends.as_slice()), (Some(1), &[2][..]));
+        assert_eq!((model.vocabulary, model.context), (384, 512));
+        assert_eq!((model.first, model.ends.as_slice()), (Some(1), &[0, 2][..]));
         assert!(decoder.try_cutting().expect("it runs"), "{engine}");
         for round in 0..3 {
             let what = format!("{engine}, round {round}");
@@ -330,14 +332,14 @@ fn a_program_gives_what_was_recorded() {
             for step in &recorded {
                 assert_eq!(decoder.held().len(), step.position);
                 let logits = fed(&mut decoder, &[step.token]);
-                assert_near(&logits, &step.logits, 1e-5, &what);
+                assert_near(&logits, &step.logits, 1e-4, &what);
             }
             // A prefix is used again, and the whole is fed at once.
             let tokens: Vec<u32> = recorded.iter().map(|step| step.token).collect();
             fed(&mut decoder, &[9, 9, 9]);
             decoder.cut(2).expect("it holds more");
             let logits = fed(&mut decoder, &tokens[2..]);
-            assert_near(&logits, &recorded.last().expect("some").logits, 1e-5, &what);
+            assert_near(&logits, &recorded.last().expect("some").logits, 1e-4, &what);
         }
     }
 }
