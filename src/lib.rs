@@ -19,6 +19,9 @@ pub mod engine;
 #[cfg(feature = "run")]
 pub mod runtime;
 
+#[cfg(feature = "run")]
+pub mod text;
+
 #[cfg(feature = "serve")]
 pub mod metric;
 

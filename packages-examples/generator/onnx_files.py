@@ -59,6 +59,12 @@ class Graph:
         self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
+    def scalar(self, value):
+        """A constant of rank 0, whose type is kept."""
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
     def op(self, kind, *values, outputs=1, **attributes):
         """A node; its output's name, or names when there are several."""
         names = [f"n{len(self.nodes)}_{index}" for index in range(outputs)]

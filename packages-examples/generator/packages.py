@@ -3,7 +3,7 @@
 import torch
 from torch.export import Dim
 
-from . import networks, onnx_files, onnx_int8, side_files
+from . import networks, onnx_files, onnx_int8, side_files, text_packages
 from .executorch_files import Method, Program, build
 from .package_files import Package, write, write_json
 
@@ -296,4 +296,6 @@ REPOSITORIES = {
     "readline-ocr": readline,
     "watercolor": watercolor,
     "parlor-tts": parlor,
+    "jackdaw": text_packages.jackdaw,
+    "kindred": text_packages.kindred,
 }

@@ -1,4 +1,5 @@
-//! Accounts and what belongs to them: API keys, the numbers of their services, predict configs.
+//! Accounts and what belongs to them: API keys, the numbers of their services, predict configs, what they
+//! used.
 //!
 //! Invariant: a key's secret is shown once and stored only as a hash. Knows nothing of HTTP and of
 //! tasks.
@@ -11,11 +12,13 @@ mod record;
 mod sqlite;
 mod store;
 mod strangers;
+mod usage;
 
 pub use accounts::{AccountError, Accounts};
 pub use configs::PredictConfigs;
 pub use directory::{Directory, Snapshot};
 pub use key::{ApiKey, Permission, Permissions, Secret, UnknownPermission};
-pub use record::{Account, AccountId, PredictConfig, UNLIMITED};
+pub use record::{Account, AccountId, Counted, PredictConfig, UNLIMITED, Usage, UsageKey};
 pub(crate) use sqlite::SqliteAccounts;
 pub use store::{AccountStore, NewConfig, NewKey, StoredKey};
+pub use usage::UsageCounts;

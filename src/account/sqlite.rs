@@ -9,10 +9,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::key::{ApiKey, Permissions};
-use super::record::{Account, AccountId, PredictConfig};
+use super::record::{Account, AccountId, Counted, MOST, PredictConfig, Usage, UsageKey};
 use super::store::{AccountStore, NewConfig, NewKey, StoredKey};
 use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseError, Day, Timestamp};
 
 /// What is read of an account.
 const ACCOUNT: &str = "id, name, rps, blocked, created_at";
@@ -214,6 +214,100 @@ impl AccountStore for SqliteAccounts {
         let sql = "DELETE FROM predict_config WHERE service = ?1 AND id = ?2";
         self.write(|connection| Ok(connection.execute(sql, params![service, id])? > 0))
     }
+
+    async fn add_usage(&self, used: &[(UsageKey, Counted)]) -> Result<(), DatabaseError> {
+        let sql = format!(
+            "INSERT INTO usage (account, day, service, requests, prompt_tokens, completion_tokens,
+                cached_tokens)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (account, day, service) DO UPDATE SET
+                requests = min({MOST}, requests + excluded.requests),
+                prompt_tokens = min({MOST}, prompt_tokens + excluded.prompt_tokens),
+                completion_tokens = min({MOST}, completion_tokens + excluded.completion_tokens),
+                cached_tokens = min({MOST}, cached_tokens + excluded.cached_tokens)"
+        );
+        self.write(|connection| {
+            let change = connection.unchecked_transaction()?;
+            let mut add = change.prepare_cached(&sql)?;
+            for (key, counted) in used {
+                let [requests, prompt, completion, cached] = numbers(*counted);
+                let (account, day) = (key.account.0, key.day.0);
+                add.execute(params![
+                    account,
+                    day,
+                    key.service,
+                    requests,
+                    prompt,
+                    completion,
+                    cached
+                ])?;
+            }
+            drop(add);
+            change.commit()
+        })
+    }
+
+    async fn usage(
+        &self,
+        account: AccountId,
+        from: Day,
+        to: Day,
+    ) -> Result<Vec<Usage>, DatabaseError> {
+        let sql = "SELECT day, service.id, service.name, owner.id, owner.name,
+                requests, prompt_tokens, completion_tokens, cached_tokens
+            FROM usage JOIN service ON service.id = usage.service
+                JOIN account AS owner ON owner.id = service.owner
+            WHERE usage.account = ?1 AND day BETWEEN ?2 AND ?3
+            ORDER BY day, owner.name, service.name";
+        self.read(|connection| {
+            let mut read = connection.prepare_cached(sql)?;
+            read.query_map([account.0, from.0, to.0], usage)?.collect()
+        })
+    }
+
+    async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError> {
+        // Looked for first: a change that changes nothing would wait for others, too.
+        let find = "SELECT EXISTS (SELECT 1 FROM usage WHERE day < ?1)";
+        let is_there = self.read(|connection| {
+            let mut find = connection.prepare_cached(find)?;
+            find.query_row([before.0], |row| row.get::<_, bool>(0))
+        })?;
+        if !is_there {
+            return Ok(0);
+        }
+        let sql = "DELETE FROM usage WHERE (account, day, service) IN (
+            SELECT account, day, service FROM usage WHERE day < ?1 ORDER BY day LIMIT ?2)";
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.write(|connection| connection.execute(sql, [before.0, most]))
+    }
+}
+
+/// Counts as SQLite's integers; none is larger than [`MOST`].
+fn numbers(counted: Counted) -> [i64; 4] {
+    let all = [
+        counted.requests,
+        counted.prompt,
+        counted.completion,
+        counted.cached,
+    ];
+    all.map(|count| i64::try_from(count.min(MOST)).unwrap_or(i64::MAX))
+}
+
+fn usage(row: &Row<'_>) -> Result<Usage, rusqlite::Error> {
+    let count =
+        |column| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)?.try_into().unwrap_or(0));
+    Ok(Usage {
+        day: Day(row.get(0)?),
+        service: row.get(1)?,
+        service_name: row.get(2)?,
+        owner: AccountId(row.get(3)?),
+        owner_name: row.get(4)?,
+        counted: Counted {
+            requests: count(5)?,
+            prompt: count(6)?,
+            completion: count(7)?,
+            cached: count(8)?,
+        },
+    })
 }
 
 fn account(row: &Row<'_>) -> Result<Account, rusqlite::Error> {

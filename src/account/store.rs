@@ -1,8 +1,8 @@
 //! The seam between accounts and what keeps them.
 
 use super::key::{ApiKey, Permissions};
-use super::record::{Account, AccountId, PredictConfig};
-use crate::database::{DatabaseError, Timestamp};
+use super::record::{Account, AccountId, Counted, PredictConfig, Usage, UsageKey};
+use crate::database::{DatabaseError, Day, Timestamp};
 
 /// A key to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct NewConfig {
     pub is_default: bool,
 }
 
-/// Keeps accounts, keys, the numbers of services and predict configs. Every method is atomic, and what it
+/// Keeps accounts, keys, the numbers of services, predict configs and usage. Every method is atomic, and what it
 /// changes is durable when it returns; a future that is dropped has made its change or never will. Time is
 /// an argument. Whether a name may be one, and what users are told, is not known here.
 #[async_trait::async_trait]
@@ -99,4 +99,19 @@ pub trait AccountStore: Send + Sync {
 
     /// Deletes a predict config of a service; `false` if there is none.
     async fn delete_config(&self, service: i64, id: i64) -> Result<bool, DatabaseError>;
+
+    /// Adds to what accounts used; all of it or nothing.
+    async fn add_usage(&self, used: &[(UsageKey, Counted)]) -> Result<(), DatabaseError>;
+
+    /// What an account used from one day to another, both included, in the order of days, owners and
+    /// services. What was used of a service that has no number is not told.
+    async fn usage(
+        &self,
+        account: AccountId,
+        from: Day,
+        to: Day,
+    ) -> Result<Vec<Usage>, DatabaseError>;
+
+    /// Forgets at most so many counts of days before one, the oldest first, and gives how many.
+    async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError>;
 }

@@ -4,7 +4,42 @@ use chrono::{DateTime, Datelike as _, NaiveDate, Timelike as _, Utc};
 
 use super::Timestamp;
 
+/// A day, in milliseconds.
+const DAY: i64 = 86_400_000;
+
+/// A day in UTC: days since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(pub i64);
+
+impl Day {
+    /// `2026-11-21`.
+    pub fn to_iso(self) -> String {
+        let mut text = Timestamp(self.0.saturating_mul(DAY)).to_iso();
+        text.truncate(text.find('T').unwrap_or(text.len()));
+        text
+    }
+
+    /// `2026-11-21`; `None` if there is no such day.
+    pub fn from_iso(text: &str) -> Option<Self> {
+        if text.contains('T') {
+            return None;
+        }
+        Timestamp::from_iso(text).map(Timestamp::day)
+    }
+
+    /// The day so many days before.
+    #[must_use]
+    pub fn before(self, days: u32) -> Self {
+        Self(self.0.saturating_sub(i64::from(days)))
+    }
+}
+
 impl Timestamp {
+    /// The day of this moment.
+    pub fn day(self) -> Day {
+        Day(self.0.div_euclid(DAY))
+    }
+
     /// `2026-11-21T04:26:17.123Z`. A moment that no calendar reaches is shown as the nearest that it does.
     pub fn to_iso(self) -> String {
         let nearest = if self.0 < 0 {
@@ -50,6 +85,35 @@ fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn days_are_written_and_read() {
+        for (day, text) in [
+            (0, "1970-01-01"),
+            (20_779, "2026-11-22"),
+            (-1, "1969-12-31"),
+        ] {
+            assert_eq!(Day(day).to_iso(), text);
+            assert_eq!(Day::from_iso(text), Some(Day(day)));
+            let last = Timestamp(day * DAY + DAY - 1);
+            assert_eq!(
+                (Timestamp(day * DAY).day(), last.day()),
+                (Day(day), Day(day))
+            );
+        }
+        for wrong in [
+            "",
+            "2026-02-30",
+            "2026-1-1",
+            "2026-11-22T00:00:00Z",
+            "today",
+        ] {
+            assert_eq!(Day::from_iso(wrong), None, "{wrong}");
+        }
+        assert_eq!(Day(3).before(5), Day(-2));
+        // What no calendar reaches is shown as the nearest that it does.
+        assert!(Day(i64::MAX).to_iso().ends_with("-12-31"));
+    }
 
     #[test]
     fn moments_are_written_and_read_as_iso_8601() {

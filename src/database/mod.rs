@@ -12,6 +12,7 @@ pub(crate) mod sqlite;
 mod timestamp;
 mod url;
 
+pub use calendar::Day;
 pub use directory::free_bytes;
 pub(crate) use directory::make_directory;
 pub use error::DatabaseError;

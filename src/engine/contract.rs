@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::carrying::{Begins, Carrying};
 use super::error::EngineError;
 use super::library::{Installations, NativeBackend};
 use super::offer::Offer;
@@ -66,7 +67,8 @@ pub trait Engine: Sync {
         provider == Provider::Cpu || placement.shares.is_empty() || placement.has(provider)
     }
 
-    /// Loads a model for one method. Nothing of the model runs yet.
+    /// Loads a model for one method, with what its session is to carry from run to run. Nothing of the
+    /// model runs yet.
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError>;
 
     /// What its library has for parts of models, where model files name such. Loads the library, and so
@@ -88,7 +90,8 @@ pub struct Gaps {
 /// A loaded model, owned by one thread at a time.
 pub trait Session: Send {
     /// Runs the method once. `inputs` are in the order of the signature and fit it: callers check
-    /// with [`crate::tensor::input::check`]. Sessions stay usable after an error.
+    /// with [`crate::tensor::input::check`]. Sessions stay usable after an error. What is carried is
+    /// neither among the inputs nor among the outputs, and changes only if the run succeeds.
     ///
     /// What a program keeps from run to run (a cache of keys and values, a counter) is kept here too: a
     /// run begins with what the last one left, or anew after [`Session::forget`].
@@ -98,6 +101,21 @@ pub trait Session: Send {
     /// was kept.
     fn forget(&mut self) -> Result<(), EngineError> {
         Ok(())
+    }
+
+    /// Keeps the first `length` positions of what is carried ([`LoadOptions::carrying`]) and forgets the
+    /// rest. What a program keeps by itself stays: it is told the position with its inputs.
+    fn cut(&mut self, _length: u64) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Lets the next run begin so.
+    fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
+        match begins {
+            Begins::Anew => self.forget(),
+            Begins::AsLeft => Ok(()),
+            Begins::Cut(length) => self.cut(length),
+        }
     }
 
     /// What the engine tells about where the model's nodes run. Complete only after the first run.
@@ -138,4 +156,7 @@ pub struct LoadOptions {
     pub observe: bool,
     /// The engine's native library, if the user named one.
     pub library: Option<PathBuf>,
+    /// What of the method's inputs and outputs stays with the session.
+    #[serde(default)]
+    pub carrying: Carrying,
 }

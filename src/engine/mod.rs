@@ -3,8 +3,10 @@
 //! Invariant: no type of an inference library leaves its engine's folder; whatever a model does, the
 //! caller gets an [`EngineError`], never a panic.
 
+mod carrying;
 mod contract;
 mod error;
+mod feedback;
 pub mod library;
 mod offer;
 mod provider;
@@ -24,6 +26,7 @@ pub mod ort;
 pub mod ort;
 pub mod tract;
 
+pub use carrying::{Along, Begins, Carried, Carrying};
 pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Session};
 pub use error::EngineError;
 pub use offer::Offer;

@@ -65,36 +65,64 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
         let secret = secret(&parts.headers).ok_or_else(Error::no_key)?;
-        let known = parts.extensions.get::<Arc<Known>>();
-        let accept = |snapshot: &Snapshot| {
-            let (key, account) = snapshot.authenticate(secret, Timestamp::now())?;
-            if let Some(known) = known {
-                // It is set once for a request.
-                let _ = known.caller.set(Whose {
-                    id: account.id,
-                    account: account.name.clone(),
-                    key: key.name.clone(),
-                });
-            }
-            Some(if account.blocked {
-                Err(Error::blocked())
-            } else {
-                if let Some(connected) = parts.extensions.get::<Arc<Connected>>() {
-                    connected.open.showed_key();
-                }
-                Ok(Self {
-                    account: account.id,
-                    permissions: key.permissions,
-                })
-            })
-        };
-        if let Some(accepted) = accept(&gateway.directory.snapshot()) {
-            return accepted;
-        }
-        // It may have been made a moment ago.
-        gateway.directory.look_for(secret).await;
-        accept(&gateway.directory.snapshot()).unwrap_or_else(|| Err(Error::unknown_key()))
+        accept(secret, parts, gateway).await
     }
+}
+
+/// The account behind a request of an adapter: `Authorization` goes before the key's own header.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AdapterCaller(pub(super) Caller);
+
+impl FromRequestParts<Arc<Gateway>> for AdapterCaller {
+    type Rejection = Error;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Self::Rejection> {
+        let headers = &parts.headers;
+        // Where it is there it counts, even with nothing in it.
+        let secret = if headers.contains_key(header::AUTHORIZATION) {
+            authorization(headers)
+        } else {
+            api_key(headers)
+        };
+        let secret = secret.ok_or_else(Error::no_authorization)?;
+        accept(secret, parts, gateway).await.map(Self)
+    }
+}
+
+/// Whom a key belongs to, if that account may ask for anything.
+async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<Caller, Error> {
+    let known = parts.extensions.get::<Arc<Known>>();
+    let look = |snapshot: &Snapshot| {
+        let (key, account) = snapshot.authenticate(secret, Timestamp::now())?;
+        if let Some(known) = known {
+            // It is set once for a request.
+            let _ = known.caller.set(Whose {
+                id: account.id,
+                account: account.name.clone(),
+                key: key.name.clone(),
+            });
+        }
+        Some(if account.blocked {
+            Err(Error::blocked())
+        } else {
+            if let Some(connected) = parts.extensions.get::<Arc<Connected>>() {
+                connected.open.showed_key();
+            }
+            Ok(Caller {
+                account: account.id,
+                permissions: key.permissions,
+            })
+        })
+    };
+    if let Some(accepted) = look(&gateway.directory.snapshot()) {
+        return accepted;
+    }
+    // It may have been made a moment ago.
+    gateway.directory.look_for(secret).await;
+    look(&gateway.directory.snapshot()).unwrap_or_else(|| Err(Error::unknown_key()))
 }
 
 /// Who looks at what needs no key: the account of a key, where there is one that is good for something.
@@ -116,16 +144,15 @@ impl FromRequestParts<Arc<Gateway>> for Viewer {
 
 /// The key that a request carries: its own header, else `Authorization`, bare or as a bearer's.
 fn secret(headers: &HeaderMap) -> Option<&str> {
-    let text = |name| {
-        let value: &axum::http::HeaderValue = headers.get(name)?;
-        // What is no text cannot be a key that we gave.
-        let value = value.to_str().unwrap_or("?").trim();
-        (!value.is_empty()).then_some(value)
-    };
-    if let Some(key) = text(API_KEY) {
-        return Some(key);
-    }
-    let value = text(header::AUTHORIZATION)?;
+    api_key(headers).or_else(|| authorization(headers))
+}
+
+fn api_key(headers: &HeaderMap) -> Option<&str> {
+    text(headers, &API_KEY)
+}
+
+fn authorization(headers: &HeaderMap) -> Option<&str> {
+    let value = text(headers, &header::AUTHORIZATION)?;
     match value.split_once(char::is_whitespace) {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
             let key = key.trim();
@@ -134,6 +161,13 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
         _ if value.eq_ignore_ascii_case("bearer") => None,
         _ => Some(value),
     }
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let value = headers.get(name)?;
+    // What is no text cannot be a key that we gave.
+    let value = value.to_str().unwrap_or("?").trim();
+    (!value.is_empty()).then_some(value)
 }
 
 #[cfg(test)]

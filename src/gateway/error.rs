@@ -27,6 +27,10 @@ pub(super) struct Error {
 
 /// What few errors have.
 #[derive(Debug, Clone, Default)]
+#[expect(
+    clippy::option_option,
+    reason = "no adapter's, without a field, of a field"
+)]
 struct More {
     args: Map<String, Value>,
     /// Seconds after which it may be tried again.
@@ -37,6 +41,8 @@ struct More {
     body: Option<(Bytes, String)>,
     /// What only the log is told.
     detail: Option<String>,
+    /// The field of a request that is wrong, of an adapter's error; it may have none.
+    param: Option<Option<String>>,
 }
 
 /// The body of every error.
@@ -47,6 +53,7 @@ pub(super) struct ErrorBody {
 
 /// What went wrong.
 #[derive(Debug, Serialize, ToSchema)]
+#[expect(clippy::option_option, reason = "left out, null, or a field")]
 #[serde(rename_all = "camelCase")]
 struct ErrorDetail {
     /// Stable code.
@@ -58,6 +65,10 @@ struct ErrorDetail {
     kind: &'static str,
     /// Details, such as `place`, the JSON path of the fault.
     args: Map<String, Value>,
+    /// Of the chat adapters: the field of the body that is wrong, or null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, required = false)]
+    param: Option<Option<String>>,
     /// The request's id, also in the header `Z-requestId`.
     request_id: String,
 }
@@ -96,6 +107,11 @@ impl Error {
     }
 
     /// What only the log is told.
+    pub(super) fn detail(&self) -> Option<&str> {
+        self.more.detail.as_deref()
+    }
+
+    /// What only the log is told.
     pub(super) fn take_detail(&mut self) -> Option<String> {
         self.more.detail.take()
     }
@@ -106,6 +122,13 @@ impl Error {
             "mlp.gateway.access_key_required",
             "the request has no API key; send it in the header MLP-API-KEY",
         )
+    }
+
+    pub(super) fn no_authorization() -> Self {
+        Self {
+            message: "the request has no API key; send it in the header Authorization".to_owned(),
+            ..Self::no_key()
+        }
     }
 
     pub(super) fn unknown_key() -> Self {
@@ -238,6 +261,40 @@ impl Error {
         self
     }
 
+    /// The error as clients of chat adapters read it: with the field that is wrong.
+    pub(super) fn for_adapter(mut self) -> Self {
+        let place = self.more.args.get("place").and_then(Value::as_str);
+        let field = place.and_then(|place| place.strip_prefix("$."));
+        // What a service calls a place in its data or config is one of the client's body.
+        let field = field.map(|field| {
+            let inner = ["data.", "config."];
+            let inner = inner.iter().find_map(|above| field.strip_prefix(above));
+            inner.unwrap_or(field).to_owned()
+        });
+        self.more.param = Some(field);
+        self
+    }
+
+    /// The error as the data of an event, on one line: for an answer whose status is told already.
+    pub(super) fn event_data(mut self, request_id: &str) -> String {
+        let passed = self.more.body.take().filter(|(body, _)| {
+            // An upstream's own, where clients find in it what they look for.
+            #[derive(serde::Deserialize)]
+            struct Shape {
+                #[serde(rename = "error")]
+                _error: serde::de::IgnoredAny,
+            }
+            serde_json::from_slice::<Shape>(body).is_ok()
+        });
+        if let Some(text) = passed.and_then(|(body, _)| String::from_utf8(body.into()).ok()) {
+            // Between its parts only: a JSON text has no line breaks in its strings.
+            return text.replace(['\n', '\r'], " ");
+        }
+        let body = self.for_adapter().body(request_id);
+        // A body of strings is always JSON.
+        serde_json::to_string(&body).unwrap_or_default()
+    }
+
     /// A failure as it was stored with a task.
     pub(super) fn of_failure(failure: Failure) -> Self {
         let status = StatusCode::from_u16(failure.status);
@@ -275,6 +332,7 @@ impl Error {
                 message: self.message,
                 kind: kind(self.status),
                 args: self.more.args,
+                param: self.more.param,
                 request_id: request_id.to_owned(),
             },
         }

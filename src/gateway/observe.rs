@@ -29,12 +29,17 @@ use crate::service::Service;
 use crate::service::meter::{ABANDONED, Operation, Outcome};
 use crate::task::TaskId;
 
+/// What the paths of the chat adapters begin with.
+pub(super) const ADAPTERS: &str = "/api/adapters/";
+
 /// Longest path that is logged, in bytes.
 const LONGEST_PATH: usize = 512;
 
 /// What becomes known of a request while it is answered.
 #[derive(Debug, Default)]
 pub(super) struct Known {
+    /// The request's id.
+    pub(super) id: Option<HeaderValue>,
     /// Whose key it has, once the key was found.
     pub(super) caller: OnceLock<Whose>,
     /// What is asked of which service, once it is clear that it may be.
@@ -141,6 +146,14 @@ where
     }
 }
 
+impl Known {
+    /// The request's id.
+    pub(super) fn id(&self) -> &str {
+        let id = self.id.as_ref().and_then(|id| id.to_str().ok());
+        id.unwrap_or_default()
+    }
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
         let took = self.started.elapsed();
@@ -159,7 +172,11 @@ impl Line {
     fn begin(gateway: &Arc<Gateway>, request: &mut Request) -> Self {
         let started = Instant::now();
         gateway.metrics.came();
-        let known = Arc::new(Known::default());
+        let id = gateway.request_ids.of(request.headers());
+        let known = Arc::new(Known {
+            id: Some(id.clone()),
+            ..Known::default()
+        });
         let extensions = request.extensions_mut();
         extensions.insert(Arc::clone(&known));
         let route = extensions.get::<MatchedPath>().cloned();
@@ -170,7 +187,7 @@ impl Line {
             peer::client(connected, request.headers(), &settings.trusted_proxies)
         });
         Self {
-            id: gateway.request_ids.of(request.headers()),
+            id,
             method: request.method().clone(),
             route,
             uri: request.uri().clone(),
@@ -194,6 +211,9 @@ impl Line {
         if let Some(mut error) = error {
             answer.detail = error.take_detail();
             answer.code = Some(error.code.clone());
+            if self.uri.path().starts_with(ADAPTERS) {
+                error = error.for_adapter();
+            }
             response = error.render(self.id());
         }
         answer.status = response.status().as_u16();

@@ -16,7 +16,7 @@ use super::readiness::Looked;
 use super::request_id::RequestIds;
 use super::settings::{Changes, Settings};
 use super::stopping::Stopping;
-use crate::account::{AccountId, Directory, PredictConfigs};
+use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts};
 use crate::database::Timestamp;
 use crate::service::engine::Engines;
 use crate::service::{BodyMemory, Catalog, Service, ServiceSettings, Unserved};
@@ -29,6 +29,7 @@ pub struct Gateway {
     current: Arc<ArcSwap<Settings>>,
     pub(super) directory: Arc<Directory>,
     pub(super) configs: Arc<PredictConfigs>,
+    pub(super) usage: Arc<UsageCounts>,
     pub(super) services: Arc<Services>,
     pub(super) engines: Arc<Engines>,
     pub(super) store: Arc<dyn TaskStore>,
@@ -57,6 +58,8 @@ pub struct Parts {
     pub directory: Arc<Directory>,
     /// Predict configs.
     pub configs: Arc<PredictConfigs>,
+    /// What accounts use.
+    pub usage: Arc<UsageCounts>,
     /// Services.
     pub services: Arc<Services>,
     /// Sessions.
@@ -155,6 +158,7 @@ impl Gateway {
             settings: parts.settings,
             directory: parts.directory,
             configs: parts.configs,
+            usage: parts.usage,
             services: parts.services,
             engines: parts.engines,
             store: parts.store,

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::account::PredictConfig;
-use crate::service::{Device, Kind, MethodDescription, Service, Takes, TakesInput};
+use crate::service::{Device, Kind, MethodDescription, Service, Takes, TakesInput, TakesTexts};
 use crate::tensor::DType;
 use crate::tensor::input::Extent;
 
@@ -15,6 +15,13 @@ const METHODS: usize = 64;
 
 /// Most elements of a request that are written out in the pattern of a text.
 const WRITTEN: u64 = 512;
+
+/// Most texts, and letters of a text after its first, that are described; many more are taken.
+const MOST_TEXTS: usize = 8;
+const MOST_LETTERS: usize = 200;
+
+/// Tokens that a tokenizer may add to a text; those that are known add at most three.
+const ADDED: usize = 8;
 
 /// A row of what there may be any number of: taken for an input whose rank is not known.
 const ANY: Extent = Extent::Between {
@@ -157,6 +164,39 @@ fn object(data: &Value, config: &Value, required: &Value) -> Value {
 
 /// The data that a method takes.
 fn data(takes: &Takes) -> Value {
+    let tensors = tensors(takes);
+    match takes.texts.and_then(texts_of) {
+        Some(texts) => json!({"anyOf": [tensors, texts]}),
+        None => tensors,
+    }
+}
+
+/// Texts in place of tensors, of at most so many tokens. A letter is no more than a token, and few are
+/// added to a text.
+fn texts_of(takes: TakesTexts) -> Option<Value> {
+    let letters = takes
+        .tokens
+        .checked_sub(ADDED)
+        .filter(|letters| *letters > 0)?;
+    let more = (letters - 1).min(MOST_LETTERS);
+    Some(json!({
+        "type": "object",
+        "description": "Texts that are embedded: the answer has a vector for each, in their order. \
+            Any text will do that has no more tokens than the model takes",
+        "required": ["texts"],
+        "properties": {
+            "texts": {
+                "type": "array",
+                "maxItems": MOST_TEXTS,
+                "items": {"type": "string", "pattern": format!("^[a-z]{{1,{}}}$", more + 1)},
+            },
+        },
+        "additionalProperties": false,
+    }))
+}
+
+/// One tensor for each input.
+fn tensors(takes: &Takes) -> Value {
     let count = takes.inputs.len();
     let mut schemas: Vec<Value> = takes.inputs.iter().map(input).collect();
     let mut inputs = json!({"type": "array", "minItems": count, "maxItems": count});

@@ -38,6 +38,13 @@ pub(super) fn visible(gateway: &Gateway, viewer: Viewer) -> Vec<Visible> {
         .collect()
 }
 
+/// The services that a viewer may use, in the order of owners and names.
+pub(super) fn usable(gateway: &Gateway, viewer: Viewer) -> Vec<Arc<Service>> {
+    let mut services = gateway.services.all();
+    services.retain(|service| may_use(viewer.0, service));
+    services
+}
+
 /// Whether a service may be used by a viewer, or looked at.
 fn sees(viewer: Viewer, service: &Service) -> bool {
     is_listed(service) || may_use(viewer.0, service)

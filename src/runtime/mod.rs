@@ -7,6 +7,7 @@ pub mod machine;
 pub mod measure;
 pub mod peak_memory;
 pub mod precision;
+pub mod process;
 pub mod selection;
 pub mod statistics;
 pub mod target;

@@ -289,7 +289,7 @@ fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<(PathBuf,
     if path.extension().is_none_or(|extension| extension != "json") {
         return Ok(None);
     }
-    let config = read_config(path)?;
+    let config = self::config(path)?;
     if let (Some(asked), Some(has)) = (backend, config.backend)
         && asked != has
     {
@@ -337,7 +337,8 @@ fn config_below(directory: &Path, backend: Option<Backend>) -> Selected<(PathBuf
     Ok(configs.swap_remove(0))
 }
 
-fn read_config(path: &Path) -> Selected<Config> {
+/// What the config at `path` says.
+pub fn config(path: &Path) -> Selected<Config> {
     config_of(path, &Loaded::read(path))
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::worker::{Launcher, Worker};
 use crate::engine::{
-    self, Answer, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider,
-    Session,
+    self, Answer, Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, Placement,
+    Provider, Session,
 };
 use crate::model::ModelInfo;
 use crate::package::Backend;
@@ -49,6 +49,8 @@ pub struct Wish {
     pub observe: bool,
     /// ONNX Runtime's library, if the user named one.
     pub library: Option<PathBuf>,
+    /// What of the method's inputs and outputs stays with the session.
+    pub carrying: Carrying,
 }
 
 /// A model that is loaded and has run once.
@@ -128,7 +130,8 @@ pub fn require_method_runnable(info: &ModelInfo, method: &str) -> Result<(), Sta
     }
 }
 
-/// Loads the model with the best candidate that works and runs it once.
+/// Loads the model with the best candidate that works and runs it once. What is carried is not among the
+/// inputs; what that run has left is there until it is forgotten.
 pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, StartError> {
     require_runnable(wish.format)?;
     let mut passed_over: Vec<(Candidate, EngineError)> = Vec::new();
@@ -208,6 +211,7 @@ fn attempt(
             strict: wish.strict && candidate.provider != Provider::Cpu,
             observe: wish.observe || candidate.provider != Provider::Cpu,
             library: wish.library.clone(),
+            carrying: wish.carrying.clone(),
         },
     };
     let mut worker = launcher.load(candidate.engine, &request)?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -40,6 +41,28 @@ pub struct Answer {
     pub body: Body,
     /// Its media type.
     pub content_type: String,
+    /// The tokens that it takes, where the service counts them itself.
+    pub spent: Option<Arc<Spent>>,
+}
+
+/// Tokens that an answer took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Of the prompt.
+    pub prompt: u64,
+    /// Of the answer.
+    pub completion: u64,
+    /// Of the prompt's, those that were known from before.
+    pub cached: u64,
+}
+
+/// Tokens of an answer, as they are spent: a service adds to it while its answer leaves, so what a client
+/// spent that goes away is known too.
+#[derive(Debug, Default)]
+pub struct Spent {
+    prompt: AtomicU64,
+    completion: AtomicU64,
+    cached: AtomicU64,
 }
 
 /// The body of an answer.
@@ -99,6 +122,24 @@ pub enum CallError {
     /// An upstream could not be reached.
     #[error("the upstream cannot be reached: {0}")]
     Unreachable(String),
+}
+
+impl Spent {
+    /// More tokens.
+    pub fn add(&self, more: Tokens) {
+        self.prompt.fetch_add(more.prompt, Relaxed);
+        self.completion.fetch_add(more.completion, Relaxed);
+        self.cached.fetch_add(more.cached, Relaxed);
+    }
+
+    /// The tokens so far.
+    pub fn so_far(&self) -> Tokens {
+        Tokens {
+            prompt: self.prompt.load(Relaxed),
+            completion: self.completion.load(Relaxed),
+            cached: self.cached.load(Relaxed),
+        }
+    }
 }
 
 impl Body {

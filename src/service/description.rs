@@ -32,6 +32,8 @@ pub struct Description {
     pub default_precision: Option<String>,
     /// Whether a picture is taken in place of tensors: it has a capability of images.
     pub takes_pictures: bool,
+    /// Whether texts are taken in place of tensors: it embeds them, and has a tokenizer.
+    pub embeds_texts: bool,
     /// Whether this build runs at least one of its models; otherwise every request fails with
     /// [`super::CallError::NoInstances`].
     pub runnable: bool,

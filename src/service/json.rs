@@ -22,18 +22,31 @@ const MAX_KEYS: usize = 64;
 const MAX_SHOWN: usize = 60;
 
 /// An object's members in order; the values are text.
-pub(super) type Object<'a> = Vec<(String, &'a RawValue)>;
+pub(crate) type Object<'a> = Vec<(String, &'a RawValue)>;
 
 /// The text of a body.
-pub(super) fn text(body: &[u8]) -> Result<&str, Refusal> {
+pub(crate) fn text(body: &[u8]) -> Result<&str, Refusal> {
     std::str::from_utf8(body).map_err(|error| {
         let at = error.valid_up_to();
         Refusal::at("$", format!("byte {at} is not UTF-8; JSON is UTF-8"))
     })
 }
 
+/// The body, or the text inside if it is a string that holds an object or an array.
+pub(super) fn unwrapped(text: &str) -> Result<Cow<'_, str>, Refusal> {
+    if !text.trim_ascii_start().starts_with('"') {
+        return Ok(Cow::Borrowed(text));
+    }
+    let inner: String = serde_json::from_str(text)
+        .map_err(|error| Refusal::at("$", format!("this is not JSON: {error}")))?;
+    if inner.trim_ascii_start().starts_with(['{', '[']) {
+        return Ok(Cow::Owned(inner));
+    }
+    Ok(Cow::Borrowed(text))
+}
+
 /// The members of an object, each key once.
-pub(super) fn members<'a>(text: &'a str, place: &str) -> Result<Object<'a>, Refusal> {
+pub(crate) fn members<'a>(text: &'a str, place: &str) -> Result<Object<'a>, Refusal> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let members = deserializer.deserialize_any(Members);
     let members = members.and_then(|members| deserializer.end().map(|()| members));
@@ -70,7 +83,7 @@ pub(super) fn with_list<'a>(
 }
 
 /// The elements of an array, which has at most `limit`.
-pub(super) fn elements<'a>(
+pub(crate) fn elements<'a>(
     text: &'a str,
     limit: usize,
     place: &str,
@@ -85,7 +98,7 @@ pub(super) fn elements<'a>(
 }
 
 /// A string.
-pub(super) fn string<'a>(value: &'a RawValue, place: &str) -> Result<Cow<'a, str>, Refusal> {
+pub(crate) fn string<'a>(value: &'a RawValue, place: &str) -> Result<Cow<'a, str>, Refusal> {
     let text = value.get();
     // Without escapes, which is nearly always, nothing is copied.
     if let Ok(borrowed) = serde_json::from_str::<&str>(text) {
@@ -124,12 +137,12 @@ pub(super) fn listed(names: &[&str]) -> String {
 }
 
 /// A text of a client's as messages quote it.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     format!("`{}`", short(text))
 }
 
 /// What kind of JSON value a text is, by its first character.
-pub(super) fn kind(text: &str) -> &'static str {
+pub(crate) fn kind(text: &str) -> &'static str {
     match text.trim_ascii_start().bytes().next() {
         Some(b'{') => "an object",
         Some(b'[') => "an array",

@@ -3,27 +3,33 @@
 //! Invariant: a service that is listed belongs to a valid package; a request that a service accepted
 //! is answered once, whatever the model does. Knows nothing of HTTP routes and of tasks.
 
+mod adapter;
 mod bodies;
 mod call;
 mod catalog;
 mod description;
 mod device;
 pub mod engine;
-mod json;
+pub(crate) mod json;
 pub mod meter;
 mod settings;
 pub mod tensors;
+mod text;
+pub mod texts;
 mod upstream;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use adapter::{AdapterCall, AdapterMethod, AdapterMode};
 pub use bodies::{BodyMemory, Buffer, Holding, NoRoom};
-pub use call::{Answer, Body, CallError, Chunks, Refusal, Request};
+pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, Spent, Tokens};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
-pub use device::{Device, DeviceParts, PackageConfig, Takes, TakesInput};
+pub use device::{
+    Device, DeviceParts, Embedded, Embedding, PackageConfig, Takes, TakesInput, TakesTexts,
+};
 pub use settings::{Isolation, Listed, ServiceSettings};
 pub use upstream::{Forward, Upstream};
 
@@ -62,7 +68,7 @@ pub enum Kind {
 /// not for the client's fault.
 #[derive(Debug)]
 pub enum Prepared {
-    /// Tensors for a method of a package's model, and the part of the memory for bodies that they have.
+    /// Tensors or texts for a method of a package's model, and the part of the memory for bodies that they have.
     Device(device::Prepared, Option<Arc<Holding>>),
     /// A call of an upstream.
     Proxy(Forward),
@@ -82,11 +88,31 @@ impl Service {
         }
     }
 
+    /// Whether the service takes what an adapter asks, else what it takes. What adapters list and what
+    /// they are refused is decided here alone.
+    pub fn adapts(&self, method: AdapterMethod) -> Result<(), Refusal> {
+        match &self.kind {
+            Kind::Proxy(_) => Ok(()),
+            Kind::Device(device) if device.adapts(method) => Ok(()),
+            Kind::Device(_) => {
+                let (name, asked) = (self.label(), method.label());
+                let message = format!(
+                    "`{name}` takes no {asked}; it takes tensors, by predict: \
+                     GET /openapi.json?service={name} says which"
+                );
+                Err(Refusal::at("$.model", message))
+            }
+        }
+    }
+
     /// Checks a request against what the service takes: syntax, config, names, dtypes, shapes.
-    pub fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
+    pub async fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
+        if let Some(asked) = request.data_type.as_deref().and_then(AdapterCall::of) {
+            self.adapts(asked.method)?;
+        }
         match &self.kind {
             Kind::Device(device) => Ok(Prepared::Device(
-                device.prepare(request)?,
+                device.prepare(request).await?,
                 request.memory.clone(),
             )),
             Kind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),

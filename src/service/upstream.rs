@@ -146,13 +146,19 @@ impl Forward {
         }
         .into_chunks();
         if status.is_success() && is_events(&content_type) {
-            let body = Body::Stream(chunks);
-            return Ok(Answer { body, content_type });
+            return Ok(Answer {
+                body: Body::Stream(chunks),
+                content_type,
+                spent: None,
+            });
         }
         let body = Body::Stream(chunks).whole().await?;
         if status.is_success() {
-            let body = Body::Whole(body);
-            return Ok(Answer { body, content_type });
+            return Ok(Answer {
+                body: Body::Whole(body),
+                content_type,
+                spent: None,
+            });
         }
         Err(CallError::Upstream {
             status: status.as_u16(),

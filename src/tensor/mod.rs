@@ -11,11 +11,13 @@ pub mod input;
 pub mod limit;
 pub mod npy;
 mod output;
+mod part;
 mod signature;
 mod summary;
 
 pub use dense::{MAX_BYTES, Tensor, TensorError, byte_size};
 pub use dtype::DType;
 pub use output::{OutputError, write_outputs};
+pub use part::PartError;
 pub use signature::{Signature, SignatureError, TensorSpec};
 pub use summary::{Scalar, Summary};

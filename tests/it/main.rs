@@ -25,6 +25,8 @@ mod support;
 mod task;
 #[cfg(feature = "run")]
 mod tensor;
+#[cfg(feature = "run")]
+mod text;
 #[cfg(feature = "serve")]
 mod torture;
 mod validate;

@@ -2,6 +2,7 @@
 
 mod backends;
 mod bench;
+mod chat;
 mod compare;
 mod deadline;
 mod input_args;
@@ -16,38 +17,60 @@ use super::exit::{Exit, Failure};
 use super::output;
 use crate::engine::EngineError;
 use crate::model::executorch::body::{ProgramBody, known_wrong};
+use crate::runtime::process;
 use crate::runtime::selection::{Selection, SelectionError};
 use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
 use crate::runtime::worker::{self, Launcher};
 use crate::source::FileSource;
 use crate::tensor::Tensor;
+use crate::text::template;
 use target_args::TargetArgs;
 
-/// `run`, `bench`, `compare`, `backends`.
+/// `run`, `chat`, `bench`, `compare`, `backends`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Run a variant and show or write its outputs
     Run(Box<run::Args>),
+    /// Talk with a package's text model
+    Chat(Box<chat::Args>),
     /// Time variants and engines side by side
     Bench(Box<bench::Args>),
     /// Compare two variants, engines or model files on the same inputs
     Compare(Box<compare::Args>),
     /// Show what this machine has for each backend, by trying it
     Backends(backends::Args),
-    /// Run models for another pkgtool at the other end of standard input
-    #[command(name = worker::ARGUMENT, hide = true)]
-    Worker,
+    /// Work for another pkgtool at the other end of standard input
+    #[command(name = process::ARGUMENT, hide = true)]
+    Worker {
+        /// What for
+        #[arg(default_value = "models")]
+        work: Work,
+    },
+}
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(super) enum Work {
+    /// Runs models.
+    Models,
+    /// Renders chat templates.
+    #[value(name = template::WORK)]
+    Templates,
 }
 
 /// Runs the command.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => run::run(args),
+        Command::Chat(args) => chat::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Backends(args) => backends::run(args),
         Command::Compare(args) => compare::run(args),
-        Command::Worker => {
-            worker::serve()?;
+        Command::Worker { work } => {
+            match work {
+                Work::Models => worker::serve()?,
+                Work::Templates => template::serve()?,
+            }
             Ok(Exit::Clean)
         }
     }

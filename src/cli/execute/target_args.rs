@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::super::exit::Failure;
 use super::deadline;
-use crate::engine::ENGINES;
+use crate::engine::{Carrying, ENGINES};
 use crate::package::Backend;
 use crate::runtime::selection::{self, Choice, Selection, SelectionError};
 use crate::runtime::target::Wish;
@@ -101,6 +101,7 @@ impl TargetArgs {
             threads: self.threads.map(usize::from),
             observe: true,
             library: self.ort_lib.clone(),
+            carrying: Carrying::default(),
         }
     }
 

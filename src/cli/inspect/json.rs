@@ -57,7 +57,7 @@ fn named_json(named: &NamedData) -> Json {
         .tensor
         .as_ref()
         .map_or(json!({}), |info| tensor_json(info, None));
-    json["name"] = json!(named.name);
+    put_first(&mut json, "name", &named.name);
     json
 }
 
@@ -99,9 +99,16 @@ fn value_json(value: &Value) -> Json {
         ValueKind::None | ValueKind::Other(_) => json!({ "kind": value.kind.name() }),
     };
     if let Some(name) = &value.name {
-        json["name"] = json!(name);
+        put_first(&mut json, "name", name);
     }
     json
+}
+
+/// Puts a field before those of an object: readers look for it there.
+fn put_first(object: &mut Json, key: &str, value: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.shift_insert(0, key.to_owned(), json!(value));
+    }
 }
 
 fn tensor_json(info: &TensorInfo, data: Option<&[Json]>) -> Json {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::super::exit::Failure;
 use crate::account::{
     Account, AccountId, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret,
-    UNLIMITED,
+    UNLIMITED, UsageCounts,
 };
 use crate::database::{DataLock, DatabaseUrl, Timestamp};
 use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
@@ -54,6 +54,7 @@ pub(super) struct Running {
     current: Arc<ArcSwap<Settings>>,
     directory: Arc<Directory>,
     configs: Arc<PredictConfigs>,
+    usage: Arc<UsageCounts>,
     services: Arc<Services>,
     engines: Arc<Engines>,
     tasks: Arc<dyn TaskStore>,
@@ -116,9 +117,11 @@ impl Running {
             answer_ttl: settings.tasks.answer_ttl(),
             record_ttl: settings.tasks.record_ttl(),
         });
+        let usage = UsageCounts::start(Arc::clone(&store), settings.usage.keep_days);
         Ok(Self {
             directory: watched,
             configs: Arc::new(PredictConfigs::new(store)),
+            usage: Arc::new(usage),
             settings,
             current,
             services,
@@ -140,6 +143,7 @@ impl Running {
             current: Arc::clone(&self.current),
             directory: Arc::clone(&self.directory),
             configs: Arc::clone(&self.configs),
+            usage: Arc::clone(&self.usage),
             services: Arc::clone(&self.services),
             engines: Arc::clone(&self.engines),
             store: Arc::clone(&self.tasks),
@@ -190,6 +194,10 @@ impl Running {
             .is_err()
         {
             tracing::warn!("sessions were cut off at the end of the grace period");
+        }
+        // Whatever time is left: nothing is counted from here on, and it takes a moment.
+        if let Err(error) = self.usage.store().await {
+            tracing::error!(%error, "what was used last could not be stored");
         }
     }
 }

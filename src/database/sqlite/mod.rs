@@ -14,10 +14,11 @@ use super::directory::make_directory;
 use super::{DatabaseError, Space};
 
 /// Migrations, in order: the schema's version is how many of them have run.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("schema.sql"),
     include_str!("records.sql"),
     include_str!("media_type.sql"),
+    include_str!("usage.sql"),
 ];
 
 /// How long a connection waits for another process that writes.

@@ -17,6 +17,7 @@ mod value;
 
 use std::path::Path;
 
+use super::feedback;
 use super::library::{Installations, NativeBackend};
 use super::{Engine, EngineError, LoadRequest, Offer, Placement, Provider, Session, offer};
 use crate::package::Backend;
@@ -63,7 +64,8 @@ impl Engine for ExecuTorch {
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
-        Ok(Box::new(session::ExecuTorchSession::load(request)?))
+        let session = session::ExecuTorchSession::load(request)?;
+        feedback::around(NAME, Box::new(session), request)
     }
 
     fn backends(&self) -> Result<Vec<NativeBackend>, EngineError> {

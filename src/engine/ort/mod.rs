@@ -3,14 +3,17 @@
 //! Invariant: no type of the `ort` crate leaves this folder, and no library is loaded before a
 //! model is to be run. One process has one library, so models run in processes of their own.
 
+mod carried;
 mod environment;
 mod failure;
 mod installation;
 mod known_wrong;
+mod output;
 mod placement;
 mod provider;
 mod search;
 mod session;
+mod shared;
 mod value;
 
 use std::path::Path;

@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use ort::session::Session;
 
+use super::carried::Carried;
 use super::known_wrong::{Direct, Verdict};
 use super::placement::Profile;
-use super::{NAME, environment, failure, provider, value};
-use crate::engine;
+use super::{NAME, environment, failure, output, provider, value};
+use crate::engine::{self, feedback};
 use crate::engine::{Answer, EngineError, LoadOptions, LoadRequest, Placement};
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
@@ -24,6 +25,8 @@ pub(super) struct OrtSession {
     outputs: Vec<TensorSpec>,
     /// Inputs that it computes wrongly with when they are empty.
     direct: Vec<Direct>,
+    /// What it carries from run to run.
+    carried: Option<Carried>,
     profile: Option<Profile>,
     placement: Placement,
 }
@@ -32,6 +35,7 @@ impl OrtSession {
     /// Loads the model, with what is known of what would be computed wrongly.
     pub(super) fn load(request: &LoadRequest, verdict: Verdict) -> Result<Self, EngineError> {
         let options = &request.options;
+        feedback::check(NAME, request)?;
         let ready = environment::ready(options)?;
         let builder =
             Session::builder(&ready.environment).map_err(|error| failure::of_loading(&error))?;
@@ -48,6 +52,7 @@ impl OrtSession {
             inputs: input_names(&session, &request.signature)?,
             outputs: request.signature.outputs.clone(),
             direct: verdict.direct,
+            carried: Carried::of(request)?,
             session,
             profile,
             placement: Placement::default(),
@@ -103,10 +108,21 @@ fn input_names(session: &Session, signature: &Signature) -> Result<Vec<String>, 
 
 impl engine::Session for OrtSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        let seen = match &self.carried {
+            Some(carried) => carried.seen(inputs),
+            None => inputs.iter().map(Some).collect(),
+        };
         for direct in &self.direct {
-            direct.check(inputs)?;
+            direct.check(&seen)?;
         }
         let start = Instant::now();
+        if let Some(carried) = &mut self.carried {
+            let sides = (self.inputs.as_slice(), self.outputs.as_slice());
+            let outputs = carried.run(&mut self.session, sides, inputs)?;
+            let time = start.elapsed();
+            self.observe();
+            return Ok(Answer { outputs, time });
+        }
         let failed = |error: ort::Error| failure::of_running(&error);
         let mut values = Vec::with_capacity(inputs.len());
         for (name, tensor) in self.inputs.iter().zip(inputs) {
@@ -119,18 +135,27 @@ impl engine::Session for OrtSession {
         let mut outputs = Vec::with_capacity(self.outputs.len());
         // In the model's order: two outputs may have the same name.
         for (spec, (_, value)) in self.outputs.iter().zip(found) {
-            outputs.push(output(spec, value)?);
+            outputs.push(output::of(spec, value)?);
         }
         let time = start.elapsed();
-        if let Some(profile) = self.profile.take() {
-            self.placement = profile.finish(&mut self.session);
-        }
+        self.observe();
         if outputs.len() == self.outputs.len() {
             Ok(Answer { outputs, time })
         } else {
             let (found, expected) = (outputs.len(), self.outputs.len());
-            Err(wrong(format!("it gave {found} outputs, not {expected}")))
+            Err(output::failed(format!(
+                "it gave {found} outputs, not {expected}"
+            )))
         }
+    }
+
+    fn forget(&mut self) -> Result<(), EngineError> {
+        self.carried.as_mut().map_or(Ok(()), Carried::forget)
+    }
+
+    fn cut(&mut self, length: u64) -> Result<(), EngineError> {
+        let carried = self.carried.as_mut();
+        carried.map_or(Ok(()), |carried| carried.cut(length))
     }
 
     fn placement(&mut self) -> Placement {
@@ -138,23 +163,11 @@ impl engine::Session for OrtSession {
     }
 }
 
-fn output(spec: &TensorSpec, value: ort::value::DynValue) -> Result<Tensor, EngineError> {
-    let name = &spec.name;
-    let tensor =
-        value::output(value).map_err(|error| wrong(format!("output `{name}`: {error}")))?;
-    if tensor.dtype() == spec.dtype {
-        return Ok(tensor);
-    }
-    let (found, expected) = (tensor.dtype(), spec.dtype);
-    Err(wrong(format!(
-        "output `{name}` is {found}, and the model says {expected}"
-    )))
-}
-
-fn wrong(reason: String) -> EngineError {
-    EngineError::Run {
-        engine: NAME.to_owned(),
-        operator: None,
-        reason,
+impl OrtSession {
+    /// Reads what the first run has told of its placement.
+    fn observe(&mut self) {
+        if let Some(profile) = self.profile.take() {
+            self.placement = profile.finish(&mut self.session);
+        }
     }
 }

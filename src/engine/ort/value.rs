@@ -46,34 +46,104 @@ pub(super) fn input(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     }
 }
 
+/// The tensor as a value of its own.
+pub(super) fn owned(tensor: &Tensor) -> ort::Result<DynValue> {
+    match tensor.dtype() {
+        DType::Bool => {
+            let elements = tensor.bytes().iter().map(|byte| *byte != 0).collect();
+            owned_of(tensor, elements)
+        }
+        DType::Int8 => pods::<i8>(tensor),
+        DType::Int16 => pods::<i16>(tensor),
+        DType::Int32 => pods::<i32>(tensor),
+        DType::Int64 => pods::<i64>(tensor),
+        DType::Uint8 => pods::<u8>(tensor),
+        DType::Uint16 => pods::<u16>(tensor),
+        DType::Uint32 => pods::<u32>(tensor),
+        DType::Uint64 => pods::<u64>(tensor),
+        DType::Float32 => pods::<f32>(tensor),
+        DType::Float64 => pods::<f64>(tensor),
+        DType::Float16 => owned_of(tensor, bits(tensor).reinterpret_cast::<f16>().to_vec()),
+        DType::Bfloat16 => owned_of(tensor, bits(tensor).reinterpret_cast::<bf16>().to_vec()),
+    }
+}
+
+fn pods<T>(tensor: &Tensor) -> ort::Result<DynValue>
+where
+    T: PrimitiveTensorElementType + Pod + Debug,
+{
+    owned_of(
+        tensor,
+        bytemuck::pod_collect_to_vec::<u8, T>(tensor.bytes()),
+    )
+}
+
+fn bits(tensor: &Tensor) -> Vec<u16> {
+    bytemuck::pod_collect_to_vec(tensor.bytes())
+}
+
+fn owned_of<T>(tensor: &Tensor, elements: Vec<T>) -> ort::Result<DynValue>
+where
+    T: PrimitiveTensorElementType + Clone + Debug + 'static,
+{
+    Ok(Owned::from_array((shape(tensor)?, elements))?.into_dyn())
+}
+
 /// Outputs of fewer bytes are copied: holding the library's memory costs more than that.
 const SMALL: usize = 64 << 10;
 
 /// A value as a tensor.
 pub(super) fn output(value: DynValue) -> Result<Tensor, ValueError> {
+    let (dtype, shape, bytes) = seen(&value)?;
+    if bytes.len() < SMALL {
+        return Ok(Tensor::new(dtype, shape, bytes.to_vec())?);
+    }
+    let bytes = Bytes::from_owner(Held(value));
+    Ok(Tensor::of_shared(dtype, shape, bytes)?)
+}
+
+/// A copy of a value.
+pub(super) fn copied(value: &DynValue) -> Result<Tensor, ValueError> {
+    let (dtype, shape, bytes) = seen(value)?;
+    Ok(Tensor::new(dtype, shape, bytes.to_vec())?)
+}
+
+/// dtype, shape and elements of a value.
+fn seen(value: &DynValue) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
     let Some(element) = value.dtype().tensor_type() else {
         return Err(ValueError::Kind(value.dtype().to_string()));
     };
     match element {
-        TensorElementType::Bool => held::<bool>(value, DType::Bool, cast_slice),
-        TensorElementType::Int8 => held::<i8>(value, DType::Int8, cast_slice),
-        TensorElementType::Int16 => held::<i16>(value, DType::Int16, cast_slice),
-        TensorElementType::Int32 => held::<i32>(value, DType::Int32, cast_slice),
-        TensorElementType::Int64 => held::<i64>(value, DType::Int64, cast_slice),
-        TensorElementType::Uint8 => held::<u8>(value, DType::Uint8, cast_slice),
-        TensorElementType::Uint16 => held::<u16>(value, DType::Uint16, cast_slice),
-        TensorElementType::Uint32 => held::<u32>(value, DType::Uint32, cast_slice),
-        TensorElementType::Uint64 => held::<u64>(value, DType::Uint64, cast_slice),
-        TensorElementType::Float32 => held::<f32>(value, DType::Float32, cast_slice),
-        TensorElementType::Float64 => held::<f64>(value, DType::Float64, cast_slice),
-        TensorElementType::Float16 => held::<f16>(value, DType::Float16, |it| {
+        TensorElementType::Bool => seen_as::<bool>(value, DType::Bool, cast_slice),
+        TensorElementType::Int8 => seen_as::<i8>(value, DType::Int8, cast_slice),
+        TensorElementType::Int16 => seen_as::<i16>(value, DType::Int16, cast_slice),
+        TensorElementType::Int32 => seen_as::<i32>(value, DType::Int32, cast_slice),
+        TensorElementType::Int64 => seen_as::<i64>(value, DType::Int64, cast_slice),
+        TensorElementType::Uint8 => seen_as::<u8>(value, DType::Uint8, cast_slice),
+        TensorElementType::Uint16 => seen_as::<u16>(value, DType::Uint16, cast_slice),
+        TensorElementType::Uint32 => seen_as::<u32>(value, DType::Uint32, cast_slice),
+        TensorElementType::Uint64 => seen_as::<u64>(value, DType::Uint64, cast_slice),
+        TensorElementType::Float32 => seen_as::<f32>(value, DType::Float32, cast_slice),
+        TensorElementType::Float64 => seen_as::<f64>(value, DType::Float64, cast_slice),
+        TensorElementType::Float16 => seen_as::<f16>(value, DType::Float16, |it| {
             cast_slice(it.reinterpret_cast())
         }),
-        TensorElementType::Bfloat16 => held::<bf16>(value, DType::Bfloat16, |it| {
+        TensorElementType::Bfloat16 => seen_as::<bf16>(value, DType::Bfloat16, |it| {
             cast_slice(it.reinterpret_cast())
         }),
         other => Err(ValueError::Kind(format!("a tensor of {other}"))),
     }
+}
+
+/// `see` sees elements as bytes.
+fn seen_as<T: PrimitiveTensorElementType + 'static>(
+    value: &DynValue,
+    dtype: DType,
+    see: fn(&[T]) -> &[u8],
+) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
+    let (shape, elements) = value.try_extract_tensor::<T>()?;
+    let shape = shape.iter().map(|size| size.unsigned_abs()).collect();
+    Ok((dtype, shape, see(elements)))
 }
 
 fn plain<T>(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>>
@@ -82,7 +152,7 @@ where
 {
     match bytemuck::try_cast_slice::<u8, T>(tensor.bytes()) {
         Ok(elements) => borrowed(tensor, elements),
-        Err(_) => owned(
+        Err(_) => given(
             tensor,
             bytemuck::pod_collect_to_vec::<u8, T>(tensor.bytes()),
         ),
@@ -93,7 +163,7 @@ fn booleans(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     match bytemuck::checked::try_cast_slice::<u8, bool>(tensor.bytes()) {
         Ok(elements) => borrowed(tensor, elements),
         // Bytes other than 0 and 1.
-        Err(_) => owned(
+        Err(_) => given(
             tensor,
             tensor.bytes().iter().map(|byte| *byte != 0).collect(),
         ),
@@ -109,7 +179,7 @@ where
         return borrowed(tensor, see(bits));
     }
     let bits: Vec<u16> = bytemuck::pod_collect_to_vec(tensor.bytes());
-    owned(tensor, see(&bits).to_vec())
+    given(tensor, see(&bits).to_vec())
 }
 
 fn borrowed<'a, T>(tensor: &Tensor, elements: &'a [T]) -> ort::Result<SessionInputValue<'a>>
@@ -119,11 +189,11 @@ where
     Ok(TensorRef::from_array_view((shape(tensor)?, elements))?.into())
 }
 
-fn owned<T>(tensor: &Tensor, elements: Vec<T>) -> ort::Result<SessionInputValue<'static>>
+fn given<T>(tensor: &Tensor, elements: Vec<T>) -> ort::Result<SessionInputValue<'static>>
 where
     T: PrimitiveTensorElementType + Clone + Debug + 'static,
 {
-    Ok(Owned::from_array((shape(tensor)?, elements))?.into())
+    Ok(owned_of(tensor, elements)?.into())
 }
 
 fn shape(tensor: &Tensor) -> ort::Result<Shape> {
@@ -133,32 +203,13 @@ fn shape(tensor: &Tensor) -> ort::Result<Shape> {
         .collect()
 }
 
-/// `see` sees elements as bytes.
-fn held<T: PrimitiveTensorElementType + 'static>(
-    value: DynValue,
-    dtype: DType,
-    see: fn(&[T]) -> &[u8],
-) -> Result<Tensor, ValueError> {
-    let (shape, elements) = value.try_extract_tensor::<T>()?;
-    let shape = shape.iter().map(|size| size.unsigned_abs()).collect();
-    let bytes = see(elements);
-    if bytes.len() < SMALL {
-        return Ok(Tensor::new(dtype, shape, bytes.to_vec())?);
-    }
-    let bytes = Bytes::from_owner(Held { value, see });
-    Ok(Tensor::of_shared(dtype, shape, bytes)?)
-}
-
 /// A value of ONNX Runtime that keeps the elements of a tensor of ours.
-struct Held<T> {
-    value: DynValue,
-    see: fn(&[T]) -> &[u8],
-}
+struct Held(DynValue);
 
-impl<T: PrimitiveTensorElementType> AsRef<[u8]> for Held<T> {
+impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
-        let elements = self.value.try_extract_tensor::<T>();
-        let (_, elements) = elements.expect("its elements were seen before it was kept");
-        (self.see)(elements)
+        let seen = seen(&self.0);
+        let (_, _, bytes) = seen.expect("its elements were seen before it was kept");
+        bytes
     }
 }

@@ -87,6 +87,7 @@ use program::ProgramSession;
 use session::TractSession;
 use source::Source;
 
+use super::feedback;
 use super::refusal::tells_beyond;
 use super::{Engine, EngineError, Gaps, LoadRequest, Offer, Provider, Session};
 use crate::model::{Method, ModelInfo, inspect};
@@ -148,10 +149,8 @@ impl Engine for Tract {
         }
         let info = header(&request.model)?;
         if info.format == "executorch" {
-            return Ok(Box::new(ProgramSession::new(
-                request,
-                !info.external.is_empty(),
-            )?));
+            let session = ProgramSession::new(request, !info.external.is_empty())?;
+            return feedback::around(NAME, Box::new(session), request);
         }
         if info.format != "onnx" {
             let reason = format!("it cannot run models of format {}", info.format);
@@ -162,7 +161,7 @@ impl Engine for Tract {
         let external = external.fold(0_u64, u64::saturating_add);
         let source = Source::open(&request.model, external)?;
         let session = TractSession::new(source, request.signature.clone(), &request.options)?;
-        Ok(Box::new(session))
+        feedback::around(NAME, Box::new(session), request)
     }
 }
 

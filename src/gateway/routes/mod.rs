@@ -1,6 +1,7 @@
 //! The routes, one file for each group. A handler and its path stand once, in the group's file: the
 //! router and the OpenAPI document are both made of them.
 
+mod adapters;
 mod admin;
 mod configs;
 mod docs;
@@ -10,6 +11,7 @@ mod predict;
 mod registry;
 mod services;
 mod tasks;
+mod usage;
 
 use std::sync::Arc;
 
@@ -32,16 +34,23 @@ use path::{Routes, reading, taking};
 /// Spellings of one prefix.
 const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
 
-/// A group's routes, and the spelling of the prefix that the document has.
-type Group = (fn() -> Routes, &'static str);
+/// A group's routes, the spellings of its prefix, and the one that the document has.
+type Group = (fn() -> Routes, &'static [&'static str], &'static str);
 
-/// The groups under the prefix.
-const GROUPS: [Group; 5] = [
-    (tasks::routes, "/api/mlpgateway"),
-    (predict::routes, "/api/mlpgateway"),
-    (services::routes, "/api/mlpgateway"),
-    (configs::routes, "/api/mlpgateway"),
-    (registry::routes, "/api/mlpcore"),
+/// The groups under a prefix.
+const GROUPS: [Group; 8] = [
+    (tasks::routes, &PREFIXES, "/api/mlpgateway"),
+    (predict::routes, &PREFIXES, "/api/mlpgateway"),
+    (services::routes, &PREFIXES, "/api/mlpgateway"),
+    (configs::routes, &PREFIXES, "/api/mlpgateway"),
+    (usage::routes, &PREFIXES, "/api/mlpgateway"),
+    (registry::routes, &PREFIXES, "/api/mlpcore"),
+    (
+        adapters::standard,
+        &adapters::STANDARD,
+        adapters::STANDARD[0],
+    ),
+    (adapters::direct, &adapters::DIRECT, adapters::DIRECT[0]),
 ];
 
 /// Bytes from which on an answer is compressed.
@@ -85,9 +94,8 @@ pub(super) fn compressing(router: Router) -> Router {
 
 /// The routes of the operators' listener.
 pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
-    let routes = health::routes().undescribed("", OpenApiRouter::new());
-    let routes = health::metrics_routes().undescribed("", routes);
-    let (routes, _) = routes.split_for_parts();
+    let routes = health::routes().merge(health::metrics_routes());
+    let (routes, _) = routes.under("", OpenApiRouter::new()).split_for_parts();
     let routes = routes.merge(admin::routes());
     let routes = routes.fallback(async || Error::no_path());
     observed(routes, &gateway).with_state(gateway)
@@ -107,21 +115,22 @@ fn compression() -> CompressionLayer<impl Predicate> {
         .compress_when(worth)
 }
 
-/// Everything that the document describes, under every spelling of the prefix.
+/// Everything that the document describes, under every spelling of its prefix.
 fn described(has_metrics: bool) -> OpenApiRouter<Arc<Gateway>> {
     let frame = OpenApiRouter::with_openapi(openapi::frame());
-    let mut all = health::routes().described("", frame);
+    let mut all = health::routes().under("", frame);
     if has_metrics {
-        all = health::metrics_routes().described("", all);
+        all = health::metrics_routes().under("", all);
     }
-    for (routes, shown) in GROUPS {
-        for prefix in PREFIXES {
+    for (routes, prefixes, shown) in GROUPS {
+        for prefix in prefixes {
             let group = routes();
-            all = if prefix == shown {
-                group.described(prefix, all)
+            let group = if *prefix == shown {
+                group
             } else {
-                group.undescribed(prefix, all)
+                group.undescribed()
             };
+            all = group.under(prefix, all);
         }
     }
     all

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::routing::MethodRouter;
 use utoipa::openapi::path::{PathItem, Paths};
+use utoipa::openapi::{RefOr, Schema};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use super::super::Gateway;
@@ -16,7 +17,15 @@ pub(super) type Router = OpenApiRouter<Arc<Gateway>>;
 pub(super) type Handlers = UtoipaMethodRouter<Arc<Gateway>>;
 
 /// Paths with their handlers, to be had under any prefix.
-pub(super) struct Routes(Vec<Handlers>);
+pub(super) struct Routes(Vec<Route>);
+
+/// Where handlers are reached, and what the document says of them.
+struct Route {
+    paths: Vec<String>,
+    handlers: MethodRouter<Arc<Gateway>>,
+    described: Paths,
+    schemas: Vec<(String, RefOr<Schema>)>,
+}
 
 impl Routes {
     /// None.
@@ -25,33 +34,62 @@ impl Routes {
     }
 
     /// These, and one more path.
-    pub(super) fn routes(mut self, handlers: Handlers) -> Self {
-        self.0.push(handlers);
+    pub(super) fn routes(self, handlers: Handlers) -> Self {
+        let paths = handlers.1.paths.keys().cloned().collect();
+        self.and(paths, handlers)
+    }
+
+    /// These, and handlers whose path the document writes in another way.
+    pub(super) fn routes_at(self, path: &str, handlers: Handlers) -> Self {
+        self.and(vec![path.to_owned()], handlers)
+    }
+
+    /// These, and a path that is not in the document.
+    pub(super) fn route(self, path: &str, handlers: MethodRouter<Arc<Gateway>>) -> Self {
+        let handlers = (Vec::new(), Paths::new(), handlers);
+        self.and(vec![path.to_owned()], handlers)
+    }
+
+    fn and(mut self, paths: Vec<String>, (schemas, described, handlers): Handlers) -> Self {
+        self.0.push(Route {
+            paths,
+            handlers,
+            described,
+            schemas,
+        });
         self
     }
 
-    /// A router with these paths under a prefix; the document has them. A router that is nested in
-    /// another would make every request a new URI.
-    pub(super) fn described(self, prefix: &str, router: Router) -> Router {
-        let all = self.0.into_iter();
-        all.fold(router, |router, (schemas, mut paths, handlers)| {
-            let below = std::mem::take(&mut paths.paths).into_iter();
-            paths.paths = below
-                .map(|(path, item)| (format!("{prefix}{path}"), item))
-                .collect();
-            router.routes((schemas, paths, handlers))
-        })
+    /// These and others.
+    pub(super) fn merge(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
     }
 
     /// The same, without a word in the document.
-    pub(super) fn undescribed(self, prefix: &str, router: Router) -> Router {
-        let all = self.0.into_iter();
-        all.fold(router, |router, (_, paths, handlers)| {
-            let paths = paths.paths.into_keys();
-            paths.fold(router, |router, path| {
-                router.route(&format!("{prefix}{path}"), handlers.clone())
-            })
-        })
+    pub(super) fn undescribed(mut self) -> Self {
+        for route in &mut self.0 {
+            route.described = Paths::new();
+            route.schemas.clear();
+        }
+        self
+    }
+
+    /// A router with these paths under a prefix. One that is nested in another would make every request
+    /// a new URI.
+    pub(super) fn under(self, prefix: &str, mut router: Router) -> Router {
+        for route in self.0 {
+            for path in &route.paths {
+                router = router.route(&format!("{prefix}{path}"), route.handlers.clone());
+            }
+            let document = router.get_openapi_mut();
+            let described = route.described.paths.into_iter();
+            let described = described.map(|(path, item)| (format!("{prefix}{path}"), item));
+            document.paths.paths.extend(described);
+            let components = document.components.get_or_insert_default();
+            components.schemas.extend(route.schemas);
+        }
+        router
     }
 }
 

@@ -89,7 +89,7 @@ async fn with_config_v2(Asked { call, .. }: Asked<Texts>) -> Result<Response, Er
 }
 
 async fn answer(call: Call) -> Result<Response, Error> {
-    let prepared = call.service.prepare(&call.request)?;
+    let prepared = call.service.prepare(&call.request).await?;
     drop(call.request);
     let limit = call.service.settings.predict_timeout();
     let answer = prepared.predict(call.caller, Some(limit)).await?;

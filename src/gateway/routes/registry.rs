@@ -15,7 +15,8 @@ use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
 use super::super::visible::{self, Visible, visible};
 use super::path::{Routes, only};
-use crate::service::{Description, Kind};
+use crate::service::{Description, Device, Kind};
+use crate::text::embedding::Pooling;
 
 /// The backends' names as people write them.
 const DISPLAY_NAMES: [(&str, &str); 5] = [
@@ -217,7 +218,7 @@ fn of_service(seen: &Visible, provider: Provider) -> Model {
             Model {
                 display_name: display_name(description),
                 is_active: device.is_active(Some(&provider.name)),
-                parameters: parameters(description, &provider.name),
+                parameters: parameters(device, &provider.name),
                 created_at: description.created_at.to_iso(),
                 updated_at: description.updated_at.to_iso(),
                 name,
@@ -246,7 +247,8 @@ fn display_name(description: &Description) -> String {
     }
 }
 
-fn parameters(description: &Description, backend: &str) -> Parameters {
+fn parameters(device: &Device, backend: &str) -> Parameters {
+    let description = device.description();
     let text = |name: &str, value: &str| json!({"type": "string", "name": name, "value": value});
     let list = |name: &str, value: Vec<&str>| json!({"type": "enum", "name": name, "value": value});
     let mut constants = vec![text("family", &description.family)];
@@ -296,10 +298,33 @@ fn parameters(description: &Description, backend: &str) -> Parameters {
         None
     };
     choice("method", methods, only);
+    if description.embeds_texts {
+        variables.extend(of_embeddings(device));
+    }
     Parameters {
         constants,
         variables,
     }
+}
+
+/// What a predict config may set where texts are embedded.
+fn of_embeddings(device: &Device) -> [Value; 4] {
+    let ways = Pooling::ALL.map(|(_, name)| name);
+    let meant = device.meant(None).ok();
+    let takes = meant.and_then(|method| device.takes(method)?.texts);
+    let mut length = json!({"type": "integer", "name": "max_length", "min": 1, "required": false});
+    if let Some(takes) = takes {
+        length["default"] = json!(takes.tokens);
+        if let Some(most) = takes.most {
+            length["max"] = json!(most);
+        }
+    }
+    [
+        json!({"type": "boolean", "name": "truncate", "default": false, "required": false}),
+        length,
+        json!({"type": "enum", "name": "pooling", "values": ways, "required": false}),
+        json!({"type": "boolean", "name": "normalize", "required": false}),
+    ]
 }
 
 fn texts(values: &[String]) -> Vec<&str> {

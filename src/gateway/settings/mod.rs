@@ -3,6 +3,7 @@
 //! Invariant: a setting that is not known is refused, with the place where it stands. The command
 //! line goes over all of it, and is not known here.
 
+mod defaults;
 mod environment;
 mod listen;
 mod live;
@@ -11,7 +12,6 @@ mod services;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
 pub use operators::{
-    Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrustedProxies,
+    Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrustedProxies, UsageKept,
 };
 
 /// Name of the account that exists from the start.
@@ -58,6 +58,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Tasks.
     pub tasks: Tasks,
+    /// What accounts used.
+    pub usage: UsageKept,
     /// Logs.
     pub log: Log,
     /// What metrics tell apart.
@@ -308,6 +310,10 @@ impl Settings {
         }
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table of limits, one after the other"
+    )]
     fn check(&self) -> Result<(), SettingsError> {
         for (place, value) in [
             ("timeouts.header_s", self.timeouts.header_s),
@@ -360,10 +366,15 @@ impl Settings {
                 MOST_HEADERS,
             ),
             ("tasks.running", self.tasks.running, usize::MAX),
+            ("usage.keep_days", self.usage.keep_days as usize, usize::MAX),
         ] {
             require(place, value, value > 0, "it must be at least 1")?;
-            let expected = format!("it may be at most {most}");
-            require(place, value, value <= most, &expected)?;
+            require(
+                place,
+                value,
+                value <= most,
+                &format!("it may be at most {most}"),
+            )?;
         }
         let memory = self.limits.body_memory_bytes;
         require(
@@ -460,83 +471,6 @@ fn require(
 
 fn local_account() -> String {
     LOCAL_ACCOUNT.to_owned()
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
-            data_dir: PathBuf::new(),
-            packages: Vec::new(),
-            memory_budget: 0,
-            ort_library: PathBuf::new(),
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
-            tasks: Tasks::default(),
-            log: Log::default(),
-            metrics: MetricsBounds::default(),
-            admin: Admin::default(),
-            trusted_proxies: TrustedProxies::default(),
-            cors: Cors::default(),
-            tls: Tls::default(),
-            defaults: ServiceSettings::default(),
-            services: BTreeMap::new(),
-            publishers: Vec::new(),
-            proxies: Vec::new(),
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            waiting: 250,
-            running: 50,
-            attempts: 3,
-            stored_tasks: 0,
-            stored_bytes: 0,
-            body_bytes: 64 << 20,
-            body_memory_bytes: 0,
-            disk_free_bytes: 64 << 20,
-            answer_bytes: 256 << 20,
-            header_bytes: 32 << 10,
-            header_count: 100,
-            connections: 4096,
-            connections_without_key: 0,
-            connections_per_address: 0,
-        }
-    }
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            header_s: 30.0,
-            body_s: 60.0,
-            grace_s: 10.0,
-        }
-    }
-}
-
-impl Default for Tasks {
-    fn default() -> Self {
-        Self {
-            answer_ttl_days: 7.0,
-            record_ttl_days: 7.0,
-            inline_bytes: 16 << 10,
-            running: 256,
-            lease_s: 30.0,
-        }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self {
-            level: "info".to_owned(),
-            format: LogFormat::Auto,
-        }
-    }
 }
 
 impl Tasks {

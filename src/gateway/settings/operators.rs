@@ -1,5 +1,5 @@
 //! Settings for operators: their own listener, whose word on a client's address is taken, how many
-//! services and accounts metrics tell apart.
+//! services and accounts metrics tell apart, for how long it is known what accounts used.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -56,6 +56,14 @@ pub struct MetricsBounds {
     pub accounts: usize,
 }
 
+/// What is known of what accounts used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UsageKept {
+    /// Days for which it is kept.
+    pub keep_days: u32,
+}
+
 /// Addresses with the same first bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -70,6 +78,12 @@ impl Default for MetricsBounds {
             services: METERED_SERVICES,
             accounts: METERED_ACCOUNTS,
         }
+    }
+}
+
+impl Default for UsageKept {
+    fn default() -> Self {
+        Self { keep_days: 400 }
     }
 }
 

@@ -1,28 +1,30 @@
 //! The worker's side: takes requests until the parent is gone.
 //!
-//! Invariant: the process ends when its parent does, even in the middle of a run.
+//! Invariant: a request is answered, whatever a model does short of ending the process.
 
-use std::io::{BufReader, ErrorKind, Read, copy, sink};
+use std::io::{ErrorKind, Read, Write, copy, sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::super::peak_memory;
-use super::channel;
-use super::protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};
+use super::protocol::{Reply, Request, TensorHead, receive_tensors, send};
 use crate::engine::{Engine, EngineError, Session, engine};
+use crate::runtime::process::frame::receive;
+use crate::runtime::process::{limit_memory, panic_text, requests};
 use crate::tensor::Tensor;
 use crate::tensor::limit::in_units;
 
 /// Serves the parent at the other end of standard input until it is gone.
 pub fn serve() -> std::io::Result<()> {
-    let (from_parent, mut to_parent) = channel::join()?;
+    let (requests, mut to_parent) = requests(next)?;
     let mut state = State::default();
-    for (request, tensors) in requests(from_parent)? {
+    for (request, tensors) in requests {
         let (reply, outputs) = match tensors {
             Ok(tensors) => state.answer(request, tensors),
             Err(NoMemory(bytes)) => (state.no_memory(bytes), Vec::new()),
         };
         send(&mut to_parent, &reply, &outputs)?;
+        to_parent.flush()?;
     }
     Ok(())
 }
@@ -32,44 +34,7 @@ type Asked = (Request, Result<Vec<Tensor>, NoMemory>);
 /// There is no memory for tensors of so many bytes.
 struct NoMemory(u64);
 
-/// What the parent asks, read by the thread that answers: a hop to another thread would cost as much
-/// as a small model's run. Another thread only waits for the parent's end.
-#[cfg(target_os = "linux")]
-fn requests(from_parent: channel::Channel) -> std::io::Result<impl Iterator<Item = Asked>> {
-    let line = from_parent.try_clone()?;
-    std::thread::Builder::new()
-        .name("parent".to_owned())
-        .spawn(move || {
-            channel::wait_for_end(&line);
-            end()
-        })?;
-    let mut stream = BufReader::new(from_parent);
-    Ok(std::iter::from_fn(move || {
-        Some(next(&mut stream).unwrap_or_else(|_| end()))
-    }))
-}
-
-/// What the parent asks, read by a thread that so also sees the parent's end.
-#[cfg(not(target_os = "linux"))]
-fn requests(
-    from_parent: impl Read + Send + 'static,
-) -> std::io::Result<impl Iterator<Item = Asked>> {
-    let (sender, requests) = std::sync::mpsc::channel();
-    std::thread::Builder::new()
-        .name("requests".to_owned())
-        .spawn(move || {
-            let mut stream = BufReader::new(from_parent);
-            while let Ok(asked) = next(&mut stream) {
-                if sender.send(asked).is_err() {
-                    break;
-                }
-            }
-            end()
-        })?;
-    Ok(requests.into_iter())
-}
-
-fn next(stream: &mut impl Read) -> std::io::Result<Asked> {
+fn next(stream: &mut dyn Read) -> std::io::Result<Asked> {
     let request = receive::<Request>(stream)?;
     let (Request::Inputs(heads) | Request::Run { inputs: heads, .. }) = &request else {
         return Ok((request, Ok(Vec::new())));
@@ -85,11 +50,6 @@ fn next(stream: &mut impl Read) -> std::io::Result<Asked> {
         tensors => Ok(tensors?),
     };
     Ok((request, tensors))
-}
-
-/// The parent has gone, or talks nonsense: whatever runs is of no use to anybody.
-fn end() -> ! {
-    std::process::exit(0)
 }
 
 #[derive(Default)]
@@ -145,12 +105,10 @@ impl State {
                 self.inputs = tensors;
                 Reply::Kept
             }
-            Request::Run { anew, .. } => {
+            Request::Run { begins, .. } => {
                 self.inputs = tensors;
                 let session = session(&mut self.session, &self.engine)?;
-                if anew {
-                    session.forget()?;
-                }
+                session.begin(begins)?;
                 let answer = session.run(&self.inputs)?;
                 let reply = Reply::Ran {
                     outputs: TensorHead::of(&answer.outputs),
@@ -159,13 +117,11 @@ impl State {
                 return Ok((reply, answer.outputs));
             }
             Request::Repeat {
-                anew,
+                begins,
                 runs,
                 nanoseconds,
             } => {
-                if anew {
-                    session(&mut self.session, &self.engine)?.forget()?;
-                }
+                session(&mut self.session, &self.engine)?.begin(begins)?;
                 Reply::Repeated(self.repeat(runs, Duration::from_nanos(nanoseconds))?)
             }
             Request::Placement => {
@@ -212,27 +168,3 @@ fn session<'a>(
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no message")
-}
-
-/// Holds the memory of this process to `bytes`. A limit that cannot be set is none: the parent's time
-/// limit and the system remain.
-///
-/// On Linux what the process has written or may write counts, and neither the code of libraries, nor
-/// mapped model files, nor address space that is only reserved. Elsewhere all of that does.
-#[cfg(unix)]
-fn limit_memory(bytes: u64) {
-    use nix::sys::resource::{Resource, setrlimit};
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    const KIND: Resource = Resource::RLIMIT_DATA;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    const KIND: Resource = Resource::RLIMIT_AS;
-    let _ = setrlimit(KIND, bytes, bytes);
-}
-
-#[cfg(not(unix))]
-fn limit_memory(_: u64) {}

@@ -4,31 +4,25 @@
 //! that is dropped leaves no process behind, and a dead worker gives [`EngineError::Died`], with the
 //! reason as far as the system tells it; what a limit ended gives [`EngineError::Limit`].
 
-mod channel;
 mod child;
-mod process;
 mod protocol;
 
 use std::fmt::Write as _;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 pub use child::serve;
-pub use process::Stopper;
 
 use crate::engine::library::NativeBackend;
-use crate::engine::{Answer, EngineError, LoadRequest, Placement, Session};
+use crate::engine::{Answer, Begins, EngineError, LoadRequest, Placement, Session};
 use crate::model;
+use crate::runtime::process::frame::receive;
+use crate::runtime::process::{self, Process, Stopper};
 use crate::tensor::Tensor;
 use crate::tensor::limit::{Limit, MemoryLimit, tells_shortage};
-use channel::Channel;
-use process::Process;
-use protocol::{Reply, Request, TensorHead, receive, receive_tensors, send};
-
-/// The argument that makes the binary a worker.
-pub const ARGUMENT: &str = "worker";
+use protocol::{Reply, Request, TensorHead, receive_tensors, send};
 
 /// Settings of glibc's allocator: blocks from which size on go back to the system at once, and how much
 /// of smaller ones is kept. Other systems do not look at them.
@@ -66,17 +60,14 @@ pub struct Launcher {
 #[derive(Debug)]
 pub struct Worker {
     process: Process,
-    channel: BufReader<Channel>,
     engine: String,
     timeout: Option<Duration>,
-    /// The time limit that the channel has now.
-    applied: Option<Duration>,
     memory_limit: Option<Limit>,
     load_time: Duration,
     /// What the worker keeps as inputs, where that is known.
     kept: Option<Vec<Tensor>>,
-    /// The next run is to begin as the first did: it is told with that run.
-    anew: bool,
+    /// How the next run is to begin: it is told with that run.
+    begins: Begins,
 }
 
 impl Launcher {
@@ -116,7 +107,7 @@ impl Launcher {
         };
         let mut command = Command::new(&self.program);
         // With it a failed allocation would try to print a stack, and hide what it says first.
-        command.arg(ARGUMENT).env_remove("RUST_BACKTRACE");
+        command.arg(process::ARGUMENT).env_remove("RUST_BACKTRACE");
         let allocator = if weights(model) >= LARGE_WEIGHTS {
             FOR_LARGE_WEIGHTS
         } else {
@@ -124,17 +115,15 @@ impl Launcher {
         };
         let unset = |setting: &(&str, &str)| std::env::var_os(setting.0).is_none();
         command.envs(allocator.into_iter().filter(unset));
-        let (process, channel) = Process::start(&mut command).map_err(start)?;
+        let process = Process::start(&mut command).map_err(start)?;
         Ok(Worker {
             process,
-            channel: BufReader::new(channel),
             engine: engine.to_owned(),
             timeout: self.timeout,
-            applied: None,
             memory_limit: self.memory_limit.and_then(MemoryLimit::now),
             load_time: Duration::ZERO,
             kept: None,
-            anew: false,
+            begins: Begins::AsLeft,
         })
     }
 }
@@ -197,7 +186,7 @@ impl Worker {
     /// gives the time of each run.
     pub fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<Duration>, EngineError> {
         let request = Request::Repeat {
-            anew: self.anew,
+            begins: self.begins,
             runs,
             nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         };
@@ -208,7 +197,7 @@ impl Worker {
         });
         match self.ask_within(limit, &request, &[], "running")?.0 {
             Reply::Repeated(times) => {
-                self.anew = false;
+                self.begins = Begins::AsLeft;
                 Ok(times.into_iter().map(Duration::from_nanos).collect())
             }
             other => Err(self.nonsense(&other)),
@@ -252,14 +241,11 @@ impl Worker {
         request: &Request,
         tensors: &[Tensor],
     ) -> io::Result<(Reply, Vec<Tensor>)> {
-        if self.applied != limit {
-            channel::set_time_limit(self.channel.get_ref(), limit)?;
-            self.applied = limit;
-        }
-        send(self.channel.get_mut(), request, tensors)?;
-        let reply = receive::<Reply>(&mut self.channel)?;
+        let channel = self.process.channel(limit)?;
+        send(channel.get_mut(), request, tensors)?;
+        let reply = receive::<Reply>(channel)?;
         let outputs = match &reply {
-            Reply::Ran { outputs, .. } => receive_tensors(&mut self.channel, outputs.clone())?,
+            Reply::Ran { outputs, .. } => receive_tensors(channel, outputs.clone())?,
             _ => Vec::new(),
         };
         Ok((reply, outputs))
@@ -286,22 +272,9 @@ impl Worker {
     }
 
     fn died(&mut self, error: &io::Error, doing: &str) -> EngineError {
-        let late = matches!(
-            error.kind(),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-        );
-        if late {
-            self.process.stop();
+        let Some(mut reason) = self.process.end_after(error) else {
             return self.reached(Limit::Time(self.timeout.unwrap_or_default()), doing);
-        }
-        let mut reason = if error.kind() == io::ErrorKind::UnexpectedEof || is_closed(error) {
-            self.process.last_words()
-        } else if error.kind() == io::ErrorKind::OutOfMemory {
-            "there is no memory for its outputs, and it was stopped".to_owned()
-        } else {
-            format!("it gave an answer that cannot be read ({error}), and was stopped")
         };
-        self.process.stop();
         match self.memory_limit {
             Some(limit) if tells_shortage(&reason) => return self.reached(limit, doing),
             // A library that does not look at what an allocator gives says nothing before it dies.
@@ -333,12 +306,12 @@ impl Session for Worker {
         self.kept = None;
         let request = Request::Run {
             inputs: TensorHead::of(inputs),
-            anew: self.anew,
+            begins: self.begins,
         };
         match self.ask(&request, inputs, "running")? {
             (Reply::Ran { nanoseconds, .. }, outputs) => {
-                // Only now: after a failure the next run is to begin anew still.
-                self.anew = false;
+                // Only now: after a failure the next run is to begin so still.
+                self.begins = Begins::AsLeft;
                 Ok(Answer {
                     outputs,
                     time: Duration::from_nanos(nanoseconds),
@@ -349,7 +322,26 @@ impl Session for Worker {
     }
 
     fn forget(&mut self) -> Result<(), EngineError> {
-        self.anew = true;
+        self.begins = Begins::Anew;
+        Ok(())
+    }
+
+    fn cut(&mut self, length: u64) -> Result<(), EngineError> {
+        let held = match self.begins {
+            Begins::AsLeft => u64::MAX,
+            Begins::Cut(held) => held,
+            Begins::Anew => 0,
+        };
+        if length > held {
+            return Err(EngineError::Run {
+                engine: self.engine.clone(),
+                operator: None,
+                reason: format!("there are no {length} positions to keep, but {held}"),
+            });
+        }
+        if self.begins != Begins::Anew {
+            self.begins = Begins::Cut(length);
+        }
         Ok(())
     }
 
@@ -369,12 +361,4 @@ fn weights(model: &Path) -> u64 {
     };
     let beside = info.external.iter().filter_map(|data| data.needs_bytes);
     beside.fold(info.weight_bytes, u64::saturating_add)
-}
-
-/// Whether the other end is gone.
-fn is_closed(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
-    )
 }

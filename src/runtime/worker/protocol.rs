@@ -1,29 +1,23 @@
 //! What a worker process and its parent say to each other.
 //!
-//! A frame is the length of a JSON head (u32, little endian), the head, then the bytes of the
-//! tensors that the head lists, in order. Both ends are the same binary, so the format carries no
-//! version. Invariant: nothing is allocated by a length that was not held against a limit.
+//! The head of a frame, then the bytes of the tensors that the head lists, in order. Invariant:
+//! nothing is allocated by a length that was not held against a limit.
 
 use std::io::{self, Read, Write};
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::library::NativeBackend;
-use crate::engine::{EngineError, LoadRequest, Placement};
+use crate::engine::{Begins, EngineError, LoadRequest, Placement};
+use crate::runtime::process::frame;
 use crate::tensor::{DType, Tensor, byte_size};
-
-/// Longest head, in bytes.
-const MAX_HEAD: u32 = 16 << 20;
-
-/// Bytes of the length before a head.
-const LENGTH: usize = size_of::<u32>();
 
 /// Tensors of more bytes are sent by themselves.
 const PIECE: usize = 8 << 10;
 
 /// What the parent asks.
 #[derive(Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "a model is loaded once")]
 pub(super) enum Request {
     /// Load a model with an engine.
     Load {
@@ -40,13 +34,13 @@ pub(super) enum Request {
     Run {
         /// dtype and shape of each input.
         inputs: Vec<TensorHead>,
-        /// Forget first what the runs before have left.
-        anew: bool,
+        /// What it begins with of what the runs before have left.
+        begins: Begins,
     },
     /// Run again and again, `runs` times or until `nanoseconds` have passed, at least once.
     Repeat {
-        /// Forget before the first of them what the runs before have left.
-        anew: bool,
+        /// What the first of them begins with.
+        begins: Begins,
         /// Most runs.
         runs: u64,
         /// Time after which no further run is begun.
@@ -120,10 +114,8 @@ pub(super) fn send(
     head: &impl Serialize,
     tensors: &[Tensor],
 ) -> io::Result<()> {
-    let mut piece = vec![0; LENGTH];
-    serde_json::to_writer(&mut piece, head)?;
-    let length = u32::try_from(piece.len() - LENGTH).map_err(|_| io::ErrorKind::InvalidData)?;
-    piece[..LENGTH].copy_from_slice(&length.to_le_bytes());
+    let mut piece = Vec::new();
+    frame::send(&mut piece, head)?;
     for tensor in tensors {
         let bytes = tensor.bytes();
         if piece.len() + bytes.len() > PIECE {
@@ -140,22 +132,9 @@ pub(super) fn send(
     stream.flush()
 }
 
-/// Receives a head.
-pub(super) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
-    let mut length = [0; LENGTH];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > MAX_HEAD {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut text = vec![0; usize::try_from(length).map_err(|_| io::ErrorKind::InvalidData)?];
-    stream.read_exact(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
-}
-
 /// Receives the tensors that a head listed.
 pub(super) fn receive_tensors(
-    stream: &mut impl Read,
+    stream: &mut (impl Read + ?Sized),
     heads: Vec<TensorHead>,
 ) -> io::Result<Vec<Tensor>> {
     let tensors = heads.into_iter().map(|head| {
@@ -165,7 +144,7 @@ pub(super) fn receive_tensors(
         bytes
             .try_reserve_exact(usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?)
             .map_err(|_| io::ErrorKind::OutOfMemory)?;
-        stream.by_ref().take(size).read_to_end(&mut bytes)?;
+        Read::take(&mut *stream, size).read_to_end(&mut bytes)?;
         Tensor::new(head.dtype, head.shape, bytes).map_err(invalid)
     });
     tensors.collect()
@@ -188,17 +167,11 @@ mod tests {
         let head = Request::Inputs(TensorHead::of(&tensors));
         send(&mut bytes, &head, &tensors).expect("memory can be written");
         let mut stream = &bytes[..];
-        let Request::Inputs(heads) = receive(&mut stream).expect("it is whole") else {
+        let Request::Inputs(heads) = frame::receive(&mut stream).expect("it is whole") else {
             panic!("another request");
         };
         let received = receive_tensors(&mut stream, heads).expect("they are whole");
         assert_eq!(received, tensors);
         assert!(stream.is_empty());
-    }
-
-    #[test]
-    fn a_lying_length_allocates_nothing() {
-        let frame = u32::MAX.to_le_bytes();
-        assert!(receive::<Request>(&mut &frame[..]).is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! is; of what a config leaves open, models that run here are preferred to those that do not.
 
 use super::super::Refusal;
-use super::super::json::{self, listed, shown, unknown_key};
+use super::super::json::{self, Object, listed, shown, unknown_key};
 use super::variants::{Entry, Variants};
 use crate::runtime::selection::default_method;
 use crate::source::suggest;
@@ -13,7 +13,7 @@ use crate::source::suggest;
 const PLACE: &str = "$.config";
 
 /// Keys of a predict config.
-const KEYS: &[&str] = &["backend", "precision", "component", "method"];
+pub(super) const KEYS: &[&str] = &["backend", "precision", "component", "method"];
 
 /// A predict config; `None` leaves a choice open.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,28 +23,47 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// Reads a config: a JSON object. A blank text and `null` leave everything open.
-    pub(super) fn read(text: &str) -> Result<Self, Refusal> {
-        let mut choice = Self::default();
+    /// Reads a config: a JSON object. A blank text and `null` leave everything open. Members of the
+    /// `further` keys choose nothing; they are given back.
+    pub(super) fn read<'t>(text: &'t str, further: &[&str]) -> Result<(Self, Object<'t>), Refusal> {
+        let (mut choice, mut others) = (Self::default(), Object::new());
         if matches!(text.trim_ascii(), "" | "null") {
-            return Ok(choice);
+            return Ok((choice, others));
         }
         for (key, value) in json::members(text, PLACE)? {
+            if further.contains(&key.as_str()) {
+                others.push((key, value));
+                continue;
+            }
             let Some(known) = KEYS.iter().position(|known| *known == key) else {
-                return Err(unknown_key(PLACE, &key, KEYS));
+                return Err(unknown_key(PLACE, &key, &[KEYS, further].concat()));
             };
             if value.get() != "null" {
                 let value = json::string(value, &format!("{PLACE}.{key}"))?;
                 choice.values[known] = Some(value.into_owned());
             }
         }
-        Ok(choice)
+        Ok((choice, others))
     }
 
     /// The entry that is meant, by its index.
     pub(super) fn resolve(&self, variants: &Variants) -> Result<usize, Refusal> {
+        self.resolve_among(variants, |_| true)
+    }
+
+    /// The entry that is meant among those that suit a request; among all, if none does.
+    pub(super) fn resolve_among(
+        &self,
+        variants: &Variants,
+        suits: impl Fn(&Entry) -> bool,
+    ) -> Result<usize, Refusal> {
         let entries = &variants.entries;
-        let mut left: Vec<usize> = (0..entries.len()).collect();
+        let mut left: Vec<usize> = (0..entries.len())
+            .filter(|at| suits(&entries[*at]))
+            .collect();
+        if left.is_empty() {
+            left = (0..entries.len()).collect();
+        }
         for (key, wanted) in self.values.iter().enumerate() {
             let Some(wanted) = wanted else { continue };
             let is_wanted = |entry: &usize| value(&entries[*entry], key) == Some(wanted);

@@ -3,9 +3,12 @@
 //! Invariant: a method has at most one endpoint, made when it is first called and never after the
 //! device was drained. The way of a request takes no lock that another request holds while it works.
 
+mod adapted;
 mod choice;
+mod embedding;
 mod takes;
 mod variants;
+mod vectors;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +20,19 @@ use bytes::Bytes;
 
 use super::engine::{Activity, Endpoint, EndpointModel, Engines};
 use super::tensors::{self, Encoding};
-use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings};
+use super::text::PreparedText;
+use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::package::Backend;
 use crate::tensor::Tensor;
+use crate::text::embedding::{EmbeddingOptions, Given};
 use choice::Choice;
+use embedding::Tokenizers;
 use variants::{Entry, Variants};
+use vectors::PreparedEmbeddings;
 
+pub use embedding::{Embedded, Embedding, TakesTexts};
 pub use takes::{Takes, TakesInput};
 pub use variants::PackageConfig;
 
@@ -51,6 +59,8 @@ const LARGE_ANSWER: usize = 1 << 17;
 /// A package's models.
 #[derive(Debug)]
 pub struct Device {
+    /// The service's owner and name.
+    label: String,
     variants: Variants,
     description: Description,
     settings: ServiceSettings,
@@ -59,14 +69,28 @@ pub struct Device {
     default: Result<usize, Refusal>,
     /// What configs mean that were seen lately. Readers never wait.
     remembered: ArcSwap<HashMap<String, usize>>,
+    tokenizers: Tokenizers,
     /// Held while an endpoint is made, and while `drained` changes.
     making: Mutex<()>,
     drained: AtomicBool,
 }
 
+/// A request that was checked.
+#[derive(Debug)]
+pub enum Prepared {
+    /// Tensors.
+    Tensors(PreparedTensors),
+    /// Texts.
+    Texts(Embedding),
+    /// What a chat application asks of a model that generates.
+    Generated(PreparedText),
+    /// What such an application asks of a model that embeds.
+    Embedded(PreparedEmbeddings),
+}
+
 /// Tensors for a method, and what runs it.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedTensors {
     endpoint: Arc<Endpoint>,
     inputs: Vec<Tensor>,
     encoding: Encoding,
@@ -96,34 +120,84 @@ impl Device {
         let default = Choice::default().resolve(&variants);
         let description = describe(&parts, &variants);
         Ok(Self {
+            label: parts.label.to_owned(),
             variants,
             description,
             settings: parts.settings,
             engines: parts.engines,
             default,
             remembered: ArcSwap::default(),
+            tokenizers: Tokenizers::default(),
             making: Mutex::new(()),
             drained: AtomicBool::new(false),
         })
     }
 
     /// Checks a request.
-    pub fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
+    pub async fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
+        if let Some(call) = self.adapted(request) {
+            return self.prepare_adapted(call, request).await;
+        }
+        if let Some(texts) = texts::decode(&request.body)? {
+            let given = Given::Texts(texts);
+            let embedding = self.prepare_embedding(given, request.config.as_deref());
+            return Ok(Prepared::Texts(embedding.await?));
+        }
         let entry = self.chosen(request.config.as_deref())?;
         let model = runnable(entry)?;
         let pictures = self.description.takes_pictures;
         let decoded = tensors::decode(&request.body, &model.signature, pictures)?;
-        Ok(Prepared {
+        Ok(Prepared::Tensors(PreparedTensors {
             endpoint: self.endpoint(entry, model)?,
             inputs: decoded.inputs,
             encoding: decoded.encoding,
-        })
+        }))
+    }
+
+    /// Checks texts, or ids of tokens, that are to be embedded: how many and how long they are, and
+    /// whether the service embeds at all.
+    pub async fn prepare_embedding(
+        &self,
+        given: Given,
+        config: Option<&str>,
+    ) -> Result<Embedding, CallError> {
+        if !self.description.embeds_texts {
+            return Err(texts::not_taken().into());
+        }
+        let (choice, options) = self.read_config(config.unwrap_or_default())?;
+        let index = choice.resolve_among(&self.variants, Entry::embeds)?;
+        let entry = &self.variants.entries[index];
+        let model = runnable(entry)?;
+        let Some(text) = entry
+            .text
+            .as_ref()
+            .filter(|text| text.embeds(&model.signature))
+        else {
+            return Err(texts::not_taken().into());
+        };
+        let endpoint = self.endpoint(entry, model)?;
+        let embedder = text
+            .embedder(&entry.embedder, &self.tokenizers, model)
+            .await?;
+        Embedding::new(endpoint, embedder, given, options).await
+    }
+
+    /// What a predict config chooses, and what it says of embeddings.
+    fn read_config(&self, config: &str) -> Result<(Choice, EmbeddingOptions), Refusal> {
+        let further: &[&str] = if self.description.embeds_texts {
+            &EmbeddingOptions::KEYS
+        } else {
+            &[]
+        };
+        let (choice, others) = Choice::read(config, further)?;
+        Ok((choice, texts::options(&others)?))
     }
 
     /// Checks a predict config by itself, before it is stored. One that means a model that nothing
     /// here runs is right: it may be stored, and its requests fail.
     pub fn check_config(&self, config: &str) -> Result<(), CallError> {
-        Choice::read(config)?.resolve(&self.variants)?;
+        let (choice, _) = self.read_config(config)?;
+        choice.resolve(&self.variants)?;
         Ok(())
     }
 
@@ -145,14 +219,17 @@ impl Device {
     /// The endpoints made so far.
     pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         let entries = self.variants.entries.iter();
-        entries.filter_map(|entry| entry.endpoint.get())
+        entries.flat_map(|entry| {
+            let generator = entry.generator.get().and_then(|it| it.endpoint());
+            entry.endpoint.get().into_iter().chain(generator)
+        })
     }
 
     /// The place, among the description's methods, of the one that a request with this config means.
     pub fn meant(&self, config: Option<&str>) -> Result<usize, Refusal> {
         match config {
             None => self.default.clone(),
-            Some(config) => Choice::read(config)?.resolve(&self.variants),
+            Some(config) => self.read_config(config)?.0.resolve(&self.variants),
         }
     }
 
@@ -161,13 +238,23 @@ impl Device {
     pub fn takes(&self, method: usize) -> Option<&Takes> {
         let entry = self.variants.entries.get(method)?;
         let model = entry.model.as_ref().ok()?;
-        Some(entry.takes.get_or_init(|| Takes::of(model)))
+        Some(
+            entry
+                .takes
+                .get_or_init(|| Takes::of(model, entry.text.as_ref())),
+        )
     }
 
     /// What all its endpoints are doing.
     pub fn activity(&self) -> Activity {
         let activities = self.endpoints().map(|endpoint| endpoint.activity());
-        activities.fold(Activity::default(), |sum, one| Activity {
+        let entries = self.variants.entries.iter();
+        let generators = entries.filter_map(|entry| entry.generator.get());
+        let first = Activity {
+            waiting: generators.map(|generator| generator.waiting()).sum(),
+            ..Activity::default()
+        };
+        activities.fold(first, |sum, one| Activity {
             waiting: sum.waiting + one.waiting,
             running: sum.running + one.running,
             sessions: sum.sessions + one.sessions,
@@ -182,7 +269,16 @@ impl Device {
         let Ok(entry) = self.chosen(None) else {
             return Ok(());
         };
-        let endpoint = self.endpoint(entry, runnable(entry)?)?;
+        let model = runnable(entry)?;
+        let endpoint = self.endpoint(entry, model)?;
+        if let Some(text) = entry
+            .text
+            .as_ref()
+            .filter(|text| text.embeds(&model.signature))
+        {
+            text.embedder(&entry.embedder, &self.tokenizers, model)
+                .await?;
+        }
         endpoint.warm().await
     }
 
@@ -214,7 +310,7 @@ impl Device {
         if let Some(index) = self.remembered.load().get(config) {
             return Ok(entry(*index));
         }
-        let index = Choice::read(config)?.resolve(&self.variants)?;
+        let index = self.read_config(config)?.0.resolve(&self.variants)?;
         if config.len() <= LONGEST_REMEMBERED {
             self.remembered.rcu(|known| {
                 // A client that makes up configs costs others a look-up, not memory.
@@ -255,25 +351,52 @@ impl Prepared {
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
+        let body = match self {
+            Self::Generated(text) => return text.predict(caller, timeout).await,
+            Self::Embedded(texts) => return texts.predict(caller, timeout).await,
+            Self::Tensors(tensors) => tensors.predict(caller, timeout).await?,
+            Self::Texts(embedding) => {
+                let vectors = embedding.run(caller, timeout).await?.vectors;
+                let size = vectors.iter().map(|vector| size_of_val(&vector[..])).sum();
+                written(size, move || texts::encode(&vectors)).await?
+            }
+        };
+        Ok(Answer {
+            body: Body::Whole(Bytes::from(body)),
+            content_type: "application/json".to_owned(),
+            spent: None,
+        })
+    }
+}
+
+impl PreparedTensors {
+    async fn predict(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<u8>, CallError> {
         let Self {
             endpoint,
             inputs,
             encoding,
         } = self;
         let outputs = endpoint.run(caller, inputs, timeout).await?;
-        let size: usize = outputs.iter().map(|tensor| tensor.bytes().len()).sum();
+        let size = outputs.iter().map(|tensor| tensor.bytes().len()).sum();
         let write = move || tensors::encode(endpoint.signature(), &outputs, encoding);
-        let body = if size > LARGE_ANSWER {
-            let written = tokio::task::spawn_blocking(write).await;
-            written.map_err(|_| CallError::Failed("the answer could not be written".to_owned()))?
-        } else {
-            write()
-        };
-        Ok(Answer {
-            body: Body::Whole(Bytes::from(body)),
-            content_type: "application/json".to_owned(),
-        })
+        written(size, write).await
     }
+}
+
+/// An answer of `size` bytes as it is written, away from the threads of connections if it is large.
+async fn written(
+    size: usize,
+    write: impl FnOnce() -> Vec<u8> + Send + 'static,
+) -> Result<Vec<u8>, CallError> {
+    if size <= LARGE_ANSWER {
+        return Ok(write());
+    }
+    let written = tokio::task::spawn_blocking(write).await;
+    written.map_err(|_| CallError::Failed("the answer could not be written".to_owned()))
 }
 
 fn runnable(entry: &Entry) -> Result<&EndpointModel, CallError> {
@@ -309,6 +432,7 @@ fn describe(parts: &DeviceParts<'_>, variants: &Variants) -> Description {
         size: first.size,
         license: first.license,
         takes_pictures: first.capabilities.iter().any(sees),
+        embeds_texts: entries.iter().any(Entry::embeds),
         capabilities: first.capabilities,
         backends: each_once(entries, |entry| Some(entry.backend.name())),
         precisions,

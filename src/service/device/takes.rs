@@ -3,6 +3,7 @@
 //! Invariant: what it says is accepted is not refused when a request is checked.
 
 use super::super::engine::EndpointModel;
+use super::embedding::{TakesTexts, TextFiles};
 use crate::tensor::DType;
 use crate::tensor::input::{self, Extent};
 
@@ -11,6 +12,8 @@ use crate::tensor::input::{self, Extent};
 pub struct Takes {
     /// Its inputs, in order.
     pub inputs: Vec<TakesInput>,
+    /// Texts in place of tensors, where they may be given.
+    pub texts: Option<TakesTexts>,
 }
 
 /// What an input takes.
@@ -29,7 +32,7 @@ pub struct TakesInput {
 }
 
 impl Takes {
-    pub(super) fn of(model: &EndpointModel) -> Self {
+    pub(super) fn of(model: &EndpointModel, text: Option<&TextFiles>) -> Self {
         let signature = &model.signature;
         let rows = input::table_rows(&model.model, model.format, signature);
         let extents = input::extents(signature);
@@ -41,8 +44,10 @@ impl Takes {
             fixed: spec.fixed.clone(),
             rows,
         });
+        let text = text.filter(|text| text.embeds(signature));
         Self {
             inputs: inputs.collect(),
+            texts: text.and_then(|text| text.takes(model)),
         }
     }
 }

@@ -9,7 +9,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::super::MethodDescription;
 use super::super::engine::{Endpoint, EndpointModel};
+use super::super::text::TextEndpoint;
+use super::embedding::{EmbedderCell, TextFiles};
 use super::takes::Takes;
+use crate::engine::Carrying;
 use crate::model::{ModelInfo, OpenError};
 use crate::package::{Backend, Config, PrecisionList, Variant};
 use crate::runtime::selection::{ModelFile, SelectionError};
@@ -53,6 +56,12 @@ pub(super) struct Entry {
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
     /// Read when it is first asked for.
     pub(super) takes: OnceLock<Takes>,
+    /// What texts need, if its package has it.
+    pub(super) text: Option<TextFiles>,
+    /// Made when texts are first given to it.
+    pub(super) embedder: EmbedderCell,
+    /// Made when a text is first asked of it.
+    pub(super) generator: OnceLock<Arc<TextEndpoint>>,
 }
 
 /// A variant before it has its place among the others.
@@ -151,9 +160,15 @@ impl Entry {
             signature: selection.signature,
             backend: Some(candidate.backend),
             weight_bytes: selection.info.weight_bytes + external,
+            carrying: Carrying::default(),
         });
+        let package = candidate.package;
+        let text = TextFiles::of(&package.path, &package.config, file.path());
         Self {
             variant: 0,
+            text,
+            embedder: EmbedderCell::new(),
+            generator: OnceLock::new(),
             backend: candidate.backend,
             precision: candidate.precision.clone(),
             quantized: candidate.quantized == Some(true),
@@ -164,6 +179,20 @@ impl Entry {
             endpoint: OnceLock::new(),
             takes: OnceLock::new(),
         }
+    }
+
+    /// Whether its package generates texts.
+    pub(super) fn generates(&self) -> bool {
+        self.text.as_ref().is_some_and(TextFiles::generates)
+    }
+
+    /// Whether texts can be given to it, as far as its header tells; whether anything here runs it or
+    /// not.
+    pub(super) fn embeds(&self) -> bool {
+        let (Some(text), Some(signature)) = (&self.text, &self.signature) else {
+            return false;
+        };
+        text.embeds(signature)
     }
 
     /// The same for the registry.

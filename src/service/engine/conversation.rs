@@ -10,13 +10,18 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::loaded::Begins;
 use super::owner::{Owner, wait};
 use super::request::{Terms, Waiting};
 use super::shared::{Between, Phase, Run, Shared, State, Ticket};
 use crate::account::AccountId;
+use crate::engine::Begins;
 use crate::service::CallError;
 use crate::tensor::Tensor;
+
+/// How long a request waits for another session to load before a resting conversation gives way.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+const LONG_REST: &str = "it rested for longer than it may";
 
 /// Several runs of one session of an endpoint. Dropping it gives the session back.
 #[derive(Debug)]
@@ -49,6 +54,17 @@ impl Conversation {
         inputs: Vec<Tensor>,
         timeout: Option<Duration>,
     ) -> Result<Vec<Tensor>, CallError> {
+        self.step(Begins::AsLeft, inputs, timeout).await
+    }
+
+    /// The same, and tells what the step begins with of what the steps before it have left. The first step
+    /// begins anew, whatever it says.
+    pub async fn step(
+        &mut self,
+        begins: Begins,
+        inputs: Vec<Tensor>,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Tensor>, CallError> {
         let ticket = match self.number {
             None => {
                 let terms = Some(self.terms.clone());
@@ -56,13 +72,32 @@ impl Conversation {
                 self.number = Some(ticket.id);
                 ticket
             }
-            Some(number) => self.next(number, inputs)?,
+            Some(number) => self.next(number, begins, inputs)?,
         };
         ticket.answer(timeout).await
     }
 
+    /// Lets the conversation rest until its next step, for `longest` at most: its session stays as it is
+    /// unless others need it or its memory. If it was taken away, the next step is
+    /// [`CallError::Over`]. Resting, it does not count as running.
+    pub fn rest(&self, longest: Duration) {
+        let Some(number) = self.number else { return };
+        let mut state = self.shared.lock();
+        if let Some(between) = state.between(number) {
+            between.rests = Some(Instant::now() + longest);
+        }
+        drop(state);
+        self.shared.wake.notify_all();
+        self.shared.tell_change();
+    }
+
     /// Gives the step to the thread that keeps the session, if it still does.
-    fn next(&self, number: u64, inputs: Vec<Tensor>) -> Result<Ticket<'_>, CallError> {
+    fn next(
+        &self,
+        number: u64,
+        begins: Begins,
+        inputs: Vec<Tensor>,
+    ) -> Result<Ticket<'_>, CallError> {
         let shared = &self.shared;
         let mut state = shared.lock();
         let Some(between) = state.between(number) else {
@@ -75,6 +110,7 @@ impl Conversation {
             inputs: Some(inputs),
             since: Instant::now(),
             alone: true,
+            begins,
             terms: Some(self.terms.clone()),
             answer,
         });
@@ -117,6 +153,13 @@ impl State {
         }
     }
 
+    /// Whether what waits needs one more session than there are: nobody is free, or about to be, to take
+    /// it, or whoever is has not for a while.
+    fn needs_another(&self) -> bool {
+        let waits_long = |first: &Waiting| first.since.elapsed() >= PATIENCE;
+        self.queue.len() > self.free() || self.queue.first().is_some_and(waits_long)
+    }
+
     /// Where the next step of a conversation goes.
     fn between(&mut self, number: u64) -> Option<&mut Between> {
         let mut runs = self.seats.values_mut().filter_map(|seat| seat.run.as_mut());
@@ -129,7 +172,8 @@ impl Owner {
     /// Keeps the session for a conversation and runs its steps, until it is over.
     pub(super) fn converse(&mut self, terms: &Terms) {
         while let Some(step) = self.next_step(terms) {
-            if self.run(vec![step], Begins::AsLeft).is_none() {
+            let begins = step.begins;
+            if self.run(vec![step], begins).is_none() {
                 return;
             }
         }
@@ -142,24 +186,46 @@ impl Owner {
         let until = Instant::now() + terms.idle;
         loop {
             let is_stopped = state.phase == Phase::Stopped;
+            let is_needed = state.needs_another();
             let run = state.seats.get_mut(&self.seat)?.run.as_mut()?;
+            let given_up = run.live.is_empty();
             let between = run.between.as_mut()?;
-            let left = until.saturating_duration_since(Instant::now());
+            let (rests, is_asked) = (between.rests, between.asked.is_some());
+            let left = rests.unwrap_or(until);
+            let left = left.saturating_duration_since(Instant::now());
+            let lease = &self.held.as_ref()?.lease;
+            if rests.is_some() && !is_asked && lease.end_use() {
+                drop(state);
+                shared.ledger.wake();
+                state = shared.lock();
+                continue;
+            }
+            let taken = rests.is_some() && lease.must_go() || is_asked && !lease.begin_use();
             let end = if is_stopped {
                 Some(CallError::Stopped)
-            } else if run.live.is_empty() {
+            } else if given_up {
                 Some(CallError::Over("it was given up".to_owned()))
-            } else if let Some(step) = between.asked.take() {
-                run.between = None;
-                return Some(step);
-            } else if left.is_zero() {
-                Some(idled(terms.idle))
-            } else {
+            } else if taken {
+                Some(over("its memory was needed while it rested"))
+            } else if is_asked {
                 None
-            };
-            let Some(end) = end else {
+            } else if rests.is_some() && is_needed {
+                Some(over("its session was needed while it rested"))
+            } else if left.is_zero() {
+                Some(rests.map_or_else(|| idled(terms.idle), |_| over(LONG_REST)))
+            } else {
+                let left = if rests.is_some() {
+                    left.min(PATIENCE)
+                } else {
+                    left
+                };
                 state = wait(&shared, state, left).0;
                 continue;
+            };
+            let Some(end) = end else {
+                let step = between.asked.take();
+                run.between = None;
+                return step;
             };
             // Whoever finds the seat without a run finds the reason too.
             let _ = terms.ended.set(end.clone());
@@ -174,6 +240,10 @@ impl Owner {
             return None;
         }
     }
+}
+
+fn over(why: &str) -> CallError {
+    CallError::Over(format!("{why}; begin another one"))
 }
 
 fn idled(idle: Duration) -> CallError {

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::EndpointModel;
-use crate::engine::{EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
+use crate::engine::{Begins, EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
+use crate::runtime::process::Stopper;
 use crate::runtime::target::Candidate;
-use crate::runtime::worker::{Launcher, Stopper, Worker};
+use crate::runtime::worker::{Launcher, Worker};
 use crate::service::{CallError, Isolation, Refusal, ServiceSettings};
 use crate::tensor::Tensor;
 use crate::tensor::limit::{Limit, MemoryLimit};
@@ -26,15 +27,6 @@ pub(super) struct Source {
     pub(super) program: PathBuf,
     /// ONNX Runtime's library, if it was named.
     pub(super) library: Option<PathBuf>,
-}
-
-/// What a run begins with, of what its model keeps from run to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begins {
-    /// Nothing: requests of different callers must not see each other.
-    Anew,
-    /// What the run before has left.
-    AsLeft,
 }
 
 /// A session.
@@ -65,6 +57,7 @@ impl Source {
                 strict: false,
                 observe: prove && is_target,
                 library: self.library.clone(),
+                carrying: model.carrying.clone(),
             },
         };
         if settings.isolation == Isolation::Thread {
@@ -89,16 +82,14 @@ impl Source {
 }
 
 impl Loaded {
-    /// Runs the model, from where the last run has left it or anew.
+    /// Runs the model, from where the last run has left it, a position before, or anew.
     pub(super) fn run(
         &mut self,
         inputs: &[Tensor],
         begins: Begins,
     ) -> Result<Vec<Tensor>, EngineError> {
         let run = |session: &mut dyn Session| {
-            if begins == Begins::Anew {
-                session.forget()?;
-            }
+            session.begin(begins)?;
             session.run(inputs)
         };
         let answer = match self {

@@ -26,6 +26,7 @@ use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
 use crate::tensor::input::{Generator, InputArgs, assemble, open_dims};
 use crate::tensor::{Signature, Tensor};
+use crate::text::template::{Limits, Renderer};
 
 pub use conversation::Conversation;
 pub use model::{Activity, EndpointModel, SessionState};
@@ -44,6 +45,7 @@ pub struct Engines {
     ledger: Arc<Ledger>,
     endpoints: AtomicU64,
     meters: Arc<Meters>,
+    renderer: Renderer,
 }
 
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
@@ -67,6 +69,7 @@ impl Engines {
         meters: Meters,
     ) -> Arc<Self> {
         Arc::new(Self {
+            renderer: Renderer::of(program.clone(), Limits::default()),
             source: Source { program, library },
             ledger: Ledger::new(budget),
             endpoints: AtomicU64::new(0),
@@ -102,6 +105,11 @@ impl Engines {
         self.ledger.budget()
     }
 
+    /// What renders the chat templates of all services.
+    pub fn renderer(&self) -> &Renderer {
+        &self.renderer
+    }
+
     /// What the services did.
     pub fn meters(&self) -> &Meters {
         &self.meters
@@ -109,12 +117,12 @@ impl Engines {
 }
 
 impl Endpoint {
-    /// What it takes and gives.
+    /// What it takes and gives, what stays with its sessions included.
     pub fn signature(&self) -> &Signature {
         &self.shared.model.signature
     }
 
-    /// Runs the model. `inputs` fit the signature. Dropping the future gives the request up.
+    /// Runs the model. `inputs` fit the signature, without what is carried. Dropping the future gives the request up.
     pub async fn run(
         &self,
         caller: AccountId,
@@ -138,7 +146,8 @@ impl Endpoint {
         let mut outcome = Ok(());
         // The smallest sizes first: the largest may take long, and few models need them.
         for smallest in [true, false] {
-            let inputs = zeros(self.signature(), smallest);
+            let carrying = &self.shared.model.carrying;
+            let inputs = zeros(&carrying.visible(self.signature()), smallest);
             let last = inputs.is_none();
             let answer = self.shared.submit(NOBODY, inputs, None)?.answer(None).await;
             outcome = answer.map(|_| ());

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::engine::Carrying;
 use crate::package::Backend;
 use crate::tensor::Signature;
 
@@ -20,6 +21,9 @@ pub struct EndpointModel {
     pub backend: Option<Backend>,
     /// Bytes of its weights.
     pub weight_bytes: u64,
+    /// What of the method's inputs and outputs stays with a session. Requests then have the others only,
+    /// and share no runs.
+    pub carrying: Carrying,
 }
 
 /// A loaded session, for metrics.

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
 use super::ledger::{Asker, Lease};
-use super::loaded::{Begins, Loaded, for_log};
+use super::loaded::{Loaded, for_log};
 use super::request::Waiting;
 use super::shared::{Phase, Run, Shared, State, of_size};
-use crate::engine::EngineError;
+use crate::engine::{Begins, EngineError};
 use crate::runtime::target::Candidate;
 use crate::tensor::Tensor;
 

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::queue::Item;
 use crate::account::AccountId;
+use crate::engine::Begins;
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
@@ -28,6 +29,8 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// Whether it must not share a run: one that it shared has failed.
     pub(super) alone: bool,
+    /// What its run begins with: requests of different callers must not see each other.
+    pub(super) begins: Begins,
     /// Whether it is a step of a conversation, which keeps the session that answers it.
     pub(super) terms: Option<Terms>,
     /// Where the answer goes.

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
-use super::loaded::{Begins, call_error, for_log, has_died};
+use super::loaded::{call_error, for_log, has_died};
 use super::owner::{Held, Owner};
 use super::request::{Terms, Waiting};
 use super::shared::State;
-use crate::engine::{EngineError, Provider};
+use crate::engine::{Begins, EngineError, Provider};
 use crate::service::CallError;
 use crate::tensor::Tensor;
 

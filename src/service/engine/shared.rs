@@ -21,7 +21,8 @@ use super::queue::Queue;
 use super::request::{Outcome, Terms, Waiting};
 
 use crate::account::AccountId;
-use crate::runtime::worker::Stopper;
+use crate::engine::Begins;
+use crate::runtime::process::Stopper;
 use crate::service::meter::Meter;
 use crate::service::{CallError, Isolation, ServiceSettings};
 use crate::tensor::Tensor;
@@ -143,6 +144,8 @@ enum Left {
 pub(super) struct Between {
     /// The step, once it was asked for.
     pub(super) asked: Option<Waiting>,
+    /// Until when it rests, if it does: others may have the session meanwhile.
+    pub(super) rests: Option<Instant>,
 }
 
 /// A request from the caller's side; dropped without an answer, it is given up.
@@ -165,7 +168,8 @@ impl Shared {
             meter,
         } = host;
         let rows_limit = batch::rows_limit(&model.signature);
-        let rows_limit = rows_limit.filter(|_| settings.batch_max_size > 1);
+        let shares = settings.batch_max_size > 1 && model.carrying.is_empty();
+        let rows_limit = rows_limit.filter(|_| shares);
         let too_large = ledger.check(estimate(&model)).err().map(of_size);
         let state = State {
             queue: Queue::default(),
@@ -234,6 +238,7 @@ impl Shared {
             inputs,
             since: Instant::now(),
             alone: terms.is_some(),
+            begins: Begins::Anew,
             terms,
             answer,
         });
@@ -406,7 +411,10 @@ impl State {
 
     pub(super) fn running(&self) -> usize {
         let runs = self.seats.values().filter_map(|seat| seat.run.as_ref());
-        runs.map(|run| run.live.len()).sum()
+        let rests = |run: &&Run| run.between.as_ref().is_some_and(|it| it.rests.is_some());
+        runs.filter(|run| !rests(run))
+            .map(|run| run.live.len())
+            .sum()
     }
 
     pub(super) fn sessions(&self) -> usize {
@@ -414,7 +422,7 @@ impl State {
     }
 
     /// Threads that run nothing: each is about to look into the queue.
-    fn free(&self) -> usize {
+    pub(super) fn free(&self) -> usize {
         let runs_nothing = |seat: &&Seat| seat.run.is_none();
         self.seats.values().filter(runs_nothing).count()
     }

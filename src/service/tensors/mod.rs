@@ -53,7 +53,7 @@ pub struct Decoded {
 /// `inputs`. A body that is a JSON string with an object in it is unwrapped once: some clients encode
 /// twice.
 pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Decoded, Refusal> {
-    let text = unwrapped(json::text(body)?)?;
+    let text = json::unwrapped(json::text(body)?)?;
     // More than there may be, so that the error can name what is too much.
     let limit = signature.inputs.len().saturating_add(64);
     let (members, list) = json::with_list(&text, "inputs", limit)?;
@@ -80,19 +80,6 @@ pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Deco
         read_inputs(list, signature)?
     };
     Ok(Decoded { inputs, encoding })
-}
-
-/// The body, or the text inside if it is a string that holds an object or an array.
-fn unwrapped(text: &str) -> Result<Cow<'_, str>, Refusal> {
-    if !text.trim_ascii_start().starts_with('"') {
-        return Ok(Cow::Borrowed(text));
-    }
-    let inner: String = serde_json::from_str(text)
-        .map_err(|error| Refusal::at("$", format!("this is not JSON: {error}")))?;
-    if inner.trim_ascii_start().starts_with(['{', '[']) {
-        return Ok(Cow::Owned(inner));
-    }
-    Ok(Cow::Borrowed(text))
 }
 
 fn stray_key(key: &str, known: &[&str], pictures: bool) -> Refusal {

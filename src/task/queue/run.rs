@@ -85,7 +85,7 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         memory: Some(memory),
     };
     let answer = async {
-        let prepared = service.prepare(&request)?;
+        let prepared = service.prepare(&request).await?;
         // What waits for the engine holds the tensors only.
         drop(request);
         let limit = service.settings.async_timeout();

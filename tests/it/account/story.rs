@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use pkgtool::account::{
-    AccountId, AccountStore, ApiKey, NewConfig, NewKey, Permissions, StoredKey,
+    AccountId, AccountStore, ApiKey, Counted, NewConfig, NewKey, Permissions, StoredKey, Usage,
+    UsageKey,
 };
-use pkgtool::database::Timestamp;
+use pkgtool::database::{Day, Timestamp};
 
 use super::{NOW, block_on, open};
 
@@ -197,5 +198,89 @@ fn services_have_numbers_and_one_default() {
         assert!(delete(sum, second.id).await);
         assert!(!delete(sum, second.id).await, "it is gone");
         assert_eq!(defaults(sum).await, [(first.id, false), (third.id, false)]);
+    });
+}
+
+#[test]
+fn usage_adds_up_and_is_forgotten_from_its_old_end() {
+    of_every_store(async |store| {
+        let account = async |name| {
+            let made = store.create_account(name, 5, NOW).await.expect("it works");
+            made.expect("it is new").id
+        };
+        let (acme, other) = (account("acme").await, account("other").await);
+        let number = async |name| store.service_number(acme, name).await.expect("it works");
+        let (sum, chat) = (number("sum").await, number("chat").await);
+        let one = Counted {
+            requests: 1,
+            prompt: 2,
+            completion: 3,
+            cached: 4,
+        };
+        let key = |account, service, day| UsageKey {
+            account,
+            service,
+            day: Day(day),
+        };
+        let add = async |used: &[UsageKey]| {
+            let used: Vec<_> = used.iter().map(|key| (*key, one)).collect();
+            store.add_usage(&used).await.expect("it works");
+        };
+        add(&[]).await;
+        add(&[
+            key(acme, sum, 7),
+            key(acme, chat, 7),
+            key(acme, sum, 8),
+            key(other, chat, 7),
+        ])
+        .await;
+        // A service that has no number is kept and not told.
+        add(&[key(acme, sum, 7), key(acme, chat + 1000, 7)]).await;
+        let usage = |day, service: i64, name: &str, counted| Usage {
+            day: Day(day),
+            service,
+            service_name: name.to_owned(),
+            owner: acme,
+            owner_name: "acme".to_owned(),
+            counted,
+        };
+        let twice = Counted {
+            requests: 2,
+            prompt: 4,
+            completion: 6,
+            cached: 8,
+        };
+        let told = async |account, from, to| {
+            let told = store.usage(account, Day(from), Day(to)).await;
+            told.expect("it works")
+        };
+        let expected = [
+            usage(7, chat, "chat", one),
+            usage(7, sum, "sum", twice),
+            usage(8, sum, "sum", one),
+        ];
+        assert_eq!(told(acme, i64::MIN, i64::MAX).await, expected);
+        assert_eq!(told(acme, 7, 7).await, expected[..2]);
+        assert_eq!(told(acme, 9, 7).await, []);
+        assert_eq!(told(other, 7, 8).await, [usage(7, chat, "chat", one)]);
+        // What is more than can be counted is as much as can.
+        let endless = Counted {
+            requests: u64::MAX,
+            ..one
+        };
+        for _ in 0..2 {
+            let used = [(key(other, chat, 8), endless)];
+            store.add_usage(&used).await.expect("it works");
+        }
+        assert_eq!(told(other, 8, 8).await[0].counted.requests, (1 << 53) - 1);
+        let forget = async |before, most| {
+            let forgotten = store.forget_usage(Day(before), most).await;
+            forgotten.expect("it works")
+        };
+        assert_eq!(forget(7, 10).await, 0);
+        assert_eq!(forget(8, 3).await, 3);
+        assert_eq!(forget(8, 3).await, 1);
+        assert_eq!(forget(8, 3).await, 0);
+        assert_eq!(told(acme, 0, 100).await, expected[2..]);
     });
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use pkgtool::account::{
-    Account, AccountId, AccountStore, ApiKey, Directory, NewConfig, NewKey, Permissions,
-    PredictConfig, StoredKey,
+    Account, AccountId, AccountStore, ApiKey, Counted, Directory, NewConfig, NewKey, Permissions,
+    PredictConfig, StoredKey, Usage, UsageKey,
 };
-use pkgtool::database::{DatabaseError, Timestamp};
+use pkgtool::database::{DatabaseError, Day, Timestamp};
 
 use super::{NOW, block_on, empty};
 
@@ -81,6 +81,23 @@ impl AccountStore for Counting {
 
     async fn delete_config(&self, service: i64, id: i64) -> Result<bool, DatabaseError> {
         self.store.delete_config(service, id).await
+    }
+
+    async fn add_usage(&self, used: &[(UsageKey, Counted)]) -> Result<(), DatabaseError> {
+        self.store.add_usage(used).await
+    }
+
+    async fn usage(
+        &self,
+        account: AccountId,
+        from: Day,
+        to: Day,
+    ) -> Result<Vec<Usage>, DatabaseError> {
+        self.store.usage(account, from, to).await
+    }
+
+    async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError> {
+        self.store.forget_usage(before, most).await
     }
 }
 

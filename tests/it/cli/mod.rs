@@ -25,4 +25,6 @@ mod sides;
 mod sizes;
 #[cfg(feature = "run")]
 mod steps;
+#[cfg(feature = "run")]
+mod texts;
 mod validate;

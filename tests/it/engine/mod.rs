@@ -19,5 +19,6 @@ mod program;
 mod program_hostile;
 mod recurrence;
 mod state;
+mod text_examples;
 mod tract;
 mod tract_answers;

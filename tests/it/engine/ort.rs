@@ -55,6 +55,10 @@ fn worker(request: &LoadRequest) -> Result<Worker, EngineError> {
 fn tensor(spec: &TensorSpec) -> Tensor {
     let size = |dim: &Dim| match dim {
         Dim::Fixed(size) => *size,
+        // A sum, as of what went before and what is new: two for each part.
+        Dim::Dynamic {
+            name: Some(name), ..
+        } => 2 * name.split('+').count() as u64,
         _ => 2,
     };
     let shape: Vec<u64> = match &spec.dims {

@@ -36,6 +36,7 @@ fn operations(task: &str) -> Vec<(&'static str, String, &'static str)> {
         ("GET", format!("{model}/predict-config/1"), "read"),
         ("POST", format!("{model}/predict-config"), "write"),
         ("DELETE", format!("{model}/predict-config/1"), "write"),
+        ("GET", "account/local/usage".to_owned(), "read"),
     ]
 }
 
@@ -155,7 +156,7 @@ fn other_accounts_are_out_of_reach_operation_by_operation() {
         let path = format!("/api/mlpgateway/{path}");
         let reply = gateway.send_with(&stranger, method, &path, "{}");
         assert_eq!(reply.status, 403, "{method} {path}: {}", reply.text());
-        let code = if path.contains("/async/task") {
+        let code = if path.contains("/async/task") || path.ends_with("/usage") {
             "ACCESS_TO_ANOTHER_ACCOUNT_DENIED"
         } else {
             "ACCESS_TO_ANOTHER_ACCOUNT_NOT_PUBLIC_DENIED"

@@ -1,6 +1,7 @@
 //! The gateway through HTTP, as clients see it.
 
 mod access;
+mod adapters;
 mod bodies;
 mod connections;
 mod contract;
@@ -17,6 +18,7 @@ mod rude;
 mod stopping;
 mod streams;
 mod tasks;
+mod texts;
 mod tls;
 mod visible;
 

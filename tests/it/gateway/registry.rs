@@ -61,10 +61,17 @@ fn check_model(model: &Value, provider: &str) {
         assert!(fits, "{constant}");
     }
     for variable in model["parameters"]["variables"].as_array().expect("a list") {
-        let values = variable["values"].as_array().expect("an enum's values");
-        assert!(!values.is_empty());
         let default = &variable["default"];
-        assert!(default.is_null() || values.contains(default), "{variable}");
+        let fits = match variable["type"].as_str().expect("a type") {
+            "enum" => {
+                let values = variable["values"].as_array().expect("an enum's values");
+                !values.is_empty() && (default.is_null() || values.contains(default))
+            }
+            "boolean" => default.is_null() || default.is_boolean(),
+            "integer" => default.is_null() || default.as_u64() >= variable["min"].as_u64(),
+            other => panic!("{other}"),
+        };
+        assert!(fits, "{variable}");
     }
 }
 

@@ -30,6 +30,8 @@ async fn every_example_is_a_service() {
     let expected = [
         "glimpse",
         "hush_sentence",
+        "jackdaw",
+        "kindred",
         "mosaic_nano",
         "murmur_vad",
         "parlor_tts_82m",
@@ -178,7 +180,7 @@ async fn a_package_that_becomes_wrong_is_taken_away() {
     assert!(reason.contains("fp23"), "{reason}");
     // Whoever found it before is told that it is gone.
     let stopped = tokio::time::timeout(PATIENCE, async {
-        while !matches!(service.prepare(&request), Err(CallError::Stopped)) {
+        while !matches!(service.prepare(&request).await, Err(CallError::Stopped)) {
             tokio::task::yield_now().await;
         }
     });

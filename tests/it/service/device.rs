@@ -189,6 +189,7 @@ async fn what_nothing_here_runs_is_listed_and_has_no_instances() {
         instances(
             device
                 .prepare(&request(&body, None))
+                .await
                 .expect_err("no engine"),
         );
         instances(device.warm().await.expect_err("no engine"));
@@ -196,14 +197,14 @@ async fn what_nothing_here_runs_is_listed_and_has_no_instances() {
     .await;
     with("glimpse", async |device| {
         let config = json!({"backend": "coreml"});
-        let refused = device.prepare(&request(&body, Some(&config)));
+        let refused = device.prepare(&request(&body, Some(&config))).await;
         instances(refused.expect_err("no engine"));
     })
     .await;
 }
 
 async fn call(device: &Device, body: &Value, config: Option<&Value>) -> Result<Answer, CallError> {
-    let prepared = device.prepare(&request(body, config))?;
+    let prepared = device.prepare(&request(body, config)).await?;
     prepared.predict(OWNER, None).await
 }
 
@@ -246,7 +247,8 @@ async fn an_answer_has_the_outputs_of_the_signature() {
 async fn a_drained_device_takes_nothing_more() {
     with("murmur_vad", async |device| {
         let body = zeros(device);
-        let prepared = device.prepare(&request(&body, None)).expect("it is right");
+        let prepared = device.prepare(&request(&body, None)).await;
+        let prepared = prepared.expect("it is right");
         device.drain().await;
         let late = prepared.predict(OWNER, None).await;
         assert!(matches!(late, Err(CallError::Stopped)), "{late:?}");
@@ -255,7 +257,7 @@ async fn a_drained_device_takes_nothing_more() {
     with("murmur_vad", async |device| {
         let body = zeros(device);
         device.drain().await;
-        let late = device.prepare(&request(&body, None));
+        let late = device.prepare(&request(&body, None)).await;
         assert!(matches!(late, Err(CallError::Stopped)), "{late:?}");
         assert_eq!(device.endpoints().count(), 0);
     })

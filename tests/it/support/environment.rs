@@ -18,6 +18,8 @@ pub(crate) enum Piece {
     ExecuTorch,
     /// The directory of the ONNX conformance cases.
     Cases,
+    /// The package of a sentence encoder with real weights.
+    Minilm,
     /// The directory of schemathesis, a fuzzer of APIs.
     #[cfg_attr(
         not(feature = "serve"),
@@ -30,6 +32,18 @@ pub(crate) enum Piece {
         expect(dead_code, reason = "its test needs the gateway")
     )]
     Promtool,
+    /// The directory of the `openai` Python client.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
+    OpenAi,
+    /// The directory of the `openai` npm client.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
+    OpenAiNode,
 }
 
 impl Piece {
@@ -41,8 +55,11 @@ impl Piece {
             Self::Qnn => "qnn",
             Self::ExecuTorch => "executorch",
             Self::Cases => "cases",
+            Self::Minilm => "minilm",
             Self::Schemathesis => "schemathesis",
             Self::Promtool => "promtool",
+            Self::OpenAi => "openai",
+            Self::OpenAiNode => "openai-node",
         }
     }
 
@@ -53,8 +70,11 @@ impl Piece {
             Self::Qnn => "PKGTOOL_TEST_QNN",
             Self::ExecuTorch => "PKGTOOL_EXECUTORCH_DIR",
             Self::Cases => "PKGTOOL_TEST_CASES",
+            Self::Minilm => "PKGTOOL_TEST_MINILM",
             Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
             Self::Promtool => "PKGTOOL_TEST_PROMTOOL",
+            Self::OpenAi => "PKGTOOL_TEST_OPENAI",
+            Self::OpenAiNode => "PKGTOOL_TEST_OPENAI_NODE",
         }
     }
 

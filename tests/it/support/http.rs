@@ -151,7 +151,7 @@ pub(crate) fn read_reply(stream: &mut impl BufRead) -> Option<Reply> {
     Some(reply)
 }
 
-fn read_headers(stream: &mut impl BufRead) -> Vec<(String, String)> {
+pub(crate) fn read_headers(stream: &mut impl BufRead) -> Vec<(String, String)> {
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();

@@ -1,5 +1,7 @@
 //! What tests share: running the binary, building packages in temporary directories, fixtures.
 
+#[cfg(feature = "serve")]
+pub(crate) mod chat_server;
 #[cfg(feature = "ort")]
 pub(crate) mod engines;
 #[cfg(feature = "run")]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::{Shown, Stage};
+use crate::runtime::selection::Selection;
+use crate::runtime::target::Started;
 use crate::tensor::{DType, Tensor};
 
 /// Most elements of a tensor that are printed.
@@ -46,17 +48,28 @@ pub(super) fn step(shown: &Shown<'_>) -> Json {
 fn tensors(shown: &Shown<'_>) -> (Vec<Json>, Vec<Json>) {
     let inputs = shown.signature.inputs.iter().zip(shown.inputs);
     let outputs = shown.signature.outputs.iter().zip(shown.outputs);
-    let inputs = inputs.map(|(spec, tensor)| head(&spec.name, tensor));
+    let inputs = inputs.map(|(spec, tensor)| described(&spec.name, tensor));
     let outputs = outputs.enumerate();
     let outputs = outputs.map(|(i, (spec, tensor))| output(&spec.name, tensor, shown.files.get(i)));
     (inputs.collect(), outputs.collect())
 }
 
 fn stage(stage: &Stage) -> Json {
-    let variant = stage.selection.variant.as_ref();
-    let started = &stage.started;
-    let signature = &stage.selection.signature;
+    let mut document = head(&stage.selection, &stage.started);
     let (inputs, outputs) = tensors(&stage.shown());
+    document["inputs"] = Json::Array(inputs);
+    document["outputs"] = Json::Array(outputs);
+    document["timings_ms"] = json!({
+        "load": milliseconds(stage.started.load_time),
+        "first": milliseconds(stage.started.first.time),
+        "run": stage.again.map(milliseconds),
+    });
+    document
+}
+
+/// What ran, and on what.
+pub(super) fn head(selection: &Selection, started: &Started) -> Json {
+    let variant = selection.variant.as_ref();
     let passed_over: Vec<Json> = started
         .passed_over
         .iter()
@@ -79,24 +92,17 @@ fn stage(stage: &Stage) -> Json {
         "passed_over": passed_over,
         "placement": started.placement.shares,
         "component": variant.and_then(|variant| variant.component.as_ref()),
-        "method": signature.method,
-        "model": shown(&stage.selection.model),
-        "inputs": inputs,
-        "outputs": outputs,
-        "timings_ms": {
-            "load": milliseconds(started.load_time),
-            "first": milliseconds(started.first.time),
-            "run": stage.again.map(milliseconds),
-        },
+        "method": selection.signature.method,
+        "model": shown(&selection.model),
     })
 }
 
-fn head(name: &str, tensor: &Tensor) -> Json {
+fn described(name: &str, tensor: &Tensor) -> Json {
     json!({ "name": name, "dtype": tensor.dtype().name(), "shape": tensor.shape() })
 }
 
 fn output(name: &str, tensor: &Tensor, file: Option<&std::path::PathBuf>) -> Json {
-    let mut json = head(name, tensor);
+    let mut json = described(name, tensor);
     if let Some(file) = file {
         json["file"] = json!(shown(file));
     } else if tensor.len() <= MAX_DATA {
@@ -133,7 +139,7 @@ fn wide(bytes: &[u8], value: impl Fn([u8; 8]) -> Json) -> Vec<Json> {
 
 /// The shortest number that reads back as the same float; JSON has no NaN and no infinity, so they
 /// are strings.
-fn float(dtype: DType, value: f64) -> Json {
+pub(super) fn float(dtype: DType, value: f64) -> Json {
     if value.is_nan() {
         return json!("NaN");
     }
@@ -166,6 +172,6 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn milliseconds(time: Duration) -> f64 {
+pub(super) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }

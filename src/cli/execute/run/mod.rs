@@ -5,6 +5,7 @@ mod chain;
 mod json;
 mod steps;
 mod text;
+mod texts;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,6 +42,9 @@ pub(in super::super) struct Args {
 
     #[command(flatten)]
     inputs: InputOptions,
+
+    #[command(flatten)]
+    texts: texts::TextArgs,
 
     /// Run these components, or these methods of one program, in turn; outputs feed inputs by name, then
     /// by position
@@ -87,6 +91,7 @@ const HELP: &str = "\
 Examples:
   pkgtool run glimpse/ --input photo.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
   pkgtool run hush/xnnpack/config.json --precision fp32 --input tokens=ids.npy --input mask=ones
+  pkgtool run hush/ --text \"a red house\" --text \"a blue house\"
   pkgtool run model.onnx --input random:7 --dim batch=4 --json
   pkgtool run decoder.pte --step-input tokens=[[[5]],[[8]],[[13]]] --step-input pos=[[0],[1],[2]]
   pkgtool run decoder.onnx --steps 4 --input input_ids=[[7]] --input attention_mask=ones";
@@ -115,6 +120,9 @@ struct Shown<'a> {
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     if args.bundled {
         return bundled::run(args);
+    }
+    if !args.texts.texts.is_empty() {
+        return texts::run(args);
     }
     if args.steps.is_some() || !args.step_inputs.is_empty() || !args.feeds.is_empty() {
         return steps::run(args);

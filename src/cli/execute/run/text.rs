@@ -145,7 +145,7 @@ fn tensors(
 }
 
 /// A time in the unit that suits it.
-fn shown(time: Duration) -> String {
+pub(super) fn shown(time: Duration) -> String {
     let milliseconds = time.as_secs_f64() * 1000.0;
     if milliseconds >= 1000.0 {
         format!("{:.2} s", milliseconds / 1000.0)

@@ -68,10 +68,14 @@ impl Reduction {
 
 impl Direct {
     /// Refuses a run whose input is empty, unless its axes are given and are from zero on.
-    pub(in crate::engine::ort) fn check(&self, inputs: &[Tensor]) -> Result<(), EngineError> {
-        let axes = self.axes.and_then(|place| inputs.get(place));
+    pub(in crate::engine::ort) fn check(
+        &self,
+        inputs: &[Option<&Tensor>],
+    ) -> Result<(), EngineError> {
+        let given = |place: usize| inputs.get(place).copied().flatten();
+        let axes = self.axes.and_then(given);
         let is_right = axes.is_some_and(|axes| axes.to_f64().all(|axis| axis >= 0.0));
-        match inputs.get(self.input) {
+        match given(self.input) {
             Some(input) if input.is_empty() && !is_right => {
                 Err(refused(vec![self.operator.clone()], CAUSE.to_owned()))
             }

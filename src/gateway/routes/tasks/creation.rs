@@ -77,7 +77,7 @@ async fn check(
     stored: Option<&Content>,
 ) -> Result<(), Error> {
     let Some(content) = stored else {
-        call.service.prepare(&call.request)?;
+        call.service.prepare(&call.request).await?;
         return Ok(());
     };
     let is_passed_on = matches!(call.service.kind, Kind::Proxy(_)) && call.request.config.is_none();
@@ -96,7 +96,7 @@ async fn check(
         config: call.request.config.take(),
         data_type: call.request.data_type.take(),
     };
-    let prepared = call.service.prepare(&request);
+    let prepared = call.service.prepare(&request).await;
     (call.request.config, call.request.data_type) = (request.config, request.data_type);
     prepared?;
     Ok(())

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use pkgtool::account::AccountId;
+use pkgtool::engine::Carrying;
 use pkgtool::model;
 use pkgtool::runtime::selection::{Choice, select};
 use pkgtool::service::ServiceSettings;
@@ -141,6 +142,7 @@ fn endpoint(engines: &Arc<Engines>, path: PathBuf) -> Option<Arc<Endpoint>> {
         signature: selection.signature,
         backend: None,
         weight_bytes: info.weight_bytes,
+        carrying: Carrying::default(),
         model: path,
     };
     let settings = ServiceSettings {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pkgtool::account::AccountId;
+use pkgtool::engine::Begins;
 use pkgtool::service::engine::{Conversation, Endpoint, EndpointModel};
 use pkgtool::service::{CallError, Isolation, ServiceSettings};
 use pkgtool::tensor::{DType, Tensor};
@@ -300,4 +301,109 @@ async fn a_kept_session_does_not_go_for_another_model() {
     assert!(!waiting.is_finished());
     drop(conversation);
     assert!((waiting.await.expect("no panic") - 1.0).abs() < 1e-9);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resting_conversation_goes_on_unless_others_need_its_session() {
+    let endpoint = counting(&settings());
+    let mut conversation = endpoint.lease(ANN, Duration::from_millis(200));
+    assert!((step(&mut conversation).await - 1.0).abs() < 1e-9);
+    conversation.rest(LIMIT);
+    assert_eq!(endpoint.activity().running, 0, "it counts as idle");
+    // Longer than it may be idle between two steps.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!((step(&mut conversation).await - 2.0).abs() < 1e-9);
+    assert_eq!(endpoint.activity().running, 1);
+    conversation.rest(LIMIT);
+    let other = alone(&endpoint, BOB).await.expect("no panic");
+    assert!((other - 1.0).abs() < 1e-9, "it begins anew");
+    assert_over(conversation.run(ones(), Some(LIMIT)).await, "was needed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resting_conversation_keeps_its_session_while_another_is_free() {
+    let endpoint = counting(&ServiceSettings {
+        instances: 2,
+        ..settings()
+    });
+    let mut conversation = endpoint.lease(ANN, LIMIT);
+    assert!((step(&mut conversation).await - 1.0).abs() < 1e-9);
+    conversation.rest(LIMIT);
+    for _ in 0..3 {
+        let other = alone(&endpoint, BOB).await.expect("no panic");
+        assert!((other - 1.0).abs() < 1e-9);
+    }
+    assert!((step(&mut conversation).await - 2.0).abs() < 1e-9);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resting_conversation_gives_its_memory_to_another_model() {
+    // Room for one session.
+    let engines = engines(40 << 20);
+    let endpoint = engines.endpoint(counter(), &settings());
+    let other = engines.endpoint(counter(), &settings());
+    let mut conversation = endpoint.lease(ANN, LIMIT);
+    assert!((step(&mut conversation).await - 1.0).abs() < 1e-9);
+    conversation.rest(LIMIT);
+    let waiting = alone(&other, BOB).await.expect("no panic");
+    assert!((waiting - 1.0).abs() < 1e-9);
+    assert_over(conversation.run(ones(), Some(LIMIT)).await, "was needed");
+    let mut anew = endpoint.lease(ANN, LIMIT);
+    assert!((step(&mut anew).await - 1.0).abs() < 1e-9);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resting_conversation_does_not_hold_a_drained_endpoint_up() {
+    let endpoint = counting(&settings());
+    let mut conversation = endpoint.lease(ANN, LIMIT);
+    assert!((step(&mut conversation).await - 1.0).abs() < 1e-9);
+    conversation.rest(LIMIT);
+    tokio::time::timeout(LIMIT, endpoint.drain())
+        .await
+        .expect("it ends");
+    let error = conversation.run(ones(), Some(LIMIT)).await;
+    assert!(matches!(error, Err(CallError::Stopped)), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_carry_what_the_model_gives_and_can_go_back() {
+    let model = models::decoder();
+    for isolation in [Isolation::Process, Isolation::Thread] {
+        let settings = ServiceSettings {
+            isolation,
+            ..settings()
+        };
+        let endpoint = engines(8 << 30).endpoint(model.clone(), &settings);
+        endpoint
+            .warm()
+            .await
+            .expect("it runs without what is carried");
+        let mut conversation = endpoint.lease(ANN, LIMIT);
+        let mut logits = Vec::new();
+        for (begins, token, held) in [
+            (Begins::Anew, 5.0, 1),
+            (Begins::AsLeft, 7.0, 2),
+            (Begins::AsLeft, 9.0, 3),
+            (Begins::Cut(1), 7.0, 2),
+            (Begins::Anew, 5.0, 1),
+        ] {
+            let integer = |shape: &[u64], values: Vec<f64>| {
+                Tensor::from_f64(DType::Int64, shape.to_vec(), values).expect("it is small")
+            };
+            let inputs = vec![
+                integer(&[1, 1], vec![token]),
+                integer(&[1, held], vec![1.0; 3]),
+                integer(
+                    &[1, 1],
+                    vec![f64::from(u8::try_from(held).expect("few")) - 1.0],
+                ),
+            ];
+            let outputs = conversation.step(begins, inputs, Some(LIMIT)).await;
+            logits.push(outputs.expect("it runs"));
+        }
+        assert_eq!(logits[0].len(), 1, "what is carried is not given");
+        assert_eq!(logits[3], logits[1], "{isolation:?}");
+        assert_eq!(logits[4], logits[0], "{isolation:?}");
+        assert_ne!(logits[1], logits[0]);
+    }
 }

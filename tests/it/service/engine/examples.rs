@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use pkgtool::engine::Carrying;
 use pkgtool::runtime::target::{Wish, start};
 use pkgtool::runtime::worker::Launcher;
 use pkgtool::service::engine::EndpointModel;
@@ -37,6 +38,7 @@ fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
         threads: Some(1),
         observe: false,
         library: Piece::Ort.path(),
+        carrying: Carrying::default(),
     };
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),

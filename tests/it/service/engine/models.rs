@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use pkgtool::engine::Carrying;
 use pkgtool::model;
 use pkgtool::service::engine::EndpointModel;
 use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool::text::decoder::DecoderModel;
 use tempfile::TempDir;
 
 use crate::model::onnx::build::{int, model as onnx, part};
@@ -49,8 +51,19 @@ pub(super) fn of_file(path: PathBuf) -> EndpointModel {
         signature: Signature::of(&info.methods[0], None).expect("it takes tensors"),
         backend: None,
         weight_bytes: info.weight_bytes,
+        carrying: Carrying::default(),
         model: path,
     }
+}
+
+/// A decoder that carries its keys and values.
+pub(super) fn decoder() -> EndpointModel {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/decoders");
+    let mut model = of_file(PathBuf::from(fixtures).join("cached.onnx"));
+    let (info, _) = model::open(&model.model).expect("it is a model");
+    let found = DecoderModel::recognise(&model.model, &info, &model.signature, None);
+    model.carrying = found.expect("it is a decoder").carrying;
+    model
 }
 
 /// A matrix of this size for [`powers`].

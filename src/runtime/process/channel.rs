@@ -1,9 +1,9 @@
-//! The two ends of the channel between a worker process and its parent.
+//! The two ends of the channel between a process of this program and its parent.
 //!
 //! On Unix it is a socket pair, one end being the worker's standard input: read and written, with a
 //! time limit on both. Elsewhere it is the pair of standard pipes, without a time limit.
 //! Another thread can cut the channel, which ends a wait for the worker (on Unix).
-//! Whatever the inference library prints goes neither into the channel nor to the terminal on Unix.
+//! Whatever a library prints there goes neither into the channel nor to the terminal on Unix.
 
 #[cfg(not(unix))]
 pub(super) use pipes::{Channel, Cut, connect, join, set_time_limit};
@@ -22,10 +22,10 @@ mod socket {
     use std::time::Duration;
 
     /// One end; it can be cloned, read and written.
-    pub(in super::super) type Channel = UnixStream;
+    pub(in crate::runtime::process) type Channel = UnixStream;
 
     /// Limits the time of each wait for the other end, to be read from or to take what is written.
-    pub(in super::super) fn set_time_limit(
+    pub(in crate::runtime::process) fn set_time_limit(
         channel: &Channel,
         limit: Option<Duration>,
     ) -> io::Result<()> {
@@ -35,15 +35,15 @@ mod socket {
 
     /// What cuts a channel from another thread.
     #[derive(Debug)]
-    pub(in super::super) struct Cut(UnixStream);
+    pub(in crate::runtime::process) struct Cut(UnixStream);
 
     impl Cut {
-        pub(in super::super) fn of(channel: &Channel) -> io::Result<Self> {
+        pub(in crate::runtime::process) fn of(channel: &Channel) -> io::Result<Self> {
             channel.try_clone().map(Self)
         }
 
         /// Both ends see the end of the channel, even if somebody else holds a copy of the other one.
-        pub(in super::super) fn cut(&self) {
+        pub(in crate::runtime::process) fn cut(&self) {
             // It fails only if the other end is gone already.
             let _ = self.0.shutdown(Shutdown::Both);
         }
@@ -51,7 +51,7 @@ mod socket {
 
     /// Starts the command with the other end of a new channel. What it prints goes to the returned
     /// pipe.
-    pub(in super::super) fn connect(
+    pub(in crate::runtime::process) fn connect(
         command: &mut Command,
     ) -> io::Result<(Child, Channel, Box<dyn io::Read + Send>)> {
         let (ours, theirs) = UnixStream::pair()?;
@@ -70,14 +70,14 @@ mod socket {
     }
 
     /// The worker's end.
-    pub(in super::super) fn join() -> io::Result<(Channel, Channel)> {
+    pub(in crate::runtime::process) fn join() -> io::Result<(Channel, Channel)> {
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         Ok((stream.try_clone()?, stream))
     }
 
     /// Waits until the other end is gone, whatever comes through the channel meanwhile.
     #[cfg(target_os = "linux")]
-    pub(in super::super) fn wait_for_end(channel: &Channel) {
+    pub(in crate::runtime::process) fn wait_for_end(channel: &Channel) {
         use nix::errno::Errno;
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         // Asked for nothing, the system tells of the end alone.
@@ -94,25 +94,28 @@ mod pipes {
 
     /// The parent's end.
     #[derive(Debug)]
-    pub(in super::super) struct Channel {
+    pub(in crate::runtime::process) struct Channel {
         from: ChildStdout,
         to: ChildStdin,
     }
 
     /// A pipe cannot be cut: it ends with the worker's process.
     #[derive(Debug)]
-    pub(in super::super) struct Cut;
+    pub(in crate::runtime::process) struct Cut;
 
     impl Cut {
-        pub(in super::super) fn of(_: &Channel) -> io::Result<Self> {
+        pub(in crate::runtime::process) fn of(_: &Channel) -> io::Result<Self> {
             Ok(Self)
         }
 
-        pub(in super::super) fn cut(&self) {}
+        pub(in crate::runtime::process) fn cut(&self) {}
     }
 
     /// A pipe has no time limit.
-    pub(in super::super) fn set_time_limit(_: &Channel, _: Option<Duration>) -> io::Result<()> {
+    pub(in crate::runtime::process) fn set_time_limit(
+        _: &Channel,
+        _: Option<Duration>,
+    ) -> io::Result<()> {
         Ok(())
     }
 
@@ -132,7 +135,7 @@ mod pipes {
         }
     }
 
-    pub(in super::super) fn connect(
+    pub(in crate::runtime::process) fn connect(
         command: &mut Command,
     ) -> io::Result<(Child, Channel, Box<dyn Read + Send>)> {
         let mut child = command
@@ -149,7 +152,7 @@ mod pipes {
         Ok((child, channel, Box::new(printed)))
     }
 
-    pub(in super::super) fn join() -> io::Result<(io::Stdin, io::Stdout)> {
+    pub(in crate::runtime::process) fn join() -> io::Result<(io::Stdin, io::Stdout)> {
         Ok((io::stdin(), io::stdout()))
     }
 }

@@ -1,17 +1,28 @@
-//! A worker's process: how it starts, how it is ended from any thread, what is left to say of it.
+//! A process that works for this one: how it starts, is asked, and is ended from any thread, what is
+//! left to say of it; and its own side, which takes requests until its parent is gone.
 //!
 //! Invariant: a [`Process`] that is dropped has ended and was waited for; a [`Stopper`] never signals
 //! another process, because the number of a process is free only after it was waited for, and the
 //! handle that waits is the one that signals. Knows nothing of what is said through the channel.
 
+mod channel;
+mod child;
+pub mod frame;
+
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::channel::{self, Channel, Cut};
+use channel::{Channel, Cut};
+
+pub use child::{Next, limit_memory, panic_text, requests};
+
+/// The argument that makes the binary a worker. What for stands in the argument after it; without one
+/// it runs models.
+pub const ARGUMENT: &str = "worker";
 
 /// How much of what a worker prints is kept, in bytes.
 const PRINTED: usize = 8 << 10;
@@ -22,14 +33,16 @@ const TO_END: Duration = Duration::from_secs(30);
 
 /// A running worker.
 #[derive(Debug)]
-pub(super) struct Process {
+pub struct Process {
     handle: Arc<Handle>,
+    channel: BufReader<Channel>,
+    /// The time limit that the channel has now.
+    applied: Option<Duration>,
     printed: Arc<Mutex<VecDeque<u8>>>,
     reader: Option<JoinHandle<()>>,
 }
 
-/// Ends a worker's process from any thread; its owner then gets
-/// [`EngineError::Died`](crate::engine::EngineError::Died).
+/// Ends a worker's process from any thread; its owner then sees the end of the channel.
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<Handle>);
 
@@ -43,7 +56,7 @@ struct Handle {
 
 impl Process {
     /// Starts the command, with a channel to it.
-    pub(super) fn start(command: &mut Command) -> io::Result<(Self, Channel)> {
+    pub fn start(command: &mut Command) -> io::Result<Self> {
         let (mut child, channel, printed) = channel::connect(command)?;
         let cut = match Cut::of(&channel) {
             Ok(cut) => cut,
@@ -60,26 +73,59 @@ impl Process {
             child: Mutex::new(child),
             cut,
         };
-        let process = Self {
+        Ok(Self {
             handle: Arc::new(handle),
+            channel: BufReader::new(channel),
+            applied: None,
             printed,
             reader: Some(reader),
+        })
+    }
+
+    /// The channel to it, with what was received of it and not read yet. Each wait for the process, to be read from or to take what is written, ends
+    /// with an error after this time (on Unix).
+    pub fn channel(
+        &mut self,
+        limit: Option<Duration>,
+    ) -> io::Result<&mut BufReader<impl Read + Write>> {
+        if self.applied != limit {
+            channel::set_time_limit(self.channel.get_ref(), limit)?;
+            self.applied = limit;
+        }
+        Ok(&mut self.channel)
+    }
+
+    /// Ends it after an exchange through its channel failed, and tells why that failed; `None` if it
+    /// took too long.
+    pub fn end_after(&mut self, error: &io::Error) -> Option<String> {
+        let reason = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => None,
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset => Some(self.last_words()),
+            io::ErrorKind::OutOfMemory => {
+                Some("there is no memory for its outputs, and it was stopped".to_owned())
+            }
+            _ => Some(format!(
+                "it gave an answer that cannot be read ({error}), and was stopped"
+            )),
         };
-        Ok((process, channel))
+        self.stop();
+        reason
     }
 
     /// Its number.
-    pub(super) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.handle.id
     }
 
     /// What ends it from another thread.
-    pub(super) fn stopper(&self) -> Stopper {
+    pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.handle))
     }
 
     /// How it ended, and the last line it printed. The channel is closed: it is about to end.
-    pub(super) fn last_words(&mut self) -> String {
+    fn last_words(&mut self) -> String {
         let ended = match self.handle.wait(TO_END) {
             Ok(Some(status)) => describe(status),
             Ok(None) => {
@@ -106,7 +152,7 @@ impl Process {
     }
 
     /// Ends it and waits for its end.
-    pub(super) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.handle.kill();
         let mut child = self.handle.lock();
         // A killed process ends: the wait is for the system alone.

@@ -1,0 +1,163 @@
+//! What accounts used of services: counted in memory, stored in batches.
+//!
+//! Invariant: counting takes one short lock and never waits for the store; what was counted is stored within
+//! half a second and when the server stops; what could not be stored is kept and tried again. What is told
+//! has what was counted a moment ago in it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::record::{AccountId, Counted, Usage, UsageKey};
+use super::store::AccountStore;
+use crate::database::{DatabaseError, Day, Timestamp};
+
+/// How often what was counted is stored.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often days are forgotten that are too old.
+const FORGETTING: Duration = Duration::from_hours(1);
+
+/// Most rows that are forgotten at once, and the rest after them.
+const FORGOTTEN: usize = 500;
+const REST: Duration = Duration::from_millis(20);
+
+/// Counts what accounts use.
+#[derive(Debug)]
+pub struct UsageCounts {
+    counts: Arc<Counts>,
+    writer: AbortHandle,
+}
+
+struct Counts {
+    store: Arc<dyn AccountStore>,
+    /// What is not stored yet.
+    pending: Mutex<HashMap<UsageKey, Counted>>,
+    /// Held while what is pending is being stored, or both are read.
+    storing: tokio::sync::Mutex<()>,
+}
+
+impl UsageCounts {
+    /// Begins to count into a store, which keeps so many days. Must be called on a tokio runtime.
+    pub fn start(store: Arc<dyn AccountStore>, keep_days: u32) -> Self {
+        let counts = Arc::new(Counts {
+            store,
+            pending: Mutex::default(),
+            storing: tokio::sync::Mutex::default(),
+        });
+        let writer = tokio::spawn(write(Arc::clone(&counts), keep_days));
+        Self {
+            counts,
+            writer: writer.abort_handle(),
+        }
+    }
+
+    /// Counts.
+    pub fn count(&self, key: UsageKey, used: Counted) {
+        self.counts.pending().entry(key).or_default().add(used);
+    }
+
+    /// Stores what was counted so far.
+    pub async fn store(&self) -> Result<(), DatabaseError> {
+        self.counts.store_pending().await
+    }
+
+    /// What an account used from one day to another, both included, in the order of days, owners and
+    /// services.
+    pub async fn of(
+        &self,
+        account: AccountId,
+        from: Day,
+        to: Day,
+    ) -> Result<Vec<Usage>, DatabaseError> {
+        // Stored first: names come with what is stored, and nothing is counted twice.
+        self.counts.store_pending().await?;
+        self.counts.store.usage(account, from, to).await
+    }
+}
+
+impl Drop for UsageCounts {
+    fn drop(&mut self) {
+        self.writer.abort();
+    }
+}
+
+impl Counts {
+    fn pending(&self) -> MutexGuard<'_, HashMap<UsageKey, Counted>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn store_pending(&self) -> Result<(), DatabaseError> {
+        let _storing = self.storing.lock().await;
+        if self.pending().is_empty() {
+            return Ok(());
+        }
+        let taken = Taken {
+            counts: self,
+            batch: std::mem::take(&mut *self.pending()).into_iter().collect(),
+        };
+        self.store.add_usage(&taken.batch).await?;
+        taken.stored();
+        Ok(())
+    }
+
+    async fn forget(&self, keep_days: u32) -> Result<(), DatabaseError> {
+        let before = Timestamp::now().day().before(keep_days);
+        while self.store.forget_usage(before, FORGOTTEN).await? == FORGOTTEN {
+            tokio::time::sleep(REST).await;
+        }
+        Ok(())
+    }
+}
+
+/// What is being stored; what is not stored after all is pending again.
+struct Taken<'c> {
+    counts: &'c Counts,
+    batch: Vec<(UsageKey, Counted)>,
+}
+
+impl Taken<'_> {
+    fn stored(mut self) {
+        self.batch.clear();
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut pending = self.counts.pending();
+        for (key, used) in self.batch.drain(..) {
+            pending.entry(key).or_default().add(used);
+        }
+    }
+}
+
+impl std::fmt::Debug for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Counts({} pending)", self.pending().len())
+    }
+}
+
+/// Stores what was counted, again and again, and forgets what is too old.
+async fn write(counts: Arc<Counts>, keep_days: u32) {
+    let mut warned = false;
+    let mut forget_at = Instant::now();
+    loop {
+        let mut done = counts.store_pending().await;
+        if done.is_ok() && Instant::now() >= forget_at {
+            forget_at = Instant::now() + FORGETTING;
+            done = counts.forget(keep_days).await;
+        }
+        match done {
+            Ok(()) => warned = false,
+            Err(error) if !warned => {
+                tracing::warn!(%error, "usage cannot be stored; it is counted on and tried again");
+                warned = true;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}

@@ -1,0 +1,235 @@
+//! `pkgtool chat`: a conversation with a package's text model, in a terminal.
+
+mod terminal;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::super::exit::{Exit, Failure};
+use super::super::output;
+use super::target_args::{TargetArgs, engine_parser, named_engine};
+use super::{selected, started};
+use crate::runtime::selection::{self, Selection};
+use crate::runtime::target::Wish;
+use crate::runtime::worker::Worker;
+use crate::text::chat::{Bounds, ChatRequest};
+use crate::text::decoder::{DecoderModel, SessionSteps, TokenDecoder};
+use crate::text::generation::{Generated, Transcripts, generate};
+use crate::text::model::TextModel;
+use crate::text::template::Renderer;
+use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
+use terminal::{Lines, Speech};
+
+/// Arguments of `pkgtool chat`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(in super::super) struct Args {
+    /// A package's directory, or a config
+    #[arg(value_name = "PACKAGE|CONFIG")]
+    path: PathBuf,
+
+    /// Say this and end; repeated, one after the other. Without it lines are read from standard input
+    #[arg(long = "message", short = 'm', value_name = "TEXT")]
+    messages: Vec<String>,
+
+    /// What the model is told before everything else
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+
+    /// Precision of the variant; without it the first in the config
+    #[arg(long, value_name = "TOKEN")]
+    precision: Option<String>,
+
+    /// Engine; `auto` takes the best that works
+    #[arg(long, default_value = "auto", value_parser = engine_parser())]
+    engine: String,
+
+    #[command(flatten)]
+    target: TargetArgs,
+
+    #[command(flatten)]
+    drawing: DrawingArgs,
+}
+
+/// How tokens are drawn. Without them as the package's `generation_config.json` says, else as the model
+/// weighs them.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Generation")]
+struct DrawingArgs {
+    /// Divides what the model weighs tokens with; 0 takes the likeliest
+    #[arg(long, value_name = "0–2")]
+    temperature: Option<f64>,
+
+    /// Draw among the likeliest tokens that together are this likely
+    #[arg(long, value_name = "0–1")]
+    top_p: Option<f64>,
+
+    /// Draw among so many of the likeliest tokens
+    #[arg(long, value_name = "N")]
+    top_k: Option<u64>,
+
+    /// Draw among tokens at least so likely, as a share of the likeliest
+    #[arg(long, value_name = "0–1")]
+    min_p: Option<f64>,
+
+    /// The same seed says the same
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Most tokens of an answer; without it as many as the model holds
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u64>,
+
+    /// End an answer before this text; repeatable
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+}
+
+const HELP: &str = "\
+Examples:
+  pkgtool chat packages-examples/NAME
+  pkgtool chat qwen/ --precision 8da4w --system 'Answer in one sentence.' --temperature 0.7 --seed 1
+  pkgtool chat qwen/ --message 'What is a tensor?' --max-tokens 60 > answer.txt";
+
+/// A model, and what it holds of the conversation.
+struct Chat {
+    text: TextModel,
+    renderer: Renderer,
+    decoder: TokenDecoder<SessionSteps<Worker>>,
+    transcripts: Transcripts,
+}
+
+/// Runs the command.
+pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let mut chat = Chat::start(args)?;
+    let mut messages: Vec<Value> = Vec::new();
+    if let Some(system) = &args.system {
+        messages.push(json!({"role": "system", "content": system}));
+    }
+    let mut lines = Lines::new(&args.messages);
+    while let Some(line) = lines.next()? {
+        messages.push(json!({"role": "user", "content": line}));
+        match chat.answer(&args.drawing.request(&messages)) {
+            Ok(answer) => messages.push(json!({"role": "assistant", "content": answer})),
+            // Somebody sits there and can say something else.
+            Err(Failure::Other(message)) if lines.goes_on() => {
+                output::error(&message);
+                messages.pop();
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(Exit::Clean)
+}
+
+impl Chat {
+    fn start(args: &Args) -> Result<Self, Failure> {
+        let selection = selected(&args.target, &args.path, args.precision.as_deref())?;
+        let files = tokenizer_files(&selection)?;
+        let tokenizer = Tokenizer::of(&files).map_err(other)?;
+        let decoder = DecoderModel::recognise(
+            &selection.model,
+            &selection.info,
+            &selection.signature,
+            None,
+        );
+        let decoder = decoder
+            .map_err(|error| Failure::Other(format!("{}: {error}", selection.model.display())))?;
+        let text = TextModel::load(
+            Arc::new(tokenizer),
+            &files,
+            &selection.model,
+            decoder.clone(),
+        )
+        .map_err(other)?;
+        text.chats().map_err(other)?;
+        let wish = Wish {
+            carrying: decoder.carrying.clone(),
+            observe: false,
+            ..args.target.wish(&selection, named_engine(&args.engine))
+        };
+        let started = started(&wish, &decoder.first_inputs(), &args.target.launcher()?)?;
+        Ok(Self {
+            text,
+            renderer: Renderer::new().map_err(other)?,
+            decoder: TokenDecoder::new(decoder, SessionSteps(started.worker)),
+            transcripts: Transcripts::default(),
+        })
+    }
+
+    /// Shows the answer to a request as it comes, and gives what of it is content.
+    fn answer(&mut self, request: &Value) -> Result<String, Failure> {
+        let chat = ChatRequest::read(request, &Bounds::default()).map_err(other)?;
+        let prompted = self.text.chat(&chat, &self.renderer).map_err(other)?;
+        let tokenizer = self.text.tokenizer();
+        let tokens = prompted
+            .tokens(tokenizer, &mut self.transcripts)
+            .map_err(other)?;
+        let prompt = prompted.text().unwrap_or_default().to_owned();
+        let request = prompted.request(tokens.clone(), tokenizer);
+        let mut speech = Speech::new();
+        let generated = generate(&mut self.decoder, request, &|| true, &mut |event| {
+            speech.tell(event)
+        });
+        let said = speech.end()?;
+        let generated = generated.map_err(other)?;
+        self.remember(prompt, tokens, &generated);
+        terminal::tell_usage(&generated);
+        Ok(said)
+    }
+
+    /// Keeps the answer's own tokens for the next turn.
+    fn remember(&mut self, prompt: String, mut tokens: Vec<u32>, generated: &Generated) {
+        if let Some(said) = generated.choices.last()
+            && let Some(whole) = said.whole
+        {
+            tokens.extend(&said.tokens[..whole]);
+            self.transcripts.keep(prompt + &said.text, tokens);
+        }
+    }
+}
+
+impl DrawingArgs {
+    /// The request of a chat that has these messages.
+    fn request(&self, messages: &[Value]) -> Value {
+        let mut request = Map::new();
+        let mut put = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                request.insert(name.to_owned(), value);
+            }
+        };
+        put("messages", Some(messages.to_vec().into()));
+        put("temperature", self.temperature.map(Value::from));
+        put("top_p", self.top_p.map(Value::from));
+        put("top_k", self.top_k.map(Value::from));
+        put("min_p", self.min_p.map(Value::from));
+        put("seed", self.seed.map(Value::from));
+        put("max_tokens", self.max_tokens.map(Value::from));
+        let stop = (!self.stop.is_empty()).then(|| self.stop.clone().into());
+        put("stop", stop);
+        request.into()
+    }
+}
+
+fn tokenizer_files(selection: &Selection) -> Result<TokenizerFiles, Failure> {
+    let Some(variant) = &selection.variant else {
+        let model = selection.model.display();
+        let message = format!(
+            "{model} is a model by itself: a chat needs its package, whose config names the tokenizer"
+        );
+        return Err(Failure::Other(message));
+    };
+    let config = selection::config(&variant.config).map_err(|error| super::not_selected(&error))?;
+    let files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
+    files.ok_or_else(|| {
+        let config = variant.config.display();
+        let message = format!("{config} names no `tokenizer`, so there is nothing to chat with");
+        Failure::Other(message)
+    })
+}
+
+fn other(error: impl std::fmt::Display) -> Failure {
+    Failure::Other(error.to_string())
+}

@@ -1,0 +1,168 @@
+//! Both sides of a chat in a terminal: lines that are typed, pieces of answers as they come.
+//!
+//! Invariant: what a model says cannot command the terminal; only answers go to standard output.
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+
+use crate::cli::output;
+use crate::source::text::defuse;
+use crate::text::answer::Piece;
+use crate::text::generation::{Event, Finish, Generated};
+
+/// Before a line that is to be typed.
+const PROMPT: &str = "> ";
+
+/// Longest line that is read, in bytes.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// Where messages come from.
+pub(super) enum Lines<'a> {
+    /// The command line.
+    Given(std::slice::Iter<'a, String>),
+    /// Standard input.
+    Typed { is_terminal: bool },
+}
+
+/// An answer as it is shown.
+pub(super) struct Speech {
+    said: String,
+    /// What is thought is shown, and only on a terminal.
+    is_thinking: bool,
+    has_color: bool,
+    fault: Option<io::Error>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(given: &'a [String]) -> Self {
+        if given.is_empty() {
+            Self::Typed {
+                is_terminal: io::stdin().is_terminal(),
+            }
+        } else {
+            Self::Given(given.iter())
+        }
+    }
+
+    /// Whether somebody may say something else.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Self::Typed { is_terminal: true })
+    }
+
+    /// The next message; `None` at the end. Empty lines say nothing.
+    pub(super) fn next(&mut self) -> io::Result<Option<String>> {
+        let is_terminal = match self {
+            Self::Given(given) => return Ok(given.next().cloned()),
+            Self::Typed { is_terminal } => *is_terminal,
+        };
+        loop {
+            if is_terminal {
+                output::print(PROMPT)?;
+            }
+            let mut line = String::new();
+            let input = io::stdin().lock();
+            let read = io::BufRead::read_line(&mut io::Read::take(input, LONGEST_LINE), &mut line)?;
+            if read == 0 {
+                return Ok(None);
+            }
+            let line = line.trim();
+            if !line.is_empty() {
+                return Ok(Some(line.to_owned()));
+            }
+        }
+    }
+}
+
+impl Speech {
+    pub(super) fn new() -> Self {
+        Self {
+            said: String::new(),
+            is_thinking: false,
+            has_color: output::stdout_has_color(),
+            fault: None,
+        }
+    }
+
+    /// Shows what a generation tells; breaks it off where nobody can see it any more.
+    pub(super) fn tell(&mut self, event: Event) -> ControlFlow<()> {
+        let shown = match event {
+            Event::Piece { piece, .. } => self.piece(piece),
+            Event::Token { .. } | Event::Finish { .. } => Ok(()),
+        };
+        match shown {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.fault = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Ends the answer; gives what was said.
+    pub(super) fn end(mut self) -> io::Result<String> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        self.thinks(false)?;
+        output::print("\n")?;
+        Ok(self.said)
+    }
+
+    fn piece(&mut self, piece: Piece) -> io::Result<()> {
+        match piece {
+            Piece::Content(text) => {
+                self.thinks(false)?;
+                self.said.push_str(&text);
+                show(&text)
+            }
+            Piece::Reasoning(text) if self.has_color => {
+                self.thinks(true)?;
+                show(&text)
+            }
+            // No tools are offered, so none are called.
+            Piece::Reasoning(_) | Piece::Call { .. } | Piece::Arguments { .. } => Ok(()),
+        }
+    }
+
+    /// Dims what follows, or ends that.
+    fn thinks(&mut self, thinks: bool) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_thinking, thinks) == thinks {
+            return Ok(());
+        }
+        output::print(if thinks { "\u{1b}[2m" } else { "\u{1b}[0m\n" })
+    }
+}
+
+fn show(text: &str) -> io::Result<()> {
+    let mut out = output::stdout();
+    out.write_all(defuse(text).as_bytes())?;
+    out.flush()
+}
+
+/// Tells how fast it was, beside the answer.
+pub(super) fn tell_usage(generated: &Generated) {
+    let (usage, timings) = (&generated.usage, &generated.timings);
+    let speed = usage
+        .tokens_per_second(timings)
+        .map(|speed| format!(", {speed:.1} tokens/s"));
+    let cached = match usage.cached_tokens {
+        0 => String::new(),
+        cached => format!(" ({cached} held from before)"),
+    };
+    let is_cut = generated
+        .choices
+        .iter()
+        .any(|said| said.finish == Some(Finish::Length));
+    let cut = if is_cut {
+        "; the answer was cut off"
+    } else {
+        ""
+    };
+    output::note(&format!(
+        "{} tokens{}; prompt of {}{cached} in {:.1} ms{cut}",
+        usage.completion_tokens,
+        speed.unwrap_or_default(),
+        usage.prompt_tokens,
+        timings.prefill.as_secs_f64() * 1e3,
+    ));
+}

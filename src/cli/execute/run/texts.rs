@@ -1,0 +1,347 @@
+//! `run --text`: texts to vectors, by the package's own tokenizer.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::super::sides::what;
+use super::super::target_args::named_engine;
+use super::super::{not_selected, started};
+use super::{Args, json, text};
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::output;
+use crate::engine::Session;
+use crate::runtime::selection::{self, Selection, SelectionError};
+use crate::runtime::target::Started;
+use crate::source::text::defuse_line;
+use crate::text::embedding::{
+    CAPABILITY, Embedder, EmbeddingOptions, EmbeddingSettings, Given, Plan, Pooling, cosine,
+};
+use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
+
+/// What texts are given to where a variant has several components.
+const COMPONENT: &str = "text_encoder";
+
+/// First values of a vector that are shown.
+const SHOWN_VALUES: usize = 4;
+
+/// Most texts whose similarities are shown as a table.
+const SHOWN_TEXTS: usize = 10;
+
+/// Longest beginning of a text that is shown, in characters.
+const SHOWN_TEXT: usize = 48;
+
+/// Arguments of texts.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Texts")]
+pub(super) struct TextArgs {
+    /// Embed this text and show its vector, repeated for several, with their similarity; `@FILE` gives
+    /// each line of a file
+    #[arg(long = "text", value_name = "TEXT|@FILE", conflicts_with_all = ["inputs", "dims", "chain",
+        "steps", "step_inputs", "feeds", "bundled", "output_dir", "check_finite"])]
+    pub(super) texts: Vec<String>,
+
+    /// Cut texts that have more tokens than the model takes; without it they are refused
+    #[arg(long, requires = "texts")]
+    truncate: bool,
+
+    /// Most tokens of a text
+    #[arg(long, value_name = "N", requires = "texts")]
+    max_length: Option<usize>,
+
+    /// How the states of tokens become a vector: cls, max, mean, lasttoken, weightedmean,
+    /// `mean_sqrt_len_tokens`; without it as the package's files say, else the mean
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = pooling, requires = "texts")]
+    pooling: Option<Vec<Pooling>>,
+
+    /// Whether vectors are scaled to length 1; without it as the package's files say
+    #[arg(long, value_name = "true|false", requires = "texts")]
+    normalize: Option<bool>,
+}
+
+/// What was run.
+struct Embedded {
+    selection: Selection,
+    started: Started,
+    texts: Vec<String>,
+    plan: Plan,
+    longest: usize,
+    vectors: Vec<Vec<f32>>,
+    /// Time of all runs of the model.
+    time: Duration,
+}
+
+fn pooling(name: &str) -> Result<Pooling, String> {
+    Pooling::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Pooling::ALL.iter().map(|(_, name)| *name).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+/// Embeds the texts of the arguments.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let texts = texts(&args.texts.texts)?;
+    let embedded = embed(args, texts)?;
+    let text = args.target.within("telling the vectors", || {
+        if args.json {
+            format!("{:#}\n", document(&embedded))
+        } else {
+            render(&embedded)
+        }
+    });
+    output::print(&text)?;
+    Ok(Exit::Clean)
+}
+
+/// The texts, those of files by their lines.
+fn texts(given: &[String]) -> Result<Vec<String>, Failure> {
+    let mut texts = Vec::new();
+    for text in given {
+        match text.strip_prefix('@') {
+            Some(file) => {
+                let read = fs::read_to_string(file);
+                let read = read.map_err(|error| Failure::Other(format!("{file}: {error}")))?;
+                texts.extend(read.lines().map(str::to_owned));
+            }
+            None => texts.push(text.clone()),
+        }
+    }
+    if texts.is_empty() {
+        return Err(Failure::Other("there is no text to embed".to_owned()));
+    }
+    Ok(texts)
+}
+
+fn embed(args: &Args, texts: Vec<String>) -> Result<Embedded, Failure> {
+    let selection = selected(args)?;
+    let embedder = args
+        .target
+        .within("loading the tokenizer", || embedder(&selection))?;
+    let options = EmbeddingOptions {
+        truncate: args.texts.truncate,
+        max_length: args.texts.max_length,
+        pooling: args.texts.pooling.clone(),
+        normalize: args.texts.normalize,
+    };
+    let given = Given::Texts(texts);
+    let plan = args
+        .target
+        .within("making the inputs", || embedder.plan(&given, &options));
+    let plan = plan.map_err(other)?;
+    let wish = args.target.wish(&selection, named_engine(&args.engine));
+    let launcher = args.target.launcher()?;
+    let (first, others) = plan.runs.split_first().expect("there is a text, so a run");
+    let mut started = started(&wish, &first.inputs, &launcher)?;
+    let mut time = started.first.time;
+    let mut outputs = vec![started.first.outputs.clone()];
+    for run in others {
+        let answer = started.worker.run(&run.inputs).map_err(other)?;
+        time += answer.time;
+        outputs.push(answer.outputs);
+    }
+    let vectors = plan.vectors(outputs).map_err(other)?;
+    let Given::Texts(texts) = given else {
+        unreachable!("texts were given")
+    };
+    Ok(Embedded {
+        longest: embedder.longest(&options).map_err(other)?.value,
+        selection,
+        started,
+        texts,
+        plan,
+        vectors,
+        time,
+    })
+}
+
+/// What the arguments select; of several components the one of texts.
+fn selected(args: &Args) -> Result<Selection, Failure> {
+    let precision = args.precision.as_deref();
+    let target = &args.target;
+    let error = match target.select(&args.path, precision) {
+        Ok(selection) => return Ok(selection),
+        Err(error) => error,
+    };
+    if matches!(error, SelectionError::Refused(_)) && target.component.is_none() {
+        let mut choice = target.choice(precision);
+        choice.component = Some(COMPONENT.to_owned());
+        if let Ok(selection) = selection::select(&args.path, &choice) {
+            return Ok(selection);
+        }
+    }
+    Err(not_selected(&error))
+}
+
+/// The selected model with its package's tokenizer.
+fn embedder(selection: &Selection) -> Result<Embedder, Failure> {
+    let Some(variant) = &selection.variant else {
+        let model = selection.model.display();
+        return Err(Failure::Other(format!(
+            "{model} is a model file: texts need a package, whose config names the tokenizer"
+        )));
+    };
+    let at = variant.config.display();
+    let config = selection::config(&variant.config).map_err(|error| not_selected(&error))?;
+    if !config.capabilities.iter().any(|it| it == CAPABILITY) {
+        return Err(Failure::Other(format!(
+            "{at}: texts are for models with the capability `{CAPABILITY}`; this one has {}",
+            config.capabilities.join(", ")
+        )));
+    }
+    let files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
+    let Some(files) = files else {
+        return Err(Failure::Other(format!(
+            "{at} names no `tokenizer`, so texts cannot become tokens; `--input` takes token ids"
+        )));
+    };
+    let tokenizer = Tokenizer::of(&files).map_err(other)?;
+    let directories = files.directories(&variant.config, &selection.model);
+    let settings = EmbeddingSettings::read(
+        &selection.model,
+        &selection.info,
+        tokenizer.config(),
+        &directories,
+    );
+    let settings = settings.map_err(other)?;
+    let embedder = Embedder::new(Arc::new(tokenizer), &selection.signature, settings);
+    embedder.map_err(|error| Failure::Other(format!("{}: {error}", selection.model.display())))
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is the argument of `map_err`"
+)]
+fn other(error: impl ToString) -> Failure {
+    Failure::Other(error.to_string())
+}
+
+fn render(embedded: &Embedded) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = write(&mut text, embedded);
+    text
+}
+
+fn write(out: &mut String, embedded: &Embedded) -> std::fmt::Result {
+    let (started, vectors) = (&embedded.started, &embedded.vectors);
+    writeln!(
+        out,
+        "{}, on {}{}",
+        defuse_line(&what(&embedded.selection)),
+        started.candidate,
+        if started.candidate.fallback {
+            " as a fallback"
+        } else {
+            ""
+        }
+    )?;
+    let dimensions = vectors.first().map_or(0, Vec::len);
+    let longest = embedded.longest;
+    writeln!(
+        out,
+        "vectors of {dimensions} dimensions, at most {longest} tokens a text"
+    )?;
+    let tokens = embedded.plan.tokens_by_text();
+    for (place, (vector, tokens)) in vectors.iter().zip(tokens).enumerate() {
+        let values = vector
+            .iter()
+            .take(SHOWN_VALUES)
+            .map(|value| format!("{value:.4}"));
+        let values: Vec<String> = values.collect();
+        let more = if vector.len() > SHOWN_VALUES {
+            ", …"
+        } else {
+            ""
+        };
+        writeln!(
+            out,
+            "  {place}  [{}{more}]  {tokens} tokens  {}",
+            values.join(", "),
+            shortened(&embedded.texts[place])
+        )?;
+    }
+    if vectors.len() > 1 {
+        similarities(out, vectors)?;
+    }
+    writeln!(
+        out,
+        "load {}, {} {}",
+        text::shown(started.load_time),
+        match embedded.plan.runs.len() {
+            1 => "run".to_owned(),
+            runs => format!("{runs} runs"),
+        },
+        text::shown(embedded.time)
+    )
+}
+
+/// The table of cosine similarities.
+fn similarities(out: &mut String, vectors: &[Vec<f32>]) -> std::fmt::Result {
+    let shown = vectors.len().min(SHOWN_TEXTS);
+    let more = match vectors.len() - shown {
+        0 => String::new(),
+        more => format!(" (of the first {shown}; `--json` has those of {more} more)"),
+    };
+    writeln!(out, "cosine similarity{more}")?;
+    write!(out, "   ")?;
+    for place in 0..shown {
+        write!(out, "{place:>9}")?;
+    }
+    writeln!(out)?;
+    for (place, vector) in vectors.iter().take(shown).enumerate() {
+        write!(out, "  {place}")?;
+        for other in vectors.iter().take(shown) {
+            write!(out, "{:>9.4}", cosine(vector, other))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn shortened(text: &str) -> String {
+    let line = defuse_line(text);
+    match line.char_indices().nth(SHOWN_TEXT) {
+        Some((end, _)) => format!("\"{}…\"", &line[..end]),
+        None => format!("\"{line}\""),
+    }
+}
+
+/// The answer as JSON: a contract that only grows.
+fn document(embedded: &Embedded) -> Json {
+    let Embedded {
+        selection,
+        started,
+        vectors,
+        ..
+    } = embedded;
+    let mut document = json::head(selection, started);
+    let tokens = embedded.plan.tokens_by_text();
+    let texts = embedded.texts.iter().zip(tokens).zip(vectors);
+    let texts = texts.map(|((text, tokens), vector)| {
+        json!({ "text": text, "tokens": tokens, "vector": numbers(vector) })
+    });
+    document["embedded_texts"] = texts.collect();
+    document["dimensions"] = json!(vectors.first().map_or(0, Vec::len));
+    document["max_tokens"] = json!(embedded.longest);
+    document["tokens"] = json!(embedded.plan.tokens);
+    let similarity = vectors.iter().map(|vector| {
+        let row = vectors.iter().map(|other| json!(cosine(vector, other)));
+        Json::Array(row.collect())
+    });
+    document["similarity"] = similarity.collect();
+    document["timings_ms"] = json!({
+        "load": json::milliseconds(started.load_time),
+        "run": json::milliseconds(embedded.time),
+    });
+    document
+}
+
+fn numbers(vector: &[f32]) -> Json {
+    let numbers = vector.iter();
+    numbers
+        .map(|value| json::float(crate::tensor::DType::Float32, f64::from(*value)))
+        .collect()
+}

@@ -1,0 +1,145 @@
+//! A session that feeds outputs back as inputs of its next run, over any session that does not.
+//!
+//! Invariant: what is carried changes only when a run succeeded; a run that fails leaves it as it was.
+//! Knows no engine and no model.
+
+use super::carrying::Carrying;
+use super::contract::{Answer, LoadRequest, Session};
+use super::error::EngineError;
+use super::provider::Placement;
+use crate::tensor::{Tensor, TensorSpec};
+
+/// Why what has no positions is not cut.
+pub(super) const UNCUT: &str = "what it keeps has no positions that could be cut";
+
+/// The session, with what `request` wants to stay with it.
+pub(super) fn around(
+    engine: &'static str,
+    session: Box<dyn Session>,
+    request: &LoadRequest,
+) -> Result<Box<dyn Session>, EngineError> {
+    let carrying = &request.options.carrying;
+    if carrying.is_empty() {
+        return Ok(session);
+    }
+    check(engine, request)?;
+    let signature = &request.signature;
+    let mut fed = Feedback {
+        engine,
+        session,
+        inputs: signature.inputs.clone(),
+        given: carrying.given(signature),
+        taken: carrying.taken(signature),
+        carrying: carrying.clone(),
+        states: Vec::new(),
+    };
+    fed.states = fed.begun()?;
+    Ok(Box::new(fed))
+}
+
+/// Fails if what is to be carried does not fit the method.
+pub(super) fn check(engine: &str, request: &LoadRequest) -> Result<(), EngineError> {
+    let checked = request.options.carrying.check(&request.signature);
+    checked.map_err(|reason| EngineError::Load {
+        engine: engine.to_owned(),
+        reason,
+    })
+}
+
+struct Feedback {
+    engine: &'static str,
+    session: Box<dyn Session>,
+    inputs: Vec<TensorSpec>,
+    carrying: Carrying,
+    /// Places of the inputs that are given, and of the outputs that are taken.
+    given: Vec<usize>,
+    taken: Vec<usize>,
+    /// What the next run begins with, in the order of [`Carrying::states`].
+    states: Vec<Tensor>,
+}
+
+impl Feedback {
+    /// What the first run begins with.
+    fn begun(&self) -> Result<Vec<Tensor>, EngineError> {
+        let states = self.carrying.states.iter().map(|state| {
+            let dtype = self.inputs[state.input].dtype;
+            Tensor::zeros(dtype, state.begin.clone())
+        });
+        let states: Result<_, _> = states.collect();
+        states.map_err(|error| self.failed(error.to_string()))
+    }
+
+    /// All inputs, in the signature's order.
+    fn woven(&self, given: &[Tensor]) -> Result<Vec<Tensor>, EngineError> {
+        if given.len() != self.given.len() {
+            let (found, expected) = (given.len(), self.given.len());
+            return Err(self.failed(format!("it takes {expected} inputs, not {found}")));
+        }
+        let given = self.given.iter().copied().zip(given);
+        let states = self.carrying.states.iter().map(|state| state.input);
+        let mut inputs: Vec<_> = given.chain(states.zip(&self.states)).collect();
+        inputs.sort_by_key(|(place, _)| *place);
+        Ok(inputs
+            .into_iter()
+            .map(|(_, tensor)| tensor.clone())
+            .collect())
+    }
+
+    fn failed(&self, reason: String) -> EngineError {
+        EngineError::Run {
+            engine: self.engine.to_owned(),
+            operator: None,
+            reason,
+        }
+    }
+}
+
+impl Session for Feedback {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        let inputs = self.woven(inputs)?;
+        let answer = self.session.run(&inputs)?;
+        let mut outputs: Vec<Option<Tensor>> = answer.outputs.into_iter().map(Some).collect();
+        let mut take = |place: usize| outputs.get_mut(place).and_then(Option::take);
+        let states = self.carrying.states.iter();
+        let states: Option<Vec<Tensor>> = states.map(|state| take(state.output)).collect();
+        let taken: Option<Vec<Tensor>> = self.taken.iter().map(|place| take(*place)).collect();
+        let (Some(states), Some(mut taken)) = (states, taken) else {
+            return Err(self.failed("it gave fewer outputs than the model says".to_owned()));
+        };
+        for last in &self.carrying.last {
+            if let Some(index) = self.taken.iter().position(|place| *place == last.place) {
+                let part = taken[index].clone().last(last.axis);
+                taken[index] = part.map_err(|error| self.failed(error.to_string()))?;
+            }
+        }
+        self.states = states;
+        Ok(Answer {
+            outputs: taken,
+            time: answer.time,
+        })
+    }
+
+    fn forget(&mut self) -> Result<(), EngineError> {
+        self.states = self.begun()?;
+        self.session.forget()
+    }
+
+    fn cut(&mut self, length: u64) -> Result<(), EngineError> {
+        let states = self.carrying.states.iter().zip(&self.states);
+        let cut: Result<Vec<Tensor>, EngineError> = states
+            .map(|(state, tensor)| match state.axis {
+                Some(axis) => tensor
+                    .clone()
+                    .part(axis, 0..length)
+                    .map_err(|error| self.failed(error.to_string())),
+                None => Err(self.failed(UNCUT.to_owned())),
+            })
+            .collect();
+        self.states = cut?;
+        self.session.cut(length)
+    }
+
+    fn placement(&mut self) -> Placement {
+        self.session.placement()
+    }
+}

@@ -1,0 +1,170 @@
+//! A request of an adapter: from its body to a service's answer.
+//!
+//! Invariant: a caller is told what it lacks (a key, a permission, its rate) before its body is read; then
+//! whether there is such a service, as everywhere; only then what is wrong with the rest.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts as _, Request as HttpRequest};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+
+use super::super::super::Gateway;
+use super::super::super::auth::AdapterCaller;
+use super::super::super::body::read_body;
+use super::super::super::error::Error;
+use super::super::super::observe::Known;
+use super::failed::{failed, no_model};
+use super::relay::Relay;
+use super::split::{Fields, ModelId};
+use super::tally::Tally;
+use crate::account::{AccountId, Permission};
+use crate::database::Timestamp;
+use crate::service::meter::Operation;
+use crate::service::{AdapterCall, AdapterMode, Body, Holding, Prepared, Request, Service, json};
+
+/// Whole answers of more bytes are looked through away from the threads that serve connections.
+const LARGE_ANSWER: usize = 1 << 18;
+
+/// What is asked of which service.
+struct Asked {
+    service: Arc<Service>,
+    request: Request,
+    /// The client wants events.
+    streams: bool,
+}
+
+/// Answers a request.
+pub(super) async fn answer(
+    gateway: &Arc<Gateway>,
+    request: HttpRequest,
+    call: AdapterCall,
+) -> Result<Response, Error> {
+    let (mut parts, body) = request.into_parts();
+    let AdapterCaller(caller) = AdapterCaller::from_request_parts(&mut parts, gateway).await?;
+    let caller = caller.require(Permission::Predict)?;
+    let limit = gateway.limit(caller)?;
+    let admitted = gateway.store.admit(caller, limit, Timestamp::now()).await;
+    admitted.map_err(|error| gateway.refusal(caller, error))?;
+    let known = parts.extensions.get::<Arc<Known>>().map(Arc::clone);
+    let known = known.unwrap_or_default();
+    let request = HttpRequest::from_parts(parts, body);
+    let (body, memory) = read_body(gateway, caller, request).await?;
+    let asked = read(gateway, caller, &known, call, (body, memory)).await?;
+    let Asked {
+        service,
+        request,
+        streams,
+    } = asked;
+    let prepared = service.prepare(&request).await.map_err(failed)?;
+    drop(request);
+    let tally = Tally::new(&gateway.usage, caller, service.id);
+    let timeout = Some(service.settings.predict_timeout());
+    if streams {
+        let ends = call.mode == AdapterMode::Standard;
+        let answering = Box::pin(prepared.predict(caller, timeout));
+        let relay = Relay::asked(answering, tally, known.id(), ends);
+        return relay.respond().await;
+    }
+    whole(prepared, (caller, timeout), tally, &known).await
+}
+
+/// The answer to a client that did not ask for events.
+async fn whole(
+    prepared: Prepared,
+    (caller, timeout): (AccountId, Option<std::time::Duration>),
+    mut tally: Tally,
+    known: &Known,
+) -> Result<Response, Error> {
+    let answer = prepared.predict(caller, timeout).await.map_err(failed)?;
+    tally.answered(&answer);
+    let body = match answer.body {
+        Body::Whole(body) => body,
+        Body::Stream(chunks) => {
+            let relay = Relay::unasked(chunks, answer.content_type, tally, known.id());
+            return relay.respond().await;
+        }
+    };
+    tally.begins();
+    if body.len() <= LARGE_ANSWER {
+        tally.reported.look_at(&body);
+    } else if answer.spent.is_none() {
+        let looked_at = body.clone();
+        // It counts when it is done, also if the client does not wait for that.
+        let looking = tokio::task::spawn_blocking(move || tally.reported.look_at(&looked_at));
+        // What it found is counted already.
+        let _ = looking.await;
+    }
+    let content_type = [(header::CONTENT_TYPE, answer.content_type)];
+    Ok((content_type, body).into_response())
+}
+
+/// What a body asks for.
+async fn read(
+    gateway: &Gateway,
+    caller: AccountId,
+    known: &Known,
+    call: AdapterCall,
+    (body, memory): (Bytes, Arc<Holding>),
+) -> Result<Asked, Error> {
+    let fields = Fields::read(&body)?;
+    let model = fields.model()?;
+    let (id, service) = service(gateway, caller, &model)?;
+    // It is set once for a request.
+    let _ = known.asked.set((Arc::clone(&service), Operation::Predict));
+    let model = id.model.as_deref();
+    let (data, config, streams) = match call.mode {
+        AdapterMode::Standard => {
+            let streams = fields.stream()?;
+            let default = gateway.configs.default_of(service.id).await?;
+            let default = default.as_ref().map(|default| default.config.as_str());
+            let split = fields.split(call.method, model, default)?;
+            (split.data, Some(split.config), streams)
+        }
+        // Whatever else stands there is the service's matter.
+        AdapterMode::Direct => {
+            let streams = matches!(fields.stream(), Ok(true));
+            (fields.with_model(model), None, streams)
+        }
+    };
+    drop(fields);
+    drop(body);
+    Ok(Asked {
+        service,
+        request: Request {
+            body: memory.keep(data.into_bytes()),
+            config,
+            data_type: Some(call.data_type().to_owned()),
+            memory: Some(memory),
+        },
+        streams: streams && call.method.streams(),
+    })
+}
+
+/// The service that a model's id names, if the caller may use it and it is active.
+pub(super) fn service(
+    gateway: &Gateway,
+    caller: AccountId,
+    model: &str,
+) -> Result<(ModelId, Arc<Service>), Error> {
+    let id = ModelId::read(model).ok_or_else(|| {
+        let expected = "an id is author/service, or author/service/model";
+        no_model(&format!(
+            "there is no model {}; {expected}",
+            json::shown(model)
+        ))
+    })?;
+    let found = gateway.service_for(caller, &id.author, &id.service);
+    let found = found.map_err(|error| {
+        if error.status == StatusCode::BAD_REQUEST {
+            return no_model(&format!("there is no model {}", json::shown(model)));
+        }
+        error.with("place", "$.model")
+    })?;
+    if !found.is_active() {
+        let message = format!("nothing here runs the model {}", json::shown(model));
+        return Err(no_model(&message));
+    }
+    Ok((id, found))
+}

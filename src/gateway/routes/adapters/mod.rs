@@ -1,0 +1,287 @@
+//! Chat adapters: services as clients of the common chat-completion interface know them.
+//!
+//! Invariant: an adapter knows nothing of models. It turns a body into a predict request, and gives back
+//! what the service answers; whose key it is and how often it may ask is known before the body is read.
+
+mod call;
+mod events;
+mod failed;
+mod models;
+mod relay;
+mod reported;
+mod split;
+mod tally;
+mod unstreamed;
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::post;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::super::Gateway;
+use super::super::error::{Error, ErrorBody};
+use super::path::{Routes, only, taking};
+use crate::service::{AdapterCall, AdapterMethod, AdapterMode};
+
+/// Spellings of the prefix in standard mode; the first is in the document.
+pub(super) const STANDARD: [&str; 4] = [
+    "/api/adapters/compat",
+    "/api/adapters/compat/v1",
+    "/api/adapters/openai",
+    "/api/adapters/openai/v1",
+];
+
+/// The same in direct mode.
+pub(super) const DIRECT: [&str; 4] = [
+    "/api/adapters/compat-direct",
+    "/api/adapters/compat-direct/v1",
+    "/api/adapters/openai-direct",
+    "/api/adapters/openai-direct/v1",
+];
+
+/// The routes in standard mode.
+pub(super) fn standard() -> Routes {
+    Routes::new()
+        .routes(only(routes!(chat)))
+        .routes(only(routes!(completion)))
+        .routes(only(routes!(embeddings)))
+        .route("/completion", taking(post(completion), "POST"))
+        .route("/embedding", taking(post(embeddings), "POST"))
+        .merge(models::routes())
+}
+
+/// The routes in direct mode.
+pub(super) fn direct() -> Routes {
+    Routes::new()
+        .routes(only(routes!(direct_chat)))
+        .routes(only(routes!(direct_completion)))
+        .routes(only(routes!(direct_embeddings)))
+        .route("/completion", taking(post(direct_completion), "POST"))
+        .route("/embedding", taking(post(direct_embeddings), "POST"))
+        .merge(models::routes().undescribed())
+}
+
+/// A chat request. All other fields are the service's config.
+#[derive(Debug, Deserialize, ToSchema)]
+#[expect(
+    dead_code,
+    reason = "it is only described: bodies are not built into a tree"
+)]
+struct ChatRequest {
+    /// `author/service`, or `author/service/model`.
+    model: String,
+    /// The conversation so far.
+    #[schema(value_type = Vec<Object>)]
+    messages: Vec<Map<String, Value>>,
+    /// Whether the answer comes as events.
+    stream: Option<bool>,
+}
+
+/// A request to go on with a text. All other fields are the service's config.
+#[derive(Debug, Deserialize, ToSchema)]
+#[expect(
+    dead_code,
+    reason = "it is only described: bodies are not built into a tree"
+)]
+struct CompletionRequest {
+    /// `author/service`, or `author/service/model`.
+    model: String,
+    /// The text, or several; or tokens.
+    prompt: Texts,
+    /// Whether the answer comes as events.
+    stream: Option<bool>,
+}
+
+/// A request for embeddings. All other fields are the service's config.
+#[derive(Debug, Deserialize, ToSchema)]
+#[expect(
+    dead_code,
+    reason = "it is only described: bodies are not built into a tree"
+)]
+struct EmbeddingsRequest {
+    /// `author/service`, or `author/service/model`.
+    model: String,
+    /// The text, or several; or tokens.
+    input: Texts,
+}
+
+/// Texts.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+#[expect(
+    dead_code,
+    reason = "it is only described: bodies are not built into a tree"
+)]
+enum Texts {
+    /// One.
+    One(String),
+    /// Several, or tokens.
+    Several(Vec<Value>),
+}
+
+/// A request in the service's own format.
+#[derive(Debug, Deserialize, ToSchema)]
+#[expect(
+    dead_code,
+    reason = "it is only described: bodies are not built into a tree"
+)]
+struct DirectRequest {
+    /// `author/service`, or `author/service/model`.
+    model: String,
+}
+
+const fn asked(method: AdapterMethod, mode: AdapterMode) -> AdapterCall {
+    AdapterCall { method, mode }
+}
+
+/// Answer a conversation.
+#[utoipa::path(
+    post,
+    path = "/chat/completions",
+    tag = "adapters",
+    operation_id = "chatCompletion",
+    request_body(content = ChatRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The service's answer: an object, or events where `stream` is true", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The service did not answer", body = ErrorBody),
+    ),
+    security(("bearer" = []), ("key" = [])),
+)]
+async fn chat(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Error> {
+    let asked = asked(AdapterMethod::Chat, AdapterMode::Standard);
+    call::answer(&gateway, request, asked).await
+}
+
+/// Go on with a text.
+#[utoipa::path(
+    post,
+    path = "/completions",
+    tag = "adapters",
+    operation_id = "completion",
+    request_body(content = CompletionRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The service's answer: an object, or events where `stream` is true", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The service did not answer", body = ErrorBody),
+    ),
+    security(("bearer" = []), ("key" = [])),
+)]
+async fn completion(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+) -> Result<Response, Error> {
+    let asked = asked(AdapterMethod::Completion, AdapterMode::Standard);
+    call::answer(&gateway, request, asked).await
+}
+
+/// Embed texts.
+#[utoipa::path(
+    post,
+    path = "/embeddings",
+    tag = "adapters",
+    operation_id = "embeddings",
+    request_body(content = EmbeddingsRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The service's answer", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The service did not answer", body = ErrorBody),
+    ),
+    security(("bearer" = []), ("key" = [])),
+)]
+async fn embeddings(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+) -> Result<Response, Error> {
+    let asked = asked(AdapterMethod::Embeddings, AdapterMode::Standard);
+    call::answer(&gateway, request, asked).await
+}
+
+/// Answer a conversation, in the service's own format.
+#[utoipa::path(
+    post,
+    path = "/chat/completions",
+    tag = "adapters",
+    operation_id = "directChatCompletion",
+    request_body(content = DirectRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The service's answer", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The service did not answer", body = ErrorBody),
+    ),
+    security(("bearer" = []), ("key" = [])),
+)]
+async fn direct_chat(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+) -> Result<Response, Error> {
+    let asked = asked(AdapterMethod::Chat, AdapterMode::Direct);
+    call::answer(&gateway, request, asked).await
+}
+
+/// Go on with a text, in the service's own format.
+#[utoipa::path(
+    post,
+    path = "/completions",
+    tag = "adapters",
+    operation_id = "directCompletion",
+    request_body(content = DirectRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The service's answer", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The service did not answer", body = ErrorBody),
+    ),
+    security(("bearer" = []), ("key" = [])),
+)]
+async fn direct_completion(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+) -> Result<Response, Error> {
+    let asked = asked(AdapterMethod::Completion, AdapterMode::Direct);
+    call::answer(&gateway, request, asked).await
+}
+
+/// Embed texts, in the service's own format.
+#[utoipa::path(
+    post,
+    path = "/embeddings",
+    tag = "adapters",
+    operation_id = "directEmbeddings",
+    request_body(content = DirectRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The service's answer", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The service did not answer", body = ErrorBody),
+    ),
+    security(("bearer" = []), ("key" = [])),
+)]
+async fn direct_embeddings(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+) -> Result<Response, Error> {
+    let asked = asked(AdapterMethod::Embeddings, AdapterMode::Direct);
+    call::answer(&gateway, request, asked).await
+}

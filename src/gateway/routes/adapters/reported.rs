@@ -1,0 +1,176 @@
+//! The tokens that answers say they took: their `usage`, found without building anything of the rest.
+//!
+//! Invariant: what is no usage counts nothing, and no number is believed that no answer can have.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::events;
+use crate::service::Tokens;
+
+/// Longest usage that is read, in bytes.
+const LONGEST: usize = 16 << 10;
+
+/// Most tokens that an answer may say it took.
+const MOST: u64 = 1 << 40;
+
+/// What an event has in it that has usage.
+const NAME: &[u8] = b"\"usage\"";
+
+/// What answers say, so far. Later ones go over earlier ones, number by number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Reported {
+    prompt: Option<u64>,
+    completion: Option<u64>,
+    cached: Option<u64>,
+}
+
+/// What of an answer is looked at.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+    /// Some services tell the prompt's in the first event, within this.
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+}
+
+/// Usage, by the names that services have for it.
+#[derive(Deserialize)]
+struct Usage {
+    prompt_tokens: Option<u64>,
+    input_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    prompt_tokens_details: Option<Details>,
+    input_tokens_details: Option<Details>,
+    cache_read_input_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+}
+
+impl Reported {
+    /// Looks at a whole answer.
+    pub(super) fn look_at(&mut self, answer: &[u8]) {
+        let Ok(answer) = serde_json::from_slice::<Answer<'_>>(answer) else {
+            return;
+        };
+        let inner = answer.message.map(RawValue::get);
+        let inner = inner.filter(|message| message.starts_with('{'));
+        let inner = inner.and_then(|message| serde_json::from_str::<Answer<'_>>(message).ok());
+        let usages = [inner.and_then(|inner| inner.usage), answer.usage];
+        for usage in usages.into_iter().flatten() {
+            self.read(usage.get());
+        }
+    }
+
+    /// Looks at whole events; gives whether the stream's last one is among them.
+    pub(super) fn look_at_events(&mut self, events: &[u8]) -> bool {
+        let mut is_done = false;
+        for data in events::data(events) {
+            is_done = data == b"[DONE]";
+            if data.windows(NAME.len()).any(|window| window == NAME) {
+                self.look_at(data);
+            }
+        }
+        is_done
+    }
+
+    /// The tokens, as far as they were said.
+    pub(super) fn tokens(self) -> Tokens {
+        Tokens {
+            prompt: self.prompt.unwrap_or(0),
+            completion: self.completion.unwrap_or(0),
+            cached: self.cached.unwrap_or(0),
+        }
+    }
+
+    fn read(&mut self, usage: &str) {
+        if usage.len() > LONGEST {
+            return;
+        }
+        // `null` in all events but the last.
+        let Ok(Some(usage)) = serde_json::from_str::<Option<Usage>>(usage) else {
+            return;
+        };
+        let details = usage.prompt_tokens_details.or(usage.input_tokens_details);
+        let cached = details.and_then(|details| details.cached_tokens);
+        for (known, said) in [
+            (&mut self.prompt, usage.prompt_tokens.or(usage.input_tokens)),
+            (
+                &mut self.completion,
+                usage.completion_tokens.or(usage.output_tokens),
+            ),
+            (&mut self.cached, cached.or(usage.cache_read_input_tokens)),
+        ] {
+            *known = said.filter(|said| *said <= MOST).or(*known);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(prompt: u64, completion: u64, cached: u64) -> Tokens {
+        Tokens {
+            prompt,
+            completion,
+            cached,
+        }
+    }
+
+    fn of(answer: &str) -> Tokens {
+        let mut reported = Reported::default();
+        reported.look_at(answer.as_bytes());
+        reported.tokens()
+    }
+
+    #[test]
+    fn usage_is_found_in_whole_answers() {
+        let answer = r#"{"choices":[{"text":"\"usage\":{\"prompt_tokens\":9}","usage":{"prompt_tokens":8}}],
+            "usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"x":[1.5],
+            "prompt_tokens_details":{"cached_tokens":2}}}"#;
+        assert_eq!(of(answer), tokens(3, 4, 2));
+        let other = r#"{"usage":{"input_tokens":5,"output_tokens":6,"cache_read_input_tokens":1}}"#;
+        assert_eq!(of(other), tokens(5, 6, 1));
+        for nothing in [
+            "",
+            "[]",
+            "{",
+            r#"{"usage":null}"#,
+            r#"{"usage":7}"#,
+            r#"{"usage":{"prompt_tokens":-1}}"#,
+            r#"{"usage":{"prompt_tokens":"3"}}"#,
+            r#"{"usage":{"prompt_tokens":99999999999999999}}"#,
+            r#"{"message":"text"}"#,
+        ] {
+            assert_eq!(of(nothing), Tokens::default(), "{nothing}");
+        }
+        let long = format!(
+            r#"{{"usage":{{"prompt_tokens":3,"x":"{}"}}}}"#,
+            "x".repeat(LONGEST)
+        );
+        assert_eq!(of(&long), Tokens::default());
+    }
+
+    #[test]
+    fn the_last_that_events_say_counts() {
+        let mut reported = Reported::default();
+        let first = b"data: {\"usage\":null}\n\ndata: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\n";
+        assert!(!reported.look_at_events(first));
+        assert_eq!(reported.tokens(), tokens(3, 1, 0));
+        let last = b"data: {\"usage\":{\"completion_tokens\":5}}\r\n\r\ndata: [DONE]\n\n";
+        assert!(reported.look_at_events(last));
+        assert_eq!(reported.tokens(), tokens(3, 5, 0));
+        let mut nested = Reported::default();
+        let start =
+            b"event: message_start\ndata: {\"message\":{\"usage\":{\"input_tokens\":2}}}\n\n";
+        assert!(!nested.look_at_events(start));
+        assert!(!nested.look_at_events(b"data: {\"usage\":{\"output_tokens\":4}}\n\n"));
+        assert_eq!(nested.tokens(), tokens(2, 4, 0));
+    }
+}

@@ -1,0 +1,56 @@
+//! Frames: how anything that serde knows goes through a channel.
+//!
+//! A frame begins with the length of a JSON head (u32, little endian) and the head; what follows is a
+//! matter of who sends it. Both ends are the same binary, so the format carries no version. Invariant:
+//! nothing is allocated by a length that was not held against a limit.
+
+use std::io::{self, Read, Write};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Longest head, in bytes.
+pub const MAX_HEAD: usize = 16 << 20;
+
+/// Sends a head, which may stay in a buffer of `stream`.
+pub fn send(stream: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(head)?;
+    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+    stream.write_all(&length.to_le_bytes())?;
+    stream.write_all(&text)
+}
+
+/// Receives a head.
+pub fn receive<T: DeserializeOwned>(stream: &mut (impl Read + ?Sized)) -> io::Result<T> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = usize::try_from(u32::from_le_bytes(length));
+    let length = length.map_err(|_| io::ErrorKind::InvalidData)?;
+    if length > MAX_HEAD {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut text = vec![0; length];
+    stream.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_survives_the_way() {
+        let mut bytes = Vec::new();
+        send(&mut bytes, &["a", "ü"]).expect("memory can be written");
+        let mut stream = &bytes[..];
+        let received: Vec<String> = receive(&mut stream).expect("it is whole");
+        assert_eq!(received, ["a", "ü"]);
+        assert!(stream.is_empty());
+    }
+
+    #[test]
+    fn a_lying_length_allocates_nothing() {
+        let frame = u32::MAX.to_le_bytes();
+        assert!(receive::<String>(&mut &frame[..]).is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! What chat applications ask of a package: which of its models answers, and with what.
+//!
+//! Invariant: a request is read before anything of a model is loaded for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
+use super::super::json;
+use super::super::text::{Asked, PreparedText, TextEndpoint};
+use super::super::{CallError, Refusal, Request};
+use super::choice::{Choice, KEYS};
+use super::variants::Entry;
+use super::vectors::{AskedEmbeddings, PreparedEmbeddings};
+use super::{Device, Prepared, runnable};
+
+/// Keys by which a plain predict request asks for text.
+const BY_KEY: [(&str, AdapterMethod); 2] = [
+    ("messages", AdapterMethod::Chat),
+    ("prompt", AdapterMethod::Completion),
+];
+
+impl Device {
+    /// Whether chat applications may ask this of it.
+    pub fn adapts(&self, method: AdapterMethod) -> bool {
+        match method {
+            AdapterMethod::Chat | AdapterMethod::Completion => self.generates(),
+            AdapterMethod::Embeddings => self.description.embeds_texts,
+        }
+    }
+
+    fn generates(&self) -> bool {
+        self.variants.entries.iter().any(Entry::generates)
+    }
+
+    /// What a request asks as chat applications do: its data type says so, or what it has in it.
+    pub(super) fn adapted(&self, request: &Request) -> Option<AdapterCall> {
+        let said = request.data_type.as_deref().and_then(AdapterCall::of);
+        if said.is_some() || !self.generates() {
+            return said;
+        }
+        let text = json::text(&request.body).ok()?;
+        let members = json::members(text, "$").ok()?;
+        let mut known = BY_KEY.into_iter();
+        let (_, method) = known.find(|(key, _)| members.iter().any(|(has, _)| has == key))?;
+        Some(AdapterCall {
+            method,
+            mode: AdapterMode::Standard,
+        })
+    }
+
+    pub(super) async fn prepare_adapted(
+        &self,
+        call: AdapterCall,
+        request: &Request,
+    ) -> Result<Prepared, CallError> {
+        let config = request.config.as_deref();
+        let name = self.label.clone();
+        if call.method == AdapterMethod::Embeddings {
+            let keys = [KEYS, &crate::text::embedding::EmbeddingOptions::KEYS].concat();
+            let (asked, given, config) = AskedEmbeddings::read(call, &request.body, config, &keys)?;
+            let embedding = self.prepare_embedding(given, config.as_deref()).await?;
+            let prepared = PreparedEmbeddings::new(asked, embedding, name);
+            return Ok(Prepared::Embedded(prepared));
+        }
+        let (asked, config) = Asked::read(call, &request.body, config, KEYS)?;
+        let (choice, _) = Choice::read(config.as_deref().unwrap_or_default(), &[])?;
+        let index = choice.resolve_among(&self.variants, Entry::generates)?;
+        let endpoint = self.generator(&self.variants.entries[index])?;
+        Ok(Prepared::Generated(PreparedText::new(
+            endpoint, asked, name,
+        )))
+    }
+
+    fn generator(&self, entry: &Entry) -> Result<Arc<TextEndpoint>, CallError> {
+        let model = runnable(entry)?;
+        if self.drained.load(Ordering::Acquire) {
+            return Err(CallError::Stopped);
+        }
+        let Some(text) = entry.text.as_ref().filter(|text| text.generates()) else {
+            let message = "this service generates no text: for that its package needs the capability \
+                           `text-generation` and a `tokenizer`";
+            return Err(Refusal::at("$.model", message).into());
+        };
+        let make = || {
+            let (settings, engines) = (self.settings.clone(), Arc::clone(&self.engines));
+            TextEndpoint::new(text.tokenizer.clone(), model.clone(), settings, engines)
+        };
+        Ok(Arc::clone(entry.generator.get_or_init(make)))
+    }
+}

@@ -1,0 +1,153 @@
+//! Embeddings as chat applications ask for them: `input` in, a list of vectors out, as numbers or base64.
+//!
+//! Invariant: vectors stand in the order of what was given; on the wire they are numbers unless the
+//! request says otherwise.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::super::adapter::AdapterCall;
+use super::super::call::Spent;
+use super::super::text::merged;
+use super::super::{Answer, Body, CallError, Refusal, Tokens};
+use super::Embedding;
+use crate::account::AccountId;
+use crate::text::embedding::{Given, MAX_TEXTS};
+
+/// How a request wants its vectors.
+#[derive(Debug)]
+pub(super) struct AskedEmbeddings {
+    model: Option<String>,
+    is_base64: bool,
+}
+
+/// A request that was checked.
+#[derive(Debug)]
+pub struct PreparedEmbeddings {
+    asked: AskedEmbeddings,
+    embedding: Embedding,
+    name: String,
+}
+
+impl AskedEmbeddings {
+    /// Reads a request. `chosen` are the keys of a config that are no part of it.
+    pub(super) fn read(
+        call: AdapterCall,
+        body: &[u8],
+        config: Option<&str>,
+        chosen: &[&str],
+    ) -> Result<(Self, Given, Option<String>), Refusal> {
+        let (fields, config) = merged(call, body, config, chosen)?;
+        let is_base64 = match fields.get("encoding_format").and_then(Value::as_str) {
+            Some("base64") => true,
+            Some("float") => false,
+            _ if fields.get("encoding_format").is_none_or(Value::is_null) => false,
+            _ => {
+                return Err(wrong(
+                    "$.encoding_format",
+                    "`float` or `base64` belongs here",
+                ));
+            }
+        };
+        if fields.get("dimensions").is_some_and(|it| !it.is_null()) {
+            let message = "this model's vectors have one length; leave `dimensions` out";
+            return Err(wrong("$.dimensions", message));
+        }
+        let model = fields
+            .get("model")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        let given = given(fields.get("input").unwrap_or(&Value::Null))?;
+        Ok((Self { model, is_base64 }, given, config))
+    }
+}
+
+impl PreparedEmbeddings {
+    pub(super) fn new(asked: AskedEmbeddings, embedding: Embedding, name: String) -> Self {
+        Self {
+            asked,
+            embedding,
+            name,
+        }
+    }
+
+    /// Embeds and writes the answer.
+    pub(super) async fn predict(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Answer, CallError> {
+        let embedded = self.embedding.run(caller, timeout).await?;
+        let vectors = embedded.vectors.iter().enumerate();
+        let data: Vec<Value> = vectors
+            .map(|(index, vector)| {
+                let vector = if self.asked.is_base64 {
+                    let bytes: Vec<u8> = vector.iter().flat_map(|it| it.to_le_bytes()).collect();
+                    json!(STANDARD.encode(bytes))
+                } else {
+                    json!(vector)
+                };
+                json!({"object": "embedding", "index": index, "embedding": vector})
+            })
+            .collect();
+        let body = json!({
+            "object": "list",
+            "data": data,
+            "model": self.asked.model.unwrap_or(self.name),
+            "usage": {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens},
+        });
+        let spent = Spent::default();
+        spent.add(Tokens {
+            prompt: embedded.tokens as u64,
+            ..Tokens::default()
+        });
+        Ok(Answer {
+            body: Body::Whole(body.to_string().into()),
+            content_type: "application/json".to_owned(),
+            spent: Some(Arc::new(spent)),
+        })
+    }
+}
+
+/// A text, texts, ids of tokens, or lists of them.
+fn given(input: &Value) -> Result<Given, Refusal> {
+    let expected = "a string, strings, ids of tokens, or lists of them belong here";
+    let texts = |items: &[Value]| -> Option<Vec<String>> {
+        items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect()
+    };
+    match input {
+        Value::String(text) => Ok(Given::Texts(vec![text.clone()])),
+        Value::Array(items) if items.len() > MAX_TEXTS && !items[0].is_number() => {
+            let message = format!("{} inputs; no more than {MAX_TEXTS} are taken", items.len());
+            Err(wrong("$.input", &message))
+        }
+        Value::Array(items) => match items.first() {
+            Some(Value::String(_)) => texts(items).map(Given::Texts),
+            Some(Value::Number(_)) => ids(input).map(|ids| Given::Ids(vec![ids])),
+            Some(Value::Array(_)) => {
+                let lists: Option<Vec<Vec<u32>>> = items.iter().map(ids).collect();
+                lists.map(Given::Ids)
+            }
+            _ => None,
+        }
+        .ok_or_else(|| wrong("$.input", expected)),
+        _ => Err(wrong("$.input", expected)),
+    }
+}
+
+fn ids(list: &Value) -> Option<Vec<u32>> {
+    let id = |item: &Value| item.as_u64().and_then(|id| u32::try_from(id).ok());
+    let ids: Vec<u32> = list.as_array()?.iter().map(id).collect::<Option<_>>()?;
+    (!ids.is_empty()).then_some(ids)
+}
+
+fn wrong(place: &str, message: &str) -> Refusal {
+    Refusal::at(place, message)
+}

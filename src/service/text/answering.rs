@@ -1,0 +1,336 @@
+//! An answer in the making: a thread feeds the model and writes what it says, while somebody reads it.
+//!
+//! Invariant: the thread ends soon after nobody reads any more, or the time is over; a session that it used
+//! rests for the same account, or is given back.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::stream;
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::super::call::Spent;
+use super::super::{Answer, Body, CallError, Tokens};
+use super::request::Asked;
+use super::slots::Slot;
+use super::turns::Turn;
+use super::wire::Writer;
+use super::{Loaded, TextEndpoint, refused};
+use crate::account::AccountId;
+use crate::text::decoder::DecodeError;
+use crate::text::generation::{Event, Generated, GenerationError, Usage, generate};
+use crate::text::model::{Prompted, TextError};
+
+/// Media types of answers.
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+/// A request that was read, and who answers it.
+#[derive(Debug)]
+pub struct PreparedText {
+    endpoint: Arc<TextEndpoint>,
+    asked: Asked,
+    /// What the service is called.
+    name: String,
+}
+
+/// What a thread tells whoever reads.
+enum Told {
+    /// The model has begun.
+    Begun,
+    /// An event, as it is sent.
+    Sent(Bytes),
+    /// All of an answer that is not sent in pieces.
+    Whole(Bytes),
+    /// It ends here.
+    Failed(CallError),
+}
+
+/// The work of a thread.
+struct Work {
+    endpoint: Arc<TextEndpoint>,
+    asked: Asked,
+    name: String,
+    caller: AccountId,
+    runtime: Handle,
+    deadline: Option<(Instant, Duration)>,
+    reader: Reader,
+    spent: Arc<Spent>,
+    _turn: Turn,
+}
+
+/// The way to whoever reads.
+struct Reader {
+    sender: mpsc::UnboundedSender<Told>,
+    gone: Arc<AtomicBool>,
+}
+
+/// Dropping it tells the thread that nobody reads.
+struct Listening(Arc<AtomicBool>);
+
+impl PreparedText {
+    pub(in super::super) fn new(endpoint: Arc<TextEndpoint>, asked: Asked, name: String) -> Self {
+        Self {
+            endpoint,
+            asked,
+            name,
+        }
+    }
+
+    /// Answers. Dropping the future, or the stream that it gives, stops the generation.
+    pub(in super::super) async fn predict(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Answer, CallError> {
+        let deadline = timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
+        let turn = self.endpoint.turns.take(caller);
+        let turn = match timeout {
+            None => turn.await?,
+            Some(after) => tokio::time::timeout(after, turn)
+                .await
+                .map_err(|_| CallError::Timeout { after })??,
+        };
+        // No more is ever in the channel than a model's context has tokens.
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let gone = Arc::new(AtomicBool::new(false));
+        let listening = Listening(Arc::clone(&gone));
+        let spent = Arc::new(Spent::default());
+        let work = Work {
+            endpoint: self.endpoint,
+            asked: self.asked,
+            name: self.name,
+            caller,
+            runtime: Handle::current(),
+            deadline,
+            reader: Reader { sender, gone },
+            spent: Arc::clone(&spent),
+            _turn: turn,
+        };
+        let is_stream = work.asked.streaming().stream;
+        tokio::task::spawn_blocking(move || work.run());
+        loop {
+            match receiver.recv().await {
+                Some(Told::Begun) if is_stream => break,
+                Some(Told::Whole(body)) => {
+                    return Ok(Answer {
+                        body: Body::Whole(body),
+                        content_type: JSON.to_owned(),
+                        spent: Some(spent),
+                    });
+                }
+                Some(Told::Failed(error)) => return Err(error),
+                Some(Told::Begun | Told::Sent(_)) => {}
+                None => return Err(died()),
+            }
+        }
+        let chunks = stream::unfold(
+            (receiver, listening, false),
+            |(mut receiver, listening, over)| async move {
+                if over {
+                    return None;
+                }
+                match receiver.recv().await? {
+                    Told::Sent(bytes) | Told::Whole(bytes) => {
+                        Some((Ok(bytes), (receiver, listening, false)))
+                    }
+                    Told::Begun => Some((Ok(Bytes::new()), (receiver, listening, false))),
+                    Told::Failed(error) => Some((Err(error), (receiver, listening, true))),
+                }
+            },
+        );
+        Ok(Answer {
+            body: Body::Stream(Box::pin(chunks)),
+            content_type: EVENTS.to_owned(),
+            spent: Some(spent),
+        })
+    }
+}
+
+impl Work {
+    fn run(self) {
+        if let Err(error) = self.answer() {
+            self.reader.tell(Told::Failed(error));
+        }
+    }
+
+    fn answer(&self) -> Result<(), CallError> {
+        let loaded = self.endpoint.loaded()?;
+        let prompted = self.prompted(loaded)?;
+        let has_logprobs = prompted.iter().any(Prompted::has_logprobs);
+        let tokenizer = Arc::clone(loaded.text.tokenizer());
+        let choices = self.asked.prompts() * self.asked.choices();
+        let form = self.asked.form(&self.name, has_logprobs);
+        let mut writer = Writer::new(form, tokenizer, uuid::Uuid::now_v7().as_u128(), choices);
+        let is_stream = self.asked.streaming().stream;
+        let mut sum = Usage::default();
+        let mut is_begun = false;
+        for (place, prompted) in prompted.into_iter().enumerate() {
+            let first = place * self.asked.choices();
+            let generated = self.generate(loaded, prompted, &mut |event| {
+                if !std::mem::replace(&mut is_begun, true) {
+                    self.reader.tell(Told::Begun);
+                }
+                let event = shifted(event, first);
+                if is_stream {
+                    let chunks = writer.chunks(event);
+                    for chunk in &chunks {
+                        self.reader.send(chunk);
+                    }
+                } else {
+                    writer.take(event);
+                }
+            })?;
+            sum.prompt_tokens += generated.usage.prompt_tokens;
+            sum.completion_tokens += generated.usage.completion_tokens;
+            sum.cached_tokens += generated.usage.cached_tokens;
+            self.check_time()?;
+        }
+        if is_stream {
+            if let Some(last) = writer.last(&sum) {
+                self.reader.send(&last);
+            }
+            self.reader
+                .tell(Told::Sent(Bytes::from_static(b"data: [DONE]\n\n")));
+        } else {
+            let body = writer.whole(&sum).to_string();
+            self.reader.tell(Told::Whole(body.into()));
+        }
+        Ok(())
+    }
+
+    fn prompted(&self, loaded: &Loaded) -> Result<Vec<Prompted>, CallError> {
+        let prompted = match &self.asked {
+            Asked::Chat(chat) => {
+                let renderer = self.endpoint.engines.renderer();
+                loaded
+                    .text
+                    .chat(chat, renderer)
+                    .map(|prompted| vec![prompted])
+            }
+            Asked::Completion(asked) => {
+                let prompts = asked.prompts.iter();
+                prompts
+                    .map(|prompt| loaded.text.completion(asked, prompt))
+                    .collect()
+            }
+        };
+        prompted.map_err(|error| refused(&error))
+    }
+
+    /// Answers one prompt, in a slot that holds the beginning of it if there is one.
+    fn generate(
+        &self,
+        loaded: &Loaded,
+        prompted: Prompted,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<Generated, CallError> {
+        let tokenizer = loaded.text.tokenizer();
+        let tokens_in = |slot: &mut Slot| prompted.tokens(tokenizer, &mut slot.transcripts);
+        let common = |slot: &mut Slot| tokens_in(slot).map_or(0, |tokens| slot.common(&tokens));
+        let slot = loaded.slots.take(self.caller, common);
+        let mut slot = slot.unwrap_or_else(|| {
+            let (model, endpoint) = (loaded.text.decoder(), &loaded.endpoint);
+            Slot::new(model, endpoint, self.caller, self.runtime.clone())
+        });
+        let tokens = tokens_in(&mut slot).map_err(|error| refused(&error))?;
+        let text = prompted.text().map(str::to_owned);
+        let request = prompted.request(tokens.clone(), tokenizer);
+        let going_on = || !self.reader.is_gone() && self.check_time().is_ok();
+        let generated = generate(&mut slot.decoder, request, &going_on, &mut |event| {
+            tell(event);
+            if self.reader.is_gone() {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        let generated = match generated {
+            Ok(generated) => generated,
+            Err(error) => {
+                // What is wrong with a request leaves the session as it was.
+                if error.is_of_request() {
+                    loaded.slots.give_back(slot);
+                }
+                return Err(failed(error));
+            }
+        };
+        self.spend(&generated.usage);
+        if let (Some(text), Some(said)) = (text, generated.choices.last())
+            && let Some(whole) = said.whole
+        {
+            let mut tokens = tokens;
+            tokens.extend(&said.tokens[..whole]);
+            let text = format!("{text}{}", said.text);
+            slot.transcripts.keep(text, tokens);
+        }
+        loaded.slots.give_back(slot);
+        Ok(generated)
+    }
+
+    fn spend(&self, usage: &Usage) {
+        self.spent.add(Tokens {
+            prompt: usage.prompt_tokens as u64,
+            completion: usage.completion_tokens as u64,
+            cached: usage.cached_tokens as u64,
+        });
+    }
+
+    fn check_time(&self) -> Result<(), CallError> {
+        match self.deadline {
+            Some((at, after)) if Instant::now() >= at => Err(CallError::Timeout { after }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reader {
+    fn tell(&self, told: Told) {
+        // Who has gone is told nothing; the generation ends by itself.
+        let _ = self.sender.send(told);
+    }
+
+    fn send(&self, chunk: &Value) {
+        self.tell(Told::Sent(format!("data: {chunk}\n\n").into()));
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The same of a choice further on.
+fn shifted(mut event: Event, by: usize) -> Event {
+    match &mut event {
+        Event::Token { choice, .. }
+        | Event::Piece { choice, .. }
+        | Event::Finish { choice, .. } => {
+            *choice += by;
+        }
+    }
+    event
+}
+
+fn failed(error: GenerationError) -> CallError {
+    match error {
+        GenerationError::Decode(DecodeError::Step(cause)) => match cause.downcast::<CallError>() {
+            Ok(own) => *own,
+            Err(cause) => CallError::Failed(cause.to_string()),
+        },
+        error => refused(&TextError::from(error)),
+    }
+}
+
+fn died() -> CallError {
+    CallError::Failed("the thread that generated has ended without an answer".to_owned())
+}

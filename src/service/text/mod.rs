@@ -1,0 +1,116 @@
+//! Text services: what chat applications ask of a package's decoder.
+//!
+//! Invariant: nothing of a model or a tokenizer is loaded before the first request of it; a request holds
+//! a session only while it has a turn; a client that goes away stops its generation.
+
+mod answering;
+mod request;
+mod slots;
+mod turns;
+mod wire;
+
+use std::sync::{Arc, OnceLock};
+
+use super::engine::{Endpoint, EndpointModel, Engines};
+use super::{CallError, Refusal, ServiceSettings};
+use crate::text::decoder::DecoderModel;
+use crate::text::model::{TextError, TextModel};
+use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
+
+pub(super) use answering::PreparedText;
+pub(super) use request::{Asked, merged};
+
+use slots::Slots;
+use turns::Turns;
+
+/// A decoder of a package, as text: one method of one model file.
+#[derive(Debug)]
+pub(super) struct TextEndpoint {
+    files: TokenizerFiles,
+    model: EndpointModel,
+    settings: ServiceSettings,
+    engines: Arc<Engines>,
+    turns: Arc<Turns>,
+    loaded: OnceLock<Result<Loaded, String>>,
+}
+
+/// What the first request loads.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    text: TextModel,
+    endpoint: Arc<Endpoint>,
+    slots: Slots,
+}
+
+impl TextEndpoint {
+    /// Loads nothing yet.
+    pub(super) fn new(
+        files: TokenizerFiles,
+        model: EndpointModel,
+        settings: ServiceSettings,
+        engines: Arc<Engines>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            turns: Turns::new(settings.instances, settings.queue),
+            files,
+            model,
+            settings,
+            engines,
+            loaded: OnceLock::new(),
+        })
+    }
+
+    /// Its sessions, once there may be some.
+    pub(super) fn endpoint(&self) -> Option<&Arc<Endpoint>> {
+        let loaded = self.loaded.get()?.as_ref().ok()?;
+        Some(&loaded.endpoint)
+    }
+
+    /// How many wait for their turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.turns.waiting()
+    }
+
+    /// Reads the tokenizer and what the model says of itself. Takes seconds the first time.
+    fn loaded(&self) -> Result<&Loaded, CallError> {
+        let loaded = self.loaded.get_or_init(|| self.load());
+        loaded
+            .as_ref()
+            .map_err(|reason| CallError::NoInstances(reason.clone()))
+    }
+
+    fn load(&self) -> Result<Loaded, String> {
+        let tokenizer = Tokenizer::of(&self.files).map_err(|error| error.to_string())?;
+        let path = &self.model.model;
+        let (info, _) =
+            crate::model::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let decoder = DecoderModel::recognise(path, &info, &self.model.signature, None)
+            .map_err(|error| error.to_string())?;
+        let model = EndpointModel {
+            carrying: decoder.carrying.clone(),
+            ..self.model.clone()
+        };
+        let text = TextModel::load(Arc::new(tokenizer), &self.files, path, decoder)
+            .map_err(|error| error.to_string())?;
+        Ok(Loaded {
+            text,
+            endpoint: self.engines.endpoint(model, &self.settings),
+            slots: Slots::new(self.settings.instances),
+        })
+    }
+}
+
+/// An error of the text layer, as a service's.
+fn refused(error: &TextError) -> CallError {
+    let message = error.to_string();
+    if error.is_of_request() {
+        let place = error.field().map(|field| format!("$.{field}"));
+        return CallError::Refused(Refusal { message, place });
+    }
+    match error {
+        TextError::NoTemplate(_) | TextError::Settings { .. } | TextError::File { .. } => {
+            CallError::NoInstances(message)
+        }
+        _ => CallError::Failed(message),
+    }
+}

@@ -1,0 +1,137 @@
+//! A request of a chat application, as a service gets it: data and config apart, or all in one.
+//!
+//! Invariant: what is read is within its bounds before anything is loaded or run.
+
+use serde_json::{Map, Value};
+
+use super::super::Refusal;
+use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
+use super::super::json;
+use super::wire::{Form, Kind};
+use crate::text::chat::{
+    Bounds, ChatRequest, CompletionRequest, Fault, Prompt, Streaming, read_json,
+};
+
+/// What is asked.
+#[derive(Debug)]
+pub(in super::super) enum Asked {
+    /// The next message of a chat.
+    Chat(Box<ChatRequest>),
+    /// More of a text.
+    Completion(Box<CompletionRequest>),
+}
+
+impl Asked {
+    /// Reads a request of data and config. `chosen` are the keys of a config that choose the model, and are
+    /// no part of the request. Gives what is asked, and the config with nothing but those keys.
+    pub(in super::super) fn read(
+        call: AdapterCall,
+        body: &[u8],
+        config: Option<&str>,
+        chosen: &[&str],
+    ) -> Result<(Self, Option<String>), Refusal> {
+        let bounds = Bounds::default();
+        let (fields, choice) = merged(call, body, config, chosen)?;
+        let fields = Value::Object(fields);
+        let asked = match call.method {
+            AdapterMethod::Completion => {
+                let asked = CompletionRequest::read(&fields, &bounds).map_err(|it| refusal(&it))?;
+                Self::Completion(Box::new(asked))
+            }
+            AdapterMethod::Chat | AdapterMethod::Embeddings => {
+                let asked = ChatRequest::read(&fields, &bounds).map_err(|it| refusal(&it))?;
+                Self::Chat(Box::new(asked))
+            }
+        };
+        Ok((asked, choice))
+    }
+
+    /// How its answer is sent.
+    pub(super) fn streaming(&self) -> Streaming {
+        match self {
+            Self::Chat(chat) => chat.streaming,
+            Self::Completion(asked) => asked.streaming,
+        }
+    }
+
+    /// The prompts of a text completion; of a chat the only one.
+    pub(super) fn prompts(&self) -> usize {
+        match self {
+            Self::Chat(_) => 1,
+            Self::Completion(asked) => asked.prompts.len(),
+        }
+    }
+
+    /// How many answers each prompt gets.
+    pub(super) fn choices(&self) -> usize {
+        match self {
+            Self::Chat(chat) => chat.choices as usize,
+            Self::Completion(asked) => asked.choices as usize,
+        }
+    }
+
+    /// The form of the answer. `model` is what the service is called where the request names no model.
+    pub(super) fn form(&self, model: &str, has_logprobs: bool) -> Form {
+        let (kind, named, echo) = match self {
+            Self::Chat(chat) => (Kind::Chat, &chat.model, Vec::new()),
+            Self::Completion(asked) => {
+                let prompts = asked.prompts.iter().filter(|_| asked.echo);
+                let texts = prompts.map(|prompt| match prompt {
+                    Prompt::Text(text) => text.clone(),
+                    Prompt::Tokens(_) => String::new(),
+                });
+                (Kind::Text, &asked.model, texts.collect())
+            }
+        };
+        Form {
+            kind,
+            model: named.clone().unwrap_or_else(|| model.to_owned()),
+            includes_usage: self.streaming().include_usage,
+            has_logprobs,
+            echo,
+        }
+    }
+}
+
+/// The fields of a request, of its data and of its config; apart from them, as a config of its own, what is
+/// `chosen`.
+pub(in super::super) fn merged(
+    call: AdapterCall,
+    body: &[u8],
+    config: Option<&str>,
+    chosen: &[&str],
+) -> Result<(Map<String, Value>, Option<String>), Refusal> {
+    let bounds = Bounds::default();
+    let mut fields = object(json::text(body)?, "$", &bounds)?;
+    let mut choice = Map::new();
+    if let Some(config) = config.filter(|config| !matches!(config.trim(), "" | "null")) {
+        for (key, value) in object(config, "$.config", &bounds)? {
+            if chosen.contains(&key.as_str()) {
+                choice.insert(key, value);
+            } else if call.mode == AdapterMode::Standard {
+                // What the data has counts: a config cannot change what was asked.
+                fields.entry(key).or_insert(value);
+            }
+        }
+    }
+    let choice = (!choice.is_empty()).then(|| Value::Object(choice).to_string());
+    Ok((fields, choice))
+}
+
+fn object(text: &str, place: &str, bounds: &Bounds) -> Result<Map<String, Value>, Refusal> {
+    if let Value::Object(fields) = read_json(text.as_bytes(), bounds).map_err(|it| refusal(&it))? {
+        return Ok(fields);
+    }
+    let found = json::kind(text);
+    let message = format!("an object belongs here, not {found}");
+    Err(Refusal::at(place, message))
+}
+
+fn refusal(fault: &Fault) -> Refusal {
+    let place = if fault.path.is_empty() {
+        "$".to_owned()
+    } else {
+        format!("$.{}", fault.path)
+    };
+    Refusal::at(place, fault.to_string())
+}

@@ -1,0 +1,236 @@
+//! Texts as JSON: requests for their vectors in, vectors out, and the keys of a predict config for them.
+//!
+//! A request is `{"texts": ["…", …]}`, an answer `{"embedded_texts": [{"vector": [0.1, …]}, …]}` in the same
+//! order. Invariant: how many texts there are and how long each is, is decided before any is worked on.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Refusal;
+use super::json::{self, Object, shown, unknown_key};
+use crate::text::embedding::{EmbeddingError, EmbeddingOptions, MAX_TEXT, MAX_TEXTS, Pooling};
+
+/// The key of the texts.
+const TEXTS: &str = "texts";
+
+/// Keys of a request.
+const KEYS: &[&str] = &[TEXTS];
+
+/// Where configs stand in the places of refusals.
+const CONFIG: &str = "$.config";
+
+/// The texts of a request, if that is what its body is.
+pub fn decode(body: &[u8]) -> Result<Option<Vec<String>>, Refusal> {
+    let text = json::text(body)?;
+    // Large tensors are not read twice to find no texts in them.
+    if !text.contains(TEXTS) {
+        return Ok(None);
+    }
+    let text = json::unwrapped(text)?;
+    let Ok(members) = json::members(&text, "$") else {
+        // Whoever reads tensors says what is wrong with it.
+        return Ok(None);
+    };
+    let Some((_, texts)) = members.iter().find(|(key, _)| key == TEXTS) else {
+        return Ok(None);
+    };
+    if let Some((key, _)) = members.iter().find(|(key, _)| key != TEXTS) {
+        return Err(unknown_key("$", key, KEYS));
+    }
+    let place = format!("$.{TEXTS}");
+    let texts = json::elements(texts.get(), MAX_TEXTS, &place)?.into_iter();
+    let text = |(at, text): (usize, &serde_json::value::RawValue)| {
+        let place = format!("{place}[{at}]");
+        let text = json::string(text, &place)?;
+        if text.len() > MAX_TEXT {
+            let bytes = text.len();
+            let message = format!("it has {bytes} bytes; no more than {MAX_TEXT} are embedded");
+            return Err(Refusal::at(place, message));
+        }
+        Ok(text.into_owned())
+    };
+    texts
+        .enumerate()
+        .map(text)
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+/// The refusal of texts by a service that takes none.
+pub fn not_taken() -> Refusal {
+    Refusal::at(
+        format!("$.{TEXTS}"),
+        "this service takes no texts: for that its package needs the capability `text-embedding`, a \
+         `tokenizer`, and a model that takes ids of tokens; give tensors in `inputs`",
+    )
+}
+
+/// Vectors as an answer.
+#[expect(
+    clippy::missing_panics_doc,
+    reason = "numbers and lists are always JSON"
+)]
+pub fn encode(vectors: &[Vec<f32>]) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Embedded<'v> {
+        vector: &'v [f32],
+    }
+    #[derive(Serialize)]
+    struct Answer<'v> {
+        embedded_texts: Vec<Embedded<'v>>,
+    }
+    let embedded_texts = vectors.iter().map(|vector| Embedded { vector });
+    let answer = Answer {
+        embedded_texts: embedded_texts.collect(),
+    };
+    serde_json::to_vec(&answer).expect("numbers and lists are JSON")
+}
+
+/// The options among a predict config's members, which are all of [`EmbeddingOptions::KEYS`].
+pub fn options(members: &Object<'_>) -> Result<EmbeddingOptions, Refusal> {
+    let mut options = EmbeddingOptions::default();
+    for (key, value) in members {
+        let value: Value = serde_json::from_str(value.get()).unwrap_or_default();
+        let wrong = |expected: &str| {
+            let message = format!("{expected} belongs here, not `{}`", shown_value(&value));
+            Refusal::at(format!("{CONFIG}.{key}"), message)
+        };
+        if value.is_null() {
+            continue;
+        }
+        match key.as_str() {
+            "truncate" => {
+                options.truncate = value.as_bool().ok_or_else(|| wrong("true or false"))?;
+            }
+            "normalize" => {
+                let normalize = value.as_bool().ok_or_else(|| wrong("true or false"))?;
+                options.normalize = Some(normalize);
+            }
+            "max_length" => {
+                let length = value
+                    .as_u64()
+                    .and_then(|length| usize::try_from(length).ok());
+                let length = length.filter(|length| *length > 0);
+                options.max_length = Some(length.ok_or_else(|| wrong("a whole number above 0"))?);
+            }
+            _ => options.pooling = Some(pooling(&value).ok_or_else(|| wrong(&ways()))?),
+        }
+    }
+    Ok(options)
+}
+
+/// One way of pooling, or several.
+fn pooling(value: &Value) -> Option<Vec<Pooling>> {
+    let names = value
+        .as_array()
+        .map_or(std::slice::from_ref(value), Vec::as_slice);
+    let ways = names.iter().map(|name| Pooling::from_name(name.as_str()?));
+    let is_bounded = (1..=Pooling::ALL.len()).contains(&names.len());
+    if is_bounded { ways.collect() } else { None }
+}
+
+fn ways() -> String {
+    let names = Pooling::ALL.map(|(_, name)| name);
+    format!("one or several of {}", json::listed(&names))
+}
+
+fn shown_value(value: &Value) -> String {
+    let text = value.to_string();
+    shown(&text).trim_matches('`').to_owned()
+}
+
+/// Why texts are not embedded, as a refusal of the request; `None` where the request is not to blame.
+pub fn refusal(error: &EmbeddingError) -> Option<Refusal> {
+    if !error.is_by_request() {
+        return None;
+    }
+    let place = match (error, error.text()) {
+        (EmbeddingError::Option { key, .. }, _) => format!("{CONFIG}.{key}"),
+        (_, Some(text)) => format!("$.{TEXTS}[{text}]"),
+        _ => format!("$.{TEXTS}"),
+    };
+    Some(Refusal::at(place, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_and_all_else_is_left() {
+        let of = |body: &str| decode(body.as_bytes());
+        let texts = |texts: &[&str]| Ok(Some(texts.iter().map(|it| (*it).to_owned()).collect()));
+        assert_eq!(
+            of(r#"{"texts": ["a", "\u00e9", ""]}"#),
+            texts(&["a", "é", ""])
+        );
+        assert_eq!(of(r#"{"texts": []}"#), texts(&[]));
+        assert_eq!(
+            of(r#""{\"texts\": [\"a\"]}""#),
+            texts(&["a"]),
+            "encoded twice"
+        );
+        assert_eq!(
+            of(r#"{"inputs": [{"name": "texts", "data": 1}]}"#),
+            Ok(None)
+        );
+        assert_eq!(of(r#"{"inputs": []}"#), Ok(None));
+        assert_eq!(
+            of(r#"{"texts": ["#),
+            Ok(None),
+            "tensors' reader says what is wrong"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_has_a_place() {
+        let long = format!(r#"{{"texts": ["a", "{}"]}}"#, "x".repeat(MAX_TEXT + 1));
+        let many = format!(r#"{{"texts": [{}""]}}"#, r#""","#.repeat(MAX_TEXTS));
+        for (body, place) in [
+            (r#"{"texts": "a"}"#, "$.texts"),
+            (r#"{"texts": ["a", 1]}"#, "$.texts[1]"),
+            (r#"{"texts": ["a", null]}"#, "$.texts[1]"),
+            (r#"{"texts": ["a"], "inputs": []}"#, "$.inputs"),
+            (r#"{"texts": ["\ud800"]}"#, "$.texts[0]"),
+            (&long, "$.texts[1]"),
+            (&many, "$.texts"),
+        ] {
+            let refusal = decode(body.as_bytes()).expect_err("it is refused");
+            assert_eq!(refusal.place.as_deref(), Some(place), "{}", refusal.message);
+        }
+        assert!(decode(b"{\"texts\": [\"\xff\"]}").is_err());
+    }
+
+    #[test]
+    fn options_are_checked() {
+        let of = |config: &str| options(&json::members(config, CONFIG).expect("an object"));
+        let read = of(r#"{"truncate": true, "max_length": 8, "normalize": null,
+            "pooling": ["cls", "mean"]}"#);
+        let expected = EmbeddingOptions {
+            truncate: true,
+            max_length: Some(8),
+            pooling: Some(vec![Pooling::Cls, Pooling::Mean]),
+            normalize: None,
+        };
+        assert_eq!(read, Ok(expected));
+        for (config, key) in [
+            (r#"{"truncate": 1}"#, "truncate"),
+            (r#"{"normalize": "yes"}"#, "normalize"),
+            (r#"{"max_length": 0}"#, "max_length"),
+            (r#"{"max_length": 1.5}"#, "max_length"),
+            (r#"{"pooling": "median"}"#, "pooling"),
+            (r#"{"pooling": []}"#, "pooling"),
+        ] {
+            let refusal = of(config).expect_err(config);
+            assert_eq!(refusal.place, Some(format!("$.config.{key}")));
+        }
+    }
+
+    #[test]
+    fn vectors_are_written_as_short_as_they_read_back() {
+        let text = encode(&[vec![0.1, -1.0], vec![]]);
+        let text = String::from_utf8(text).expect("JSON is UTF-8");
+        let expected = r#"{"embedded_texts":[{"vector":[0.1,-1.0]},{"vector":[]}]}"#;
+        assert_eq!(text, expected);
+    }
+}

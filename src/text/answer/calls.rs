@@ -1,0 +1,335 @@
+//! Calls among content, for all families that mark them in the text.
+//!
+//! Invariant: content goes on as soon as it is certain to be no call. What looked like one and is none is
+//! given out as it was written, and read on behind its mark.
+
+use super::family::Family;
+use super::json::{self, Bracketed, End};
+use super::marked::{Begins, begins, first, open};
+use super::parts::{Call, Parts};
+use super::{Offered, python, spoken};
+
+/// Longest name before the arguments in Mistral's newer form.
+const LONGEST_NAME: usize = 256;
+
+/// Looks for calls.
+#[derive(Debug)]
+pub(super) struct CallScan {
+    family: Family,
+    tools: Vec<Offered>,
+    state: State,
+    held: String,
+}
+
+#[derive(Debug)]
+enum State {
+    /// No tools: all is content.
+    Off,
+    /// Nothing but spaces came, at the beginning or behind a call: a call may come without a mark.
+    Start {
+        behind_call: bool,
+    },
+    Text,
+    Body(Body),
+    /// Behind a call: its closing mark.
+    Closing(&'static str),
+}
+
+/// What may be a call. `held` begins with `before` bytes of spaces and `mark`.
+#[derive(Debug)]
+struct Body {
+    /// Spaces and mark.
+    lead: usize,
+    /// Up to which byte of the rest no end was found.
+    seen: usize,
+    brackets: Bracketed,
+}
+
+/// What is known of a body.
+enum Read {
+    More,
+    /// Calls, which take so many bytes of the rest, and the mark that may close them.
+    Calls(Vec<Call>, usize, &'static str),
+    No,
+}
+
+impl Family {
+    /// What begins a call.
+    fn marks(self) -> &'static [&'static str] {
+        match self {
+            Self::Hermes => &["<tool_call>"],
+            Self::Xml => &["<tool_call>", spoken::BEGIN],
+            Self::Llama => &["<|python_tag|>", spoken::BEGIN],
+            Self::Mistral => &["[TOOL_CALLS]"],
+            Self::Phi => &["<|tool_call|>", "functools["],
+            Self::Granite => &["<|tool_call|>", "<tool_call>"],
+            Self::Lfm => &["<|tool_call_start|>"],
+            Self::Gemma => &["```tool_code", "```python", "```tool_call"],
+            Self::Harmony | Self::Required => &[],
+        }
+    }
+
+    /// What a call without a mark begins with.
+    fn is_bare(self, letter: char) -> bool {
+        match self {
+            Self::Llama => letter == '{',
+            Self::Required => letter == '[' || letter == '{',
+            _ => false,
+        }
+    }
+}
+
+impl CallScan {
+    pub(super) fn new(family: Option<Family>, tools: &[Offered]) -> Self {
+        let state = if family.is_none() || tools.is_empty() {
+            State::Off
+        } else {
+            State::Start { behind_call: false }
+        };
+        Self {
+            family: family.unwrap_or(Family::Hermes),
+            tools: tools.to_vec(),
+            state,
+            held: String::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, text: &str, parts: &mut Parts) {
+        self.held.push_str(text);
+        while self.step(parts) {}
+    }
+
+    /// One step; says whether another may follow without more text.
+    fn step(&mut self, parts: &mut Parts) -> bool {
+        match &mut self.state {
+            State::Off => {
+                parts.content(&self.held);
+                self.held.clear();
+                false
+            }
+            State::Start { behind_call } => {
+                let behind_call = *behind_call;
+                self.start(behind_call)
+            }
+            State::Text => self.text(parts),
+            State::Body(_) => self.body(parts),
+            State::Closing(mark) => {
+                let mark = *mark;
+                self.closing(mark)
+            }
+        }
+    }
+
+    fn start(&mut self, behind_call: bool) -> bool {
+        if behind_call {
+            // Llama puts these between calls.
+            let between = |c: char| c.is_whitespace() || self.family == Family::Llama && c == ';';
+            self.held = self.held.trim_start_matches(between).to_owned();
+        }
+        let text = self.held.trim_start();
+        let Some(letter) = text.chars().next() else {
+            return false;
+        };
+        self.state = if self.family.is_bare(letter) {
+            State::Body(Body::new(self.held.len() - text.len()))
+        } else {
+            State::Text
+        };
+        true
+    }
+
+    fn text(&mut self, parts: &mut Parts) -> bool {
+        let marks = self.family.marks();
+        let Some(found) = first(&self.held, marks) else {
+            // Spaces before a call are no content.
+            let sure = self.held.len() - open(&self.held, marks);
+            let sure = self.held[..sure].trim_end().len();
+            parts.content(&self.held[..sure]);
+            self.held.drain(..sure);
+            return false;
+        };
+        let content = self.held[..found.start].trim_end().len();
+        parts.content(&self.held[..content]);
+        self.held.drain(..content);
+        let spaces = found.start - content;
+        let mark = marks[found.mark];
+        let length = match mark {
+            // These are part of what is read.
+            spoken::BEGIN => 0,
+            "functools[" => mark.len() - 1,
+            _ => mark.len(),
+        };
+        self.state = State::Body(Body::new(spaces + length));
+        true
+    }
+
+    fn body(&mut self, parts: &mut Parts) -> bool {
+        let State::Body(body) = &mut self.state else {
+            return false;
+        };
+        match read(self.family, &self.tools, &self.held[body.lead..], body) {
+            Read::More => false,
+            Read::Calls(calls, length, close) => {
+                let end = body.lead + length;
+                self.held.drain(..end);
+                for call in calls {
+                    parts.call(call);
+                }
+                self.state = State::Closing(close);
+                true
+            }
+            Read::No => {
+                // A mark of no length is part of the text: at least its first letter goes on.
+                let rest = &self.held[body.lead..];
+                let letter = rest.chars().next().map_or(0, char::len_utf8);
+                let spaces = self.held.len() - self.held.trim_start().len();
+                let bare = body.lead <= spaces;
+                let lead = if bare { body.lead + letter } else { body.lead };
+                parts.content(&self.held[..lead]);
+                self.held.drain(..lead);
+                self.state = State::Text;
+                true
+            }
+        }
+    }
+
+    fn closing(&mut self, mark: &'static str) -> bool {
+        let rest = self.held.trim_start();
+        match begins(rest, mark) {
+            Begins::NotYet if !mark.is_empty() => return false,
+            Begins::Yes => self.held = rest[mark.len()..].to_owned(),
+            _ => self.held = rest.to_owned(),
+        }
+        self.state = State::Start { behind_call: true };
+        true
+    }
+
+    /// The text is over.
+    pub(super) fn finish(&mut self, parts: &mut Parts) {
+        let held = std::mem::take(&mut self.held);
+        match &self.state {
+            State::Start { behind_call: true } | State::Closing(_) => {}
+            State::Body(body) => {
+                let rest = &held[body.lead..];
+                // What ends with the answer is whole without a mark.
+                match unclosed(self.family, &self.tools, rest) {
+                    Some(calls) => calls.into_iter().for_each(|call| parts.call(call)),
+                    None => parts.content(&held),
+                }
+            }
+            State::Text if parts.calls() > 0 => parts.content(held.trim_end()),
+            State::Off | State::Start { .. } | State::Text => parts.content(&held),
+        }
+    }
+}
+
+impl Body {
+    fn new(lead: usize) -> Self {
+        Self {
+            lead,
+            seen: 0,
+            brackets: Bracketed::default(),
+        }
+    }
+
+    /// The first mark that was not looked for yet.
+    fn find(&mut self, text: &str, mark: &str) -> Option<usize> {
+        let mut from = self.seen.saturating_sub(mark.len());
+        while !text.is_char_boundary(from) {
+            from -= 1;
+        }
+        self.seen = text.len();
+        text[from..].find(mark).map(|place| from + place)
+    }
+}
+
+/// Reads a body from behind its mark.
+fn read(family: Family, tools: &[Offered], text: &str, body: &mut Body) -> Read {
+    let start = text.trim_start();
+    let spaces = text.len() - start.len();
+    let Some(letter) = start.chars().next() else {
+        return Read::More;
+    };
+    let close = match family {
+        Family::Hermes | Family::Xml | Family::Granite => "</tool_call>",
+        Family::Phi => "<|/tool_call|>",
+        Family::Gemma => "```",
+        _ => "",
+    };
+    let calls = |calls: Option<Vec<Call>>, length: usize, close: &'static str| match calls {
+        Some(calls) => Read::Calls(calls, length, close),
+        None => Read::No,
+    };
+    match family {
+        Family::Lfm => match body.find(text, "<|tool_call_end|>") {
+            Some(end) => calls(written(&text[..end], tools), end, "<|tool_call_end|>"),
+            None => Read::More,
+        },
+        Family::Gemma => match body.find(text, "```") {
+            Some(end) => calls(written(&text[..end], tools), end, close),
+            None => Read::More,
+        },
+        Family::Mistral if letter != '[' && letter != '{' => named(text, tools, body),
+        _ if letter == '{' || letter == '[' => match body.brackets.end(start) {
+            End::At(length) => calls(json::calls(&start[..length], tools), spaces + length, close),
+            End::Open => Read::More,
+            End::Wrong => Read::No,
+        },
+        Family::Xml | Family::Hermes | Family::Llama => match begins(start, spoken::BEGIN) {
+            Begins::NotYet => Read::More,
+            Begins::Yes => match body.find(text, spoken::END) {
+                Some(end) => {
+                    let call = spoken::call(&text[spaces..end], tools);
+                    calls(call.map(|call| vec![call]), end + spoken::END.len(), close)
+                }
+                None => Read::More,
+            },
+            // A built-in tool of Llama's: known to be whole when the answer is over.
+            Begins::No if family == Family::Llama => Read::More,
+            Begins::No => Read::No,
+        },
+        _ => Read::No,
+    }
+}
+
+/// Python or JSON, for families that were taught both.
+fn written(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
+    python::calls(text, tools).or_else(|| json::calls(text.trim(), tools))
+}
+
+/// `name[ARGS]{…}`, with an id of the model's own in between that nobody needs.
+fn named(text: &str, tools: &[Offered], body: &mut Body) -> Read {
+    let Some(open) = text.find('{') else {
+        return if text.len() > LONGEST_NAME {
+            Read::No
+        } else {
+            Read::More
+        };
+    };
+    let name = text[..open].split('[').next().unwrap_or_default().trim();
+    let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
+        return Read::No;
+    };
+    match body.brackets.end(&text[open..]) {
+        End::At(length) => match json::object_text(&text[open..open + length]) {
+            Some(arguments) => {
+                let call = Call {
+                    name: tool.name.clone(),
+                    arguments: arguments.to_owned(),
+                };
+                Read::Calls(vec![call], open + length, "")
+            }
+            None => Read::No,
+        },
+        End::Open => Read::More,
+        End::Wrong => Read::No,
+    }
+}
+
+/// The calls of a body that the end of the answer closes.
+fn unclosed(family: Family, tools: &[Offered], text: &str) -> Option<Vec<Call>> {
+    match family {
+        Family::Lfm | Family::Gemma | Family::Llama => written(text, tools),
+        _ => None,
+    }
+}

@@ -1,0 +1,151 @@
+//! The channels of gpt-oss: every message says in its head for whom it is.
+//!
+//! `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`; a call is a
+//! message to `functions.NAME`.
+
+use super::json::object_text;
+use super::marked::{first, open};
+use super::parts::{Call, Parts};
+use super::{Offered, Reading};
+
+const MESSAGE: &str = "<|message|>";
+
+/// What ends a message. (What ends the answer, too, is seldom part of the text.)
+const ENDS: [&str; 5] = [
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|start|>",
+    "<|channel|>",
+];
+
+/// How a head may begin; what begins otherwise is content without one.
+const HEADS: [&str; 4] = ["<|channel|>", "<|start|>", "to=", "assistant"];
+
+/// Longest head.
+const LONGEST_HEAD: usize = 512;
+
+/// Reads messages.
+#[derive(Debug)]
+pub(super) struct Harmony {
+    tools: Vec<Offered>,
+    state: State,
+    held: String,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    Reasoning,
+    Content,
+    /// A call of a tool that was offered; its arguments are held.
+    Call(String),
+}
+
+impl Harmony {
+    pub(super) fn new(reading: &Reading) -> Self {
+        Self {
+            tools: reading.tools.clone(),
+            state: State::Head,
+            held: String::new(),
+        }
+    }
+
+    pub(super) fn is_reasoning(&self) -> bool {
+        matches!(self.state, State::Head | State::Reasoning)
+    }
+
+    pub(super) fn push(&mut self, text: &str, parts: &mut Parts) {
+        self.held.push_str(text);
+        loop {
+            if self.state == State::Head {
+                if !self.head() {
+                    return;
+                }
+                continue;
+            }
+            let Some(found) = first(&self.held, &ENDS) else {
+                let sure = self.held.len() - open(&self.held, &ENDS);
+                match &self.state {
+                    State::Reasoning => parts.reasoning(&self.held[..sure]),
+                    State::Content => parts.content(&self.held[..sure]),
+                    State::Call(_) | State::Head => return,
+                }
+                self.held.drain(..sure);
+                return;
+            };
+            let message: String = self.held.drain(..found.start).collect();
+            self.close(&message, parts);
+            let mark = ENDS[found.mark];
+            // A head begins with these.
+            if !mark.starts_with("<|start") && !mark.starts_with("<|channel") {
+                self.held.drain(..mark.len());
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self, parts: &mut Parts) {
+        let held = std::mem::take(&mut self.held);
+        if self.state == State::Head && HEADS.iter().any(|head| held.trim_start().starts_with(head))
+        {
+            // The answer was cut within a head: it says nothing yet.
+            return;
+        }
+        self.close(&held, parts);
+    }
+
+    /// Gives out a whole message, or the rest of one.
+    fn close(&mut self, message: &str, parts: &mut Parts) {
+        match std::mem::replace(&mut self.state, State::Head) {
+            State::Reasoning => parts.reasoning(message),
+            State::Content | State::Head => parts.content(message),
+            State::Call(name) => match object_text(message) {
+                Some(arguments) => parts.call(Call {
+                    name,
+                    arguments: arguments.to_owned(),
+                }),
+                None => parts.content(message),
+            },
+        }
+    }
+
+    /// Reads a head if it is whole; says whether to go on.
+    fn head(&mut self) -> bool {
+        let text = self.held.trim_start();
+        if text.is_empty() {
+            return false;
+        }
+        let may_be = |head: &&str| text.starts_with(*head) || head.starts_with(text);
+        if !HEADS.iter().any(may_be) {
+            self.state = State::Content;
+            return true;
+        }
+        let Some(found) = first(&self.held, &[MESSAGE]) else {
+            if self.held.len() > LONGEST_HEAD {
+                self.state = State::Content;
+                return true;
+            }
+            return false;
+        };
+        let head: String = self.held.drain(..found.start + MESSAGE.len()).collect();
+        self.state = self.meaning(&head[..found.start]);
+        true
+    }
+
+    fn meaning(&self, head: &str) -> State {
+        let word = |mark: &str| {
+            let (_, after) = head.split_once(mark)?;
+            after.split(|c: char| c.is_whitespace() || c == '<').next()
+        };
+        if let Some(to) = word("to=") {
+            let name = to.strip_prefix("functions.").unwrap_or(to);
+            if self.tools.iter().any(|tool| tool.name == name) {
+                return State::Call(name.to_owned());
+            }
+        }
+        match word("<|channel|>") {
+            Some("analysis") => State::Reasoning,
+            _ => State::Content,
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Where a JSON value ends in a text that comes in pieces, and calls that are written as JSON.
+//!
+//! Invariant: each byte is looked at once for the end; arguments are given out as the model wrote them.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::Offered;
+use super::parts::Call;
+
+/// How deep brackets may stand in one another.
+const DEEPEST: usize = 128;
+
+/// Looks for the end of a value that begins with a bracket.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bracketed {
+    seen: usize,
+    open: Vec<u8>,
+    in_text: bool,
+    escaped: bool,
+}
+
+/// What is known of a value's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The value has so many bytes.
+    At(usize),
+    /// More must come.
+    Open,
+    /// Brackets do not match: it is no value.
+    Wrong,
+}
+
+impl Bracketed {
+    /// Looks on; `text` is the whole value so far, which begins with a bracket.
+    pub(super) fn end(&mut self, text: &str) -> End {
+        while let Some(byte) = text.as_bytes().get(self.seen).copied() {
+            self.seen += 1;
+            if self.in_text {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => self.in_text = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_text = true,
+                b'{' | b'[' => {
+                    self.open.push(if byte == b'{' { b'}' } else { b']' });
+                    if self.open.len() > DEEPEST {
+                        return End::Wrong;
+                    }
+                }
+                b'}' | b']' => {
+                    if self.open.pop() != Some(byte) {
+                        return End::Wrong;
+                    }
+                    if self.open.is_empty() {
+                        return End::At(self.seen);
+                    }
+                }
+                _ => {}
+            }
+        }
+        End::Open
+    }
+}
+
+/// The calls in a value: an object, or a list of them. `None` where one of them is no call of a tool that
+/// was offered.
+pub(super) fn calls(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let (objects, places) = match &value {
+        Value::Array(items) => (items.iter().collect::<Vec<_>>(), items_of(text)?),
+        object => (vec![object], vec![text]),
+    };
+    if objects.is_empty() || objects.len() != places.len() {
+        return None;
+    }
+    let calls = objects.into_iter().zip(places);
+    calls
+        .map(|(object, text)| call(object, text, tools))
+        .collect()
+}
+
+/// `{"name", "arguments"}`, in the spellings of all families; some put it into `function`.
+fn call(object: &Value, text: &str, tools: &[Offered]) -> Option<Call> {
+    let fields = object.as_object()?;
+    if let Some(inner) = fields.get("function").filter(|inner| inner.is_object()) {
+        return call(inner, field(text, "function")?, tools);
+    }
+    let name = fields
+        .get("name")
+        .or_else(|| fields.get("function"))?
+        .as_str()?;
+    let name = tools.iter().find(|tool| tool.name == name)?.name.clone();
+    let key = ["arguments", "parameters", "args"];
+    let key = key.into_iter().find(|key| fields.contains_key(*key));
+    let arguments = match key.map(|key| (key, &fields[key])) {
+        None | Some((_, Value::Null)) => "{}".to_owned(),
+        Some((key, Value::Object(_))) => field(text, key)?.to_owned(),
+        // Some models write the object as a text once more.
+        Some((_, Value::String(inner))) => object_text(inner)?.to_owned(),
+        Some(_) => return None,
+    };
+    Some(Call { name, arguments })
+}
+
+/// A text that is a JSON object, without the spaces around it.
+pub(super) fn object_text(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let is_object = text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok();
+    is_object.then_some(text)
+}
+
+/// The text of a field of an object that is sound. Of fields that come twice the last counts, as for
+/// the reader.
+fn field<'t>(object: &'t str, wanted: &str) -> Option<&'t str> {
+    let mut rest = object.trim().strip_prefix('{')?;
+    let mut found = None;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
+        if rest.starts_with('}') {
+            return found;
+        }
+        let key;
+        (key, rest) = value(rest)?;
+        rest = rest.trim_start().strip_prefix(':')?;
+        let text;
+        (text, rest) = value(rest)?;
+        if serde_json::from_str::<String>(key).is_ok_and(|key| key == wanted) {
+            found = Some(text);
+        }
+    }
+}
+
+/// The texts of the items of a list that is sound.
+fn items_of(list: &str) -> Option<Vec<&str>> {
+    let mut rest = list.trim().strip_prefix('[')?;
+    let mut items = Vec::new();
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
+        if rest.starts_with(']') {
+            return Some(items);
+        }
+        let item;
+        (item, rest) = value(rest)?;
+        items.push(item);
+    }
+}
+
+/// The value at the beginning of a text, and what follows it.
+fn value(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    Some(text.split_at(values.byte_offset()))
+}
+
+/// What a text means where a schema says of what type it is, and a text where nothing says it.
+pub(super) fn typed(text: &str, schema: Option<&Value>) -> Value {
+    let is_text = |kind: &Value| kind == "string";
+    let text_only = match schema.and_then(|schema| schema.get("type")) {
+        Some(Value::Array(kinds)) => kinds.iter().all(|kind| is_text(kind) || kind == "null"),
+        Some(kind) => is_text(kind),
+        None => false,
+    };
+    let trimmed = text.trim();
+    if text_only {
+        let may_be_null = schema.is_some_and(|schema| schema["type"].is_array());
+        let is_null = may_be_null && trimmed == "null";
+        return if is_null {
+            Value::Null
+        } else {
+            Value::from(text)
+        };
+    }
+    let read = match trimmed {
+        "True" => Ok(Value::Bool(true)),
+        "False" => Ok(Value::Bool(false)),
+        "None" => Ok(Value::Null),
+        _ => {
+            let mut reader = serde_json::Deserializer::from_str(trimmed);
+            Value::deserialize(&mut reader).and_then(|value| reader.end().map(|()| value))
+        }
+    };
+    read.unwrap_or_else(|_| Value::from(text))
+}

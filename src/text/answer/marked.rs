@@ -1,0 +1,77 @@
+//! Marks in a text that comes in pieces.
+//!
+//! Invariant: what is found does not depend on the pieces: a text whose end may be the beginning of a
+//! mark is not given out before it is known.
+
+/// Where a mark stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Its place among the marks.
+    pub(super) mark: usize,
+    /// Its first byte in the text.
+    pub(super) start: usize,
+}
+
+/// The first of the marks in a text; of those that begin at one place the longest.
+pub(super) fn first(text: &str, marks: &[&str]) -> Option<Found> {
+    let places = marks.iter().enumerate().filter_map(|(mark, of)| {
+        let start = text.find(of)?;
+        Some((start, usize::MAX - of.len(), mark))
+    });
+    let (start, _, mark) = places.min()?;
+    Some(Found { mark, start })
+}
+
+/// How many bytes at the end of a text may be the beginning of a mark.
+pub(super) fn open(text: &str, marks: &[&str]) -> usize {
+    let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or(0);
+    let from = text.len().saturating_sub(longest.saturating_sub(1));
+    let starts = (from..text.len()).filter(|start| text.is_char_boundary(*start));
+    let mut starts = starts.filter(|start| {
+        let tail = &text[*start..];
+        marks.iter().any(|mark| mark.starts_with(tail))
+    });
+    starts.next().map_or(0, |start| text.len() - start)
+}
+
+/// Whether a text begins with a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    Yes,
+    No,
+    /// It is shorter, and the mark begins with it.
+    NotYet,
+}
+
+/// Whether a text begins with this mark.
+pub(super) fn begins(text: &str, mark: &str) -> Begins {
+    if text.starts_with(mark) {
+        Begins::Yes
+    } else if mark.starts_with(text) {
+        Begins::NotYet
+    } else {
+        Begins::No
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_longest_mark_is_found() {
+        let found = first("a<b<bc>", &["<bc>", "<b"]);
+        assert_eq!(found, Some(Found { mark: 1, start: 1 }));
+        let found = first("<bc>", &["<b", "<bc>"]);
+        assert_eq!(found, Some(Found { mark: 1, start: 0 }));
+        assert_eq!(first("b", &["<b"]), None);
+        assert_eq!(open("a <", &["<b>", "x"]), 1);
+        assert_eq!(open("é<b", &["<b>"]), 2);
+        assert_eq!(open("<b>", &["<b>"]), 0);
+        assert_eq!(open("aé", &["éa"]), 2);
+        assert_eq!(begins("<", "<b"), Begins::NotYet);
+        assert_eq!(begins("", "<b"), Begins::NotYet);
+        assert_eq!(begins("<bc", "<b"), Begins::Yes);
+        assert_eq!(begins("x", "<b"), Begins::No);
+    }
+}

@@ -1,0 +1,108 @@
+//! Pieces of an answer, as they are given out.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// Letters of an id's random part.
+const ID_LETTERS: usize = 24;
+
+/// A piece of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// More of what is said.
+    Content(String),
+    /// More of what is thought.
+    Reasoning(String),
+    /// A call begins.
+    Call {
+        /// Its place among the calls of the answer.
+        index: usize,
+        /// Made up; `call_…`.
+        id: String,
+        /// The tool.
+        name: String,
+    },
+    /// More of a call's arguments, a JSON object as text.
+    Arguments {
+        /// Place of the call.
+        index: usize,
+        /// The text.
+        text: String,
+    },
+}
+
+/// A call that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) name: String,
+    /// A JSON object.
+    pub(super) arguments: String,
+}
+
+/// Pieces that were not fetched yet. Neighbours of one kind become one.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pieces: Vec<Piece>,
+    calls: usize,
+}
+
+impl Parts {
+    pub(super) fn content(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        match self.pieces.last_mut() {
+            Some(Piece::Content(last)) => last.push_str(text),
+            _ => self.pieces.push(Piece::Content(text.to_owned())),
+        }
+    }
+
+    pub(super) fn reasoning(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        match self.pieces.last_mut() {
+            Some(Piece::Reasoning(last)) => last.push_str(text),
+            _ => self.pieces.push(Piece::Reasoning(text.to_owned())),
+        }
+    }
+
+    pub(super) fn call(&mut self, call: Call) {
+        let index = self.calls;
+        self.calls += 1;
+        self.pieces.push(Piece::Call {
+            index,
+            id: fresh_id(),
+            name: call.name,
+        });
+        self.pieces.push(Piece::Arguments {
+            index,
+            text: call.arguments,
+        });
+    }
+
+    pub(super) fn calls(&self) -> usize {
+        self.calls
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Piece> {
+        std::mem::take(&mut self.pieces)
+    }
+}
+
+/// An id that no other call has.
+fn fresh_id() -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut id = "call_".to_owned();
+    let mut bits = 0;
+    for place in 0..ID_LETTERS {
+        if place % 12 == 0 {
+            // The standard library takes the keys of its maps from the system's source of chance.
+            let mut hasher = RandomState::new().build_hasher();
+            hasher.write_usize(place);
+            bits = hasher.finish();
+        }
+        id.push(char::from(LETTERS[usize::try_from(bits % 32).unwrap_or(0)]));
+        bits /= 32;
+    }
+    id
+}

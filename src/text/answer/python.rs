@@ -1,0 +1,250 @@
+//! Calls that are written as Python: `f(x=1, y="a")`, in a list or one after another.
+//!
+//! Invariant: literals only; nothing is computed. What is none fails as a whole.
+
+use serde_json::{Map, Number, Value};
+
+use super::Offered;
+use super::parts::Call;
+
+/// How deep brackets may stand in one another.
+const DEEPEST: usize = 64;
+
+/// The calls in a text that consists of them.
+pub(super) fn calls(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
+    let mut reader = Reader {
+        rest: text.trim(),
+        tools,
+    };
+    let in_list = reader.takes('[');
+    let mut calls = Vec::new();
+    loop {
+        reader.spaces();
+        if in_list && reader.takes(']') || !in_list && reader.rest.is_empty() {
+            break;
+        }
+        calls.push(reader.call()?);
+        reader.spaces();
+        while reader.takes(',') || !in_list && reader.takes(';') {
+            reader.spaces();
+        }
+    }
+    reader.spaces();
+    (reader.rest.is_empty() && !calls.is_empty()).then_some(calls)
+}
+
+struct Reader<'t> {
+    rest: &'t str,
+    tools: &'t [Offered],
+}
+
+impl<'t> Reader<'t> {
+    fn spaces(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn takes(&mut self, letter: char) -> bool {
+        match self.rest.strip_prefix(letter) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn name(&mut self) -> Option<&'t str> {
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
+        let end = self.rest.find(|c| !is_name(c)).unwrap_or(self.rest.len());
+        let (name, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        (!name.is_empty()).then_some(name)
+    }
+
+    fn call(&mut self) -> Option<Call> {
+        let name = self.name()?;
+        // Llama's built-in tools are called by a method.
+        let plain = name.strip_suffix(".call").unwrap_or(name);
+        let tool = self
+            .tools
+            .iter()
+            .find(|tool| tool.name == name || tool.name == plain)?;
+        self.spaces();
+        if !self.takes('(') {
+            return None;
+        }
+        let mut arguments = Map::new();
+        loop {
+            self.spaces();
+            if self.takes(')') {
+                break;
+            }
+            let before = self.rest;
+            let named = self.name().filter(|_| {
+                self.spaces();
+                !self.rest.starts_with("==") && self.takes('=')
+            });
+            let key = if let Some(key) = named {
+                key.to_owned()
+            } else {
+                self.rest = before;
+                parameter(tool, arguments.len())?
+            };
+            self.spaces();
+            let value = self.value(0)?;
+            arguments.insert(key, value);
+            self.spaces();
+            if !self.takes(',') && !self.rest.starts_with(')') {
+                return None;
+            }
+        }
+        Some(Call {
+            name: tool.name.clone(),
+            arguments: Value::Object(arguments).to_string(),
+        })
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Value> {
+        if depth > DEEPEST {
+            return None;
+        }
+        let first = self.rest.chars().next()?;
+        match first {
+            '[' => Some(Value::Array(self.list(']', depth)?)),
+            '(' => Some(Value::Array(self.list(')', depth)?)),
+            '{' => self.mapping(depth),
+            '"' | '\'' => self.text().map(Value::String),
+            '-' | '+' | '.' | '0'..='9' => self.number(),
+            _ => match self.name()? {
+                "True" | "true" => Some(Value::Bool(true)),
+                "False" | "false" => Some(Value::Bool(false)),
+                "None" | "null" => Some(Value::Null),
+                _ => None,
+            },
+        }
+    }
+
+    fn list(&mut self, close: char, depth: usize) -> Option<Vec<Value>> {
+        self.rest = &self.rest[1..];
+        let mut items = Vec::new();
+        loop {
+            self.spaces();
+            if self.takes(close) {
+                return Some(items);
+            }
+            items.push(self.value(depth + 1)?);
+            self.spaces();
+            if !self.takes(',') && !self.rest.starts_with(close) {
+                return None;
+            }
+        }
+    }
+
+    fn mapping(&mut self, depth: usize) -> Option<Value> {
+        self.rest = &self.rest[1..];
+        let mut fields = Map::new();
+        loop {
+            self.spaces();
+            if self.takes('}') {
+                return Some(Value::Object(fields));
+            }
+            let key = match self.value(depth + 1)? {
+                Value::String(key) => key,
+                key @ (Value::Number(_) | Value::Bool(_)) => key.to_string(),
+                _ => return None,
+            };
+            self.spaces();
+            if !self.takes(':') {
+                return None;
+            }
+            self.spaces();
+            let value = self.value(depth + 1)?;
+            fields.insert(key, value);
+            self.spaces();
+            if !self.takes(',') && !self.rest.starts_with('}') {
+                return None;
+            }
+        }
+    }
+
+    fn number(&mut self) -> Option<Value> {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '_');
+        let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+        let (number, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        let number = number.replace('_', "");
+        let number = number.strip_prefix('+').unwrap_or(&number);
+        if let Ok(whole) = number.parse::<i64>() {
+            return Some(Value::from(whole));
+        }
+        if let Ok(whole) = number.parse::<u64>() {
+            return Some(Value::from(whole));
+        }
+        // `inf` and `nan` are numbers to the parser, and none in JSON.
+        Number::from_f64(number.parse().ok()?).map(Value::Number)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let quote = ["\"\"\"", "'''", "\"", "'"];
+        let quote = quote
+            .into_iter()
+            .find(|quote| self.rest.starts_with(quote))?;
+        self.rest = &self.rest[quote.len()..];
+        let mut text = String::new();
+        loop {
+            if let Some(rest) = self.rest.strip_prefix(quote) {
+                self.rest = rest;
+                return Some(text);
+            }
+            let letter = self.letter()?;
+            if letter == '\n' && quote.len() == 1 {
+                return None;
+            }
+            if letter == '\\' {
+                self.escape(&mut text)?;
+            } else {
+                text.push(letter);
+            }
+        }
+    }
+
+    fn letter(&mut self) -> Option<char> {
+        let letter = self.rest.chars().next()?;
+        self.rest = &self.rest[letter.len_utf8()..];
+        Some(letter)
+    }
+
+    fn escape(&mut self, text: &mut String) -> Option<()> {
+        let letter = self.letter()?;
+        let plain = match letter {
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            '0' => '\0',
+            'x' => self.code(2)?,
+            'u' => self.code(4)?,
+            'U' => self.code(8)?,
+            '\n' => return Some(()),
+            '\\' | '\'' | '"' => letter,
+            // As Python does: an escape that it does not know stands for itself.
+            other => {
+                text.push('\\');
+                other
+            }
+        };
+        text.push(plain);
+        Some(())
+    }
+
+    fn code(&mut self, digits: usize) -> Option<char> {
+        let code = self.rest.get(..digits)?;
+        self.rest = &self.rest[digits..];
+        char::from_u32(u32::from_str_radix(code, 16).ok()?)
+    }
+}
+
+/// The name of the parameter at a place, as the tool's schema has them in order.
+fn parameter(tool: &Offered, place: usize) -> Option<String> {
+    let properties = tool.parameters.as_ref()?.get("properties")?.as_object()?;
+    properties.keys().nth(place).cloned()
+}

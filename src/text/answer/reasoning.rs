@@ -1,0 +1,147 @@
+//! `<think>…</think>` at the beginning of an answer.
+//!
+//! Invariant: only the beginning can be reasoning; a later mark is what somebody wrote about marks. The
+//! spaces between a mark and the text beside it are dropped.
+
+use super::marked::{Begins, begins, first, open};
+use super::parts::Parts;
+
+const BEGIN: &str = "<think>";
+const END: &str = "</think>";
+
+/// Whether an answer may begin with reasoning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reasoning {
+    /// No: the template knows none.
+    Absent,
+    /// Where the model begins it.
+    Possible,
+    /// The prompt ended within it.
+    Begun,
+}
+
+impl Reasoning {
+    /// What the template's text and the prompt that it made say.
+    pub fn of(template: &str, prompt: &str) -> Self {
+        let last = prompt.rfind(BEGIN);
+        let within = last.is_some_and(|start| {
+            let after = &prompt[start + BEGIN.len()..];
+            after.trim().is_empty()
+        });
+        if within {
+            Self::Begun
+        } else if template.contains(END) || template.contains(BEGIN) {
+            Self::Possible
+        } else {
+            Self::Absent
+        }
+    }
+}
+
+/// Splits reasoning off.
+#[derive(Debug)]
+pub(super) struct ReasoningScan {
+    state: State,
+    held: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing but spaces came.
+    Start,
+    /// Within, and nothing but spaces came.
+    Opened,
+    Within,
+    /// Behind, and nothing but spaces came.
+    Closed,
+    Content,
+}
+
+impl ReasoningScan {
+    pub(super) fn new(reasoning: Reasoning) -> Self {
+        Self {
+            state: match reasoning {
+                Reasoning::Absent => State::Content,
+                Reasoning::Possible => State::Start,
+                Reasoning::Begun => State::Opened,
+            },
+            held: String::new(),
+        }
+    }
+
+    pub(super) fn is_within(&self) -> bool {
+        matches!(self.state, State::Opened | State::Within)
+    }
+
+    /// Takes the next text, gives what of it is content.
+    pub(super) fn push(&mut self, text: &str, parts: &mut Parts) -> String {
+        self.held.push_str(text);
+        loop {
+            match self.state {
+                State::Start => match begins(self.held.trim_start(), BEGIN) {
+                    Begins::NotYet => return String::new(),
+                    Begins::No => self.state = State::Content,
+                    Begins::Yes => {
+                        let spaces = self.held.len() - self.held.trim_start().len();
+                        self.held.drain(..spaces + BEGIN.len());
+                        self.state = State::Opened;
+                    }
+                },
+                State::Opened => {
+                    // Some models begin it again where the prompt did.
+                    let again = begins(self.held.trim_start(), BEGIN);
+                    if again == Begins::NotYet {
+                        return String::new();
+                    }
+                    let mut rest = self.held.trim_start();
+                    if again == Begins::Yes {
+                        rest = rest[BEGIN.len()..].trim_start();
+                    }
+                    let is_text = !rest.is_empty();
+                    self.held = rest.to_owned();
+                    if !is_text {
+                        return String::new();
+                    }
+                    self.state = State::Within;
+                }
+                State::Within => {
+                    let Some(found) = first(&self.held, &[END]) else {
+                        self.tell(parts);
+                        return String::new();
+                    };
+                    parts.reasoning(self.held[..found.start].trim_end());
+                    self.held.drain(..found.start + END.len());
+                    self.state = State::Closed;
+                }
+                State::Closed => {
+                    self.held = self.held.trim_start().to_owned();
+                    if self.held.is_empty() {
+                        return String::new();
+                    }
+                    self.state = State::Content;
+                }
+                State::Content => return std::mem::take(&mut self.held),
+            }
+        }
+    }
+
+    /// Gives out reasoning up to spaces and what may be a mark.
+    fn tell(&mut self, parts: &mut Parts) {
+        let sure = self.held.len() - open(&self.held, &[END]);
+        let sure = self.held[..sure].trim_end().len();
+        parts.reasoning(&self.held[..sure]);
+        self.held.drain(..sure);
+    }
+
+    pub(super) fn finish(&mut self, parts: &mut Parts) -> String {
+        let held = std::mem::take(&mut self.held);
+        match self.state {
+            State::Start | State::Content => held,
+            State::Opened | State::Within => {
+                parts.reasoning(held.trim_end());
+                String::new()
+            }
+            State::Closed => String::new(),
+        }
+    }
+}

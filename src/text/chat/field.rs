@@ -1,0 +1,121 @@
+//! A field of a request, with its path.
+//!
+//! Invariant: a field that is absent and one that is `null` are the same.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use super::fault::{Fault, described};
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Field<'v> {
+    pub(super) path: String,
+    pub(super) value: &'v Value,
+}
+
+impl<'v> Field<'v> {
+    /// A whole request.
+    pub(super) fn root(value: &'v Value) -> Self {
+        Self {
+            path: String::new(),
+            value,
+        }
+    }
+
+    /// A member of an object.
+    pub(super) fn get(&self, key: &str) -> Self {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        Self {
+            path: format!("{}{dot}{key}", self.path),
+            value: self.value.get(key).unwrap_or(&Value::Null),
+        }
+    }
+
+    /// Whether it says something.
+    pub(super) fn is_there(&self) -> bool {
+        !self.value.is_null()
+    }
+
+    /// The field, if it says something.
+    pub(super) fn there(self) -> Option<Self> {
+        self.is_there().then_some(self)
+    }
+
+    /// A fault of this field.
+    pub(super) fn fault(&self, expected: impl Into<String>) -> Fault {
+        Fault::at(&self.path, expected, described(self.value))
+    }
+
+    pub(super) fn object(&self) -> Result<&'v Map<String, Value>, Fault> {
+        self.value
+            .as_object()
+            .ok_or_else(|| self.fault("an object"))
+    }
+
+    /// The items of a list of `least` to `most`.
+    pub(super) fn items(
+        &self,
+        of: &str,
+        least: usize,
+        most: usize,
+    ) -> Result<impl ExactSizeIterator<Item = Field<'v>> + use<'v>, Fault> {
+        let items = self.value.as_array();
+        let items = items.ok_or_else(|| self.fault(format!("a list of {of}")))?;
+        if items.len() < least {
+            return Err(self.fault(format!("at least one of {of}")));
+        }
+        if items.len() > most {
+            return Err(self.fault(format!("at most {most} {of}")));
+        }
+        let path = self.path.clone();
+        Ok(items.iter().enumerate().map(move |(place, value)| Field {
+            path: format!("{path}[{place}]"),
+            value,
+        }))
+    }
+
+    pub(super) fn text(&self) -> Result<&'v str, Fault> {
+        self.value.as_str().ok_or_else(|| self.fault("a string"))
+    }
+
+    /// A text, if there is one.
+    pub(super) fn optional_text(self) -> Result<Option<String>, Fault> {
+        self.there()
+            .map(|field| field.text().map(str::to_owned))
+            .transpose()
+    }
+
+    /// True or false; false where nothing is said.
+    pub(super) fn flag(&self) -> Result<bool, Fault> {
+        match self.value {
+            Value::Null => Ok(false),
+            Value::Bool(flag) => Ok(*flag),
+            _ => Err(self.fault("true or false")),
+        }
+    }
+
+    /// A whole number, if there is one.
+    pub(super) fn count(&self, bounds: RangeInclusive<u32>) -> Result<Option<u32>, Fault> {
+        if !self.is_there() {
+            return Ok(None);
+        }
+        let whole = whole(self.value).and_then(|number| u32::try_from(number).ok());
+        let within = whole.filter(|number| bounds.contains(number));
+        within.map(Some).ok_or_else(|| {
+            let (least, most) = bounds.into_inner();
+            self.fault(format!("a whole number from {least} to {most}"))
+        })
+    }
+}
+
+/// A whole number, also where it is written with a point.
+fn whole(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| {
+        let number = value.as_f64()?;
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
+        let whole = number as i64;
+        (number.fract() == 0.0 && number.abs() < 1e15).then_some(whole)
+    })
+}

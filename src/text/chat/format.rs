@@ -1,0 +1,52 @@
+//! The form that an answer must have.
+
+use serde_json::{Map, Value};
+
+use super::fault::Fault;
+use super::field::Field;
+
+/// The form of an answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum ResponseFormat {
+    /// Any text.
+    #[default]
+    Text,
+    /// Any JSON object.
+    JsonObject,
+    /// JSON that follows a schema.
+    JsonSchema {
+        /// What the client calls it.
+        name: String,
+        /// JSON Schema.
+        schema: Map<String, Value>,
+    },
+}
+
+impl ResponseFormat {
+    pub(super) fn read(field: &Field) -> Result<Self, Fault> {
+        if !field.is_there() {
+            return Ok(Self::Text);
+        }
+        field.object()?;
+        let kind = field.get("type");
+        match kind.value.as_str() {
+            Some("text") => Ok(Self::Text),
+            Some("json_object") => Ok(match field.get("schema").there() {
+                None => Self::JsonObject,
+                Some(schema) => Self::JsonSchema {
+                    name: String::new(),
+                    schema: schema.object()?.clone(),
+                },
+            }),
+            Some("json_schema") => {
+                let named = field.get("json_schema");
+                named.object()?;
+                Ok(Self::JsonSchema {
+                    name: named.get("name").optional_text()?.unwrap_or_default(),
+                    schema: named.get("schema").object()?.clone(),
+                })
+            }
+            _ => Err(kind.fault("`text`, `json_object` or `json_schema`")),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Messages of a conversation.
+
+use serde_json::{Map, Value};
+
+use super::bounds::Bounds;
+use super::fault::{Fault, quoted};
+use super::field::Field;
+
+/// Longest name and id, in bytes.
+const MAX_NAME: usize = 256;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Instructions; also what newer clients call `developer`.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+    /// What a tool gave; also what older clients call `function`.
+    Tool,
+}
+
+/// What is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing: an assistant that only calls tools.
+    Absent,
+    /// A text.
+    Text(String),
+    /// Texts in parts.
+    Parts(Vec<String>),
+}
+
+/// A tool that the model called.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// Made up by whoever answered.
+    pub id: Option<String>,
+    /// The function's name.
+    pub name: String,
+    /// The function's arguments by name.
+    pub arguments: Map<String, Value>,
+    /// The arguments as the client sent them.
+    pub arguments_text: String,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Content,
+    /// Name of the speaker, or of the function that answers.
+    pub name: Option<String>,
+    /// What the model thought before.
+    pub reasoning: Option<String>,
+    /// Tools the model called.
+    pub tool_calls: Vec<ToolCall>,
+    /// Which call this answers.
+    pub tool_call_id: Option<String>,
+}
+
+impl Message {
+    pub(super) fn read(field: &Field, bounds: &Bounds) -> Result<Self, Fault> {
+        field.object()?;
+        let role = Role::read(&field.get("role"))?;
+        let message = Self {
+            role,
+            content: content(&field.get("content"), bounds)?,
+            name: name(&field.get("name"))?,
+            reasoning: reasoning(field)?,
+            tool_calls: calls(&field.get("tool_calls"), role, bounds)?,
+            tool_call_id: name(&field.get("tool_call_id"))?,
+        };
+        if field.get("function_call").is_there() {
+            let old = field.get("function_call");
+            return Err(Fault::at(old.path, "`tool_calls` instead of it", "it"));
+        }
+        let speaks = message.content != Content::Absent || !message.tool_calls.is_empty();
+        if speaks || (role == Role::Assistant && message.reasoning.is_some()) {
+            return Ok(message);
+        }
+        let expected = match role {
+            Role::Assistant => "a string, a list of text parts, or `tool_calls` beside it",
+            _ => "a string or a list of text parts",
+        };
+        Err(field.get("content").fault(expected))
+    }
+}
+
+impl Role {
+    /// As templates call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+
+    fn read(field: &Field) -> Result<Self, Fault> {
+        match field.value.as_str() {
+            Some("system" | "developer") => Ok(Self::System),
+            Some("user") => Ok(Self::User),
+            Some("assistant") => Ok(Self::Assistant),
+            Some("tool" | "function") => Ok(Self::Tool),
+            _ => Err(field.fault("`system`, `developer`, `user`, `assistant` or `tool`")),
+        }
+    }
+}
+
+fn content(field: &Field, bounds: &Bounds) -> Result<Content, Fault> {
+    match field.value {
+        Value::Null => Ok(Content::Absent),
+        Value::String(text) => Ok(Content::Text(text.clone())),
+        Value::Array(_) => {
+            let parts = field.items("parts", 1, bounds.parts)?;
+            Ok(Content::Parts(
+                parts.map(|part| text_of(&part)).collect::<Result<_, _>>()?,
+            ))
+        }
+        _ => Err(field.fault("a string or a list of text parts")),
+    }
+}
+
+/// The text of a part: `{"type": "text", "text": "…"}`.
+fn text_of(part: &Field) -> Result<String, Fault> {
+    part.object()?;
+    let kind = part.get("type");
+    match kind.text()? {
+        // Some clients send answers of the newer interface back.
+        "text" | "input_text" | "output_text" => Ok(part.get("text").text()?.to_owned()),
+        "refusal" => Ok(part.get("refusal").text()?.to_owned()),
+        _ => Err(kind.fault("`text`: this model takes no pictures, sound or files")),
+    }
+}
+
+fn name(field: &Field) -> Result<Option<String>, Fault> {
+    let Some(field) = field.clone().there() else {
+        return Ok(None);
+    };
+    let text = field.text()?;
+    if text.len() > MAX_NAME {
+        let expected = format!("a string of at most {MAX_NAME} bytes");
+        return Err(field.fault(expected));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+fn reasoning(message: &Field) -> Result<Option<String>, Fault> {
+    let names = ["reasoning_content", "reasoning", "thinking"];
+    let said = names.map(|name| message.get(name));
+    match said.into_iter().find(Field::is_there) {
+        Some(field) => field.optional_text(),
+        None => Ok(None),
+    }
+}
+
+fn calls(field: &Field, role: Role, bounds: &Bounds) -> Result<Vec<ToolCall>, Fault> {
+    if !field.is_there() {
+        return Ok(Vec::new());
+    }
+    let calls = field.items("calls", 0, bounds.parts)?;
+    if role != Role::Assistant && calls.len() > 0 {
+        return Err(field.fault("nothing: only the assistant calls tools"));
+    }
+    calls.map(|call| called(&call)).collect()
+}
+
+fn called(call: &Field) -> Result<ToolCall, Fault> {
+    call.object()?;
+    let kind = call.get("type");
+    if kind.is_there() && kind.text()? != "function" {
+        return Err(kind.fault("`function`"));
+    }
+    let function = call.get("function");
+    function.object()?;
+    let (arguments, arguments_text) = arguments(&function.get("arguments"))?;
+    let called = function.get("name");
+    if called.text()?.is_empty() {
+        return Err(called.fault("a function's name"));
+    }
+    Ok(ToolCall {
+        id: name(&call.get("id"))?,
+        name: name(&called)?.unwrap_or_default(),
+        arguments,
+        arguments_text,
+    })
+}
+
+/// Arguments come as JSON text, from some clients as an object; an empty text is a call without any.
+fn arguments(field: &Field) -> Result<(Map<String, Value>, String), Fault> {
+    let expected = "a string that holds a JSON object";
+    match field.value {
+        Value::Null => Ok((Map::new(), "{}".to_owned())),
+        Value::Object(object) => Ok((object.clone(), field.value.to_string())),
+        Value::String(text) if text.trim().is_empty() => Ok((Map::new(), "{}".to_owned())),
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(Value::Object(object)) => Ok((object, text.clone())),
+            Ok(_) => Err(field.fault(expected)),
+            Err(error) => {
+                let found = format!("{} ({error})", quoted(text));
+                Err(Fault::at(&field.path, expected, found))
+            }
+        },
+        _ => Err(field.fault(expected)),
+    }
+}

@@ -1,0 +1,128 @@
+//! A chat completion as a client asks for it.
+
+use serde_json::{Map, Value};
+
+use super::bounds::Bounds;
+use super::fault::Fault;
+use super::field::Field;
+use super::format::ResponseFormat;
+use super::message::Message;
+use super::shared::{Streaming, choices, max_tokens, model};
+use super::tool::{Tool, ToolChoice, tools};
+
+/// Variables that the request itself gives to templates.
+const OWN_VARIABLES: [&str; 2] = ["messages", "tools"];
+
+/// A request for a chat completion.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatRequest {
+    /// The model that is asked, where the request names it.
+    pub model: Option<String>,
+    /// At least one.
+    pub messages: Vec<Message>,
+    /// Functions that the model may call.
+    pub tools: Vec<Tool>,
+    /// Whether it does.
+    pub tool_choice: ToolChoice,
+    /// Whether it may call several at once.
+    pub parallel_tool_calls: bool,
+    /// The form of the answer.
+    pub response_format: ResponseFormat,
+    /// How it is sent.
+    pub streaming: Streaming,
+    /// Number of answers.
+    pub choices: u32,
+    /// Most tokens of an answer; up to the context where nobody says.
+    pub max_tokens: Option<u32>,
+    /// Variables for the template (`chat_template_kwargs`, `reasoning_effort`, `documents`).
+    pub variables: Map<String, Value>,
+    /// All fields but the above, unread: how to draw tokens (`temperature`, `top_p`, `top_k`, `min_p`, penalties,
+    /// `seed`, `logit_bias`, `logprobs`, `top_logprobs`) and where to stop (`stop`).
+    pub fields: Map<String, Value>,
+}
+
+impl ChatRequest {
+    /// Reads a request.
+    pub fn read(request: &Value, bounds: &Bounds) -> Result<Self, Fault> {
+        let root = Field::root(request);
+        root.object()?;
+        let messages = root.get("messages");
+        let messages = messages.items("messages", 1, bounds.messages)?;
+        let tools = tools(&root, bounds)?;
+        Ok(Self {
+            model: model(&root)?,
+            messages: messages
+                .map(|message| Message::read(&message, bounds))
+                .collect::<Result<_, _>>()?,
+            tool_choice: ToolChoice::read(&root.get("tool_choice"), &tools)?,
+            tools,
+            parallel_tool_calls: parallel(&root)?,
+            response_format: ResponseFormat::read(&root.get("response_format"))?,
+            streaming: Streaming::read(&root)?,
+            choices: choices(&root, bounds)?,
+            max_tokens: max_tokens(&root, 1, bounds)?,
+            variables: variables(&root)?,
+            fields: rest(&root, &READ)?,
+        })
+    }
+}
+
+/// Fields that are read here.
+const READ: [&str; 14] = [
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "stream",
+    "stream_options",
+    "n",
+    "max_tokens",
+    "max_completion_tokens",
+    "chat_template_kwargs",
+    "reasoning_effort",
+    "documents",
+];
+
+/// The fields that were not read.
+pub(super) fn rest(request: &Field, read: &[&str]) -> Result<Map<String, Value>, Fault> {
+    let fields = request.object()?.iter();
+    let unread = fields.filter(|(name, _)| !read.contains(&name.as_str()));
+    Ok(unread
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect())
+}
+
+fn parallel(request: &Field) -> Result<bool, Fault> {
+    let field = request.get("parallel_tool_calls");
+    if field.is_there() {
+        field.flag()
+    } else {
+        Ok(true)
+    }
+}
+
+fn variables(request: &Field) -> Result<Map<String, Value>, Fault> {
+    let mut variables = Map::new();
+    if let Some(effort) = request.get("reasoning_effort").there() {
+        variables.insert("reasoning_effort".to_owned(), effort.text()?.into());
+    }
+    if let Some(documents) = request.get("documents").there() {
+        for document in documents.items("documents", 0, usize::MAX)? {
+            document.object()?;
+        }
+        variables.insert("documents".to_owned(), documents.value.clone());
+    }
+    let Some(field) = request.get("chat_template_kwargs").there() else {
+        return Ok(variables);
+    };
+    for (name, value) in field.object()? {
+        if OWN_VARIABLES.contains(&name.as_str()) {
+            let expected = format!("nothing: `{name}` is a field of the request itself");
+            return Err(field.get(name).fault(expected));
+        }
+        variables.insert(name.clone(), value.clone());
+    }
+    Ok(variables)
+}

@@ -1,0 +1,137 @@
+//! Tools that a model may call, and whether it may.
+
+use serde_json::{Map, Value};
+
+use super::bounds::Bounds;
+use super::fault::Fault;
+use super::field::Field;
+
+/// Longest name of a function, in bytes.
+const MAX_NAME: usize = 64;
+
+/// A function that a model may call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Map<String, Value>,
+    /// Whether arguments must follow the schema exactly.
+    pub strict: bool,
+    /// The tool as the client wrote it, which templates print.
+    pub json: Value,
+}
+
+/// Whether a model calls tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// It does not see them.
+    None,
+    /// As it likes.
+    #[default]
+    Auto,
+    /// At least one.
+    Required,
+    /// This one.
+    Function(String),
+}
+
+/// The tools of a request.
+pub(super) fn tools(request: &Field, bounds: &Bounds) -> Result<Vec<Tool>, Fault> {
+    for old in ["functions", "function_call"] {
+        if let Some(field) = request.get(old).there() {
+            let new = if old == "functions" {
+                "tools"
+            } else {
+                "tool_choice"
+            };
+            return Err(Fault::at(
+                field.path,
+                format!("`{new}` instead of it"),
+                "it",
+            ));
+        }
+    }
+    let Some(field) = request.get("tools").there() else {
+        return Ok(Vec::new());
+    };
+    let mut tools: Vec<Tool> = Vec::new();
+    for item in field.items("tools", 0, bounds.tools)? {
+        let tool = Tool::read(&item)?;
+        if tools.iter().any(|known| known.name == tool.name) {
+            let name = item.get("function").get("name");
+            return Err(name.fault("a name that no other tool has"));
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
+}
+
+impl Tool {
+    fn read(field: &Field) -> Result<Self, Fault> {
+        field.object()?;
+        let kind = field.get("type");
+        if kind.value.as_str() != Some("function") {
+            return Err(kind.fault("`function`"));
+        }
+        let function = field.get("function");
+        function.object()?;
+        let description = function.get("description");
+        if description.is_there() {
+            description.text()?;
+        }
+        let parameters = function.get("parameters").there();
+        let parameters = parameters.map(|it| it.object().cloned()).transpose()?;
+        Ok(Self {
+            name: name(&function.get("name"))?,
+            parameters: parameters.unwrap_or_default(),
+            strict: function.get("strict").flag()?,
+            json: field.value.clone(),
+        })
+    }
+}
+
+impl ToolChoice {
+    pub(super) fn read(field: &Field, tools: &[Tool]) -> Result<Self, Fault> {
+        let choice = match field.value {
+            Value::Null => Self::Auto,
+            Value::String(text) => match text.as_str() {
+                "none" => Self::None,
+                "auto" => Self::Auto,
+                "required" => Self::Required,
+                _ => return Err(field.fault("`none`, `auto`, `required` or a function")),
+            },
+            Value::Object(_) => {
+                let kind = field.get("type");
+                if kind.value.as_str() != Some("function") {
+                    return Err(kind.fault("`function`"));
+                }
+                let name = field.get("function").get("name");
+                let wanted = name.text()?;
+                if tools.iter().all(|tool| tool.name != wanted) {
+                    return Err(name.fault("the name of one of `tools`"));
+                }
+                Self::Function(wanted.to_owned())
+            }
+            _ => return Err(field.fault("`none`, `auto`, `required` or a function")),
+        };
+        if choice == Self::Required && tools.is_empty() {
+            return Err(Fault::at(
+                "tools",
+                "at least one tool, as `tool_choice` asks",
+                "none",
+            ));
+        }
+        Ok(choice)
+    }
+}
+
+fn name(field: &Field) -> Result<String, Fault> {
+    let text = field.text()?;
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if text.is_empty() || text.len() > MAX_NAME || !text.chars().all(is_part) {
+        let expected = format!("1 to {MAX_NAME} letters, digits, `_`, `-` and `.`");
+        return Err(field.fault(expected));
+    }
+    Ok(text.to_owned())
+}

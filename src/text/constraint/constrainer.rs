@@ -1,0 +1,172 @@
+//! Grammars over a vocabulary: what the library needs to be told, and what it says, in our words.
+
+use std::sync::Arc;
+use std::thread;
+
+use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::{Matcher, ParserFactory};
+use toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
+
+use super::{ConstraintError, Grammar};
+
+/// Stack for working out a grammar: schemas stand in one another, and the library follows them down.
+const STACK: usize = 64 << 20;
+
+/// What a byte sequence begins with that is no text: control tokens have it.
+const NO_TEXT: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
+
+/// Longest words that the library's reasons are cut to.
+const LONGEST_REASON: usize = 300;
+
+/// A vocabulary as text: what each id says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Words {
+    /// The bytes of each id; none for ids that are no text: control tokens, gaps.
+    pub bytes: Vec<Vec<u8>>,
+    /// Ids that end an answer.
+    pub ends: Vec<u32>,
+}
+
+/// Turns grammars into constraints on one vocabulary.
+pub struct Constrainer {
+    factory: ParserFactory,
+}
+
+impl Constrainer {
+    /// Takes some 100 ms for a large vocabulary: once a model.
+    pub fn new(words: Words) -> Result<Self, ConstraintError> {
+        let Words { mut bytes, ends } = words;
+        let wrong = |reason: String| Err(ConstraintError::Vocabulary(reason));
+        let Some(first) = ends.first().copied() else {
+            return wrong("no token ends an answer".to_owned());
+        };
+        let size = bytes.len();
+        if let Some(beyond) = ends.iter().find(|id| **id as usize >= size) {
+            return wrong(format!(
+                "token {beyond} ends an answer, and there are {size} tokens"
+            ));
+        }
+        for end in &ends {
+            bytes[*end as usize] = [&[NO_TEXT], format!("<end {end}>").as_bytes()].concat();
+        }
+        let size = match u32::try_from(size) {
+            // The library's tree of tokens counts in 24 bits.
+            Ok(size) if size < 1 << 24 => size,
+            _ => return wrong(format!("{size} tokens are too many")),
+        };
+        let trie = TokTrie::from(&TokRxInfo::new(size, first), &bytes);
+        let trie = trie.with_eos_tokens(&ends);
+        let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let factory = ParserFactory::new_simple(&environment);
+        let mut factory =
+            factory.map_err(|error| ConstraintError::Vocabulary(error.to_string()))?;
+        factory.quiet();
+        *factory.limits_mut() = ParserLimits {
+            max_lexer_states: 50_000,
+            verbose_errors: false,
+            ..ParserLimits::default()
+        };
+        Ok(Self { factory })
+    }
+
+    /// The constraint at the beginning of an output.
+    pub fn constrain(&self, grammar: &Grammar) -> Result<Constraint, ConstraintError> {
+        let schema = TopLevelGrammar::from_json_schema(grammar.schema.clone());
+        let build = || Matcher::new(self.factory.create_parser(schema));
+        let outcome = thread::scope(|scope| {
+            let thread = thread::Builder::new().name("grammar".to_owned());
+            let thread = thread.stack_size(STACK).spawn_scoped(scope, build);
+            thread.map(thread::ScopedJoinHandle::join)
+        });
+        let fail = |reason: String| ConstraintError::Schema {
+            field: grammar.field.clone(),
+            reason,
+        };
+        let matcher = outcome
+            .map_err(|error| fail(error.to_string()))?
+            .map_err(|_| fail("the library failed on it".to_owned()))?;
+        let mut constraint = Constraint {
+            matcher,
+            mask: SimpleVob::new(),
+        };
+        // Some schemas turn out to have no beginning, or too many, only here.
+        match constraint.allowed() {
+            Ok(_) => Ok(constraint),
+            Err(ConstraintError::Step(reason)) => Err(fail(reason)),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+impl std::fmt::Debug for Constrainer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tokens = self.factory.tok_env().tok_trie().vocab_size();
+        f.debug_struct("Constrainer")
+            .field("tokens", &tokens)
+            .finish()
+    }
+}
+
+/// Where an output is in its grammar.
+pub struct Constraint {
+    matcher: Matcher,
+    mask: SimpleVob,
+}
+
+impl Constraint {
+    /// The tokens that may come next: a bit for each, lowest first. Those that end the answer are
+    /// among them only where it is whole.
+    pub fn allowed(&mut self) -> Result<&[u32], ConstraintError> {
+        let mask = self.matcher.compute_mask_or_eos();
+        self.mask = mask.map_err(|error| ConstraintError::Step(worded(&error.to_string())))?;
+        Ok(self.mask.as_slice())
+    }
+
+    /// Notes the token that came; one that was allowed.
+    pub fn take(&mut self, token: u32) -> Result<(), ConstraintError> {
+        let noted = self.matcher.consume_token(token);
+        noted.map_err(|error| ConstraintError::Step(worded(&error.to_string())))
+    }
+
+    /// Whether the output is whole and nothing can follow.
+    pub fn is_finished(&self) -> bool {
+        self.matcher.is_stopped()
+    }
+
+    /// The same place, for another choice of the same request.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self {
+            matcher: self.matcher.deep_clone(),
+            mask: SimpleVob::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Constraint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let reason = self.matcher.stop_reason();
+        f.debug_struct("Constraint")
+            .field("stopped", &reason)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The library's words without its traces, and without the names of its switches.
+fn worded(error: &str) -> String {
+    if error.starts_with("oneOf constraints are not supported") {
+        return "branches of `oneOf` that may both fit are not supported; use `anyOf`".to_owned();
+    }
+    let first = error.lines().next().unwrap_or_default();
+    if first.contains("NoExtension") {
+        return "nothing fits, or the vocabulary has no token for it".to_owned();
+    }
+    let first = match first.strip_prefix("panic: ") {
+        Some(panic) => format!("the library failed on it ({panic})"),
+        None => first.to_owned(),
+    };
+    match first.char_indices().nth(LONGEST_REASON) {
+        Some((end, _)) => format!("{}…", &first[..end]),
+        None => first,
+    }
+}

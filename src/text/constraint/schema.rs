@@ -1,0 +1,317 @@
+//! A client's schema is looked through before the library sees it.
+//!
+//! Invariant: what is passed on is bounded in size, in nesting and in what references can nest; a keyword
+//! that the library would not follow is refused by name and place, never overlooked.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::ConstraintError;
+
+/// Most values in a schema.
+const MOST_VALUES: usize = 20_000;
+
+/// Most bytes of its texts.
+const MOST_TEXT: usize = 512 << 10;
+
+/// How deep schemas may stand in one another.
+const DEEPEST: usize = 64;
+
+/// The same, with those that references lead to: the sum over all targets, which no order exceeds.
+const DEEPEST_OF_ALL: usize = 2048;
+
+/// Longest pattern, in bytes.
+const LONGEST_PATTERN: usize = 4096;
+
+/// Largest divisor, and largest number that its digits make without their point: a state is needed for
+/// each remainder.
+const LARGEST_DIVISOR: u64 = 10_000;
+
+/// Keywords that output cannot be held to, and what to do instead.
+const REFUSED: [(&str, &str); 18] = [
+    ("not", "say what may come instead"),
+    ("if", "use anyOf"),
+    ("then", "use anyOf"),
+    ("else", "use anyOf"),
+    ("contains", "describe all `items`"),
+    ("minContains", "describe all `items`"),
+    ("maxContains", "describe all `items`"),
+    ("uniqueItems", "leave it out and check the answer"),
+    ("propertyNames", "use patternProperties"),
+    ("dependencies", "use anyOf"),
+    ("dependentRequired", "use anyOf"),
+    ("dependentSchemas", "use anyOf"),
+    ("unevaluatedItems", "use items"),
+    ("unevaluatedProperties", "use additionalProperties"),
+    ("$dynamicRef", "use $ref"),
+    ("$dynamicAnchor", "use $ref"),
+    ("$recursiveRef", "use $ref"),
+    ("$recursiveAnchor", "use $ref"),
+];
+
+/// Keywords with one schema.
+const ONE: [&str; 3] = ["items", "additionalItems", "additionalProperties"];
+
+/// Keywords with a list of schemas. (`items` was one, too.)
+const LISTS: [&str; 5] = ["prefixItems", "items", "anyOf", "oneOf", "allOf"];
+
+/// Keywords with schemas by name.
+const NAMED: [&str; 2] = ["properties", "patternProperties"];
+
+/// The schema at `field`, without what has no effect.
+pub(super) fn looked_through(schema: &Value, field: &str) -> Result<Value, ConstraintError> {
+    let mut size = Size::default();
+    size.add(schema, field)?;
+    let mut schema = schema.clone();
+    if !schema.is_object() && !schema.is_boolean() {
+        return Err(ConstraintError::Field {
+            field: field.to_owned(),
+            expected: "a JSON schema, which is an object".to_owned(),
+            found: kind(&schema).to_owned(),
+        });
+    }
+    if let Some(fields) = schema.as_object_mut() {
+        fields.remove("x-guidance");
+    }
+    drop_idle(&mut schema);
+    let mut look = Look {
+        root: &schema,
+        field,
+        targets: HashMap::new(),
+        waiting: Vec::new(),
+    };
+    let mut sum = look.schema(&schema, &mut field.to_owned(), 1)?;
+    let mut done: HashSet<&str> = HashSet::new();
+    while let Some(reference) = look.waiting.pop() {
+        if done.insert(reference) {
+            let target = look.targets[reference];
+            sum += look.schema(target, &mut format!("{field}{}", &reference[1..]), 1)?;
+            large(field, "levels of nesting", sum, DEEPEST_OF_ALL)?;
+        }
+    }
+    Ok(schema)
+}
+
+/// What a value is, in words.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// References within a schema that becomes part of another, where it stands at `root`.
+pub(super) fn move_references(schema: &mut Value, root: &str) {
+    match schema {
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| move_references(item, root)),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value {
+                    Value::String(reference) if key == "$ref" => {
+                        if let Some(path) = reference.strip_prefix('#') {
+                            *reference = format!("{root}{}", path.trim_end_matches('/'));
+                        }
+                    }
+                    // What is compared with values is no schema.
+                    _ if matches!(key.as_str(), "const" | "enum" | "default" | "examples") => {}
+                    value => move_references(value, root),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Takes out what is written often and says nothing: exporters of schemas add it.
+fn drop_idle(schema: &mut Value) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(drop_idle),
+        Value::Object(fields) => {
+            fields.retain(|key, value| match key.as_str() {
+                "uniqueItems" | "unevaluatedProperties" | "unevaluatedItems" => {
+                    *value != Value::Bool(key != "uniqueItems")
+                }
+                "propertyNames" => !is_any_text(value),
+                _ => true,
+            });
+            fields.values_mut().for_each(drop_idle);
+        }
+        _ => {}
+    }
+}
+
+fn is_any_text(schema: &Value) -> bool {
+    match schema {
+        Value::Bool(any) => *any,
+        Value::Object(fields) => fields
+            .iter()
+            .all(|(key, value)| key == "type" && value == "string"),
+        _ => false,
+    }
+}
+
+fn large(
+    field: &str,
+    what: &'static str,
+    found: usize,
+    limit: usize,
+) -> Result<(), ConstraintError> {
+    if found <= limit {
+        return Ok(());
+    }
+    Err(ConstraintError::Large {
+        field: field.to_owned(),
+        what,
+        found,
+        limit,
+    })
+}
+
+fn is_small(divisor: &Value) -> bool {
+    let text = divisor.to_string();
+    let digits = text.split('e').next().unwrap_or_default().replace('.', "");
+    let few = digits
+        .parse()
+        .is_ok_and(|digits: u64| digits <= LARGEST_DIVISOR);
+    few && divisor.as_f64().is_some_and(|divisor| divisor <= 1e4)
+}
+
+/// How much there is of a schema.
+#[derive(Default)]
+struct Size {
+    values: usize,
+    text: usize,
+}
+
+impl Size {
+    fn add(&mut self, value: &Value, field: &str) -> Result<(), ConstraintError> {
+        self.values += 1;
+        large(field, "values", self.values, MOST_VALUES)?;
+        match value {
+            Value::String(text) => self.text(text, field),
+            Value::Array(items) => items.iter().try_for_each(|item| self.add(item, field)),
+            Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
+                self.text(key, field)?;
+                self.add(value, field)
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&mut self, text: &str, field: &str) -> Result<(), ConstraintError> {
+        self.text += text.len();
+        large(field, "bytes of text", self.text, MOST_TEXT)
+    }
+}
+
+/// A walk over the schemas in a schema. Definitions are looked at where something refers to them.
+struct Look<'s> {
+    root: &'s Value,
+    field: &'s str,
+    targets: HashMap<&'s str, &'s Value>,
+    waiting: Vec<&'s str>,
+}
+
+impl<'s> Look<'s> {
+    /// Looks at a schema and those in it; gives how deep they stand in one another.
+    fn schema(
+        &mut self,
+        schema: &'s Value,
+        path: &mut String,
+        depth: usize,
+    ) -> Result<usize, ConstraintError> {
+        large(self.field, "levels of nesting", depth, DEEPEST)?;
+        let Some(fields) = schema.as_object() else {
+            return Ok(depth);
+        };
+        Self::keywords(fields, path)?;
+        let mut deepest = depth;
+        let length = path.len();
+        for (key, value) in fields {
+            let key = key.as_str();
+            let step = format!(".{key}");
+            match value {
+                Value::Array(items) if LISTS.contains(&key) => {
+                    for (place, item) in items.iter().enumerate() {
+                        path.push_str(&step);
+                        path.extend(["[", &place.to_string(), "]"]);
+                        deepest = deepest.max(self.schema(item, path, depth + 1)?);
+                        path.truncate(length);
+                    }
+                }
+                Value::Object(named) if NAMED.contains(&key) => {
+                    for (name, item) in named {
+                        path.extend([&step, ".", name.as_str()]);
+                        deepest = deepest.max(self.schema(item, path, depth + 1)?);
+                        path.truncate(length);
+                    }
+                }
+                _ if ONE.contains(&key) => {
+                    path.push_str(&step);
+                    deepest = deepest.max(self.schema(value, path, depth + 1)?);
+                    path.truncate(length);
+                }
+                Value::String(reference) if key == "$ref" => self.refer(reference, path)?,
+                _ => {}
+            }
+        }
+        Ok(deepest)
+    }
+
+    fn keywords(fields: &Map<String, Value>, path: &str) -> Result<(), ConstraintError> {
+        for (keyword, help) in REFUSED {
+            if fields.contains_key(keyword) {
+                return Err(ConstraintError::Keyword {
+                    field: path.to_owned(),
+                    keyword: keyword.to_owned(),
+                    help,
+                });
+            }
+        }
+        let patterns = fields.get("patternProperties").and_then(Value::as_object);
+        let patterns = patterns.into_iter().flat_map(Map::keys).map(String::as_str);
+        let own = fields.get("pattern").and_then(Value::as_str);
+        for pattern in patterns.chain(own) {
+            large(path, "bytes in a pattern", pattern.len(), LONGEST_PATTERN)?;
+        }
+        match fields.get("multipleOf") {
+            Some(divisor) if !is_small(divisor) => Err(ConstraintError::Field {
+                field: format!("{path}.multipleOf"),
+                expected: format!("a number of few digits, up to {LARGEST_DIVISOR}"),
+                found: divisor.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes what a reference leads to.
+    fn refer(&mut self, reference: &'s str, path: &str) -> Result<(), ConstraintError> {
+        if self.targets.contains_key(reference) {
+            return Ok(());
+        }
+        let wrong = |expected: &str| ConstraintError::Field {
+            field: format!("{path}.$ref"),
+            expected: expected.to_owned(),
+            found: Value::from(reference).to_string(),
+        };
+        let target = match reference.strip_prefix('#') {
+            Some("" | "/") => Some(self.root),
+            Some(pointer) if pointer.contains('~') || pointer.contains('%') => {
+                return Err(wrong("a path without `~` and `%`"));
+            }
+            Some(pointer) => self.root.pointer(pointer),
+            None => return Err(wrong("a path within the schema, like `#/$defs/name`")),
+        };
+        let target = target.ok_or_else(|| wrong("the path of a schema that is there"))?;
+        self.targets.insert(reference, target);
+        self.waiting.push(reference);
+        Ok(())
+    }
+}

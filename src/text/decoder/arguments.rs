@@ -1,0 +1,135 @@
+//! The tensors of a step.
+//!
+//! Invariant: integers that do not fit a dtype are an error, not another number.
+
+use super::error::DecodeError;
+use super::shape::{Argument, Feeding, Role, Shape};
+use crate::tensor::{DType, Tensor};
+
+/// The inputs of a step that feeds `tokens` behind `held` others.
+pub(super) fn of(shape: &Shape, held: usize, tokens: &[u32]) -> Result<Vec<Tensor>, DecodeError> {
+    let arguments = shape.arguments.iter();
+    arguments
+        .map(|argument| tensor(*argument, shape.feeding, held, tokens))
+        .collect()
+}
+
+fn tensor(
+    argument: Argument,
+    feeding: Feeding,
+    held: usize,
+    tokens: &[u32],
+) -> Result<Tensor, DecodeError> {
+    let length = match feeding {
+        Feeding::Padded { length } => length.max(tokens.len()),
+        _ => tokens.len(),
+    };
+    let (shape, values): (Vec<u64>, Vec<u64>) = match argument.role {
+        Role::Tokens => {
+            let padding = std::iter::repeat_n(0, length - tokens.len());
+            let tokens = tokens.iter().map(|token| u64::from(*token));
+            (vec![1, length as u64], tokens.chain(padding).collect())
+        }
+        Role::Mask => {
+            let ones = std::iter::repeat_n(1, held + tokens.len());
+            let padding = std::iter::repeat_n(0, length - tokens.len());
+            let all = (held + length) as u64;
+            (vec![1, all], ones.chain(padding).collect())
+        }
+        Role::Positions => (vec![1, length as u64], positions(held, length)),
+        Role::PositionList => (vec![length as u64], positions(held, length)),
+        Role::Start => (vec![1], vec![held as u64]),
+        Role::Wanted { is_list } => (if is_list { vec![1] } else { Vec::new() }, vec![1]),
+        Role::UsesCache => (vec![1], vec![u64::from(held > 0)]),
+    };
+    let bytes = elements(argument.dtype, &values)?;
+    Tensor::new(argument.dtype, shape, bytes).map_err(|error| DecodeError::Model(error.to_string()))
+}
+
+fn positions(held: usize, length: usize) -> Vec<u64> {
+    (held..held + length)
+        .map(|position| position as u64)
+        .collect()
+}
+
+fn elements(dtype: DType, values: &[u64]) -> Result<Vec<u8>, DecodeError> {
+    let wrong = |value: u64| {
+        DecodeError::Model(format!(
+            "{value} is no {dtype}, which an input of the model is"
+        ))
+    };
+    let mut bytes = Vec::with_capacity(values.len() * 8);
+    for &value in values {
+        match dtype {
+            DType::Int64 => {
+                let value = i64::try_from(value).map_err(|_| wrong(value))?;
+                bytes.extend(value.to_le_bytes());
+            }
+            DType::Int32 => {
+                let value = i32::try_from(value).map_err(|_| wrong(value))?;
+                bytes.extend(value.to_le_bytes());
+            }
+            DType::Bool => bytes.push(u8::from(value != 0)),
+            DType::Float32 => {
+                let value = u16::try_from(value).map_err(|_| wrong(value))?;
+                bytes.extend(f32::from(value).to_le_bytes());
+            }
+            _ => return Err(wrong(value)),
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::decoder::shape::Logits;
+
+    fn shape(feeding: Feeding, roles: &[Role]) -> Shape {
+        let argument = |role: &Role| Argument {
+            role: *role,
+            dtype: match role {
+                Role::UsesCache => DType::Bool,
+                _ => DType::Int64,
+            },
+        };
+        Shape {
+            arguments: roles.iter().map(argument).collect(),
+            feeding,
+            place: 0,
+            logits: Logits::Last,
+            cuts: true,
+        }
+    }
+
+    fn values(tensor: &Tensor) -> Vec<f64> {
+        tensor.to_f64().collect()
+    }
+
+    #[test]
+    fn a_step_goes_on_behind_what_is_held() {
+        let roles = [
+            Role::Tokens,
+            Role::Mask,
+            Role::Positions,
+            Role::UsesCache,
+            Role::Wanted { is_list: false },
+        ];
+        let shape = shape(Feeding::New { most: 8 }, &roles);
+        let given = of(&shape, 3, &[7, 9]).expect("they fit");
+        assert_eq!(given[0].shape(), [1, 2]);
+        assert_eq!(values(&given[0]), [7.0, 9.0]);
+        assert_eq!(values(&given[1]), [1.0; 5]);
+        assert_eq!(values(&given[2]), [3.0, 4.0]);
+        assert_eq!(values(&given[3]), [1.0]);
+        assert_eq!((given[4].shape(), values(&given[4])), (&[][..], vec![1.0]));
+    }
+
+    #[test]
+    fn a_fixed_length_is_filled() {
+        let shape = shape(Feeding::Padded { length: 4 }, &[Role::Tokens, Role::Mask]);
+        let given = of(&shape, 0, &[7, 9]).expect("they fit");
+        assert_eq!(values(&given[0]), [7.0, 9.0, 0.0, 0.0]);
+        assert_eq!(values(&given[1]), [1.0, 1.0, 0.0, 0.0]);
+    }
+}

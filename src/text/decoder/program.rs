@@ -1,0 +1,83 @@
+//! ExecuTorch programs that keep keys and values themselves: tokens, and where they begin.
+//!
+//! `forward(tokens [1, n], input_pos [1])` of `export_llm`, `forward(tokens [1, n], cache_position [n])` of
+//! optimum-executorch. Invariant: no step has more tokens than the file allows.
+
+use super::constants::Constants;
+use super::roles::{Count, is_integer, may_be};
+use super::shape::{Argument, Feeding, Role};
+use crate::model::Dim;
+use crate::tensor::{Signature, TensorSpec};
+
+/// The inputs of such a program and how tokens are fed; `None` if it is not of this kind.
+pub(super) fn arguments(
+    signature: &Signature,
+    constants: &Constants<'_>,
+) -> Result<Option<(Vec<Argument>, Feeding)>, String> {
+    let [first, second] = signature.inputs.as_slice() else {
+        return Ok(None);
+    };
+    let (Some([batch, length]), Some([positions])) = (dims(first), dims(second)) else {
+        return Ok(None);
+    };
+    if !is_integer(first.dtype) || !is_integer(second.dtype) || !may_be(batch, 1) {
+        return Ok(None);
+    }
+    let one_by_one = constants.flag("enable_dynamic_shape") == Some(false);
+    let (count, places) = (Count::of(length), Count::of(positions));
+    let role = match (count, places) {
+        (Count::Fixed(1) | Count::Open(_), Count::Fixed(1)) => Role::Start,
+        (Count::Open(_), Count::Open(_)) => Role::PositionList,
+        (Count::Fixed(fixed), Count::Fixed(1)) => return Err(fixed_length(first, fixed)),
+        _ => {
+            return Err(format!(
+                "its inputs are `{}`, {first}, and `{}`, {second}: the second should be one position, \
+                 or as many as there are tokens",
+                first.name, second.name
+            ));
+        }
+    };
+    let most = match count {
+        _ if one_by_one => 1,
+        Count::Fixed(fixed) => fixed,
+        Count::Open(bound) => bound.unwrap_or(usize::MAX),
+    };
+    if !may_be(length, 1) {
+        return Err(format!(
+            "its input `{}` is {first}, and takes no single token, which each step after the prompt feeds",
+            first.name
+        ));
+    }
+    let feeding = Feeding::New {
+        most: allowed(length, most),
+    };
+    let argument = |role, spec: &TensorSpec| Argument {
+        role,
+        dtype: spec.dtype,
+    };
+    let arguments = vec![argument(Role::Tokens, first), argument(role, second)];
+    Ok(Some((arguments, feeding)))
+}
+
+fn dims(spec: &TensorSpec) -> Option<&[Dim]> {
+    spec.dims.as_deref()
+}
+
+/// The most tokens of a step; 1 where sizes between have gaps, since a prompt has any length.
+fn allowed(length: &Dim, most: usize) -> usize {
+    match length {
+        Dim::Dynamic {
+            allowed: Some(allowed),
+            ..
+        } if allowed.has_gaps() => 1,
+        _ => most,
+    }
+}
+
+fn fixed_length(tokens: &TensorSpec, fixed: usize) -> String {
+    format!(
+        "its input `{}` is {tokens}: every step takes {fixed} tokens, and the steps after a prompt have \
+         one; export it with 1 token or with a dynamic length",
+        tokens.name
+    )
+}

@@ -1,0 +1,274 @@
+//! A decoder over steps, whatever its shape.
+//!
+//! Two counts are kept apart: the tokens that are held, which the caller sees, and how many of them the
+//! session has been fed. Where the session forgets (it was taken away, a step failed, or it cannot be cut)
+//! the second falls, and the next step feeds again what is missing. Invariant: the session has been fed the
+//! first `fed` tokens of those held and nothing else that counts.
+
+use super::Decoder;
+use super::arguments;
+use super::error::DecodeError;
+use super::recognise::DecoderModel;
+use super::shape::{Feeding, Logits};
+use super::steps::{StepError, Steps};
+use crate::engine::Begins;
+use crate::tensor::{DType, Tensor};
+
+/// How often what was taken away is fed again within one call.
+const AGAIN: usize = 3;
+/// Logits that differ by this, of the largest, are the same: sums of chunks differ by rounding.
+const SAME: f32 = 1e-3;
+
+/// A [`Decoder`] of a recognised model.
+#[derive(Debug)]
+pub struct TokenDecoder<S> {
+    model: DecoderModel,
+    steps: S,
+    held: Vec<u32>,
+    fed: usize,
+    /// How the next step begins.
+    begins: Begins,
+    logits: Vec<f32>,
+}
+
+impl<S: Steps> TokenDecoder<S> {
+    /// Nothing is held. `steps` run the model, loaded with [`DecoderModel::carrying`].
+    pub fn new(model: DecoderModel, steps: S) -> Self {
+        Self {
+            model,
+            steps,
+            held: Vec::new(),
+            fed: 0,
+            begins: Begins::Anew,
+            logits: Vec::new(),
+        }
+    }
+
+    /// The model, with what a trial has shown of it.
+    pub fn model(&self) -> &DecoderModel {
+        &self.model
+    }
+
+    /// Who runs its steps.
+    pub fn steps(&mut self) -> &mut S {
+        &mut self.steps
+    }
+
+    /// Gives back who runs its steps.
+    pub fn into_steps(self) -> S {
+        self.steps
+    }
+
+    /// Finds out by a few steps whether a program that keeps its tokens itself goes by their positions, so
+    /// that it can be cut. Nothing is held then. Models of other shapes are known without a step.
+    pub fn try_cutting(&mut self) -> Result<bool, DecodeError> {
+        let is_new = matches!(self.model.shape.feeding, Feeding::New { .. });
+        let keeps = is_new && self.model.carrying.states.is_empty();
+        let room = self.model.context >= 4 && self.model.vocabulary >= 4;
+        if self.model.shape.cuts || !keeps || !room {
+            return Ok(self.model.shape.cuts);
+        }
+        self.model.shape.cuts = true;
+        let tried = self.tried();
+        self.model.shape.cuts = matches!(tried, Ok(true));
+        self.restart();
+        self.held.clear();
+        tried
+    }
+
+    fn tried(&mut self) -> Result<bool, DecodeError> {
+        self.cut(0)?;
+        let fresh = self.feed(&[1, 2, 3], &|| true)?.to_vec();
+        self.cut(1)?;
+        self.feed(&[3, 1], &|| true)?;
+        self.cut(1)?;
+        let again = self.feed(&[2, 3], &|| true)?;
+        let largest = fresh
+            .iter()
+            .fold(0_f32, |most, logit| most.max(logit.abs()));
+        let is_same = |(one, other): (&f32, &f32)| (one - other).abs() <= SAME * largest;
+        Ok(fresh.iter().zip(again.iter()).all(is_same))
+    }
+
+    /// The session has nothing that counts any more.
+    fn restart(&mut self) {
+        self.fed = 0;
+        self.begins = Begins::Anew;
+    }
+
+    /// How many of the tokens that are not fed yet the next step takes.
+    fn step_length(&self) -> usize {
+        let left = self.held.len() - self.fed;
+        match self.model.shape.feeding {
+            Feeding::New { most } => left.min(most),
+            Feeding::FirstThenOne if self.fed > 0 => left.min(1),
+            Feeding::FirstThenOne | Feeding::All | Feeding::Padded { .. } => left,
+        }
+    }
+
+    /// Runs the next step.
+    fn step(&mut self) -> Result<(), StepError> {
+        let from = match self.model.shape.feeding {
+            Feeding::All | Feeding::Padded { .. } => 0,
+            Feeding::New { .. } | Feeding::FirstThenOne => self.fed,
+        };
+        let to = self.fed + self.step_length();
+        let failed = |error: DecodeError| StepError::Failed(Box::new(error));
+        let shape = &self.model.shape;
+        let inputs = arguments::of(shape, from, &self.held[from..to]).map_err(failed)?;
+        let outputs = self.steps.step(self.begins, inputs)?;
+        let logits = outputs.get(shape.place);
+        let row = match shape.feeding {
+            Feeding::Padded { .. } => to - 1,
+            _ => 0,
+        };
+        let read = logits.ok_or_else(|| DecodeError::Model("it gave no logits".to_owned()));
+        let read = read.and_then(|logits| self.read(logits, row));
+        self.logits = read.map_err(failed)?;
+        self.begins = Begins::AsLeft;
+        self.fed = to;
+        Ok(())
+    }
+
+    /// The logits of a position.
+    fn read(&self, logits: &Tensor, row: usize) -> Result<Vec<f32>, DecodeError> {
+        let vocabulary = self.model.vocabulary;
+        let size = usize::try_from(logits.dtype().size()).unwrap_or(1);
+        let row = match self.model.shape.logits {
+            Logits::All => row,
+            Logits::Last => 0,
+        };
+        let range = row * vocabulary * size..(row + 1) * vocabulary * size;
+        let fits = logits.shape().last() == Some(&(vocabulary as u64));
+        let bytes = logits.bytes().get(range).filter(|_| fits).ok_or_else(|| {
+            DecodeError::Model(format!(
+                "it gave logits {logits:?}, and {vocabulary} for a token were expected"
+            ))
+        })?;
+        Ok(numbers(logits.dtype(), bytes))
+    }
+}
+
+impl<S: Steps> Decoder for TokenDecoder<S> {
+    fn vocabulary(&self) -> usize {
+        self.model.vocabulary
+    }
+
+    fn context(&self) -> usize {
+        self.model.context
+    }
+
+    fn held(&self) -> &[u32] {
+        &self.held
+    }
+
+    fn cut(&mut self, length: usize) -> Result<(), DecodeError> {
+        if length > self.held.len() {
+            return Err(DecodeError::Model(format!(
+                "{length} tokens cannot be kept of {}",
+                self.held.len()
+            )));
+        }
+        self.held.truncate(length);
+        if self.fed <= length {
+            return Ok(());
+        }
+        if length > 0 && self.model.shape.cuts {
+            self.fed = length;
+            self.begins = Begins::Cut(length as u64);
+        } else {
+            self.restart();
+        }
+        Ok(())
+    }
+
+    fn feed(
+        &mut self,
+        tokens: &[u32],
+        going_on: &dyn Fn() -> bool,
+    ) -> Result<&mut [f32], DecodeError> {
+        self.check(tokens)?;
+        let before = self.held.len();
+        self.held.extend(tokens);
+        let mut again = 0;
+        while self.fed < self.held.len() {
+            let outcome = if going_on() { Some(self.step()) } else { None };
+            match outcome {
+                Some(Ok(())) => {}
+                Some(Err(StepError::Taken)) if again < AGAIN => {
+                    again += 1;
+                    self.restart();
+                }
+                Some(Err(error)) => {
+                    self.restart();
+                    self.held.truncate(before);
+                    return Err(DecodeError::of(error));
+                }
+                None => {
+                    self.held.truncate(self.fed.max(before));
+                    return Err(DecodeError::Gone);
+                }
+            }
+        }
+        Ok(&mut self.logits)
+    }
+}
+
+impl<S> TokenDecoder<S> {
+    fn check(&self, tokens: &[u32]) -> Result<(), DecodeError> {
+        let vocabulary = self.model.vocabulary;
+        let is_unknown = |token: &&u32| usize::try_from(**token).is_ok_and(|it| it >= vocabulary);
+        if let Some(&token) = tokens.iter().find(is_unknown) {
+            return Err(DecodeError::Token { token, vocabulary });
+        }
+        if tokens.is_empty() {
+            return Err(DecodeError::Model("no tokens are to be fed".to_owned()));
+        }
+        let (tokens, context) = (self.held.len() + tokens.len(), self.model.context);
+        if tokens > context {
+            return Err(DecodeError::Full { tokens, context });
+        }
+        Ok(())
+    }
+}
+
+impl DecodeError {
+    fn of(error: StepError) -> Self {
+        match error {
+            StepError::Taken => Self::Step(Box::new(StepError::Taken)),
+            StepError::Failed(cause) => match cause.downcast::<Self>() {
+                Ok(own) => *own,
+                Err(cause) => Self::Step(cause),
+            },
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "logits are compared and weighed, and float32 is what models compute in"
+)]
+fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f32> {
+    let half = |element: &[u8]| [element[0], element[1]];
+    match dtype {
+        DType::Float16 => {
+            let elements = bytes.chunks_exact(2);
+            elements
+                .map(|it| half::f16::from_le_bytes(half(it)).to_f32())
+                .collect()
+        }
+        DType::Bfloat16 => {
+            let elements = bytes.chunks_exact(2);
+            elements
+                .map(|it| half::bf16::from_le_bytes(half(it)).to_f32())
+                .collect()
+        }
+        DType::Float64 => {
+            let elements = bytes.chunks_exact(8);
+            elements
+                .map(|it| f64::from_le_bytes(it.try_into().expect("eight bytes")) as f32)
+                .collect()
+        }
+        _ => bytemuck::pod_collect_to_vec(bytes),
+    }
+}

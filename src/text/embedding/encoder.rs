@@ -1,0 +1,421 @@
+//! Which inputs of a model take what of a text, and of which sizes.
+//!
+//! Inputs are known by their names; where a file has none (programs), by their places: ids, mask, types.
+//! Invariant: an input that nothing is known for makes the model none that embeds; nothing is guessed for it.
+
+use super::EmbeddingError;
+use crate::model::{Allowed, Dim};
+use crate::tensor::{DType, Signature, TensorSpec};
+
+/// What an input takes of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Ids of its tokens.
+    Ids,
+    /// 1 for a token, 0 for padding.
+    Mask,
+    /// Which part each token belongs to.
+    Types,
+    /// The place of each token.
+    Positions,
+}
+
+/// The names of each role, as exporters write them.
+const NAMES: [(Role, &[&str]); 4] = [
+    (
+        Role::Ids,
+        &[
+            "input_ids",
+            "tokens",
+            "token_ids",
+            "ids",
+            "input",
+            "text",
+            "tokenized_text",
+        ],
+    ),
+    (
+        Role::Mask,
+        &[
+            "attention_mask",
+            "mask",
+            "input_mask",
+            "padding_mask",
+            "attn_mask",
+        ],
+    ),
+    (
+        Role::Types,
+        &["token_type_ids", "segment_ids", "token_types", "type_ids"],
+    ),
+    (Role::Positions, &["position_ids", "positions"]),
+];
+
+/// The roles of inputs without a telling name, in their order.
+const IN_ORDER: [Role; 3] = [Role::Ids, Role::Mask, Role::Types];
+
+/// Names of outputs that are a text's vector, the best first.
+const VECTORS: [&str; 7] = [
+    "sentence_embedding",
+    "sentence_embeddings",
+    "embedding",
+    "embeddings",
+    "text_embeds",
+    "text_embedding",
+    "pooled",
+];
+
+/// Names of outputs that are the states of tokens, the best first.
+const STATES: [&str; 4] = [
+    "last_hidden_state",
+    "token_embeddings",
+    "hidden_states",
+    "encoder_last_hidden_state",
+];
+
+/// Sizes that a dimension may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Size {
+    /// Only this.
+    Fixed(u64),
+    /// Any, or any of those allowed, up to the bound.
+    Open {
+        /// The largest, where there is one.
+        most: Option<u64>,
+        /// Which, where that is declared.
+        allowed: Option<Allowed>,
+    },
+}
+
+/// An input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Input {
+    pub(super) role: Role,
+    pub(super) dtype: DType,
+}
+
+/// How a model takes texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encoder {
+    /// In calling order.
+    pub(super) inputs: Vec<Input>,
+    /// How many texts it takes at once; `None` for a model that takes one, without a dimension for it.
+    pub(super) rows: Option<Size>,
+    /// How many tokens a text has.
+    pub(super) length: Size,
+    /// The output that is looked at.
+    pub(super) output: usize,
+    /// Whether that is certain to be states of tokens.
+    pub(super) gives_states: bool,
+}
+
+impl Encoder {
+    /// How the method of this signature takes texts.
+    pub fn of(signature: &Signature) -> Result<Self, EmbeddingError> {
+        let roles = roles(&signature.inputs)?;
+        let ids = roles.iter().position(|role| *role == Role::Ids);
+        let ids = ids.ok_or_else(|| {
+            let inputs = described(&signature.inputs);
+            EmbeddingError::Signature(format!(
+                "none of its inputs takes ids of tokens; it has {inputs}"
+            ))
+        })?;
+        let (rows, length) = sizes(&signature.inputs[ids])?;
+        for (spec, role) in signature.inputs.iter().zip(&roles) {
+            fits(spec, *role, rows.is_some())?;
+        }
+        let inputs = signature.inputs.iter().zip(roles);
+        let inputs = inputs.map(|(spec, role)| Input {
+            role,
+            dtype: spec.dtype,
+        });
+        let output = output(&signature.outputs)?;
+        let rank = signature.outputs[output].dims.as_ref().map(Vec::len);
+        Ok(Self {
+            inputs: inputs.collect(),
+            output,
+            gives_states: rank == Some(2 + usize::from(rows.is_some())),
+            rows,
+            length,
+        })
+    }
+
+    /// Whether it is told what is padding.
+    pub(super) fn is_masked(&self) -> bool {
+        self.inputs.iter().any(|input| input.role == Role::Mask)
+    }
+
+    /// Most tokens of a text by the model's own sizes.
+    pub fn longest(&self) -> Option<u64> {
+        self.length.largest()
+    }
+}
+
+impl Size {
+    fn of(dim: &Dim) -> Self {
+        match dim {
+            Dim::Fixed(size) => Self::Fixed(*size),
+            Dim::Dynamic { bound, allowed, .. } => Self::Open {
+                most: *bound,
+                allowed: allowed.clone(),
+            },
+            Dim::Maybe {
+                bound,
+                likely_dynamic: true,
+            } => Self::Open {
+                most: Some(*bound),
+                allowed: None,
+            },
+            Dim::Maybe { bound, .. } => Self::Fixed(*bound),
+        }
+    }
+
+    /// The largest.
+    pub(super) fn largest(&self) -> Option<u64> {
+        match self {
+            Self::Fixed(size) => Some(*size),
+            Self::Open { most, allowed } => {
+                let allowed = allowed.as_ref().map(Allowed::largest);
+                [*most, allowed].into_iter().flatten().min()
+            }
+        }
+    }
+
+    /// The smallest that is no less than `least`.
+    pub(super) fn from(&self, least: u64) -> Option<u64> {
+        let size = match self {
+            Self::Fixed(size) => *size,
+            Self::Open { allowed: None, .. } => least,
+            Self::Open {
+                allowed:
+                    Some(Allowed::Range {
+                        least: from, step, ..
+                    }),
+                ..
+            } => from + least.saturating_sub(*from).div_ceil(*step) * step,
+            Self::Open {
+                allowed: Some(Allowed::Choices(sizes)),
+                ..
+            } => *sizes.iter().find(|size| **size >= least)?,
+        };
+        (size >= least && self.largest().is_none_or(|most| size <= most)).then_some(size)
+    }
+}
+
+/// The role of each input.
+fn roles(inputs: &[TensorSpec]) -> Result<Vec<Role>, EmbeddingError> {
+    let by_name = |spec: &TensorSpec| {
+        let name = spec.name.to_lowercase();
+        let known = NAMES
+            .iter()
+            .find(|(_, names)| names.contains(&name.as_str()));
+        known.map(|(role, _)| *role)
+    };
+    let named: Vec<Option<Role>> = inputs.iter().map(by_name).collect();
+    let mut free = IN_ORDER
+        .into_iter()
+        .filter(|role| !named.contains(&Some(*role)));
+    let mut roles = Vec::new();
+    for (spec, named) in inputs.iter().zip(&named) {
+        let unnamed = spec.name.starts_with("input_") || spec.name.starts_with("arg");
+        let role = match named {
+            Some(role) => Some(*role),
+            None if unnamed || inputs.len() == 1 => free.next(),
+            None => None,
+        };
+        let Some(role) = role else {
+            return Err(EmbeddingError::Signature(format!(
+                "nothing of a text is known for its input `{}`; it has {}",
+                spec.name,
+                described(inputs)
+            )));
+        };
+        if roles.contains(&role) {
+            return Err(EmbeddingError::Signature(format!(
+                "two of its inputs take the same of a text; it has {}",
+                described(inputs)
+            )));
+        }
+        roles.push(role);
+    }
+    Ok(roles)
+}
+
+/// Sizes of the ids: rows and tokens, or tokens alone.
+fn sizes(ids: &TensorSpec) -> Result<(Option<Size>, Size), EmbeddingError> {
+    let any = || Size::Open {
+        most: None,
+        allowed: None,
+    };
+    match ids.dims.as_deref() {
+        None => Ok((Some(any()), any())),
+        Some([length]) => Ok((None, Size::of(length))),
+        Some([rows, length]) => Ok((Some(Size::of(rows)), Size::of(length))),
+        Some(_) => Err(EmbeddingError::Signature(format!(
+            "its input `{}` is {ids}; ids of tokens are in rows",
+            ids.name
+        ))),
+    }
+}
+
+fn fits(spec: &TensorSpec, role: Role, has_rows: bool) -> Result<(), EmbeddingError> {
+    let rank = spec.dims.as_ref().map(Vec::len);
+    let fits_rank = rank.is_none_or(|rank| rank == 1 + usize::from(has_rows));
+    let fits_dtype = role == Role::Mask || !(spec.dtype.is_float() || spec.dtype == DType::Bool);
+    if fits_rank && fits_dtype && spec.fixed.is_none() {
+        return Ok(());
+    }
+    Err(EmbeddingError::Signature(format!(
+        "its input `{}` is {spec}; whole numbers in rows, one a token, are given",
+        spec.name
+    )))
+}
+
+/// The output with the vectors, else with the states: by name, else the first of a fitting rank.
+fn output(outputs: &[TensorSpec]) -> Result<usize, EmbeddingError> {
+    let named = |names: &[&str], ranks: &[usize]| {
+        names.iter().find_map(|name| {
+            outputs.iter().position(|spec| {
+                let rank = spec.dims.as_ref().map(Vec::len);
+                spec.name == *name && rank.is_none_or(|rank| ranks.contains(&rank))
+            })
+        })
+    };
+    // A `pooler_output` is made for another task than embedding: the states are better.
+    let plain = outputs.iter().position(|spec| {
+        let rank = spec.dims.as_ref().map(Vec::len);
+        spec.name != "pooler_output" && rank.is_none_or(|rank| (1..=3).contains(&rank))
+    });
+    let place = named(&VECTORS, &[1, 2])
+        .or_else(|| named(&STATES, &[2, 3]))
+        .or(plain)
+        .or((!outputs.is_empty()).then_some(0));
+    let place = place.ok_or_else(|| EmbeddingError::Signature("it gives nothing".to_owned()))?;
+    let spec = &outputs[place];
+    let rank = spec.dims.as_ref().map(Vec::len);
+    if spec.dtype.is_float() && rank.is_none_or(|rank| (1..=3).contains(&rank)) {
+        return Ok(place);
+    }
+    Err(EmbeddingError::Signature(format!(
+        "its output `{}` is {spec}; vectors or states of tokens are expected",
+        spec.name
+    )))
+}
+
+fn described(inputs: &[TensorSpec]) -> String {
+    const MOST: usize = 8;
+    let shown = inputs.iter().take(MOST);
+    let mut texts: Vec<String> = shown
+        .map(|spec| format!("`{}` {spec}", spec.name))
+        .collect();
+    match inputs.len() {
+        0 => texts.push("none".to_owned()),
+        count if count > MOST => texts.push(format!("{} more", count - MOST)),
+        _ => {}
+    }
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, dtype: DType, dims: Vec<Dim>) -> TensorSpec {
+        TensorSpec {
+            name: name.to_owned(),
+            dtype,
+            dims: Some(dims),
+            fixed: None,
+        }
+    }
+
+    fn open() -> Dim {
+        Dim::Dynamic {
+            bound: None,
+            name: None,
+            allowed: None,
+        }
+    }
+
+    fn signature(inputs: Vec<TensorSpec>, outputs: Vec<TensorSpec>) -> Signature {
+        Signature {
+            method: "forward".to_owned(),
+            inputs,
+            outputs,
+        }
+    }
+
+    fn rows(name: &str) -> TensorSpec {
+        spec(name, DType::Int64, vec![open(), open()])
+    }
+
+    fn float(name: &str, rank: usize) -> TensorSpec {
+        spec(name, DType::Float32, (0..rank).map(|_| open()).collect())
+    }
+
+    fn roles_of(names: &[&str]) -> Result<Vec<Role>, EmbeddingError> {
+        let inputs = names.iter().map(|name| rows(name)).collect();
+        let encoder = Encoder::of(&signature(inputs, vec![float("output", 3)]))?;
+        Ok(encoder.inputs.iter().map(|input| input.role).collect())
+    }
+
+    #[test]
+    fn inputs_are_known_by_name_then_by_place() {
+        use Role::{Ids, Mask, Positions, Types};
+        let all = [
+            "attention_mask",
+            "token_type_ids",
+            "position_ids",
+            "input_ids",
+        ];
+        assert_eq!(roles_of(&all), Ok(vec![Mask, Types, Positions, Ids]));
+        assert_eq!(roles_of(&["tokens"]), Ok(vec![Ids]));
+        assert_eq!(roles_of(&["whatever"]), Ok(vec![Ids]));
+        assert_eq!(
+            roles_of(&["input_0", "input_1", "input_2"]),
+            Ok(vec![Ids, Mask, Types])
+        );
+        assert_eq!(
+            roles_of(&["input_0", "attention_mask"]),
+            Ok(vec![Ids, Mask])
+        );
+        for strange in [&["input_ids", "pixel_values"][..], &["tokens", "ids"], &[]] {
+            let error = roles_of(strange).expect_err("nothing is guessed");
+            assert!(matches!(error, EmbeddingError::Signature(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_best_output_is_taken() {
+        let place = |outputs: Vec<TensorSpec>| {
+            Encoder::of(&signature(vec![rows("tokens")], outputs)).map(|encoder| encoder.output)
+        };
+        let states = || float("last_hidden_state", 3);
+        assert_eq!(place(vec![float("pooler_output", 2), states()]), Ok(1));
+        assert_eq!(place(vec![states(), float("sentence_embedding", 2)]), Ok(1));
+        assert_eq!(place(vec![float("pooler_output", 2)]), Ok(0));
+        assert_eq!(place(vec![float("x", 4), float("y", 2)]), Ok(1));
+        assert!(place(vec![rows("logits")]).is_err());
+        assert!(place(vec![]).is_err());
+    }
+
+    #[test]
+    fn sizes_are_rounded_up_to_what_is_allowed() {
+        let open = |allowed| Size::Open {
+            most: Some(32),
+            allowed,
+        };
+        assert_eq!(Size::Fixed(16).from(3), Some(16));
+        assert_eq!(Size::Fixed(16).from(17), None);
+        assert_eq!(open(None).from(7), Some(7));
+        assert_eq!(open(None).from(33), None);
+        let range = || Allowed::range(4, 32, 4, 32);
+        assert_eq!(open(range()).from(1), Some(4));
+        assert_eq!(open(range()).from(5), Some(8));
+        assert_eq!(open(range()).from(30), Some(32));
+        let choices = open(Allowed::choices(&[8, 20], 32));
+        assert_eq!(choices.from(9), Some(20));
+        assert_eq!(choices.from(21), None);
+        assert_eq!(choices.largest(), Some(20));
+    }
+}

@@ -1,0 +1,286 @@
+//! Texts to vectors: what a model that embeds takes, and what becomes of its answer.
+//!
+//! An [`Embedder`] turns texts into the inputs of runs ([`Run`]) and the outputs of these into vectors. Who
+//! runs them, and where, is the caller's matter. Invariant: vectors come in the order of the texts, whatever
+//! shared a run; no text is cut unless somebody asked for it; padding is never part of a vector.
+
+mod encoder;
+mod error;
+mod options;
+mod pooling;
+mod positions;
+mod rows;
+mod said;
+mod settings;
+mod siblings;
+
+use std::sync::Arc;
+
+pub use encoder::{Encoder, Size};
+pub use error::EmbeddingError;
+pub use options::EmbeddingOptions;
+pub use pooling::Pooling;
+pub use pooling::cosine;
+pub use rows::Run;
+pub use said::Said;
+pub use settings::EmbeddingSettings;
+pub use siblings::Siblings;
+
+use super::tokenizer::{Bound, Encoded, Overlong, Tokenizer};
+use crate::tensor::{Signature, Tensor};
+
+/// The capability of models that texts are given to.
+pub const CAPABILITY: &str = "text-embedding";
+
+/// Most texts of one request.
+pub const MAX_TEXTS: usize = 2048;
+
+/// Longest text that is embedded, in bytes.
+pub const MAX_TEXT: usize = 1 << 18;
+
+/// Bytes of all texts of one request together.
+pub const MAX_TEXTS_BYTES: usize = 4 << 20;
+
+/// What is to be embedded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Given {
+    /// Texts.
+    Texts(Vec<String>),
+    /// Ids of tokens, taken as they are: nothing is added to them.
+    Ids(Vec<Vec<u32>>),
+}
+
+/// A model that embeds, with its tokenizer.
+#[derive(Debug, Clone)]
+pub struct Embedder {
+    tokenizer: Arc<Tokenizer>,
+    encoder: Encoder,
+    settings: EmbeddingSettings,
+}
+
+/// Texts as the model takes them, and the runs that embed them.
+#[derive(Debug)]
+pub struct Plan {
+    /// The runs, in any order.
+    pub runs: Vec<Run>,
+    /// How many texts there are.
+    pub texts: usize,
+    /// Tokens of all texts: those that the tokenizer adds count, padding does not.
+    pub tokens: usize,
+    /// How states become vectors.
+    pub pooling: Vec<Pooling>,
+    /// Whether vectors are scaled to length 1; `None` leaves those as they are that the model gives.
+    pub normalize: Option<bool>,
+}
+
+impl Given {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.len(),
+            Self::Ids(ids) => ids.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Embedder {
+    /// A model of this signature; fails if it is none that takes tokens.
+    pub fn new(
+        tokenizer: Arc<Tokenizer>,
+        signature: &Signature,
+        settings: EmbeddingSettings,
+    ) -> Result<Self, EmbeddingError> {
+        let encoder = Encoder::of(signature)?;
+        if let Some(Said { value, by }) = &settings.unapplied
+            && encoder.gives_states
+        {
+            return Err(EmbeddingError::Signature(format!(
+                "it gives states of tokens, and {by} applies a module `{value}` to what becomes of \
+                 them, which is not done here; export it within the model"
+            )));
+        }
+        Ok(Self {
+            tokenizer,
+            encoder,
+            settings,
+        })
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// What is said of the model.
+    pub fn settings(&self) -> &EmbeddingSettings {
+        &self.settings
+    }
+
+    /// Most tokens of a text, and what says so.
+    pub fn longest(&self, options: &EmbeddingOptions) -> Result<Said<usize>, EmbeddingError> {
+        self.settings.longest(&self.encoder, options)
+    }
+
+    /// Tokenises and makes the inputs of all runs.
+    pub fn plan(&self, given: &Given, options: &EmbeddingOptions) -> Result<Plan, EmbeddingError> {
+        check_amount(given)?;
+        let longest = self.longest(options)?;
+        let rows = match given {
+            Given::Texts(texts) => self.encoded(texts, &longest, options)?,
+            Given::Ids(ids) => self.checked(ids, &longest, options)?,
+        };
+        if let Some(text) = rows.iter().position(|row| row.ids.is_empty()) {
+            return Err(EmbeddingError::NoTokens { text });
+        }
+        Ok(Plan {
+            texts: rows.len(),
+            tokens: rows.iter().map(|row| row.ids.len()).sum(),
+            runs: rows::plan(&self.encoder, &rows, self.tokenizer.padding())?,
+            pooling: options
+                .pooling
+                .clone()
+                .unwrap_or_else(|| self.settings.pooling()),
+            normalize: options.normalize.or(self.settings.normalize),
+        })
+    }
+
+    fn encoded(
+        &self,
+        texts: &[String],
+        longest: &Said<usize>,
+        options: &EmbeddingOptions,
+    ) -> Result<Vec<Encoded>, EmbeddingError> {
+        let bound = Bound {
+            tokens: longest.value,
+            overlong: if options.truncate {
+                Overlong::Truncated
+            } else {
+                Overlong::Refused
+            },
+        };
+        let lowered: Vec<String>;
+        let texts: Vec<&str> = if self.settings.lower_case {
+            lowered = texts.iter().map(|text| text.to_lowercase()).collect();
+            lowered.iter().map(String::as_str).collect()
+        } else {
+            texts.iter().map(String::as_str).collect()
+        };
+        let encoded = self.tokenizer.encode_batch(&texts, Some(bound));
+        encoded.map_err(|error| EmbeddingError::of_tokenizer(error, longest))
+    }
+
+    fn checked(
+        &self,
+        rows: &[Vec<u32>],
+        longest: &Said<usize>,
+        options: &EmbeddingOptions,
+    ) -> Result<Vec<Encoded>, EmbeddingError> {
+        let vocabulary = self.tokenizer.vocabulary();
+        let one = |(text, ids): (usize, &Vec<u32>)| {
+            let stray = ids.iter().find(|id| vocabulary.bytes(**id).is_none());
+            if let Some(id) = stray {
+                return Err(EmbeddingError::UnknownToken {
+                    text,
+                    id: *id,
+                    tokens: vocabulary.len(),
+                });
+            }
+            let mut ids = ids.clone();
+            if ids.len() > longest.value {
+                if !options.truncate {
+                    return Err(EmbeddingError::TooLong {
+                        text,
+                        tokens: ids.len(),
+                        limit: longest.clone(),
+                    });
+                }
+                self.tokenizer.truncate(&mut ids, longest.value);
+            }
+            Ok(Encoded {
+                type_ids: vec![0; ids.len()],
+                ids,
+            })
+        };
+        rows.iter().enumerate().map(one).collect()
+    }
+}
+
+impl Plan {
+    /// Tokens of each text.
+    pub fn tokens_by_text(&self) -> Vec<usize> {
+        let mut tokens = vec![0; self.texts];
+        for (text, count) in self.runs.iter().flat_map(Run::rows) {
+            tokens[text] = count;
+        }
+        tokens
+    }
+
+    /// The vectors of the texts, from what each run gave, in the order of the runs.
+    pub fn vectors(&self, outputs: Vec<Vec<Tensor>>) -> Result<Vec<Vec<f32>>, EmbeddingError> {
+        let mut vectors = vec![Vec::new(); self.texts];
+        for (run, outputs) in self.runs.iter().zip(outputs) {
+            for (text, vector) in self.vectors_of(run, &outputs)? {
+                vectors[text] = vector;
+            }
+        }
+        Ok(vectors)
+    }
+
+    /// The places of a run's texts, and their vectors, from what the model gave in that run.
+    pub fn vectors_of(
+        &self,
+        run: &Run,
+        outputs: &[Tensor],
+    ) -> Result<Vec<(usize, Vec<f32>)>, EmbeddingError> {
+        let answer = run.answer(outputs)?;
+        let rows = run.rows().enumerate();
+        let rows = rows.map(|(place, (text, tokens))| {
+            let (mut vector, pooled) = match answer.row(place)? {
+                rows::Row::Vector(vector) => (vector, false),
+                rows::Row::States(states) => {
+                    (pooling::pooled(&states, tokens, &self.pooling)?, true)
+                }
+            };
+            if self.normalize.unwrap_or(pooled) {
+                pooling::normalize(&mut vector);
+            }
+            Ok((text, vector))
+        });
+        rows.collect()
+    }
+}
+
+/// Refuses too many texts, and too long ones, before any work.
+fn check_amount(given: &Given) -> Result<(), EmbeddingError> {
+    let texts = given.len();
+    if texts > MAX_TEXTS {
+        return Err(EmbeddingError::TooMany {
+            texts,
+            limit: MAX_TEXTS,
+        });
+    }
+    let bytes: Vec<usize> = match given {
+        Given::Texts(texts) => texts.iter().map(String::len).collect(),
+        Given::Ids(ids) => ids.iter().map(|ids| ids.len().saturating_mul(4)).collect(),
+    };
+    if let Some(text) = bytes.iter().position(|bytes| *bytes > MAX_TEXT) {
+        return Err(EmbeddingError::TooLarge {
+            text,
+            bytes: bytes[text],
+            limit: MAX_TEXT,
+        });
+    }
+    let all = bytes.iter().sum();
+    if all > MAX_TEXTS_BYTES {
+        return Err(EmbeddingError::TooLargeTogether {
+            bytes: all,
+            limit: MAX_TEXTS_BYTES,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! Texts shared out among runs, the inputs of each, and the rows of its answer.
+//!
+//! Invariant: texts of one run are filled to one length only where the model is told what is padding, or
+//! takes no other length; each row of an answer goes back to its text.
+
+use std::cmp::Reverse;
+
+use super::EmbeddingError;
+use super::encoder::{Encoder, Role, Size};
+use super::pooling::States;
+use crate::tensor::{DType, Tensor};
+use crate::text::tokenizer::{Encoded, Padding, Side};
+
+/// Most texts of one run.
+const MOST_ROWS: usize = 32;
+
+/// Most tokens of one run, padding included, where it has several texts: attention grows with their square.
+const MOST_TOKENS: usize = 16_384;
+
+/// Longest row, in tokens: no model that embeds takes as many.
+const MOST_LENGTH: usize = 1 << 20;
+
+/// One run of the model.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The model's inputs, in its order.
+    pub inputs: Vec<Tensor>,
+    /// The output that is looked at.
+    output: usize,
+    /// The texts in the rows, by their places.
+    texts: Vec<usize>,
+    /// Tokens of each.
+    tokens: Vec<usize>,
+    /// Tokens of a row, with padding.
+    length: usize,
+    /// Rows that are run; more than texts where the model takes only so many.
+    rows: usize,
+    side: Side,
+    /// Whether there is a dimension of rows at all.
+    has_rows: bool,
+}
+
+/// What one text's row holds.
+#[derive(Debug)]
+pub(super) enum Row {
+    /// Its vector.
+    Vector(Vec<f32>),
+    /// States of its tokens.
+    States(States),
+}
+
+/// A run's answer, with its rows.
+#[derive(Debug)]
+pub(super) struct RunAnswer<'r> {
+    run: &'r Run,
+    values: Vec<f32>,
+    /// Sizes within a row.
+    shape: Vec<usize>,
+}
+
+/// Shares the texts out among runs: long ones first, so that a run has texts of about one length.
+pub(super) fn plan(
+    encoder: &Encoder,
+    texts: &[Encoded],
+    padding: Padding,
+) -> Result<Vec<Run>, EmbeddingError> {
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    order.sort_by_key(|text| Reverse(texts[*text].ids.len()));
+    let mut runs = Vec::new();
+    let mut rest = &order[..];
+    while let Some(first) = rest.first() {
+        let longest = texts[*first].ids.len();
+        let length = encoder.length.from(longest as u64);
+        let length = length.and_then(|length| usize::try_from(length).ok());
+        let length = length.filter(|length| *length <= MOST_LENGTH);
+        let length = length.ok_or_else(|| {
+            let reason = format!("it has no size for a text of {longest} tokens");
+            EmbeddingError::Signature(reason)
+        })?;
+        let room = room(encoder, length);
+        // Without a mask padding would count: only texts of the same length share a run.
+        let may_fill = encoder.is_masked() || matches!(encoder.length, Size::Fixed(_));
+        let shares = |text: &&usize| may_fill || texts[**text].ids.len() == longest;
+        let count = rest.iter().take(room).take_while(shares).count();
+        let (these, others) = rest.split_at(count);
+        rest = others;
+        runs.push(run(encoder, texts, these, length, padding)?);
+    }
+    Ok(runs)
+}
+
+/// How many texts of this length may share a run.
+fn room(encoder: &Encoder, length: usize) -> usize {
+    let by_tokens = (MOST_TOKENS / length.max(1)).clamp(1, MOST_ROWS);
+    let Some(rows) = &encoder.rows else { return 1 };
+    let by_model = rows.largest().and_then(|rows| usize::try_from(rows).ok());
+    let by_model = by_model.unwrap_or(usize::MAX).max(1);
+    match rows {
+        Size::Fixed(_) => by_model,
+        Size::Open { .. } => by_tokens.min(by_model),
+    }
+}
+
+fn run(
+    encoder: &Encoder,
+    texts: &[Encoded],
+    these: &[usize],
+    length: usize,
+    padding: Padding,
+) -> Result<Run, EmbeddingError> {
+    let rows = encoder
+        .rows
+        .as_ref()
+        .map(|rows| rows.from(these.len() as u64));
+    let rows = rows.map_or(Some(1), |rows| usize::try_from(rows?).ok());
+    let rows = rows.ok_or_else(|| {
+        let reason = format!("it has no size for {} texts", these.len());
+        EmbeddingError::Signature(reason)
+    })?;
+    let run = Run {
+        inputs: Vec::new(),
+        output: encoder.output,
+        texts: these.to_vec(),
+        tokens: these.iter().map(|text| texts[*text].ids.len()).collect(),
+        length,
+        rows,
+        side: padding.side,
+        has_rows: encoder.rows.is_some(),
+    };
+    // Rows beyond the texts repeat the last: rows of nothing but padding make some models fail.
+    let last = these.last().copied();
+    let filled = || (0..rows).filter_map(|row| these.get(row).copied().or(last));
+    let inputs = encoder.inputs.iter().map(|input| {
+        let values = filled().flat_map(|text| run.row_of(&texts[text], input.role, padding));
+        let shape = if run.has_rows {
+            vec![rows as u64, length as u64]
+        } else {
+            vec![length as u64]
+        };
+        tensor(input.dtype, shape, values)
+    });
+    let inputs = inputs.collect::<Result<_, _>>()?;
+    Ok(Run { inputs, ..run })
+}
+
+fn tensor(
+    dtype: DType,
+    shape: Vec<u64>,
+    values: impl Iterator<Item = u32>,
+) -> Result<Tensor, EmbeddingError> {
+    Ok(Tensor::from_f64(dtype, shape, values.map(f64::from))?)
+}
+
+impl Run {
+    /// What a role has in a text's row.
+    fn row_of(&self, text: &Encoded, role: Role, padding: Padding) -> Vec<u32> {
+        let count = text.ids.len();
+        let (own, fill): (Vec<u32>, u32) = match role {
+            Role::Ids => (text.ids.clone(), padding.id.unwrap_or(0)),
+            Role::Mask => (vec![1; count], 0),
+            Role::Types => (text.type_ids.clone(), padding.type_id),
+            Role::Positions => ((0..).take(count).collect(), 0),
+        };
+        let fill = std::iter::repeat_n(fill, self.length - count);
+        match self.side {
+            Side::Right => own.into_iter().chain(fill).collect(),
+            Side::Left => fill.chain(own).collect(),
+        }
+    }
+
+    /// Places and tokens of its texts, in the order of the rows.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.texts.iter().copied().zip(self.tokens.iter().copied())
+    }
+
+    /// What the model gave.
+    pub(super) fn answer(&self, outputs: &[Tensor]) -> Result<RunAnswer<'_>, EmbeddingError> {
+        let output = outputs.get(self.output);
+        let output =
+            output.ok_or_else(|| EmbeddingError::Output("it gave too little".to_owned()))?;
+        let wrong = || {
+            let (rows, length) = (self.rows, self.length);
+            EmbeddingError::Output(format!(
+                "{output:?} for {rows} texts of {length} tokens is neither a vector nor states of \
+                 each token"
+            ))
+        };
+        let shape = output
+            .shape()
+            .iter()
+            .map(|size| usize::try_from(*size).ok());
+        let shape: Vec<usize> = shape.collect::<Option<_>>().ok_or_else(wrong)?;
+        let is_states = |shape: &[usize]| shape.len() == 2 && shape[0] == self.length;
+        let own = match &shape[..] {
+            [rows, own @ ..] if *rows == self.rows && (own.len() == 1 || is_states(own)) => own,
+            own if !self.has_rows && (own.len() == 1 || is_states(own)) => own,
+            _ => return Err(wrong()),
+        };
+        if own.contains(&0) {
+            return Err(wrong());
+        }
+        Ok(RunAnswer {
+            run: self,
+            values: floats(output),
+            shape: own.to_vec(),
+        })
+    }
+}
+
+impl RunAnswer<'_> {
+    /// The row of this place.
+    pub(super) fn row(&self, place: usize) -> Result<Row, EmbeddingError> {
+        let size: usize = self.shape.iter().product();
+        let values = self.values.get(place * size..(place + 1) * size);
+        let values = values.ok_or_else(|| EmbeddingError::Output("a row is missing".to_owned()))?;
+        let row = match self.shape[..] {
+            [_, width] => Row::States(States {
+                values: values.to_vec(),
+                width,
+                first: self.first(place),
+            }),
+            _ => Row::Vector(values.to_vec()),
+        };
+        // States of padding may hold anything; a text's own may not.
+        let own = match &row {
+            Row::Vector(vector) => Some(&vector[..]),
+            Row::States(states) => states.own(self.run.tokens[place]),
+        };
+        if own.is_some_and(|own| own.iter().all(|value| value.is_finite())) {
+            return Ok(row);
+        }
+        Err(EmbeddingError::Output(
+            "it holds NaN or infinity".to_owned(),
+        ))
+    }
+
+    /// Where the text's own tokens begin.
+    fn first(&self, place: usize) -> usize {
+        match self.run.side {
+            Side::Right => 0,
+            Side::Left => self.run.length - self.run.tokens[place],
+        }
+    }
+}
+
+/// The elements as binary32.
+fn floats(tensor: &Tensor) -> Vec<f32> {
+    if tensor.dtype() == DType::Float32 {
+        let bytes = tensor.bytes().chunks_exact(4);
+        let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        return bytes.map(value).collect();
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "vectors are of binary32")]
+    tensor.to_f64().map(|value| value as f32).collect()
+}

@@ -1,0 +1,294 @@
+//! Files that sentence-transformers writes beside a model: how long texts may be, how states are pooled.
+//!
+//! Invariant: a file that is not there says nothing; one that is there and broken is an error. Only the
+//! directories of the package's own files are looked into.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{EmbeddingError, Pooling, Said};
+
+/// Longest such file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Directory of the pooling's settings where no list of modules names another.
+const POOLING: &str = "1_Pooling";
+
+/// What the files say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Siblings {
+    /// Most tokens of a text.
+    pub(super) longest: Option<Said<usize>>,
+    /// Whether texts are made lower case first.
+    pub(super) lower_case: bool,
+    /// How states are pooled.
+    pub(super) pooling: Option<Vec<Pooling>>,
+    /// Whether vectors are scaled to length 1; `None` where no list of modules says.
+    pub(super) normalize: Option<bool>,
+    /// A module that is applied between pooling and the vector.
+    pub(super) unapplied: Option<Said<String>>,
+}
+
+impl Siblings {
+    /// Reads what there is in these directories; the first that has a file is believed.
+    pub fn read(directories: &[PathBuf]) -> Result<Self, EmbeddingError> {
+        let mut this = Self::default();
+        if let Some(found) = find(directories, Path::new("sentence_bert_config.json"))? {
+            this.longest = found.length("max_seq_length")?;
+            this.lower_case = found.boolean("do_lower_case")?.unwrap_or(false);
+        }
+        let mut pooling = PathBuf::from(POOLING);
+        if let Some(found) = find(directories, Path::new("modules.json"))?
+            && let Some(named) = this.modules(&found)?
+        {
+            pooling = named;
+        }
+        if let Some(found) = find(directories, &pooling.join("config.json"))? {
+            this.pooling = Some(found.pooling()?);
+        }
+        Ok(this)
+    }
+
+    /// What the list of modules says, and the directory of the pooling's settings.
+    fn modules(&mut self, found: &Found) -> Result<Option<PathBuf>, EmbeddingError> {
+        let modules = found.value.as_array();
+        let modules = modules.ok_or_else(|| found.wrong("is no list of modules".to_owned()))?;
+        let mut directory = None;
+        self.normalize = Some(false);
+        for module in modules {
+            let kind = module.get("type").and_then(Value::as_str).unwrap_or("");
+            let kind = kind.rsplit('.').next().unwrap_or(kind);
+            match kind {
+                "Transformer" | "Dropout" => {}
+                "Pooling" => directory = directory_of(module),
+                "Normalize" => self.normalize = Some(true),
+                other => {
+                    self.unapplied = Some(Said {
+                        value: other.to_owned(),
+                        by: found.path.display().to_string(),
+                    });
+                }
+            }
+        }
+        Ok(directory)
+    }
+}
+
+/// The directory of a module, if it is one beside the list.
+fn directory_of(module: &Value) -> Option<PathBuf> {
+    let path = PathBuf::from(module.get("path")?.as_str()?);
+    let mut parts = path.components();
+    let is_plain = matches!(parts.next(), Some(Component::Normal(_))) && parts.next().is_none();
+    is_plain.then_some(path)
+}
+
+/// A file that is there.
+struct Found {
+    path: PathBuf,
+    value: Value,
+}
+
+fn find(directories: &[PathBuf], name: &Path) -> Result<Option<Found>, EmbeddingError> {
+    let mut paths = directories.iter().map(|directory| directory.join(name));
+    let Some(path) = paths.find(|path| path.is_file()) else {
+        return Ok(None);
+    };
+    let error = |reason: String| EmbeddingError::File {
+        file: path.clone(),
+        reason,
+    };
+    let file = File::open(&path).map_err(|it| error(format!("cannot be read: {it}")))?;
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|it| error(format!("cannot be read: {it}")))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(error(format!(
+            "has more than {MAX_BYTES} bytes; is it the right file?"
+        )));
+    }
+    let value = serde_json::from_slice(&bytes);
+    let value = value.map_err(|it| error(format!("is not JSON: {it}")))?;
+    Ok(Some(Found { path, value }))
+}
+
+impl Found {
+    fn wrong(&self, reason: String) -> EmbeddingError {
+        EmbeddingError::File {
+            file: self.path.clone(),
+            reason,
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.value.get(key).filter(|value| !value.is_null())
+    }
+
+    fn length(&self, key: &str) -> Result<Option<Said<usize>>, EmbeddingError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let length = value
+            .as_u64()
+            .and_then(|length| usize::try_from(length).ok());
+        let length = length.filter(|length| *length > 0);
+        let length = length.ok_or_else(|| {
+            self.wrong(format!(
+                "has `{key}`: {value}; a whole number above 0 was expected"
+            ))
+        })?;
+        Ok(Some(Said {
+            value: length,
+            by: format!("`{key}` of {}", self.path.display()),
+        }))
+    }
+
+    fn boolean(&self, key: &str) -> Result<Option<bool>, EmbeddingError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let boolean = value.as_bool();
+        let wrong = || self.wrong(format!("has `{key}`: {value}; true or false was expected"));
+        boolean.map(Some).ok_or_else(wrong)
+    }
+
+    /// The ways of pooling that are on: by flags, in the order of the vector's parts, or by name.
+    fn pooling(&self) -> Result<Vec<Pooling>, EmbeddingError> {
+        const FLAGS: [(&str, Pooling); 6] = [
+            ("pooling_mode_cls_token", Pooling::Cls),
+            ("pooling_mode_max_tokens", Pooling::Max),
+            ("pooling_mode_mean_tokens", Pooling::Mean),
+            ("pooling_mode_mean_sqrt_len_tokens", Pooling::MeanSqrtLen),
+            ("pooling_mode_weightedmean_tokens", Pooling::WeightedMean),
+            ("pooling_mode_lasttoken", Pooling::Last),
+        ];
+        let mut ways = Vec::new();
+        if let Some(named) = self.get("pooling_mode") {
+            let names = named
+                .as_array()
+                .map_or(std::slice::from_ref(named), Vec::as_slice);
+            for name in names {
+                let way = name.as_str().and_then(Pooling::from_name);
+                let wrong = || self.wrong(format!("has the pooling {name}, which is not known"));
+                ways.push(way.ok_or_else(wrong)?);
+            }
+        }
+        if ways.is_empty() {
+            for (flag, way) in FLAGS {
+                if self.boolean(flag)? == Some(true) {
+                    ways.push(way);
+                }
+            }
+        }
+        if ways.is_empty() {
+            return Err(self.wrong("names no way of pooling".to_owned()));
+        }
+        Ok(ways)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (name, text) in files {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().expect("it has one")).expect("it is made");
+            fs::write(path, text).expect("it is written");
+        }
+        directory
+    }
+
+    fn read(files: &[(&str, &str)]) -> Result<Siblings, String> {
+        let directory = directory(files);
+        let read = Siblings::read(&[directory.path().to_owned()]);
+        read.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_sentence_transformers_writes_is_read() {
+        let modules = r#"[
+            {"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "path": "2_Pool", "type": "sentence_transformers.models.Pooling"},
+            {"idx": 2, "path": "3_Normalize", "type": "sentence_transformers.models.Normalize"}]"#;
+        let said = read(&[
+            (
+                "sentence_bert_config.json",
+                r#"{"max_seq_length": 256, "do_lower_case": true}"#,
+            ),
+            ("modules.json", modules),
+            (
+                "1_Pooling/config.json",
+                r#"{"pooling_mode_cls_token": true}"#,
+            ),
+            (
+                "2_Pool/config.json",
+                r#"{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}"#,
+            ),
+        ])
+        .expect("they are sound");
+        assert_eq!(said.longest.map(|longest| longest.value), Some(256));
+        assert!(said.lower_case);
+        assert_eq!(said.pooling, Some(vec![Pooling::Mean]));
+        assert_eq!(said.normalize, Some(true));
+        assert_eq!(said.unapplied, None);
+        assert_eq!(read(&[]), Ok(Siblings::default()));
+    }
+
+    #[test]
+    fn pooling_has_two_spellings() {
+        let pooling = |text| {
+            let said = read(&[("1_Pooling/config.json", text)]).expect("it is sound");
+            said.pooling.expect("it is said")
+        };
+        assert_eq!(pooling(r#"{"pooling_mode": "lasttoken"}"#), [Pooling::Last]);
+        assert_eq!(
+            pooling(r#"{"pooling_mode_max_tokens": true, "pooling_mode_lasttoken": true}"#),
+            [Pooling::Max, Pooling::Last]
+        );
+        assert_eq!(
+            pooling(r#"{"pooling_mode": ["cls", "mean"]}"#),
+            [Pooling::Cls, Pooling::Mean]
+        );
+    }
+
+    #[test]
+    fn a_module_that_is_not_applied_is_told() {
+        let modules = r#"[{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "../out"},
+            {"type": "a.b.Dense", "path": "2_Dense"}]"#;
+        let said = read(&[("modules.json", modules)]).expect("it is sound");
+        assert_eq!(
+            said.unapplied.map(|module| module.value).as_deref(),
+            Some("Dense")
+        );
+        assert_eq!(said.normalize, Some(false));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (name, text, told) in [
+            ("modules.json", "{", "is not JSON"),
+            ("modules.json", "{}", "is no list of modules"),
+            (
+                "sentence_bert_config.json",
+                r#"{"max_seq_length": "long"}"#,
+                "`max_seq_length`",
+            ),
+            ("1_Pooling/config.json", "{}", "names no way of pooling"),
+            (
+                "1_Pooling/config.json",
+                r#"{"pooling_mode": "median"}"#,
+                "not known",
+            ),
+        ] {
+            let error = read(&[(name, text)]).expect_err(text);
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}

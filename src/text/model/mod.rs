@@ -1,0 +1,261 @@
+//! A package's text model: everything that makes prompts of requests and says how answers are written.
+//!
+//! Invariant: what a request may ask is checked here, before a model runs; whoever feeds the model, a
+//! server or a terminal, gets the same prompt and the same settings. Knows no session.
+
+mod error;
+mod generation_config;
+mod prompt;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+pub use error::TextError;
+pub use prompt::Prompted;
+
+use super::answer::{Family, Offered, Reading, Reasoning};
+use super::chat::{ChatRequest, CompletionRequest, Prompt, ResponseFormat, ToolChoice};
+use super::constraint::{CallChoice, Callable, Constrainer, Constraint, Grammar, Words};
+use super::decoder::DecoderModel;
+use super::ends::Ends;
+use super::sampling::{Sampling, SamplingWish};
+use super::stop::StopStrings;
+use super::template::{Places, Renderer, Template, Templates};
+use super::tokenizer::{Specials, Tokenizer, TokenizerFiles};
+use generation_config::GenerationConfig;
+
+/// A tokenizer, its templates, and the model whose tokens they are.
+#[derive(Debug)]
+pub struct TextModel {
+    tokenizer: Arc<Tokenizer>,
+    templates: Result<Templates, super::template::FindError>,
+    decoder: DecoderModel,
+    /// How tokens are drawn where a request says nothing.
+    wish: SamplingWish,
+    ends: Ends,
+    constrainer: OnceLock<Result<Constrainer, super::constraint::ConstraintError>>,
+}
+
+impl TextModel {
+    /// Reads what lies beside the model at `model` and its tokenizer.
+    pub fn load(
+        tokenizer: Arc<Tokenizer>,
+        files: &TokenizerFiles,
+        model: &Path,
+        decoder: DecoderModel,
+    ) -> Result<Self, TextError> {
+        let templates = Templates::find(Places {
+            tokenizer_config: files.config.as_deref(),
+            tokenizer: Some(&files.tokenizer),
+            // The package's config lies beside its model.
+            config: Some(model),
+        });
+        let config = GenerationConfig::beside(&[
+            Some(model),
+            files.config.as_deref(),
+            Some(&files.tokenizer),
+        ])?;
+        let mut ends = decoder
+            .ends
+            .iter()
+            .copied()
+            .collect::<Ends>()
+            .of_generation_config(&config.fields)
+            .of_tokenizer(tokenizer.eos());
+        for (_, template) in templates.iter().flat_map(Templates::all) {
+            ends = ends.of_template(template.text(), &|mark| tokenizer.id_of(mark));
+        }
+        Ok(Self {
+            wish: SamplingWish::of_generation_config(&config.fields).map_err(|error| {
+                TextError::Settings {
+                    file: config.file.clone(),
+                    error,
+                }
+            })?,
+            tokenizer,
+            templates,
+            decoder,
+            ends,
+            constrainer: OnceLock::new(),
+        })
+    }
+
+    /// The model that is fed.
+    pub fn decoder(&self) -> &DecoderModel {
+        &self.decoder
+    }
+
+    /// Its tokenizer.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// How tokens are drawn where a request says nothing.
+    pub fn sampling(&self) -> Sampling {
+        Sampling::merged(SamplingWish::default(), self.wish.clone())
+    }
+
+    /// Whether it has a template for chats; why not.
+    pub fn chats(&self) -> Result<(), TextError> {
+        self.template(false).map(|_| ())
+    }
+
+    /// A chat's prompt, and how it is to be answered.
+    pub fn chat(&self, chat: &ChatRequest, renderer: &Renderer) -> Result<Prompted, TextError> {
+        let shown = if chat.tool_choice == ToolChoice::None {
+            &[]
+        } else {
+            chat.tools.as_slice()
+        };
+        let template = self.template(!shown.is_empty())?;
+        let takes = renderer.takes(template)?;
+        let text = renderer.render(template, &chat.conversation(takes))?;
+        let must_call = matches!(
+            chat.tool_choice,
+            ToolChoice::Required | ToolChoice::Function(_)
+        );
+        let offered = shown.iter().map(|tool| Offered {
+            name: tool.name.clone(),
+            parameters: Some(tool.parameters.clone().into()),
+        });
+        let family = Family::of(template.text());
+        // Channels are marks of every answer, not only of calls.
+        let has_marks = !shown.is_empty() || family == Family::Harmony;
+        let reading = Reading {
+            family: if must_call {
+                Some(Family::Required)
+            } else {
+                has_marks.then_some(family)
+            },
+            tools: offered.collect(),
+            reasoning: Reasoning::of(template.text(), &text),
+        };
+        let grammar = if must_call {
+            Self::calls(chat)?
+        } else {
+            form(&chat.response_format)?
+        };
+        Ok(Prompted {
+            constraint: grammar
+                .map(|grammar| self.constraint(&grammar))
+                .transpose()?,
+            reading,
+            // A template writes the special tokens itself, and marks of calls are told by them.
+            specials: Specials::Absent,
+            skips_special: !has_marks,
+            max_tokens: chat.max_tokens.map(|most| most as usize),
+            choices: chat.choices as usize,
+            sampling: Sampling::merged(SamplingWish::of_request(&chat.fields)?, self.wish.clone()),
+            stops: StopStrings::read(chat.fields.get("stop"))?,
+            ends: self.ends.clone(),
+            text: prompt::Given::Text(text),
+        })
+    }
+
+    /// What is to be continued, and how.
+    pub fn completion(
+        &self,
+        asked: &CompletionRequest,
+        prompt: &Prompt,
+    ) -> Result<Prompted, TextError> {
+        for (field, is_there) in [
+            ("suffix", asked.suffix.is_some()),
+            ("best_of", asked.best_of > asked.choices),
+        ] {
+            if is_there {
+                return Err(TextError::unsupported(
+                    field,
+                    "is not served by models on this machine; leave it out",
+                ));
+            }
+        }
+        if asked.max_tokens == Some(0) {
+            return Err(TextError::unsupported(
+                "max_tokens",
+                "is 0; at least 1 token is generated",
+            ));
+        }
+        let text = match prompt {
+            Prompt::Text(text) => prompt::Given::Text(text.clone()),
+            Prompt::Tokens(tokens) => prompt::Given::Tokens(tokens.clone()),
+        };
+        Ok(Prompted {
+            constraint: None,
+            reading: Reading::plain(),
+            specials: Specials::Added,
+            skips_special: true,
+            max_tokens: asked.max_tokens.map(|most| most as usize),
+            choices: asked.choices as usize,
+            sampling: Sampling::merged(SamplingWish::of_request(&asked.fields)?, self.wish.clone()),
+            stops: StopStrings::read(asked.fields.get("stop"))?,
+            ends: self.ends.clone(),
+            text,
+        })
+    }
+
+    fn template(&self, with_tools: bool) -> Result<&Template, TextError> {
+        let templates = self
+            .templates
+            .as_ref()
+            .map_err(|error| TextError::NoTemplate(error.clone()))?;
+        templates.choose(with_tools).map_err(TextError::NoTemplate)
+    }
+
+    fn calls(chat: &ChatRequest) -> Result<Option<Grammar>, TextError> {
+        let tools: Vec<Callable> = chat
+            .tools
+            .iter()
+            .map(|tool| Callable {
+                name: tool.name.clone(),
+                parameters: (!tool.parameters.is_empty()).then(|| tool.parameters.clone().into()),
+            })
+            .collect();
+        let choice = match &chat.tool_choice {
+            ToolChoice::Function(name) => CallChoice::Named(name),
+            _ => CallChoice::Any,
+        };
+        Ok(Some(Grammar::of_calls(
+            &tools,
+            choice,
+            chat.parallel_tool_calls,
+        )?))
+    }
+
+    fn constraint(&self, grammar: &Grammar) -> Result<Constraint, TextError> {
+        let constrainer = self.constrainer.get_or_init(|| {
+            let vocabulary = self.tokenizer.vocabulary();
+            let bytes = (0..vocabulary.len()).map(|id| {
+                let id = u32::try_from(id).expect("vocabularies are counted in 32 bits");
+                let is_text = !vocabulary.is_special(id);
+                vocabulary
+                    .bytes(id)
+                    .filter(|_| is_text)
+                    .unwrap_or_default()
+                    .to_vec()
+            });
+            Constrainer::new(Words {
+                bytes: bytes.collect(),
+                ends: self.ends.ids(),
+            })
+        });
+        match constrainer {
+            Ok(constrainer) => Ok(constrainer.constrain(grammar)?),
+            Err(error) => Err(error.clone().into()),
+        }
+    }
+}
+
+fn form(format: &ResponseFormat) -> Result<Option<Grammar>, TextError> {
+    let any = serde_json::json!({"type": "object"});
+    Ok(match format {
+        ResponseFormat::Text => None,
+        ResponseFormat::JsonObject => Some(Grammar::of_schema(&any, "response_format")?),
+        ResponseFormat::JsonSchema { schema, .. } => {
+            let schema = schema.clone().into();
+            Some(Grammar::of_schema(
+                &schema,
+                "response_format.json_schema.schema",
+            )?)
+        }
+    })
+}

@@ -1,0 +1,165 @@
+//! Which tokens may be drawn: `top_k`, `top_p` and `min_p`, in this order.
+//!
+//! Invariant: of equally likely tokens the one with the smaller id is kept. Nothing is sorted that is
+//! not about to be kept, and buffers are used again.
+
+use std::cmp::Ordering;
+
+use super::Sampling;
+use super::exponential::exponential;
+
+/// Fewer are not worth a selection.
+const SMALL: usize = 512;
+
+/// How many sums are made on the way to `top_p`.
+const STEPS: usize = 1024;
+
+/// A token that may be drawn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) token: u32,
+    logit: f32,
+    /// In proportion to its probability: 1 for the likeliest.
+    pub(super) weight: f32,
+}
+
+/// Likelier first, then by id.
+fn by_logit(a: &Candidate, b: &Candidate) -> Ordering {
+    b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token))
+}
+
+/// What stays, by id. `most` is the largest logit.
+pub(super) fn keep(settings: &Sampling, logits: &[f32], most: f32, kept: &mut Vec<Candidate>) {
+    kept.clear();
+    let least = least(settings, most);
+    if settings.top_k > 0 && settings.top_k < logits.len() {
+        likeliest(logits, settings.top_k, kept);
+        kept.sort_unstable_by_key(|candidate| candidate.token);
+    } else {
+        let cut = if settings.top_p < 1.0 {
+            tail(settings, logits, most)
+        } else {
+            least
+        };
+        gather(logits, cut, kept);
+    }
+    let scale = 1.0 / settings.temperature;
+    for candidate in kept.iter_mut() {
+        candidate.weight = exponential((candidate.logit - most) * scale);
+    }
+    if settings.top_p < 1.0 {
+        nucleus(settings.top_p, most, kept);
+    }
+    kept.retain(|candidate| candidate.logit >= least);
+}
+
+/// The smallest logit that `min_p` keeps. The likeliest token always stays.
+pub(super) fn least(settings: &Sampling, most: f32) -> f32 {
+    let least = most + settings.temperature * settings.min_p.ln();
+    least.min(most)
+}
+
+fn candidate(token: usize, logit: f32) -> Candidate {
+    Candidate {
+        token: u32::try_from(token).expect("vocabularies are counted in 32 bits"),
+        logit,
+        weight: 0.0,
+    }
+}
+
+fn gather(logits: &[f32], least: f32, kept: &mut Vec<Candidate>) {
+    for (token, logit) in logits.iter().enumerate() {
+        if *logit >= least && *logit > f32::NEG_INFINITY {
+            kept.push(candidate(token, *logit));
+        }
+    }
+}
+
+/// The `count` likeliest, in no order. What is no better than the worst of the best so far is passed
+/// over; the others are selected from when they are twice as many as wanted.
+fn likeliest(logits: &[f32], count: usize, kept: &mut Vec<Candidate>) {
+    let room = count.saturating_mul(2).max(SMALL);
+    let mut least = f32::NEG_INFINITY;
+    for (token, logit) in logits.iter().enumerate() {
+        if *logit > least {
+            kept.push(candidate(token, *logit));
+            if kept.len() == room {
+                kept.select_nth_unstable_by(count - 1, by_logit);
+                least = kept[count - 1].logit;
+                kept.truncate(count);
+            }
+        }
+    }
+    if kept.len() > count {
+        kept.select_nth_unstable_by(count - 1, by_logit);
+        kept.truncate(count);
+    }
+}
+
+/// A logit below which tokens cannot be among those that sum up to `top_p`: all of them together have
+/// less than what it leaves out.
+fn tail(settings: &Sampling, logits: &[f32], most: f32) -> f32 {
+    let scale = 1.0 / settings.temperature;
+    let mut lanes = [0.0_f32; 16];
+    let mut sum = 0.0_f64;
+    // Sums of few numbers each, so that none is lost beside the others.
+    for part in logits.chunks(4096) {
+        lanes.fill(0.0);
+        for row in part.chunks(lanes.len()) {
+            for (lane, logit) in lanes.iter_mut().zip(row) {
+                *lane += exponential((*logit - most) * scale);
+            }
+        }
+        sum += lanes.iter().copied().map(f64::from).sum::<f64>();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a bound, with room to spare")]
+    let share = sum * (1.0 - f64::from(settings.top_p)) * 0.5 / logits.len() as f64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a bound, with room to spare"
+    )]
+    let cut = most + settings.temperature * share.ln() as f32;
+    cut.min(most)
+}
+
+/// The likeliest whose weights sum up to `share` of all, with the one that reaches it. Their order
+/// stays.
+fn nucleus(share: f32, most: f32, kept: &mut Vec<Candidate>) {
+    let total: f64 = kept.iter().map(|one| f64::from(one.weight)).sum();
+    let mut wanted = total * f64::from(share);
+    // Sums by logit, coarsely; only those about the edge are looked at one by one.
+    let least = kept.iter().fold(most, |least, one| least.min(one.logit));
+    let height = (most - least).max(f32::MIN_POSITIVE);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "it is from 0 to the number of steps"
+    )]
+    let step = |logit: f32| (((most - logit) / height * STEPS as f32) as usize).min(STEPS - 1);
+    let mut sums = [0.0_f64; STEPS];
+    for one in kept.iter() {
+        sums[step(one.logit)] += f64::from(one.weight);
+    }
+    let edge = sums.iter().position(|sum| {
+        let reached = *sum >= wanted;
+        if !reached {
+            wanted -= sum;
+        }
+        reached
+    });
+    // Rounding may leave a hair that nothing reaches: then all of them stay.
+    let Some(edge) = edge else {
+        return;
+    };
+    let mut about: Vec<Candidate> = Vec::new();
+    about.extend(kept.iter().filter(|one| step(one.logit) == edge));
+    about.sort_unstable_by(by_logit);
+    let reaching = about.iter().find(|one| {
+        wanted -= f64::from(one.weight);
+        wanted <= 0.0
+    });
+    if let Some(end) = reaching.or(about.last()) {
+        kept.retain(|one| by_logit(one, end).is_le());
+    }
+}

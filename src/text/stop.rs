@@ -1,0 +1,267 @@
+//! Stop strings: text ends before the first of them, wherever tokens begin and end.
+//!
+//! Invariant: what is given out is the same however the text came in pieces; no character of it is
+//! taken back. Each byte is looked at once for each stop string.
+
+use serde_json::Value;
+use thiserror::Error;
+
+/// Most stop strings.
+pub const MOST_STOPS: usize = 16;
+
+/// Longest stop string, in bytes.
+pub const LONGEST_STOP: usize = 1024;
+
+/// A list of stop strings that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{field}` must be {expected}, not {found}")]
+pub struct StopError {
+    /// `stop`, or an item of it.
+    pub field: String,
+    /// What it must be.
+    pub expected: String,
+    /// What it is.
+    pub found: String,
+}
+
+/// Strings that end a text, and are no part of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StopStrings(Vec<Stop>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stop {
+    text: Box<[u8]>,
+    /// For each length of a beginning that matched: the longest shorter one that still does.
+    shorter: Box<[usize]>,
+}
+
+impl StopStrings {
+    /// Of the field `stop` of a request: a string, a list of strings, or nothing.
+    pub fn read(stop: Option<&Value>) -> Result<Self, StopError> {
+        let expected = "a string or a list of strings";
+        match stop {
+            None | Some(Value::Null) => Ok(Self::default()),
+            Some(Value::String(text)) => Self::new(&[("stop".to_owned(), text)]),
+            Some(Value::Array(items)) => {
+                let mut texts = Vec::new();
+                if items.len() > MOST_STOPS {
+                    let expected = format!("at most {MOST_STOPS} strings");
+                    return Err(wrong("stop", &expected, format!("{} strings", items.len())));
+                }
+                for (place, item) in items.iter().enumerate() {
+                    let field = format!("stop[{place}]");
+                    let text = item.as_str();
+                    let text = text.ok_or_else(|| wrong(&field, "a string", kind(item)))?;
+                    texts.push((field, text));
+                }
+                Self::new(&texts)
+            }
+            Some(other) => Err(wrong("stop", expected, kind(other))),
+        }
+    }
+
+    fn new<T: AsRef<str>>(texts: &[(String, T)]) -> Result<Self, StopError> {
+        let mut stops = Vec::with_capacity(texts.len());
+        for (field, text) in texts {
+            let text = text.as_ref();
+            if text.is_empty() {
+                return Err(wrong(field, "one character or more", "an empty string"));
+            }
+            if text.len() > LONGEST_STOP {
+                let expected = format!("at most {LONGEST_STOP} bytes");
+                return Err(wrong(field, &expected, format!("{} bytes", text.len())));
+            }
+            stops.push(Stop::new(text));
+        }
+        Ok(Self(stops))
+    }
+
+    /// Looks for them in a text that is about to come.
+    pub fn scan(&self) -> StopScan {
+        StopScan {
+            matched: vec![0; self.0.len()],
+            stops: self.0.clone(),
+            held: String::new(),
+            stopped: false,
+        }
+    }
+}
+
+fn wrong(field: &str, expected: &str, found: impl Into<String>) -> StopError {
+    StopError {
+        field: field.to_owned(),
+        expected: expected.to_owned(),
+        found: found.into(),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+impl Stop {
+    fn new(text: &str) -> Self {
+        let text: Box<[u8]> = text.as_bytes().into();
+        let mut shorter = vec![0; text.len() + 1].into_boxed_slice();
+        let mut length = 0;
+        for end in 1..text.len() {
+            while length > 0 && text[length] != text[end] {
+                length = shorter[length];
+            }
+            if text[length] == text[end] {
+                length += 1;
+            }
+            shorter[end + 1] = length;
+        }
+        Self { text, shorter }
+    }
+
+    /// How much of its beginning matches with one more byte, where so much did before.
+    fn step(&self, mut matched: usize, byte: u8) -> usize {
+        while matched > 0 && self.text.get(matched) != Some(&byte) {
+            matched = self.shorter[matched];
+        }
+        if self.text[matched] == byte {
+            matched + 1
+        } else {
+            0
+        }
+    }
+}
+
+/// A text that comes in pieces, watched for stop strings.
+#[derive(Debug, Clone)]
+pub struct StopScan {
+    stops: Vec<Stop>,
+    /// For each: how much of its beginning the text ends with.
+    matched: Vec<usize>,
+    /// The end of the text that may be the beginning of one.
+    held: String,
+    stopped: bool,
+}
+
+impl StopScan {
+    /// Takes the next piece, gives what is certain to be before any stop string. Of those that end
+    /// first, the longest one counts. What comes after one is dropped.
+    pub fn push(&mut self, piece: &str) -> String {
+        if self.stopped {
+            return String::new();
+        }
+        if self.stops.is_empty() {
+            return piece.to_owned();
+        }
+        let before = self.held.len();
+        self.held.push_str(piece);
+        for (place, byte) in piece.bytes().enumerate() {
+            let mut longest = None;
+            for (stop, matched) in self.stops.iter().zip(&mut self.matched) {
+                *matched = stop.step(*matched, byte);
+                if *matched == stop.text.len() {
+                    longest = longest.max(Some(*matched));
+                }
+            }
+            if let Some(length) = longest {
+                self.stopped = true;
+                self.held.truncate(before + place + 1 - length);
+                return std::mem::take(&mut self.held);
+            }
+        }
+        let open = self.matched.iter().copied().max().unwrap_or(0);
+        let rest = self.held.split_off(self.held.len() - open);
+        std::mem::replace(&mut self.held, rest)
+    }
+
+    /// Whether a stop string came.
+    pub fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The text is over: what was held back.
+    pub fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The text before the stop string that ends first, by looking at every place.
+    fn naive<'t>(text: &'t str, stops: &[String]) -> &'t str {
+        for end in 1..=text.len() {
+            let ended = stops
+                .iter()
+                .filter(|stop| text.as_bytes()[..end].ends_with(stop.as_bytes()));
+            if let Some(longest) = ended.map(String::len).max() {
+                return &text[..end - longest];
+            }
+        }
+        text
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_the_naive_search_finds(
+            text in "[ab€é]{0,40}",
+            stops in proptest::collection::vec("[ab€é]{1,5}", 0..4),
+            cuts in proptest::collection::vec(any::<bool>(), 41),
+        ) {
+            let strings = StopStrings::read(Some(&json!(stops))).expect("it is a list");
+            let mut scan = strings.scan();
+            let mut given = String::new();
+            let mut piece = String::new();
+            for (letter, cut) in text.chars().zip(cuts) {
+                piece.push(letter);
+                if cut {
+                    given += &scan.push(&std::mem::take(&mut piece));
+                }
+            }
+            given += &scan.push(&piece);
+            prop_assert_eq!(scan.stopped(), naive(&text, &stops) != text
+                || stops.iter().any(|stop| text.contains(stop.as_str())));
+            given += &scan.finish();
+            prop_assert_eq!(given, naive(&text, &stops));
+        }
+    }
+
+    #[test]
+    fn text_is_held_back_only_while_it_may_be_a_stop_string() {
+        let strings = StopStrings::read(Some(&json!(["END", "\n\n"]))).expect("it is a list");
+        let mut scan = strings.scan();
+        assert_eq!(scan.push("the E"), "the ");
+        assert_eq!(scan.push("NT"), "ENT");
+        assert_eq!(scan.push("ENDed"), "");
+        assert!(scan.stopped());
+        assert_eq!(scan.push("more"), "");
+        assert_eq!(scan.finish(), "");
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_is_refused_with_its_item() {
+        for (stop, field) in [
+            (json!(["a", ""]), "stop[1]"),
+            (json!(""), "stop"),
+            (json!(5), "stop"),
+            (json!([[1]]), "stop[0]"),
+            (json!(vec!["a"; MOST_STOPS + 1]), "stop"),
+            (json!(["x".repeat(LONGEST_STOP + 1)]), "stop[0]"),
+        ] {
+            let error = StopStrings::read(Some(&stop)).expect_err("it is refused");
+            assert_eq!(error.field, field, "{error}");
+        }
+        assert_eq!(
+            StopStrings::read(Some(&Value::Null)),
+            Ok(StopStrings::default())
+        );
+    }
+}

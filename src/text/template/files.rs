@@ -1,0 +1,64 @@
+//! Reading the files of a package that templates are in.
+//!
+//! Invariant: no file is read beyond [`MAX_FILE`].
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::error::FindError;
+
+/// Largest file that is read, in bytes. A tokenizer's config with a thousand added tokens has 200 kB.
+const MAX_FILE: u64 = 16 << 20;
+
+/// A file's JSON object.
+pub(super) fn object(file: &Path) -> Result<Map<String, Value>, FindError> {
+    match serde_json::from_str(&read(file)?) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(other) => Err(malformed(file, "(root)", "an object", kind(&other))),
+        Err(error) => Err(FindError::Unreadable {
+            file: file.to_owned(),
+            reason: format!("it is no JSON: {error}"),
+        }),
+    }
+}
+
+/// A file's text.
+pub(super) fn read(file: &Path) -> Result<String, FindError> {
+    let unreadable = |reason: String| FindError::Unreadable {
+        file: file.to_owned(),
+        reason,
+    };
+    let opened = File::open(file).map_err(|error| unreadable(error.to_string()))?;
+    let mut bytes = Vec::new();
+    let read = opened.take(MAX_FILE + 1).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(unreadable(format!("it has more than {MAX_FILE} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| unreadable(format!("it is no UTF-8: {error}")))
+}
+
+/// A field of a file that is not as it must be.
+pub(super) fn malformed(file: &Path, field: &str, expected: &str, found: &str) -> FindError {
+    FindError::Malformed {
+        file: file.to_owned(),
+        field: field.to_owned(),
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }
+}
+
+/// What a value is, in words.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

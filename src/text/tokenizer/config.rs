@@ -1,0 +1,278 @@
+//! `tokenizer_config.json`: what a tokenizer's settings say beside the tokenizer itself.
+//!
+//! Invariant: only what is understood is kept; an entry of the wrong type is an error that names it. The
+//! chat template in this file belongs to the templates.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::TokenizerError;
+use super::read::{bounded, broken};
+
+/// The file's usual name.
+pub const FILE_NAME: &str = "tokenizer_config.json";
+
+/// Longest file that is read; the largest known has some 2 MB, with thousands of added tokens.
+const MAX_BYTES: u64 = 32 << 20;
+
+/// Lengths from here on mean that there is none: exporters write 10³⁰.
+const NO_LENGTH: f64 = 1e9;
+
+/// A side of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// At the beginning.
+    Left,
+    /// At the end.
+    Right,
+}
+
+/// A token that is added to the vocabulary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the file has them so")]
+pub struct AddedToken {
+    /// Its text.
+    pub content: String,
+    /// Whether it only controls, and is no text.
+    pub special: bool,
+    /// Whether it is found in text that the normaliser changed.
+    pub normalized: bool,
+    /// Whether spaces before it belong to it.
+    pub lstrip: bool,
+    /// Whether spaces after it belong to it.
+    pub rstrip: bool,
+    /// Whether it must be a word of its own.
+    pub single_word: bool,
+}
+
+/// What is understood of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenizerConfig {
+    /// Text of the token at the beginning of a sequence.
+    pub bos_token: Option<String>,
+    /// Text of the token at its end.
+    pub eos_token: Option<String>,
+    /// Text of the token that fills rows.
+    pub pad_token: Option<String>,
+    /// Text of the token for what is not known.
+    pub unk_token: Option<String>,
+    /// Most tokens that the model takes, where there is a bound.
+    pub model_max_length: Option<usize>,
+    /// Whether the first token is put before a text, where it is said.
+    pub add_bos_token: Option<bool>,
+    /// Whether the last token is put behind a text, where it is said.
+    pub add_eos_token: Option<bool>,
+    /// The side on which rows are filled.
+    pub padding_side: Option<Side>,
+    /// The side on which rows are cut.
+    pub truncation_side: Option<Side>,
+    /// Added tokens by their ids.
+    pub added_tokens: BTreeMap<u32, AddedToken>,
+    /// How token states become one vector (`cls`, `mean`, …), where it is said.
+    pub pooling: Option<String>,
+}
+
+impl TokenizerConfig {
+    /// Reads the file.
+    pub fn read(path: &Path) -> Result<Self, TokenizerError> {
+        Self::parse(path, &bounded(path, MAX_BYTES)?)
+    }
+
+    /// Reads the file's bytes; `path` is for messages.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TokenizerError> {
+        let value: Value = serde_json::from_slice(bytes)
+            .map_err(|error| broken(path, format!("it is not JSON: {error}")))?;
+        if !value.is_object() {
+            return Err(broken(path, "an object was expected".to_owned()));
+        }
+        let read = Reading {
+            path,
+            value: &value,
+        };
+        Ok(Self {
+            bos_token: read.token("bos_token")?,
+            eos_token: read.token("eos_token")?,
+            pad_token: read.token("pad_token")?,
+            unk_token: read.token("unk_token")?,
+            model_max_length: read.length("model_max_length")?,
+            add_bos_token: read.boolean("add_bos_token")?,
+            add_eos_token: read.boolean("add_eos_token")?,
+            padding_side: read.side("padding_side")?,
+            truncation_side: read.side("truncation_side")?,
+            added_tokens: read.added_tokens()?,
+            pooling: read.pooling(),
+        })
+    }
+}
+
+/// The file's value, and the file for messages.
+struct Reading<'a> {
+    path: &'a Path,
+    value: &'a Value,
+}
+
+impl Reading<'_> {
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.value.get(key).filter(|value| !value.is_null())
+    }
+
+    fn wrong(&self, key: &str, expected: &str, found: &Value) -> TokenizerError {
+        let found = match found {
+            Value::Array(_) => "an array".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+            other => format!("`{other}`"),
+        };
+        broken(
+            self.path,
+            format!("`{key}` is {found}, and {expected} was expected"),
+        )
+    }
+
+    /// A token as its text, or as an object with `content`.
+    fn token(&self, key: &str) -> Result<Option<String>, TokenizerError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let text = value.as_str().or_else(|| value.get("content")?.as_str());
+        let text =
+            text.ok_or_else(|| self.wrong(key, "a text, or an object with `content`", value));
+        text.map(|text| Some(text.to_owned()))
+    }
+
+    fn length(&self, key: &str) -> Result<Option<usize>, TokenizerError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        match value.as_f64() {
+            Some(length) if length >= NO_LENGTH => Ok(None),
+            Some(length) if length >= 1.0 => {
+                let whole = value
+                    .as_u64()
+                    .and_then(|length| usize::try_from(length).ok());
+                whole.map_or_else(
+                    || Err(self.wrong(key, "a whole number", value)),
+                    |n| Ok(Some(n)),
+                )
+            }
+            _ => Err(self.wrong(key, "a number above 0", value)),
+        }
+    }
+
+    fn boolean(&self, key: &str) -> Result<Option<bool>, TokenizerError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let boolean = value.as_bool();
+        boolean.map_or_else(
+            || Err(self.wrong(key, "true or false", value)),
+            |b| Ok(Some(b)),
+        )
+    }
+
+    fn side(&self, key: &str) -> Result<Option<Side>, TokenizerError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        match value.as_str() {
+            Some("left") => Ok(Some(Side::Left)),
+            Some("right") => Ok(Some(Side::Right)),
+            _ => Err(self.wrong(key, "`left` or `right`", value)),
+        }
+    }
+
+    fn added_tokens(&self) -> Result<BTreeMap<u32, AddedToken>, TokenizerError> {
+        let key = "added_tokens_decoder";
+        let Some(value) = self.get(key) else {
+            return Ok(BTreeMap::new());
+        };
+        let entries = value.as_object();
+        let entries = entries.ok_or_else(|| self.wrong(key, "an object", value))?;
+        let token = |(id, token): (&String, &Value)| {
+            let entry = format!("{key}.{id}");
+            let number = id.parse();
+            let number = number
+                .map_err(|_| broken(self.path, format!("`{entry}`: `{id}` is no id of a token")))?;
+            let content = token.as_str().or_else(|| token.get("content")?.as_str());
+            let content =
+                content.ok_or_else(|| self.wrong(&entry, "a token with `content`", token))?;
+            let flag = |name| token.get(name).and_then(Value::as_bool);
+            let special = flag("special").unwrap_or(false);
+            let token = AddedToken {
+                content: content.to_owned(),
+                special,
+                normalized: flag("normalized").unwrap_or(!special),
+                lstrip: flag("lstrip").unwrap_or(false),
+                rstrip: flag("rstrip").unwrap_or(false),
+                single_word: flag("single_word").unwrap_or(false),
+            };
+            Ok((number, token))
+        };
+        entries.iter().map(token).collect()
+    }
+
+    /// Not a key of transformers; packages of embedding models say it here.
+    fn pooling(&self) -> Option<String> {
+        let said = ["pooling", "pooling_mode"]
+            .into_iter()
+            .find_map(|key| self.get(key));
+        said.and_then(Value::as_str).map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<TokenizerConfig, String> {
+        let parsed = TokenizerConfig::parse(Path::new("c.json"), text.as_bytes());
+        parsed.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn tokens_are_texts_or_objects() {
+        let config = parse(
+            r#"{"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>",
+                "pad_token": null, "model_max_length": 1000000000000000019884624838656,
+                "add_bos_token": true, "padding_side": "left",
+                "added_tokens_decoder": {"7": {"content": "<x>", "special": true}}}"#,
+        )
+        .expect("it is sound");
+        assert_eq!(config.bos_token.as_deref(), Some("<s>"));
+        assert_eq!(config.eos_token.as_deref(), Some("</s>"));
+        assert_eq!(config.pad_token, None);
+        assert_eq!(config.model_max_length, None, "no bound");
+        assert_eq!(config.add_bos_token, Some(true));
+        assert_eq!(config.padding_side, Some(Side::Left));
+        let token = &config.added_tokens[&7];
+        assert!(token.special && token.content == "<x>" && !token.normalized);
+        let config = parse(r#"{"model_max_length": 512}"#).expect("it is sound");
+        assert_eq!(config.model_max_length, Some(512));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, told) in [
+            ("[", "c.json is broken: it is not JSON"),
+            ("[]", "an object was expected"),
+            (r#"{"bos_token": 1}"#, "`bos_token` is `1`, and a text"),
+            (r#"{"eos_token": {}}"#, "`eos_token` is an object"),
+            (
+                r#"{"model_max_length": -1}"#,
+                "`model_max_length` is `-1`, and a number above 0",
+            ),
+            (r#"{"model_max_length": 1.5}"#, "a whole number"),
+            (r#"{"padding_side": "up"}"#, "`left` or `right`"),
+            (r#"{"add_bos_token": 3}"#, "true or false"),
+            (r#"{"added_tokens_decoder": {"x": "y"}}"#, "`x` is no id"),
+            (
+                r#"{"added_tokens_decoder": {"1": {}}}"#,
+                "`added_tokens_decoder.1`",
+            ),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+}

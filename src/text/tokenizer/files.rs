@@ -1,0 +1,76 @@
+//! Where a package has its tokenizer.
+//!
+//! Invariant: references stay within the package, as those to models do; a file that no config names is
+//! only looked for beside one that it names.
+
+use std::path::{Path, PathBuf};
+
+use super::{TokenizerConfig, TokenizerError, config};
+use crate::package::{Config, Roots, reference, roots};
+
+/// The files of a package's tokenizer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TokenizerFiles {
+    /// `tokenizer.json`.
+    pub tokenizer: PathBuf,
+    /// `tokenizer_config.json`, where there is one.
+    pub config: Option<PathBuf>,
+}
+
+impl TokenizerFiles {
+    /// Those that the config at `path` names; `None` if it names no tokenizer. Settings that it does not
+    /// name may lie beside the tokenizer.
+    pub fn of(path: &Path, package: &Config) -> Result<Option<Self>, TokenizerError> {
+        let resolved = |key: &str| {
+            let mut files = package.tokenizer_files.iter();
+            let file = files.find(|file| file.path == crate::source::JsonPath::root().key(key));
+            let file = file.map(|file| resolve(path, key, &file.reference));
+            file.transpose()
+        };
+        let Some(tokenizer) = resolved("tokenizer")? else {
+            return Ok(None);
+        };
+        let config = match resolved("tokenizer_config")? {
+            Some(config) => Some(config),
+            None => beside(&tokenizer),
+        };
+        Ok(Some(Self { tokenizer, config }))
+    }
+
+    /// The directories of the package's files: the tokenizer's, its config's, its model's.
+    pub fn directories(&self, package: &Path, model: &Path) -> Vec<PathBuf> {
+        let mut directories: Vec<PathBuf> = Vec::new();
+        for file in [&self.tokenizer, package, model] {
+            let directory = file.parent().unwrap_or(Path::new("")).to_owned();
+            if !directories.contains(&directory) {
+                directories.push(directory);
+            }
+        }
+        directories
+    }
+
+    /// What the settings say; nothing where there are none.
+    pub fn read_config(&self) -> Result<TokenizerConfig, TokenizerError> {
+        let config = self.config.as_deref().map(TokenizerConfig::read);
+        Ok(config.transpose()?.unwrap_or_default())
+    }
+}
+
+fn resolve(path: &Path, key: &str, reference: &str) -> Result<PathBuf, TokenizerError> {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let roots = Roots::new();
+    let absolute = roots.absolute(directory);
+    let depth = roots::depth_below(&absolute, &roots.package_root(&absolute));
+    reference::resolve(directory, depth, reference).map_err(|error| TokenizerError::Reference {
+        config: path.to_owned(),
+        key: key.to_owned(),
+        reference: reference.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// A configuration of the usual name beside the tokenizer.
+fn beside(tokenizer: &Path) -> Option<PathBuf> {
+    let beside = tokenizer.with_file_name(config::FILE_NAME);
+    beside.is_file().then_some(beside)
+}

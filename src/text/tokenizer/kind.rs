@@ -1,0 +1,154 @@
+//! Files that are tokenizers of another kind, told by their first bytes and their keys.
+//!
+//! Invariant: only looked at where a file is no `tokenizer.json`, so a wrong guess costs a worse message.
+
+use std::fmt;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// A tokenizer, or a part of one, that is no `tokenizer.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForeignKind {
+    /// SentencePiece's `tokenizer.model`.
+    SentencePiece,
+    /// Mistral's `tekken.json`.
+    Tekken,
+    /// tiktoken's lines of base64 and rank.
+    Tiktoken,
+    /// `tokenizer.bin` of llama2.c.
+    Llama2c,
+    /// `tokenizer_config.json`.
+    Config,
+    /// `vocab.json`: only tokens and ids.
+    Vocabulary,
+    /// `vocab.txt`: only tokens.
+    VocabularyLines,
+}
+
+/// How transformers converts what it reads.
+const BY_TRANSFORMERS: &str = "convert it with the Python package transformers, \
+    `AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY)`, which writes one";
+
+impl ForeignKind {
+    /// What to do about it.
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::SentencePiece | Self::Tiktoken | Self::Vocabulary | Self::VocabularyLines => {
+                BY_TRANSFORMERS
+            }
+            Self::Tekken => {
+                "convert it with the Python package transformers, whose Mistral tokenizers read it \
+                 and whose `save_pretrained` writes one"
+            }
+            Self::Llama2c => {
+                "it has no rules to split text by; take the `tokenizer.json` of the model it was made from"
+            }
+            Self::Config => {
+                "name the tokenizer in `tokenizer`, and this file in `tokenizer_config`"
+            }
+        }
+    }
+
+    /// What bytes that are no JSON are, as far as they tell.
+    pub(super) fn of_bytes(path: &Path, bytes: &[u8]) -> Option<Self> {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        // The first field of its protocol buffer is the list of pieces.
+        if matches!(extension, Some("model" | "spm")) || is_pieces(bytes) {
+            return Some(Self::SentencePiece);
+        }
+        if extension == Some("tiktoken") || is_ranks(bytes) {
+            return Some(Self::Tiktoken);
+        }
+        match extension {
+            Some("bin") => Some(Self::Llama2c),
+            Some("txt" | "vocab") => Some(Self::VocabularyLines),
+            _ => None,
+        }
+    }
+
+    /// What a JSON value is that is no tokenizer, as far as its keys tell.
+    pub(super) fn of_value(value: &Value) -> Option<Self> {
+        let keys = value.as_object()?;
+        let has = |key: &str| keys.contains_key(key);
+        let vocab = keys.get("vocab").and_then(Value::as_array);
+        let is_tekken = vocab.and_then(|vocab| vocab.first()?.get("token_bytes"));
+        if is_tekken.is_some() {
+            Some(Self::Tekken)
+        } else if has("model") {
+            None
+        } else if has("tokenizer_class") || has("model_max_length") || has("added_tokens_decoder") {
+            Some(Self::Config)
+        } else if !keys.is_empty() && keys.values().all(Value::is_u64) {
+            Some(Self::Vocabulary)
+        } else {
+            None
+        }
+    }
+}
+
+/// The beginning of SentencePiece's file: field 1, its length, in it field 1 (the piece's text).
+fn is_pieces(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x0a, length, 0x0a, text, ..] if *text < *length && *length < 0x80)
+}
+
+/// Whether the first line is base64 and a rank.
+fn is_ranks(bytes: &[u8]) -> bool {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
+    let Some((text, rank)) = std::str::from_utf8(line)
+        .ok()
+        .and_then(|line| line.trim_end().split_once(' '))
+    else {
+        return false;
+    };
+    let is_base64 = |c: u8| c.is_ascii_alphanumeric() || b"+/=".contains(&c);
+    let is_text = !text.is_empty() && text.len() % 4 == 0 && text.bytes().all(is_base64);
+    is_text && !rank.is_empty() && rank.bytes().all(|c| c.is_ascii_digit())
+}
+
+impl fmt::Display for ForeignKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SentencePiece => "a SentencePiece model (`tokenizer.model`)",
+            Self::Tekken => "a tekken vocabulary (`tekken.json`)",
+            Self::Tiktoken => "a tiktoken vocabulary",
+            Self::Llama2c => "a binary tokenizer (`tokenizer.bin`)",
+            Self::Config => "a tokenizer's configuration (`tokenizer_config.json`)",
+            Self::Vocabulary => "only a vocabulary (`vocab.json`)",
+            Self::VocabularyLines => "only a vocabulary (`vocab.txt`)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_formats_are_known_by_their_bytes() {
+        let of = |name: &str, bytes: &[u8]| ForeignKind::of_bytes(Path::new(name), bytes);
+        let pieces = b"\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02";
+        assert_eq!(
+            of("tokenizer.json", pieces),
+            Some(ForeignKind::SentencePiece)
+        );
+        assert_eq!(of("tokenizer.model", b""), Some(ForeignKind::SentencePiece));
+        let ranks = b"IQ== 0\nIg== 1\n";
+        assert_eq!(of("tokenizer.json", ranks), Some(ForeignKind::Tiktoken));
+        assert_eq!(of("tokenizer.bin", b"\0\0"), Some(ForeignKind::Llama2c));
+        assert_eq!(of("tokenizer.json", b"<html>"), None);
+        assert_eq!(of("tokenizer.json", b""), None);
+    }
+
+    #[test]
+    fn other_json_is_known_by_its_keys() {
+        let of = |text| ForeignKind::of_value(&serde_json::from_str(text).expect("JSON"));
+        let tekken = r#"{"config": {}, "vocab": [{"rank": 0, "token_bytes": "AA=="}]}"#;
+        assert_eq!(of(tekken), Some(ForeignKind::Tekken));
+        assert_eq!(of(r#"{"tokenizer_class": "X"}"#), Some(ForeignKind::Config));
+        assert_eq!(of(r#"{"a": 0, "b": 1}"#), Some(ForeignKind::Vocabulary));
+        assert_eq!(of("{}"), None);
+        assert_eq!(of(r#"{"model": {}}"#), None);
+        assert_eq!(of("[]"), None);
+    }
+}

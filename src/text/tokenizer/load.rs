@@ -1,0 +1,196 @@
+//! From files to a tokenizer of the library.
+//!
+//! Invariant: nothing is read beyond its bound, and what comes out neither cuts nor fills: what a file says
+//! of that is its author's last call, not a property of the model.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::PaddingDirection;
+
+use super::config::{AddedToken, Side, TokenizerConfig};
+use super::guard::guarded;
+use super::kind::ForeignKind;
+use super::read::broken;
+use super::{Padding, TokenizerError};
+
+/// Longest `tokenizer.json` that is read; the largest known have some 35 MB.
+pub(super) const MAX_BYTES: u64 = 256 << 20;
+
+/// Highest id of a token that is believed: 16 times the largest known vocabulary.
+pub(super) const MAX_ID: u32 = 1 << 22;
+
+/// A tokenizer of the library, and what its file said of rows.
+pub(super) struct Parsed {
+    pub(super) tokenizer: tokenizers::Tokenizer,
+    pub(super) padding: Padding,
+    pub(super) truncation_side: Side,
+}
+
+/// The tokenizer in these bytes, with the added tokens of its settings.
+pub(super) fn parse(
+    path: &Path,
+    bytes: &[u8],
+    config: &TokenizerConfig,
+) -> Result<Parsed, TokenizerError> {
+    let outline = Outline::read(path, bytes)?;
+    let parsed = guarded(|| tokenizers::Tokenizer::from_bytes(bytes));
+    let mut tokenizer = parsed.map_err(|error| explained(path, bytes, error))?;
+    check_ids(path, &tokenizer)?;
+    outline.check(path, &tokenizer)?;
+    add_tokens(path, &mut tokenizer, &config.added_tokens)?;
+    let padding = padding(&tokenizer, config);
+    let truncation_side = config.truncation_side.unwrap_or_else(|| {
+        let of_file = tokenizer.get_truncation().map(|said| said.direction);
+        match of_file {
+            Some(tokenizers::TruncationDirection::Left) => Side::Left,
+            _ => Side::Right,
+        }
+    });
+    tokenizer.with_padding(None);
+    guarded(|| tokenizer.with_truncation(None).map(|_| ()))?;
+    Ok(Parsed {
+        tokenizer,
+        padding,
+        truncation_side,
+    })
+}
+
+/// What is looked at before the library reads the file.
+#[derive(Deserialize)]
+struct Outline {
+    /// The library believes the order of these tokens, not their ids.
+    #[serde(default)]
+    added_tokens: Value,
+}
+
+impl Outline {
+    /// Checks the syntax of all of it: the library panics on an error within a decoder.
+    fn read(path: &Path, bytes: &[u8]) -> Result<Self, TokenizerError> {
+        serde_json::from_slice(bytes).map_err(|error| match ForeignKind::of_bytes(path, bytes) {
+            Some(kind) => foreign(path, kind),
+            None if bytes.is_empty() => broken(path, "it is empty".to_owned()),
+            None if error.is_data() => broken(path, "an object was expected".to_owned()),
+            None => broken(path, format!("it is not JSON: {error}")),
+        })
+    }
+
+    fn check(&self, path: &Path, tokenizer: &tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+        for token in self.added_tokens.as_array().into_iter().flatten() {
+            let content = token.get("content").and_then(Value::as_str);
+            let id = token.get("id").and_then(Value::as_u64);
+            let (Some(content), Some(id)) = (content.filter(|text| !text.is_empty()), id) else {
+                continue;
+            };
+            let has = tokenizer.token_to_id(content).map(u64::from);
+            if has != Some(id) {
+                let has = has.map_or_else(|| "none".to_owned(), |has| has.to_string());
+                let reason = format!(
+                    "`added_tokens` gives the token `{content}` the id {id}, and by its place it has {has}"
+                );
+                return Err(broken(path, reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn foreign(path: &Path, kind: ForeignKind) -> TokenizerError {
+    TokenizerError::Foreign {
+        file: path.to_owned(),
+        kind,
+    }
+}
+
+/// Why JSON is no tokenizer: what it is instead, or what the library says.
+fn explained(path: &Path, bytes: &[u8], error: TokenizerError) -> TokenizerError {
+    let TokenizerError::Failed(reason) = error else {
+        return error;
+    };
+    let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    match ForeignKind::of_value(&value) {
+        Some(kind) => foreign(path, kind),
+        None if !value.is_object() => broken(path, "an object was expected".to_owned()),
+        None if value.get("model").is_none() => {
+            broken(path, "it has no `model`, so it is no tokenizer".to_owned())
+        }
+        None => broken(
+            path,
+            format!("it is no tokenizer that can be read: {reason}"),
+        ),
+    }
+}
+
+/// Refuses ids that would make tables of the vocabulary's size unbounded.
+fn check_ids(path: &Path, tokenizer: &tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+    let vocabulary = guarded(|| Ok(tokenizer.get_vocab(true)))?;
+    match vocabulary.iter().find(|(_, id)| **id > MAX_ID) {
+        Some((token, id)) => {
+            let reason = format!("token `{token}` has the id {id}, and no id is above {MAX_ID}");
+            Err(broken(path, reason))
+        }
+        None if vocabulary.is_empty() => Err(broken(path, "its vocabulary is empty".to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// Adds the tokens that only the settings name, as transformers does.
+fn add_tokens(
+    path: &Path,
+    tokenizer: &mut tokenizers::Tokenizer,
+    tokens: &BTreeMap<u32, AddedToken>,
+) -> Result<(), TokenizerError> {
+    let missing: Vec<(&u32, &AddedToken)> = {
+        let known = tokenizer.get_added_vocabulary().get_vocab();
+        let is_missing =
+            |token: &AddedToken| !token.content.is_empty() && !known.contains_key(&token.content);
+        tokens
+            .iter()
+            .filter(|(_, token)| is_missing(token))
+            .collect()
+    };
+    let added = missing.iter().map(|(_, token)| {
+        tokenizers::AddedToken::from(token.content.clone(), token.special)
+            .normalized(token.normalized)
+            .lstrip(token.lstrip)
+            .rstrip(token.rstrip)
+            .single_word(token.single_word)
+    });
+    let added: Vec<tokenizers::AddedToken> = added.collect();
+    guarded(|| tokenizer.add_tokens(added))?;
+    for (id, token) in missing {
+        let has = tokenizer.token_to_id(&token.content);
+        if has != Some(*id) {
+            let has = has.map_or_else(|| "none".to_owned(), |has| has.to_string());
+            let reason = format!(
+                "its settings give the token `{}` the id {id}, and here it gets {has}; \
+                 are the two files of one model?",
+                token.content
+            );
+            return Err(broken(path, reason));
+        }
+    }
+    Ok(())
+}
+
+/// What fills rows: the token by the settings' name, else what the file says.
+fn padding(tokenizer: &tokenizers::Tokenizer, config: &TokenizerConfig) -> Padding {
+    let of_file = tokenizer.get_padding();
+    let named = config.pad_token.as_deref();
+    let id = named
+        .and_then(|token| tokenizer.token_to_id(token))
+        .or(of_file.map(|padding| padding.pad_id));
+    let side = config
+        .padding_side
+        .or(of_file.map(|padding| match padding.direction {
+            PaddingDirection::Left => Side::Left,
+            PaddingDirection::Right => Side::Right,
+        }));
+    Padding {
+        id,
+        type_id: of_file.map_or(0, |padding| padding.pad_type_id),
+        side: side.unwrap_or(Side::Right),
+    }
+}

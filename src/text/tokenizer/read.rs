@@ -1,0 +1,47 @@
+//! Files of a tokenizer, read within a bound.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::TokenizerError;
+use crate::source::lfs::Pointer;
+
+/// The bytes of a file of at most `limit`.
+pub(super) fn bounded(path: &Path, limit: u64) -> Result<Vec<u8>, TokenizerError> {
+    let unreadable = |error: io::Error| TokenizerError::Unreadable {
+        file: path.to_owned(),
+        reason: error.to_string(),
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let bytes = file.metadata().map_err(unreadable)?.len();
+    let too_large = |bytes| TokenizerError::TooLarge {
+        file: path.to_owned(),
+        bytes,
+        limit,
+    };
+    if bytes > limit {
+        return Err(too_large(bytes));
+    }
+    let mut content = Vec::new();
+    // What a pipe or a growing file has beyond its size is not read either.
+    let mut file = file.take(limit + 1);
+    file.read_to_end(&mut content).map_err(unreadable)?;
+    if content.len() as u64 > limit {
+        return Err(too_large(content.len() as u64));
+    }
+    if Pointer::parse(&content).is_some() {
+        return Err(TokenizerError::LfsPointer {
+            file: path.to_owned(),
+        });
+    }
+    Ok(content)
+}
+
+/// An error of a file's content.
+pub(super) fn broken(path: &Path, reason: String) -> TokenizerError {
+    TokenizerError::Broken {
+        file: path.to_owned(),
+        reason,
+    }
+}

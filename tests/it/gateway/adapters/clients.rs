@@ -1,0 +1,99 @@
+//! The official clients of the chat-completion interface, unchanged but for their base address and key.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{DIRECT, STANDARD, with_chat};
+use crate::support::environment::Piece;
+use crate::support::gateway::{Gateway, Setup};
+
+fn script(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    root.join("tests/clients").join(name)
+}
+
+/// Runs a client's script against a gateway; all its checks must pass.
+#[track_caller]
+fn run(mut command: Command, gateway: &Gateway, base: &str, more: &[&str]) {
+    let url = format!("http://{}{base}", gateway.address);
+    let ran = command
+        .args(["--base-url", &url, "--key", &gateway.key])
+        .args(more)
+        .env_remove("OPENAI_API_KEY")
+        .env_remove("OPENAI_BASE_URL")
+        .output()
+        .expect("the interpreter runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let complained = String::from_utf8_lossy(&ran.stderr);
+    assert!(
+        ran.status.success(),
+        "{base}\n{said}\n{complained}\n{}",
+        gateway.log()
+    );
+    assert!(said.contains("checks passed"), "{said}");
+}
+
+/// What a script is told of the services of [`with_chat`], by the mode's base.
+const MODELS: [(&str, &[&str]); 3] = [
+    (
+        STANDARD,
+        &[
+            "--chat",
+            "local/chat",
+            "--embeddings",
+            "local/chat",
+            "--long",
+            "!hold",
+        ],
+    ),
+    (
+        "/api/adapters/openai/v1",
+        &["--chat", "local/chat", "--embeddings", "local/chat"],
+    ),
+    (
+        DIRECT,
+        &[
+            "--chat",
+            "local/raw",
+            "--embeddings",
+            "local/vectors",
+            "--no-completions",
+            "--long",
+            "!hold",
+        ],
+    ),
+];
+
+#[test]
+fn the_python_client_finds_all_as_it_expects() {
+    let test = "the_python_client_finds_all_as_it_expects";
+    let Some(packages) = Piece::OpenAi.or_skip(test) else {
+        return;
+    };
+    let (gateway, server) = with_chat(Setup::new());
+    for (round, (base, models)) in MODELS.into_iter().enumerate() {
+        let mut command = Command::new("python3");
+        command.arg(script("openai_client.py"));
+        command.env("PYTHONPATH", &packages);
+        run(command, &gateway, base, models);
+        let left = [3, 3, 6][round];
+        gateway.until(|| server.left() == left);
+    }
+}
+
+#[test]
+fn the_npm_client_finds_all_as_it_expects() {
+    let test = "the_npm_client_finds_all_as_it_expects";
+    let Some(modules) = Piece::OpenAiNode.or_skip(test) else {
+        return;
+    };
+    let (gateway, server) = with_chat(Setup::new());
+    for (round, (base, models)) in MODELS.into_iter().enumerate() {
+        let mut command = Command::new("node");
+        command.arg(script("openai_client.mjs"));
+        command.arg("--modules").arg(&modules);
+        run(command, &gateway, base, models);
+        let left = [3, 3, 6][round];
+        gateway.until(|| server.left() == left);
+    }
+}

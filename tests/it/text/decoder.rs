@@ -1,0 +1,345 @@
+//! Decoders of every shape: what is fed step by step gives what the whole gives, whatever comes between.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pkgtool::engine::{Begins, LoadOptions, LoadRequest};
+use pkgtool::model;
+use pkgtool::runtime::worker::{Launcher, Worker};
+use pkgtool::tensor::{Signature, Tensor};
+use pkgtool::text::decoder::{
+    DecodeError, Decoder, DecoderModel, SessionSteps, StepError, Steps, TokenDecoder,
+};
+
+#[cfg(feature = "ort")]
+use crate::support::engines;
+use crate::support::environment::Piece;
+
+/// A prompt for the ONNX decoders of the fixtures.
+const PROMPT: [u32; 9] = [5, 17, 3, 40, 22, 8, 31, 1, 12];
+/// A program that keeps its keys and values, and what ExecuTorch's runtime gives for five tokens in a row.
+const PROGRAM: &str = "../../../packages-examples/jackdaw/xnnpack/jackdaw_xnnpack_fp32.pte";
+const RECORDED: &str = "jackdaw_xnnpack_fp32.json";
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/decoders")
+        .join(name)
+}
+
+#[cfg(feature = "ort")]
+fn has_ort() -> bool {
+    engines::ort().is_some()
+}
+
+#[cfg(not(feature = "ort"))]
+fn has_ort() -> bool {
+    false
+}
+
+fn recognised(name: &str) -> (LoadRequest, DecoderModel) {
+    let path = fixture(name);
+    let (info, _) = model::open(&path).expect("fixtures can be read");
+    let method = info.method("forward").unwrap_or(&info.methods[0]);
+    let signature = Signature::of(method, None).expect("all values are tensors");
+    let found = DecoderModel::recognise(&path, &info, &signature, None).expect("it is a decoder");
+    let request = LoadRequest {
+        model: path,
+        signature,
+        options: LoadOptions {
+            threads: Some(1),
+            carrying: found.carrying.clone(),
+            library: Piece::Ort.path(),
+            ..LoadOptions::default()
+        },
+    };
+    (request, found)
+}
+
+/// The decoder of a fixture on an engine, in a process of its own.
+fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionSteps<Worker>> {
+    let (request, found) = recognised(name);
+    let launcher = Launcher {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
+        timeout: Some(Duration::from_mins(2)),
+        memory_limit: None,
+    };
+    let worker = launcher.load(engine, &request).expect("it loads");
+    TokenDecoder::new(found, SessionSteps(worker))
+}
+
+/// The ONNX decoders with the engines that run them here, and how closely they agree with the whole.
+fn cached() -> Vec<(&'static str, &'static str, f32)> {
+    let kinds = [
+        ("cached.onnx", 1e-5),
+        ("merged.onnx", 1e-5),
+        ("half.onnx", 2e-2),
+    ];
+    let mut all: Vec<_> = kinds
+        .iter()
+        .map(|(kind, near)| (*kind, "tract", *near))
+        .collect();
+    if has_ort() {
+        all.extend(kinds.iter().map(|(kind, near)| (*kind, "ort", *near)));
+        all.push(("fused.onnx", "ort", 1e-5));
+    }
+    all
+}
+
+fn always() -> bool {
+    true
+}
+
+fn fed(decoder: &mut impl Decoder, tokens: &[u32]) -> Vec<f32> {
+    let logits = decoder.feed(tokens, &always).expect("it decodes");
+    logits.to_vec()
+}
+
+fn best(logits: &[f32]) -> u32 {
+    let largest = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
+    u32::try_from(largest.expect("there are some")).expect("few tokens")
+}
+
+#[track_caller]
+fn assert_near(found: &[f32], expected: &[f32], near: f32, what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let largest = expected.iter().fold(1_f32, |most, it| most.max(it.abs()));
+    for (found, expected) in found.iter().zip(expected) {
+        let difference = (found - expected).abs();
+        assert!(
+            difference <= near * largest,
+            "{what}: {found} for {expected}"
+        );
+    }
+}
+
+/// What the decoder without a cache says to each beginning of a greedy text.
+fn whole(tokens: usize) -> (Vec<u32>, Vec<Vec<f32>>) {
+    let mut full = decoder("full.onnx", "tract");
+    let mut logits = vec![fed(&mut full, &PROMPT)];
+    let mut text = Vec::new();
+    for _ in 1..tokens {
+        let next = best(logits.last().expect("there is one"));
+        text.push(next);
+        logits.push(fed(&mut full, &[next]));
+    }
+    (text, logits)
+}
+
+#[test]
+fn a_cache_gives_what_the_whole_gives() {
+    let (text, expected) = whole(16);
+    assert!(
+        text.iter().collect::<std::collections::BTreeSet<_>>().len() > 3,
+        "{text:?}"
+    );
+    for (kind, engine, near) in cached() {
+        let mut decoder = decoder(kind, engine);
+        assert_eq!((decoder.vocabulary(), decoder.held().len()), (48, 0));
+        for round in 0..3 {
+            let what = format!("{kind} on {engine}, round {round}");
+            decoder.cut(0).expect("nothing is kept");
+            let mut logits = fed(&mut decoder, &PROMPT);
+            for (token, expected) in text.iter().zip(&expected) {
+                assert_near(&logits, expected, near, &what);
+                if near < 1e-4 {
+                    assert_eq!(best(&logits), *token, "{what}");
+                }
+                logits = fed(&mut decoder, &[*token]);
+            }
+            assert_eq!(decoder.held().len(), PROMPT.len() + text.len());
+        }
+    }
+}
+
+#[test]
+fn what_is_cut_goes_on_like_what_is_fresh() {
+    for (kind, engine, near) in cached() {
+        let mut used = decoder(kind, engine);
+        fed(&mut used, &PROMPT);
+        fed(&mut used, &[7, 7, 7]);
+        used.cut(4).expect("it holds more");
+        assert_eq!(used.held(), &PROMPT[..4]);
+        used.cut(4).expect("it holds as many");
+        assert!(used.cut(5).is_err(), "it holds no more");
+        let going_on = fed(&mut used, &[9, 33]);
+        let mut fresh = decoder(kind, engine);
+        let expected = fed(&mut fresh, &[5, 17, 3, 40, 9, 33]);
+        assert_near(
+            &going_on,
+            &expected,
+            near.max(1e-5),
+            &format!("{kind} on {engine}"),
+        );
+        assert_eq!(used.held(), fresh.held());
+    }
+}
+
+/// Longer than a chunk, and than the first buffers of a cache.
+#[test]
+fn a_long_prompt_is_fed_in_chunks() {
+    let prompt: Vec<u32> = (0..560).map(|place| place * 7 % 48).collect();
+    let expected = fed(&mut decoder("full.onnx", "tract"), &prompt);
+    if !has_ort() {
+        return;
+    }
+    for kind in ["cached.onnx", "fused.onnx"] {
+        let mut whole = decoder(kind, "ort");
+        let asked = Cell::new(0);
+        let count = || {
+            asked.set(asked.get() + 1);
+            true
+        };
+        let found = whole.feed(&prompt, &count).expect("it decodes").to_vec();
+        assert_near(&found, &expected, 1e-4, kind);
+        assert_eq!(asked.get(), 2, "it is asked between chunks");
+        // In pieces across every size that buffers have.
+        whole.cut(0).expect("nothing is kept");
+        let mut pieces = Vec::new();
+        for piece in prompt.chunks(97) {
+            pieces = fed(&mut whole, piece);
+        }
+        assert_near(&pieces, &expected, 1e-4, kind);
+    }
+    let mut fused = decoder("fused.onnx", "ort");
+    assert_eq!(fused.context(), 600, "as many as its table has");
+    fed(&mut fused, &prompt);
+    let full = fused.feed(&[1; 41], &always).expect_err("it is full");
+    assert!(
+        matches!(
+            full,
+            DecodeError::Full {
+                tokens: 601,
+                context: 600
+            }
+        ),
+        "{full}"
+    );
+    fed(&mut fused, &[1; 40]);
+}
+
+#[test]
+fn a_caller_that_goes_leaves_what_was_fed() {
+    if !has_ort() {
+        return;
+    }
+    let prompt: Vec<u32> = (0..560).map(|place| place * 5 % 48).collect();
+    let mut decoder = decoder("fused.onnx", "ort");
+    let expected = fed(&mut decoder, &prompt);
+    decoder.cut(0).expect("nothing is kept");
+    let left = Cell::new(1);
+    let goes = || left.replace(left.get() - 1) > 0;
+    let error = decoder.feed(&prompt, &goes).expect_err("the caller goes");
+    assert!(matches!(error, DecodeError::Gone));
+    assert_eq!(decoder.held(), &prompt[..512]);
+    assert_near(
+        &fed(&mut decoder, &prompt[512..]),
+        &expected,
+        1e-5,
+        "it goes on",
+    );
+}
+
+/// Steps of which some fail, or find that what was kept is gone.
+struct Troubled<S> {
+    steps: S,
+    /// What to say instead of running, step by step.
+    troubles: Vec<Option<StepError>>,
+}
+
+impl<S: Steps> Steps for Troubled<S> {
+    fn step(&mut self, begins: Begins, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, StepError> {
+        if let Some(trouble) = self.troubles.pop().flatten() {
+            return Err(trouble);
+        }
+        self.steps.step(begins, inputs)
+    }
+}
+
+#[test]
+fn what_failed_or_was_taken_is_fed_again() {
+    let mut calm = decoder("cached.onnx", "tract");
+    fed(&mut calm, &PROMPT);
+    let expected = fed(&mut calm, &[2, 4]);
+    let failed = || Some(StepError::Failed("it failed".into()));
+    let mut decoder = TokenDecoder::new(
+        recognised("cached.onnx").1,
+        Troubled {
+            steps: decoder("cached.onnx", "tract").into_steps(),
+            troubles: vec![Some(StepError::Taken), failed(), None],
+        },
+    );
+    fed(&mut decoder, &PROMPT);
+    let error = decoder.feed(&[2, 4], &always).expect_err("it fails");
+    assert_eq!(error.to_string(), "it failed");
+    assert_eq!(decoder.held(), PROMPT);
+    assert_near(&fed(&mut decoder, &[2, 4]), &expected, 1e-5, "fed again");
+    decoder.steps().troubles = vec![failed()];
+    decoder.cut(PROMPT.len()).expect("it holds more");
+    assert!(decoder.feed(&[2], &always).is_err());
+    assert_near(&fed(&mut decoder, &[2, 4]), &expected, 1e-5, "fed anew");
+    let error = decoder.feed(&[48], &always).expect_err("no such token");
+    assert_eq!(
+        error.to_string(),
+        "there is no token 48: the model has 48, from 0"
+    );
+}
+
+/// What the engine itself refuses leaves a session as it was.
+#[test]
+fn a_failure_of_the_engine_changes_nothing() {
+    for (kind, engine, near) in cached() {
+        let mut decoder = decoder(kind, engine);
+        fed(&mut decoder, &PROMPT);
+        let expected = fed(&mut decoder, &[2, 4]);
+        decoder.cut(PROMPT.len()).expect("it holds more");
+        let steps = decoder.steps();
+        let wrong = steps.step(Begins::Cut(PROMPT.len() as u64), Vec::new());
+        assert!(wrong.is_err(), "{kind} on {engine}");
+        let what = format!("{kind} on {engine}");
+        assert_near(&fed(&mut decoder, &[2, 4]), &expected, near, &what);
+        let beyond = decoder.steps().step(Begins::Cut(1000), Vec::new());
+        assert!(beyond.is_err(), "{what}");
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Recorded {
+    token: u32,
+    position: usize,
+    logits: Vec<f32>,
+}
+
+#[test]
+fn a_program_gives_what_was_recorded() {
+    let text = fs::read_to_string(fixture(RECORDED)).expect("it is there");
+    let recorded: Vec<Recorded> = serde_json::from_str(&text).expect("it is a list");
+    let mut engines = vec!["tract"];
+    if cfg!(feature = "executorch") && Piece::ExecuTorch.or_skip("decoders").is_some() {
+        engines.push("executorch");
+    }
+    for engine in engines {
+        let mut decoder = decoder(PROGRAM, engine);
+        let model = decoder.model();
+        assert_eq!((model.vocabulary, model.context), (384, 512));
+        assert_eq!((model.first, model.ends.as_slice()), (Some(1), &[0, 2][..]));
+        assert!(decoder.try_cutting().expect("it runs"), "{engine}");
+        for round in 0..3 {
+            let what = format!("{engine}, round {round}");
+            decoder.cut(0).expect("nothing is kept");
+            for step in &recorded {
+                assert_eq!(decoder.held().len(), step.position);
+                let logits = fed(&mut decoder, &[step.token]);
+                assert_near(&logits, &step.logits, 1e-4, &what);
+            }
+            // A prefix is used again, and the whole is fed at once.
+            let tokens: Vec<u32> = recorded.iter().map(|step| step.token).collect();
+            fed(&mut decoder, &[9, 9, 9]);
+            decoder.cut(2).expect("it holds more");
+            let logits = fed(&mut decoder, &tokens[2..]);
+            assert_near(&logits, &recorded.last().expect("some").logits, 1e-4, &what);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Text with a model.
+
+mod answer;
+mod chat;
+mod constraint;
+mod decoder;
+mod embedding;
+mod generation;
+mod recognised;
+mod sampling;
+mod template;
+mod tokenizer;

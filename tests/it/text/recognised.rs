@@ -1,0 +1,143 @@
+//! Which models are taken for decoders, and what is said of those that are not.
+
+use std::path::Path;
+
+use pkgtool::model::{Dim, ModelInfo};
+use pkgtool::tensor::{DType, Signature, TensorSpec};
+use pkgtool::text::decoder::DecoderModel;
+
+fn spec(name: &str, dtype: DType, dims: &[&str]) -> TensorSpec {
+    let dim = |text: &&str| match text.parse() {
+        Ok(size) => Dim::Fixed(size),
+        Err(_) => Dim::Dynamic {
+            bound: text.strip_prefix('<').and_then(|bound| bound.parse().ok()),
+            name: Some((*text).to_owned()),
+            allowed: None,
+        },
+    };
+    TensorSpec {
+        name: name.to_owned(),
+        dtype,
+        dims: Some(dims.iter().map(dim).collect()),
+        fixed: None,
+    }
+}
+
+fn tokens() -> TensorSpec {
+    spec("input_ids", DType::Int64, &["batch", "sequence"])
+}
+
+fn logits() -> TensorSpec {
+    spec("logits", DType::Float32, &["batch", "sequence", "32"])
+}
+
+fn past(size: &str) -> TensorSpec {
+    let dims = ["batch", "2", "past_sequence_length", size];
+    spec("past_key_values.0.key", DType::Float32, &dims)
+}
+
+fn present() -> TensorSpec {
+    let dims = ["batch", "2", "total", "8"];
+    spec("present.0.key", DType::Float32, &dims)
+}
+
+fn recognise(
+    format: &'static str,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+) -> Result<DecoderModel, String> {
+    let info = ModelInfo {
+        format,
+        ..ModelInfo::default()
+    };
+    let signature = Signature {
+        method: "forward".to_owned(),
+        inputs,
+        outputs,
+    };
+    let nowhere = Path::new("/nonexistent/model");
+    let found = DecoderModel::recognise(nowhere, &info, &signature, Some(100));
+    found.map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn assert_refused(found: Result<DecoderModel, String>, words: &str) {
+    let error = found.expect_err("it is no decoder");
+    assert!(error.contains(words), "{error}");
+}
+
+#[test]
+fn what_is_carried_is_found_by_name() {
+    let inputs = vec![tokens(), past("8")];
+    let model = recognise("onnx", inputs, vec![logits(), present()]).expect("it is one");
+    assert_eq!((model.vocabulary, model.context), (32, 100));
+    let state = &model.carrying.states[0];
+    assert_eq!((state.input, state.output, state.axis), (1, 1, Some(2)));
+    assert_eq!(state.begin, [1, 2, 0, 8]);
+    assert_eq!(model.carrying.last.len(), 1);
+    assert_eq!(model.first_inputs().len(), 1);
+    // What a convolution keeps has no positions.
+    let conv = spec("past_conv.0", DType::Float32, &["batch", "16", "3"]);
+    let kept = spec("present_conv.0", DType::Float32, &["batch", "16", "3"]);
+    let model = recognise("onnx", vec![tokens(), conv], vec![logits(), kept]);
+    let model = model.expect("it is one");
+    assert_eq!(model.carrying.states[0].axis, None);
+    assert_eq!(model.carrying.states[0].begin, [1, 16, 3]);
+}
+
+#[test]
+fn what_cannot_be_fed_is_refused_with_its_reason() {
+    let onnx = |inputs, outputs| recognise("onnx", inputs, outputs);
+    assert_refused(
+        onnx(vec![tokens(), past("8")], vec![logits()]),
+        "no output `present.0.key`",
+    );
+    assert_refused(
+        onnx(
+            vec![tokens(), past("kv_cache_dim")],
+            vec![logits(), present()],
+        ),
+        "the size of a head is not known",
+    );
+    let image = spec("pixel_values", DType::Float32, &["1", "3", "8", "8"]);
+    assert_refused(
+        onnx(vec![tokens(), image.clone()], vec![logits()]),
+        "`pixel_values`, float32[1, 3, 8, 8], is none that text decoders have",
+    );
+    assert_refused(
+        onnx(vec![image], vec![logits()]),
+        "none of its inputs are tokens",
+    );
+    let fixed = spec(
+        "past_key_values.0.key",
+        DType::Float32,
+        &["1", "2", "64", "8"],
+    );
+    assert_refused(
+        onnx(vec![tokens(), fixed], vec![logits(), present()]),
+        "none of its dimensions is open for positions",
+    );
+    let last = spec("logits", DType::Float32, &["1", "32"]);
+    let twelve = spec("input_ids", DType::Int64, &["1", "12"]);
+    assert_refused(
+        onnx(vec![twelve.clone()], vec![last]),
+        "after token 12 only",
+    );
+    let open = spec("logits", DType::Float32, &["1", "n", "v"]);
+    assert_refused(
+        onnx(vec![tokens()], vec![open]),
+        "how many tokens it has is not known",
+    );
+    let model = onnx(vec![twelve.clone()], vec![logits()]).expect("it is one");
+    assert_eq!(model.context, 12);
+    let start = spec("input_pos", DType::Int64, &["1"]);
+    assert_refused(
+        recognise("executorch", vec![twelve, start.clone()], vec![logits()]),
+        "every step takes 12 tokens",
+    );
+    let some = spec("tokens", DType::Int64, &["1", "<63"]);
+    assert_refused(
+        recognise("executorch", vec![some, start], vec![logits()]),
+        "get_max_context_len",
+    );
+}
