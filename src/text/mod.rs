@@ -16,3 +16,4 @@ pub mod sampling;
 pub mod stop;
 pub mod template;
 pub mod tokenizer;
+mod value;

@@ -6,6 +6,8 @@
 use serde_json::Value;
 use thiserror::Error;
 
+use super::value::kind;
+
 /// Most stop strings.
 pub const MOST_STOPS: usize = 16;
 
@@ -92,17 +94,6 @@ fn wrong(field: &str, expected: &str, found: impl Into<String>) -> StopError {
         field: field.to_owned(),
         expected: expected.to_owned(),
         found: found.into(),
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the process ends when its parent does, even in the middle of its work.
 
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 
 use super::channel;
 
@@ -26,7 +26,7 @@ pub fn requests<R>(next: Next<R>) -> io::Result<(impl Iterator<Item = R>, impl W
         })?;
     let mut stream = BufReader::new(from_parent);
     let requests = std::iter::from_fn(move || Some(next(&mut stream).unwrap_or_else(|_| end())));
-    Ok((requests, BufWriter::new(to_parent)))
+    Ok((requests, to_parent))
 }
 
 /// What the parent at the other end of standard input asks, and where answers go. Once the parent is
@@ -50,7 +50,7 @@ pub fn requests<R: Send + 'static>(
             }
             end()
         })?;
-    Ok((requests.into_iter(), BufWriter::new(to_parent)))
+    Ok((requests.into_iter(), to_parent))
 }
 
 fn end() -> ! {

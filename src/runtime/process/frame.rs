@@ -12,17 +12,27 @@ use serde::de::DeserializeOwned;
 /// Longest head, in bytes.
 pub const MAX_HEAD: usize = 16 << 20;
 
-/// Sends a head, which may stay in a buffer of `stream`.
+/// Bytes of the length before a head.
+const LENGTH: usize = size_of::<u32>();
+
+/// A head as it is sent.
+pub fn framed(head: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; LENGTH];
+    serde_json::to_writer(&mut frame, head)?;
+    let length = u32::try_from(frame.len() - LENGTH).map_err(|_| io::ErrorKind::InvalidData)?;
+    frame[..LENGTH].copy_from_slice(&length.to_le_bytes());
+    Ok(frame)
+}
+
+/// Sends a head in one piece.
 pub fn send(stream: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(head)?;
-    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidData)?;
-    stream.write_all(&length.to_le_bytes())?;
-    stream.write_all(&text)
+    stream.write_all(&framed(head)?)?;
+    stream.flush()
 }
 
 /// Receives a head.
 pub fn receive<T: DeserializeOwned>(stream: &mut (impl Read + ?Sized)) -> io::Result<T> {
-    let mut length = [0; 4];
+    let mut length = [0; LENGTH];
     stream.read_exact(&mut length)?;
     let length = usize::try_from(u32::from_le_bytes(length));
     let length = length.map_err(|_| io::ErrorKind::InvalidData)?;

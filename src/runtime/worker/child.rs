@@ -2,7 +2,7 @@
 //!
 //! Invariant: a request is answered, whatever a model does short of ending the process.
 
-use std::io::{ErrorKind, Read, Write, copy, sink};
+use std::io::{ErrorKind, Read, copy, sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,6 @@ pub fn serve() -> std::io::Result<()> {
             Err(NoMemory(bytes)) => (state.no_memory(bytes), Vec::new()),
         };
         send(&mut to_parent, &reply, &outputs)?;
-        to_parent.flush()?;
     }
     Ok(())
 }

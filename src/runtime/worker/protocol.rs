@@ -114,8 +114,7 @@ pub(super) fn send(
     head: &impl Serialize,
     tensors: &[Tensor],
 ) -> io::Result<()> {
-    let mut piece = Vec::new();
-    frame::send(&mut piece, head)?;
+    let mut piece = frame::framed(head)?;
     for tensor in tensors {
         let bytes = tensor.bytes();
         if piece.len() + bytes.len() > PIECE {

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::value::kind;
 use super::{ConstraintError, schema};
 
 /// Spaces between parts of JSON: enough for any indented text. Without a bound a model may write
@@ -127,7 +128,7 @@ fn object<'v>(value: &'v Value, field: &str) -> Result<&'v Map<String, Value>, C
     value.as_object().ok_or_else(|| ConstraintError::Field {
         field: field.to_owned(),
         expected: "an object".to_owned(),
-        found: schema::kind(value).to_owned(),
+        found: kind(value).to_owned(),
     })
 }
 

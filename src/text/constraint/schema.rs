@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
+use super::super::value::kind;
 use super::ConstraintError;
 
 /// Most values in a schema.
@@ -91,18 +92,6 @@ pub(super) fn looked_through(schema: &Value, field: &str) -> Result<Value, Const
         }
     }
     Ok(schema)
-}
-
-/// What a value is, in words.
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
 }
 
 /// References within a schema that becomes part of another, where it stands at `root`.

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use minijinja::{Error, ErrorKind};
@@ -30,7 +30,6 @@ pub fn serve() -> io::Result<()> {
     for request in requests {
         let reply = answer(&mut kept, &request);
         frame::send(&mut to_parent, &reply)?;
-        to_parent.flush()?;
     }
     Ok(())
 }

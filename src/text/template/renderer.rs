@@ -260,9 +260,7 @@ impl Broken {
 }
 
 fn encoded(request: &Request) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frame::send(&mut bytes, request).expect("JSON values become JSON, and memory can be written");
-    bytes
+    frame::framed(request).expect("JSON values become JSON")
 }
 
 fn not_started(error: &io::Error) -> TemplateError {

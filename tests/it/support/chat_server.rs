@@ -7,14 +7,14 @@
 //! `!status 429` answers so, `!odd` answers with what is no completion.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use super::http::read_headers;
+use super::http::{listening, read_headers};
 
 /// The server.
 pub(crate) struct ChatServer {
@@ -45,16 +45,7 @@ struct Asked {
 impl ChatServer {
     /// Starts it.
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(Shared::default());
-        let serving = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let shared = Arc::clone(&serving);
-                std::thread::spawn(move || serve(stream, &shared));
-            }
-        });
+        let (address, shared) = listening(serve);
         Self { address, shared }
     }
 

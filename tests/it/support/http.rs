@@ -183,19 +183,27 @@ struct Shared {
     left: AtomicUsize,
 }
 
+/// A server on a port of its own: each connection is served in a thread, with what all of them share.
+pub(super) fn listening<S: Default + Send + Sync + 'static>(
+    serve: fn(TcpStream, &S),
+) -> (SocketAddr, Arc<S>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let shared = Arc::new(S::default());
+    let serving = Arc::clone(&shared);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let shared = Arc::clone(&serving);
+            std::thread::spawn(move || serve(stream, &shared));
+        }
+    });
+    (address, shared)
+}
+
 impl Upstream {
     /// Starts it.
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(Shared::default());
-        let serving = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let shared = Arc::clone(&serving);
-                std::thread::spawn(move || serve(stream, &shared));
-            }
-        });
+        let (address, shared) = listening(serve);
         Self { address, shared }
     }
 
