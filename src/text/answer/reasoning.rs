@@ -51,6 +51,8 @@ enum State {
     Start,
     /// Within, and nothing but spaces came.
     Opened,
+    /// The same, and the model has begun it again: a further mark is text.
+    OpenedAgain,
     Within,
     /// Behind, and nothing but spaces came.
     Closed,
@@ -70,7 +72,10 @@ impl ReasoningScan {
     }
 
     pub(super) fn is_within(&self) -> bool {
-        matches!(self.state, State::Opened | State::Within)
+        matches!(
+            self.state,
+            State::Opened | State::OpenedAgain | State::Within
+        )
     }
 
     /// Takes the next text, gives what of it is content.
@@ -82,24 +87,22 @@ impl ReasoningScan {
                     Begins::NotYet => return String::new(),
                     Begins::No => self.state = State::Content,
                     Begins::Yes => {
-                        let spaces = self.held.len() - self.held.trim_start().len();
-                        self.held.drain(..spaces + BEGIN.len());
+                        self.drop_mark();
                         self.state = State::Opened;
                     }
                 },
-                State::Opened => {
-                    // Some models begin it again where the prompt did.
-                    let again = begins(self.held.trim_start(), BEGIN);
-                    if again == Begins::NotYet {
-                        return String::new();
+                // Some models begin it again where the prompt did.
+                State::Opened => match begins(self.held.trim_start(), BEGIN) {
+                    Begins::NotYet => return String::new(),
+                    Begins::No => self.state = State::OpenedAgain,
+                    Begins::Yes => {
+                        self.drop_mark();
+                        self.state = State::OpenedAgain;
                     }
-                    let mut rest = self.held.trim_start();
-                    if again == Begins::Yes {
-                        rest = rest[BEGIN.len()..].trim_start();
-                    }
-                    let is_text = !rest.is_empty();
-                    self.held = rest.to_owned();
-                    if !is_text {
+                },
+                State::OpenedAgain => {
+                    self.held = self.held.trim_start().to_owned();
+                    if self.held.is_empty() {
                         return String::new();
                     }
                     self.state = State::Within;
@@ -125,6 +128,12 @@ impl ReasoningScan {
         }
     }
 
+    /// Drops the mark that stands first, and the spaces before it.
+    fn drop_mark(&mut self) {
+        let spaces = self.held.len() - self.held.trim_start().len();
+        self.held.drain(..spaces + BEGIN.len());
+    }
+
     /// Gives out reasoning up to spaces and what may be a mark.
     fn tell(&mut self, parts: &mut Parts) {
         let sure = self.held.len() - open(&self.held, &[END]);
@@ -137,7 +146,7 @@ impl ReasoningScan {
         let held = std::mem::take(&mut self.held);
         match self.state {
             State::Start | State::Content => held,
-            State::Opened | State::Within => {
+            State::Opened | State::OpenedAgain | State::Within => {
                 parts.reasoning(held.trim_end());
                 String::new()
             }

@@ -54,10 +54,12 @@ fn a_process_that_was_killed_while_idle_is_replaced() {
         let pid = fs::read_to_string(&mark).expect("it started");
         let killed = Command::new("kill").args(["-9", pid.trim()]).status();
         assert!(killed.expect("kill can be run").success());
-        // Its end of the channel is closed a moment later.
+        // Its end of the channel is closed a moment later: when the last of its threads has ended.
         let ended = || {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-            stat.map_or(true, |stat| stat.contains(") Z "))
+            let process = Path::new("/proc").join(pid.trim());
+            let stat = fs::read_to_string(process.join("stat"));
+            let threads = fs::read_dir(process.join("task")).map_or(0, Iterator::count);
+            stat.map_or(true, |stat| stat.contains(") Z ") && threads <= 1)
         };
         while !ended() {
             thread::yield_now();
