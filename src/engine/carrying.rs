@@ -19,6 +19,9 @@ pub struct Carrying {
     pub last: Vec<Along>,
     /// The input whose size along an axis is the number of positions that a run adds to the states.
     pub added: Option<Along>,
+    /// The input that tells, for each row, which positions count, [rows, held and added].
+    #[serde(default)]
+    pub mask: Option<usize>,
     /// Most positions that the states may come to have, where that is known.
     pub most: Option<u64>,
 }
@@ -47,14 +50,37 @@ pub struct Along {
 }
 
 /// What a run begins with, of what its session keeps from run to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Begins {
-    /// Nothing, as the first run did.
+    /// Nothing, as the first run did: all that was kept is forgotten.
     Anew,
     /// What the run before has left.
     AsLeft,
     /// The first so many positions of what the run before has left, where positions are told apart.
     Cut(u64),
+    /// A lane for each row of the run. Only where something is carried, and all of it has positions.
+    Lanes(Lanes),
+}
+
+/// What a session keeps apart for several, such as conversations: each row of a run goes on in its lane.
+/// Runs that name no lanes are those of lane 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lanes {
+    /// The lane of each row; each is there once.
+    pub rows: Vec<Row>,
+    /// Whether all that was kept is forgotten before.
+    pub anew: bool,
+    /// Lanes that are forgotten: no run will name them again.
+    pub gone: Vec<u32>,
+}
+
+/// What a row goes on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// The lane.
+    pub lane: u32,
+    /// So many positions of it count, from the first; with none it begins anew.
+    pub held: u64,
 }
 
 impl Carrying {
@@ -122,6 +148,9 @@ impl Carrying {
         }
         if let Some(added) = &self.added {
             has_axis(named(&signature.inputs, added.place, "input")?, added.axis)?;
+        }
+        if let Some(mask) = self.mask {
+            has_axis(named(&signature.inputs, mask, "input")?, 1)?;
         }
         Ok(())
     }

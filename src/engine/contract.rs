@@ -115,6 +115,11 @@ pub trait Session: Send {
             Begins::Anew => self.forget(),
             Begins::AsLeft => Ok(()),
             Begins::Cut(length) => self.cut(length),
+            Begins::Lanes(_) => Err(EngineError::Run {
+                engine: "the session".to_owned(),
+                operator: None,
+                reason: "it keeps nothing that has lanes".to_owned(),
+            }),
         }
     }
 

@@ -3,9 +3,10 @@
 //! Invariant: what is carried changes only when a run succeeded; a run that fails leaves it as it was.
 //! Knows no engine and no model.
 
-use super::carrying::Carrying;
+use super::carrying::{Begins, Carrying};
 use super::contract::{Answer, LoadRequest, Session};
 use super::error::EngineError;
+use super::lanes::{Kept, Next, Packed};
 use super::provider::Placement;
 use crate::tensor::{Tensor, TensorSpec};
 
@@ -31,9 +32,11 @@ pub(super) fn around(
         given: carrying.given(signature),
         taken: carrying.taken(signature),
         carrying: carrying.clone(),
-        states: Vec::new(),
+        begun: Vec::new(),
+        kept: Kept::default(),
+        next: Next::first(),
     };
-    fed.states = fed.begun()?;
+    fed.begun = fed.begun()?;
     Ok(Box::new(fed))
 }
 
@@ -54,12 +57,14 @@ struct Feedback {
     /// Places of the inputs that are given, and of the outputs that are taken.
     given: Vec<usize>,
     taken: Vec<usize>,
-    /// What the next run begins with, in the order of [`Carrying::states`].
-    states: Vec<Tensor>,
+    /// What a run begins with where nothing is kept, in the order of [`Carrying::states`].
+    begun: Vec<Tensor>,
+    kept: Kept,
+    next: Next,
 }
 
 impl Feedback {
-    /// What the first run begins with.
+    /// What a run begins with where nothing is kept.
     fn begun(&self) -> Result<Vec<Tensor>, EngineError> {
         let states = self.carrying.states.iter().map(|state| {
             let dtype = self.inputs[state.input].dtype;
@@ -70,19 +75,22 @@ impl Feedback {
     }
 
     /// All inputs, in the signature's order.
-    fn woven(&self, given: &[Tensor]) -> Result<Vec<Tensor>, EngineError> {
+    fn woven(&self, given: &[Tensor], packed: &Packed) -> Result<Vec<Tensor>, EngineError> {
         if given.len() != self.given.len() {
             let (found, expected) = (given.len(), self.given.len());
             return Err(self.failed(format!("it takes {expected} inputs, not {found}")));
         }
         let given = self.given.iter().copied().zip(given);
         let states = self.carrying.states.iter().map(|state| state.input);
-        let mut inputs: Vec<_> = given.chain(states.zip(&self.states)).collect();
+        let mut inputs: Vec<_> = given.chain(states.zip(&packed.states)).collect();
         inputs.sort_by_key(|(place, _)| *place);
-        Ok(inputs
-            .into_iter()
-            .map(|(_, tensor)| tensor.clone())
-            .collect())
+        let inputs = inputs.into_iter().map(|(place, tensor)| {
+            if self.carrying.mask == Some(place) {
+                return packed.mask(tensor).map_err(|reason| self.failed(reason));
+            }
+            Ok(tensor.clone())
+        });
+        inputs.collect()
     }
 
     fn failed(&self, reason: String) -> EngineError {
@@ -96,7 +104,11 @@ impl Feedback {
 
 impl Session for Feedback {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
-        let inputs = self.woven(inputs)?;
+        let packed = self
+            .kept
+            .pack(&self.carrying, self.next.rows(), &self.begun);
+        let packed = packed.map_err(|reason| self.failed(reason))?;
+        let inputs = self.woven(inputs, &packed)?;
         let answer = self.session.run(&inputs)?;
         let mut outputs: Vec<Option<Tensor>> = answer.outputs.into_iter().map(Some).collect();
         let mut take = |place: usize| outputs.get_mut(place).and_then(Option::take);
@@ -112,7 +124,9 @@ impl Session for Feedback {
                 taken[index] = part.map_err(|error| self.failed(error.to_string()))?;
             }
         }
-        self.states = states;
+        let kept = (self.kept).keep(&self.carrying, self.next.rows(), &packed, states);
+        kept.map_err(|reason| self.failed(reason))?;
+        self.next.ran();
         Ok(Answer {
             outputs: taken,
             time: answer.time,
@@ -120,22 +134,24 @@ impl Session for Feedback {
     }
 
     fn forget(&mut self) -> Result<(), EngineError> {
-        self.states = self.begun()?;
-        self.session.forget()
+        self.begin(Begins::Anew)
+    }
+
+    fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
+        self.kept.forget(&self.next.begin(&begins));
+        // What the session keeps by itself has no lanes.
+        match begins {
+            Begins::Lanes(_) => Ok(()),
+            begins => self.session.begin(begins),
+        }
     }
 
     fn cut(&mut self, length: u64) -> Result<(), EngineError> {
-        let states = self.carrying.states.iter().zip(&self.states);
-        let cut: Result<Vec<Tensor>, EngineError> = states
-            .map(|(state, tensor)| match state.axis {
-                Some(axis) => tensor
-                    .clone()
-                    .part(axis, 0..length)
-                    .map_err(|error| self.failed(error.to_string())),
-                None => Err(self.failed(UNCUT.to_owned())),
-            })
-            .collect();
-        self.states = cut?;
+        let mut next = Next::first();
+        next.begin(&Begins::Cut(length));
+        let cut = self.kept.pack(&self.carrying, next.rows(), &self.begun);
+        cut.map_err(|reason| self.failed(reason))?;
+        self.next = next;
         self.session.cut(length)
     }
 

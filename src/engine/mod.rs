@@ -7,6 +7,7 @@ mod carrying;
 mod contract;
 mod error;
 mod feedback;
+mod lanes;
 pub mod library;
 mod offer;
 mod provider;
@@ -26,7 +27,7 @@ pub mod ort;
 pub mod ort;
 pub mod tract;
 
-pub use carrying::{Along, Begins, Carried, Carrying};
+pub use carrying::{Along, Begins, Carried, Carrying, Lanes, Row};
 pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Session};
 pub use error::EngineError;
 pub use offer::Offer;

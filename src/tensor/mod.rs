@@ -8,6 +8,7 @@ pub mod bundled;
 mod dense;
 mod dtype;
 pub mod input;
+mod join;
 pub mod limit;
 pub mod npy;
 mod output;
@@ -17,6 +18,7 @@ mod summary;
 
 pub use dense::{MAX_BYTES, Tensor, TensorError, byte_size};
 pub use dtype::DType;
+pub use join::JoinError;
 pub use output::{OutputError, write_outputs};
 pub use part::PartError;
 pub use signature::{Signature, SignatureError, TensorSpec};

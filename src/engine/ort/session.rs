@@ -13,7 +13,7 @@ use super::known_wrong::{Direct, Verdict};
 use super::placement::Profile;
 use super::{NAME, environment, failure, output, provider, value};
 use crate::engine::{self, feedback};
-use crate::engine::{Answer, EngineError, LoadOptions, LoadRequest, Placement};
+use crate::engine::{Answer, Begins, EngineError, LoadOptions, LoadRequest, Placement};
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
 /// A session, and what is known of its first run.
@@ -150,12 +150,16 @@ impl engine::Session for OrtSession {
     }
 
     fn forget(&mut self) -> Result<(), EngineError> {
-        self.carried.as_mut().map_or(Ok(()), Carried::forget)
+        self.begin(Begins::Anew)
     }
 
     fn cut(&mut self, length: u64) -> Result<(), EngineError> {
+        self.begin(Begins::Cut(length))
+    }
+
+    fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
         let carried = self.carried.as_mut();
-        carried.map_or(Ok(()), |carried| carried.cut(length))
+        carried.map_or(Ok(()), |carried| carried.begin(&begins))
     }
 
     fn placement(&mut self) -> Placement {

@@ -7,7 +7,10 @@
 //! finds its buffers too small reads copies of a larger size and writes into new ones; the runs after it
 //! read what they write.
 //!
-//! Invariant: positions below `held` are what runs have left, whatever is behind them.
+//! Lanes that run together are rows of the same buffers; where others come to run together, they get new ones.
+//!
+//! Invariant: of a lane the positions that count are what runs have left, whatever is behind them; each
+//! lane is in one row of one group.
 
 use ort::memory::Allocator;
 use ort::session::{HasSelectedOutputs, OutputSelector, RunOptions};
@@ -17,6 +20,7 @@ use ort::value::{
 
 use super::failure;
 use super::output::failed;
+use crate::engine::lanes::{Forgotten, From, NextRow};
 use crate::engine::{Along, Carrying, EngineError, LoadRequest, Provider};
 use crate::model::onnx::{Node, each_node};
 use crate::source::{FileSource, Pages};
@@ -39,13 +43,24 @@ pub(super) struct Shared {
     added: Along,
     /// Most positions.
     most: u64,
+    groups: Vec<Group>,
+    /// The place of the group of the next run.
+    current: usize,
+}
+
+/// Lanes in the rows of the same buffers: they run together.
+struct Group {
+    /// The lane of each row, unless it has left, and how many positions count there.
+    rows: Vec<(Option<u32>, u64)>,
     /// Positions that the buffers have.
     capacity: u64,
-    /// Positions that count.
-    held: u64,
+    states: Vec<DynValue>,
     /// With the buffers as outputs.
-    options: Option<RunOptions<HasSelectedOutputs>>,
+    options: RunOptions<HasSelectedOutputs>,
 }
+
+/// Where a lane is: its group and row.
+type Place = (usize, usize);
 
 impl Shared {
     /// The buffers for what a model carries, if they may be past and present in one.
@@ -60,7 +75,7 @@ impl Shared {
             .map(|state| {
                 let spec = &signature.outputs[state.output];
                 let sizes: [u64; 4] = state.begin.as_slice().try_into().ok()?;
-                let fits = state.axis == Some(AXIS) && sizes[AXIS] == 0;
+                let fits = state.axis == Some(AXIS) && sizes[AXIS] == 0 && sizes[0] == 1;
                 let has_code = matches!(spec.dtype, DType::Float32 | DType::Float16);
                 (fits && has_code).then(|| (spec.name.clone(), sizes, spec.dtype))
             })
@@ -72,15 +87,9 @@ impl Shared {
             outputs,
             added: Along { place, ..added },
             most,
-            capacity: 0,
-            held: 0,
-            options: None,
+            groups: Vec::new(),
+            current: 0,
         })
-    }
-
-    /// What the next run is to be asked with.
-    pub(super) fn options(&self) -> Option<&RunOptions<HasSelectedOutputs>> {
-        self.options.as_ref()
     }
 
     fn added(&self, given: &[Tensor]) -> u64 {
@@ -89,42 +98,131 @@ impl Shared {
         size.copied().unwrap_or(0)
     }
 
-    /// Makes buffers that the positions of these inputs fit, too. `states` are what the run reads.
+    fn place(&self, lane: u32) -> Option<Place> {
+        self.groups.iter().enumerate().find_map(|(group, of)| {
+            let row = of.rows.iter().position(|(own, _)| *own == Some(lane))?;
+            Some((group, row))
+        })
+    }
+
+    fn kept(&self, lane: u32) -> u64 {
+        let place = self.place(lane);
+        place.map_or(0, |(group, row)| self.groups[group].rows[row].1)
+    }
+
+    /// What a run of these rows reads, with what it is to be asked with: buffers that the positions of
+    /// these inputs fit, too.
     pub(super) fn make_room(
         &mut self,
+        rows: &[NextRow],
         given: &[Tensor],
-        states: &mut Vec<DynValue>,
-    ) -> Result<(), EngineError> {
-        let need = self.held.saturating_add(self.added(given));
+    ) -> Result<(&[DynValue], &RunOptions<HasSelectedOutputs>), EngineError> {
+        let held: Result<Vec<u64>, EngineError> = rows.iter().map(|row| self.held(*row)).collect();
+        let held = held?;
+        let longest = held.iter().copied().max().unwrap_or(0);
+        let need = longest.saturating_add(self.added(given));
         if need > self.most {
             return Err(failed(format!(
                 "it would hold {need} positions, and holds {} at most",
                 self.most
             )));
         }
-        if need <= self.capacity {
-            return Ok(());
+        let is_of = |group: &Group| {
+            let lanes = group.rows.iter().map(|(lane, _)| *lane);
+            lanes.eq(rows.iter().map(|row| Some(row.lane))) && need <= group.capacity
+        };
+        self.current = match self.groups.iter().position(is_of) {
+            Some(place) => place,
+            None => self.gather(rows, &held, need)?,
+        };
+        let group = &mut self.groups[self.current];
+        for ((_, counts), held) in group.rows.iter_mut().zip(held) {
+            *counts = held;
         }
-        let capacity = need.next_power_of_two().max(LEAST).min(self.most);
-        let made = self.larger(capacity, states);
-        let (read, options) = made.map_err(|error| failure::of_running(&error))?;
-        *states = read;
-        self.options = Some(options);
-        self.capacity = capacity;
-        Ok(())
+        Ok((&group.states, &group.options))
     }
 
-    /// Copies of the states with room for `capacity` positions, and what lets a run write into others of
-    /// that size.
-    fn larger(
+    /// How many positions a row begins with.
+    fn held(&self, row: NextRow) -> Result<u64, EngineError> {
+        let kept = self.kept(row.lane);
+        match row.from {
+            From::Nothing => Ok(0),
+            From::All => Ok(kept),
+            From::First(length) if length <= kept => Ok(length),
+            From::First(length) => Err(failed(format!(
+                "there are no {length} positions to keep, but {kept}"
+            ))),
+        }
+    }
+
+    /// Fails if lane 0 has not so many positions.
+    pub(super) fn check_cut(&self, length: u64) -> Result<(), EngineError> {
+        let from = From::First(length);
+        self.held(NextRow { lane: 0, from }).map(drop)
+    }
+
+    /// Makes a group of these rows, of which `held` positions count, with room for `need`.
+    fn gather(&mut self, rows: &[NextRow], held: &[u64], need: u64) -> Result<usize, EngineError> {
+        let capacity = need.next_power_of_two().max(LEAST).min(self.most);
+        let sources: Vec<(Option<Place>, u64)> = rows
+            .iter()
+            .zip(held)
+            .map(|(row, held)| (self.place(row.lane), *held))
+            .collect();
+        let made = self.buffers(capacity, &sources);
+        let (states, options) = made.map_err(|error| failure::of_running(&error))?;
+        let lanes: Vec<u32> = rows.iter().map(|row| row.lane).collect();
+        self.leave(|lane| lanes.contains(&lane));
+        self.groups.push(Group {
+            rows: lanes
+                .into_iter()
+                .map(Some)
+                .zip(held.iter().copied())
+                .collect(),
+            capacity,
+            states,
+            options,
+        });
+        Ok(self.groups.len() - 1)
+    }
+
+    /// Lets lanes leave their groups. A group without lanes ends.
+    fn leave(&mut self, leaves: impl Fn(u32) -> bool) {
+        for group in &mut self.groups {
+            for (lane, _) in &mut group.rows {
+                lane.take_if(|lane| leaves(*lane));
+            }
+        }
+        self.groups
+            .retain(|group| group.rows.iter().any(|(lane, _)| lane.is_some()));
+    }
+
+    /// Forgets lanes.
+    pub(super) fn forget(&mut self, forgotten: &Forgotten) {
+        match forgotten {
+            // The buffers of a lane that begins anew can be used again.
+            Forgotten::All if self.is_alone() => self.groups[0].rows[0].1 = 0,
+            forgotten => self.leave(|lane| forgotten.has(lane)),
+        }
+    }
+
+    /// Whether lane 0 is the only one, with buffers of its own.
+    fn is_alone(&self) -> bool {
+        matches!(self.groups.as_slice(), [group] if matches!(group.rows.as_slice(), [(Some(0), _)]))
+    }
+
+    /// Buffers with room for `capacity` positions of each row, with copies of what counts there, and what
+    /// lets a run write into others of that size.
+    fn buffers(
         &self,
         capacity: u64,
-        states: &[DynValue],
+        sources: &[(Option<Place>, u64)],
     ) -> ort::Result<(Vec<DynValue>, RunOptions<HasSelectedOutputs>)> {
         let mut selector = OutputSelector::default();
-        let mut read = Vec::with_capacity(states.len());
-        for ((name, sizes, dtype), state) in self.outputs.iter().zip(states) {
+        let mut read = Vec::with_capacity(self.outputs.len());
+        for (index, (name, sizes, dtype)) in self.outputs.iter().enumerate() {
             let mut sizes = *sizes;
+            sizes[0] = sources.len() as u64;
             sizes[AXIS] = capacity;
             let shape = sizes.map(|size| i64::try_from(size).unwrap_or(i64::MAX));
             let element = match dtype {
@@ -134,48 +232,58 @@ impl Shared {
             let written = DynTensor::new(&Allocator::default(), element, shape)?;
             selector = selector.preallocate(name.as_str(), written);
             read.push(match dtype {
-                DType::Float16 => self.copied::<half::f16>(state, shape)?,
-                _ => self.copied::<f32>(state, shape)?,
+                DType::Float16 => self.copied::<half::f16>(index, shape, sources)?,
+                _ => self.copied::<f32>(index, shape, sources)?,
             });
         }
         Ok((read, RunOptions::new()?.with_outputs(selector)))
     }
 
-    /// A copy of the positions that count in a buffer of this shape.
-    fn copied<T>(&self, state: &DynValue, shape: [i64; 4]) -> ort::Result<DynValue>
+    /// A buffer of this shape with copies of the positions that count.
+    fn copied<T>(
+        &self,
+        index: usize,
+        shape: [i64; 4],
+        sources: &[(Option<Place>, u64)],
+    ) -> ort::Result<DynValue>
     where
         T: PrimitiveTensorElementType + std::fmt::Debug + Copy,
     {
         let mut wider = Owned::<T>::new(&Allocator::default(), shape)?;
-        if self.held > 0 && !shape.contains(&0) {
-            let (from_shape, from) = state.try_extract_tensor::<T>()?;
-            let (_, to) = wider.extract_tensor_mut();
-            let size = |size: i64| usize::try_from(size).unwrap_or(0);
-            let width = size(shape[3]);
-            let (old, new) = (size(from_shape[AXIS]) * width, size(shape[AXIS]) * width);
-            let held = usize::try_from(self.held).unwrap_or(0) * width;
-            for (from, to) in from.chunks_exact(old).zip(to.chunks_exact_mut(new)) {
+        if shape.contains(&0) {
+            return Ok(wider.into_dyn());
+        }
+        let size = |size: i64| usize::try_from(size).unwrap_or(0);
+        let width = size(shape[3]);
+        // Of one head, and of one row.
+        let (head, row) = (
+            size(shape[AXIS]) * width,
+            size(shape[1]) * size(shape[AXIS]) * width,
+        );
+        let (_, to) = wider.extract_tensor_mut();
+        for (to, (place, held)) in to.chunks_exact_mut(row).zip(sources) {
+            let Some((group, from_row)) = place.filter(|_| *held > 0) else {
+                continue;
+            };
+            let (from_shape, from) = self.groups[group].states[index].try_extract_tensor::<T>()?;
+            let from_head = size(from_shape[AXIS]) * width;
+            let from = &from[from_row * size(shape[1]) * from_head..];
+            let held = usize::try_from(*held).unwrap_or(0) * width;
+            for (from, to) in from.chunks_exact(from_head).zip(to.chunks_exact_mut(head)) {
                 to[..held].copy_from_slice(&from[..held]);
             }
         }
         Ok(wider.into_dyn())
     }
 
-    /// A run with these inputs has succeeded.
-    pub(super) fn ran(&mut self, given: &[Tensor]) {
-        self.held += self.added(given);
-    }
-
-    /// Lets only the first positions count.
-    pub(super) fn cut(&mut self, length: u64) -> Result<(), EngineError> {
-        if length > self.held {
-            let held = self.held;
-            return Err(failed(format!(
-                "there are no {length} positions to keep, but {held}"
-            )));
+    /// The run with these inputs has succeeded, and left this.
+    pub(super) fn ran(&mut self, states: Vec<DynValue>, given: &[Tensor]) {
+        let added = self.added(given);
+        let group = &mut self.groups[self.current];
+        group.states = states;
+        for (_, held) in &mut group.rows {
+            *held += added;
         }
-        self.held = length;
-        Ok(())
     }
 }
 

@@ -186,7 +186,7 @@ impl Worker {
     /// gives the time of each run.
     pub fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<Duration>, EngineError> {
         let request = Request::Repeat {
-            begins: self.begins,
+            begins: self.begins.clone(),
             runs,
             nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         };
@@ -306,7 +306,7 @@ impl Session for Worker {
         self.kept = None;
         let request = Request::Run {
             inputs: TensorHead::of(inputs),
-            begins: self.begins,
+            begins: self.begins.clone(),
         };
         match self.ask(&request, inputs, "running")? {
             (Reply::Ran { nanoseconds, .. }, outputs) => {
@@ -322,7 +322,16 @@ impl Session for Worker {
     }
 
     fn forget(&mut self) -> Result<(), EngineError> {
-        self.begins = Begins::Anew;
+        self.begin(Begins::Anew)
+    }
+
+    fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
+        match begins {
+            Begins::Cut(length) => return self.cut(length),
+            // What was said before and has not come to be stays true.
+            Begins::AsLeft if !matches!(self.begins, Begins::Lanes(_)) => {}
+            begins => self.begins = begins,
+        }
         Ok(())
     }
 
@@ -331,6 +340,7 @@ impl Session for Worker {
             Begins::AsLeft => u64::MAX,
             Begins::Cut(held) => held,
             Begins::Anew => 0,
+            Begins::Lanes(_) => u64::MAX,
         };
         if length > held {
             return Err(EngineError::Run {

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::owner::{Owner, wait};
-use super::request::{Terms, Waiting};
+use super::request::{First, Terms, Waiting};
 use super::shared::{Between, Phase, Run, Shared, State, Ticket};
 use crate::account::AccountId;
-use crate::engine::Begins;
+use crate::engine::{Begins, Lanes};
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
@@ -58,7 +58,7 @@ impl Conversation {
     }
 
     /// The same, and tells what the step begins with of what the steps before it have left. The first step
-    /// begins anew, whatever it says.
+    /// begins anew, whatever it says: its lanes keep nothing.
     pub async fn step(
         &mut self,
         begins: Begins,
@@ -67,8 +67,11 @@ impl Conversation {
     ) -> Result<Vec<Tensor>, CallError> {
         let ticket = match self.number {
             None => {
-                let terms = Some(self.terms.clone());
-                let ticket = self.shared.submit(self.caller, Some(inputs), terms)?;
+                let first = First {
+                    terms: self.terms.clone(),
+                    begins: first(begins),
+                };
+                let ticket = self.shared.submit(self.caller, Some(inputs), Some(first))?;
                 self.number = Some(ticket.id);
                 ticket
             }
@@ -172,7 +175,7 @@ impl Owner {
     /// Keeps the session for a conversation and runs its steps, until it is over.
     pub(super) fn converse(&mut self, terms: &Terms) {
         while let Some(step) = self.next_step(terms) {
-            let begins = step.begins;
+            let begins = step.begins.clone();
             if self.run(vec![step], begins).is_none() {
                 return;
             }
@@ -239,6 +242,17 @@ impl Owner {
             shared.tell_change();
             return None;
         }
+    }
+}
+
+/// How the first step of a conversation begins.
+fn first(begins: Begins) -> Begins {
+    match begins {
+        Begins::Lanes(lanes) => Begins::Lanes(Lanes {
+            anew: true,
+            ..lanes
+        }),
+        _ => Begins::Anew,
     }
 }
 

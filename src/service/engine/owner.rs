@@ -76,7 +76,9 @@ impl Owner {
                 Step::Load(candidate) => self.load(candidate),
                 Step::Prove(like) => self.prove(&like),
                 Step::Run(requests) => {
-                    if let Some(terms) = self.run(requests, Begins::Anew) {
+                    // What begins otherwise runs alone.
+                    let begins = requests.first().map(|first| first.begins.clone());
+                    if let Some(terms) = self.run(requests, begins.unwrap_or(Begins::Anew)) {
                         self.converse(&terms);
                     }
                 }

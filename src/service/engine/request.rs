@@ -37,6 +37,14 @@ pub(super) struct Waiting {
     pub(super) answer: oneshot::Sender<Outcome>,
 }
 
+/// The first step of a conversation.
+#[derive(Debug)]
+pub(super) struct First {
+    pub(super) terms: Terms,
+    /// What its run begins with: nothing that another one has left.
+    pub(super) begins: Begins,
+}
+
 /// On which terms a conversation keeps a session.
 #[derive(Debug, Clone)]
 pub(super) struct Terms {

@@ -18,7 +18,7 @@ use super::ledger::{Bell, Ledger, TooLarge};
 use super::loaded::Source;
 use super::model::{Activity, EndpointModel};
 use super::queue::Queue;
-use super::request::{Outcome, Terms, Waiting};
+use super::request::{First, Outcome, Waiting};
 
 use crate::account::AccountId;
 use crate::engine::Begins;
@@ -210,13 +210,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request. Without inputs it asks for a session only, and always has room. With terms it is
-    /// the first step of a conversation.
+    /// Takes a request. Without inputs it asks for a session only, and always has room.
     pub(super) fn submit(
         self: &Arc<Self>,
         caller: AccountId,
         inputs: Option<Vec<Tensor>>,
-        terms: Option<Terms>,
+        first: Option<First>,
     ) -> Result<Ticket<'_>, CallError> {
         if let Some(error) = &self.hopeless {
             return Err(error.clone());
@@ -232,13 +231,17 @@ impl Shared {
             return Err(CallError::QueueFull { limit });
         }
         let id = state.number();
+        let (terms, begins) = match first {
+            Some(first) => (Some(first.terms), first.begins),
+            None => (None, Begins::Anew),
+        };
         state.queue.push(Waiting {
             id,
             caller,
             inputs,
             since: Instant::now(),
             alone: terms.is_some(),
-            begins: Begins::Anew,
+            begins,
             terms,
             answer,
         });

@@ -235,9 +235,10 @@ impl Work {
         let common = |slot: &mut Slot| tokens_in(slot).map_or(0, |tokens| slot.common(&tokens));
         let slot = loaded.slots.take(self.caller, common);
         let mut slot = slot.unwrap_or_else(|| {
-            let (model, endpoint) = (loaded.text.decoder(), &loaded.endpoint);
-            Slot::new(model, endpoint, self.caller, self.runtime.clone())
+            let way = loaded.way(self.caller, self.runtime.clone());
+            Slot::new(loaded.text.decoder(), self.caller, way)
         });
+        let _on_its_way = slot.decoder.steps().on_its_way();
         let tokens = tokens_in(&mut slot).map_err(|error| refused(&error))?;
         let text = prompted.text().map(str::to_owned);
         let request = prompted.request(tokens.clone(), tokenizer);

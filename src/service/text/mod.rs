@@ -4,6 +4,7 @@
 //! a session only while it has a turn; a client that goes away stops its generation.
 
 mod answering;
+mod lanes;
 mod request;
 mod slots;
 mod turns;
@@ -11,8 +12,11 @@ mod wire;
 
 use std::sync::{Arc, OnceLock};
 
+use tokio::runtime::Handle;
+
 use super::engine::{Endpoint, EndpointModel, Engines};
 use super::{CallError, Refusal, ServiceSettings};
+use crate::account::AccountId;
 use crate::text::decoder::DecoderModel;
 use crate::text::model::{TextError, TextModel};
 use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
@@ -20,7 +24,8 @@ use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
 pub(super) use answering::PreparedText;
 pub(super) use request::{Asked, merged};
 
-use slots::Slots;
+use lanes::SharedSession;
+use slots::{Leased, Slots, Way};
 use turns::Turns;
 
 /// A decoder of a package, as text: one method of one model file.
@@ -39,6 +44,8 @@ pub(super) struct TextEndpoint {
 pub(super) struct Loaded {
     text: TextModel,
     endpoint: Arc<Endpoint>,
+    /// Sessions that conversations share; none where each has one of its own.
+    shared: Vec<Arc<SharedSession>>,
     slots: Slots,
 }
 
@@ -92,11 +99,33 @@ impl TextEndpoint {
         };
         let text = TextModel::load(Arc::new(tokenizer), &self.files, path, decoder)
             .map_err(|error| error.to_string())?;
+        let endpoint = self.engines.endpoint(model, &self.settings);
+        let instances = self.settings.instances.max(1);
+        let each = self.settings.batch_max_size.max(1);
+        let shared = (0..instances).map(|_| SharedSession::new(&endpoint, each));
+        let shared: Vec<_> = shared.filter(|_| text.decoder().has_lanes()).collect();
+        let at_once = if shared.is_empty() {
+            instances
+        } else {
+            instances.saturating_mul(each)
+        };
+        self.turns.widen(at_once - instances);
         Ok(Loaded {
             text,
-            endpoint: self.engines.endpoint(model, &self.settings),
-            slots: Slots::new(self.settings.instances),
+            endpoint,
+            shared,
+            slots: Slots::new(at_once),
         })
+    }
+}
+
+impl Loaded {
+    /// Where the steps of a new conversation run.
+    fn way(&self, caller: AccountId, runtime: Handle) -> Way {
+        match self.shared.iter().min_by_key(|session| session.active()) {
+            Some(session) => Way::Lane(session.lane(caller, runtime)),
+            None => Way::Own(Leased::new(&self.endpoint, caller, runtime)),
+        }
     }
 }
 

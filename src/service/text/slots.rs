@@ -9,19 +9,20 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::lanes::{LaneSteps, OnItsWay};
 use crate::account::AccountId;
 use crate::engine::Begins;
 use crate::service::CallError;
 use crate::service::engine::{Conversation, Endpoint};
 use crate::tensor::Tensor;
-use crate::text::decoder::{Decoder as _, DecoderModel, StepError, Steps, TokenDecoder};
+use crate::text::decoder::{Decoder as _, DecoderModel, Fed, StepError, Steps, TokenDecoder};
 use crate::text::generation::Transcripts;
 
 /// How long a session waits for the next step of a generation, at most.
-const BETWEEN_STEPS: Duration = Duration::from_mins(1);
+pub(super) const BETWEEN_STEPS: Duration = Duration::from_mins(1);
 
 /// How long a slot rests, at most.
-const REST: Duration = Duration::from_mins(10);
+pub(super) const REST: Duration = Duration::from_mins(10);
 
 /// Conversations that rest.
 #[derive(Debug)]
@@ -34,9 +35,18 @@ pub(super) struct Slots {
 #[derive(Debug)]
 pub(super) struct Slot {
     caller: AccountId,
-    pub(super) decoder: TokenDecoder<Leased>,
+    pub(super) decoder: TokenDecoder<Way>,
     /// What was said, with the tokens that it had.
     pub(super) transcripts: Transcripts,
+}
+
+/// Where a conversation's steps run.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// In a session of its own.
+    Own(Leased),
+    /// In a lane of a session that others use, too.
+    Lane(LaneSteps),
 }
 
 /// Steps in a session of an endpoint, which is leased while they go on.
@@ -91,21 +101,10 @@ impl Slots {
 
 impl Slot {
     /// A conversation that holds nothing yet.
-    pub(super) fn new(
-        model: &DecoderModel,
-        endpoint: &Arc<Endpoint>,
-        caller: AccountId,
-        runtime: Handle,
-    ) -> Self {
-        let steps = Leased {
-            endpoint: Arc::clone(endpoint),
-            caller,
-            conversation: None,
-            runtime,
-        };
+    pub(super) fn new(model: &DecoderModel, caller: AccountId, way: Way) -> Self {
         Self {
             caller,
-            decoder: TokenDecoder::new(model.clone(), steps),
+            decoder: TokenDecoder::new(model.clone(), way),
             transcripts: Transcripts::default(),
         }
     }
@@ -119,7 +118,49 @@ impl Slot {
     }
 }
 
+impl Way {
+    /// Says that its conversation is on its way, to those who share its session.
+    pub(super) fn on_its_way(&self) -> Option<OnItsWay> {
+        match self {
+            Self::Own(_) => None,
+            Self::Lane(lane) => Some(lane.on_its_way()),
+        }
+    }
+
+    fn rest(&self) {
+        match self {
+            Self::Own(leased) => leased.rest(),
+            // It rests when all that share its session do.
+            Self::Lane(_) => {}
+        }
+    }
+}
+
+impl Steps for Way {
+    fn step(
+        &mut self,
+        model: &DecoderModel,
+        begins: Begins,
+        fed: Fed<'_>,
+    ) -> Result<Vec<Tensor>, StepError> {
+        match self {
+            Self::Own(leased) => leased.step(model, begins, fed),
+            Self::Lane(lane) => lane.step(model, begins, fed),
+        }
+    }
+}
+
 impl Leased {
+    /// Nothing is leased before the first step.
+    pub(super) fn new(endpoint: &Arc<Endpoint>, caller: AccountId, runtime: Handle) -> Self {
+        Self {
+            endpoint: Arc::clone(endpoint),
+            caller,
+            conversation: None,
+            runtime,
+        }
+    }
+
     fn rest(&self) {
         if let Some(conversation) = &self.conversation {
             conversation.rest(REST);
@@ -128,7 +169,13 @@ impl Leased {
 }
 
 impl Steps for Leased {
-    fn step(&mut self, begins: Begins, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, StepError> {
+    fn step(
+        &mut self,
+        model: &DecoderModel,
+        begins: Begins,
+        fed: Fed<'_>,
+    ) -> Result<Vec<Tensor>, StepError> {
+        let inputs = model.inputs(&[fed]).map_err(StepError::failed)?;
         if self.conversation.is_none() && begins != Begins::Anew {
             return Err(StepError::Taken);
         }
@@ -144,7 +191,7 @@ impl Steps for Leased {
             }
             // The tokens are still known: they are fed again, to another session.
             Err(CallError::Over(_)) => Err(StepError::Taken),
-            Err(error) => Err(StepError::Failed(Box::new(error))),
+            Err(error) => Err(StepError::failed(error)),
         }
     }
 }

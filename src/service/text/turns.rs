@@ -65,6 +65,13 @@ impl Turns {
         receiver.await.map_err(|_| CallError::Stopped)
     }
 
+    /// Lets so many more generate at once.
+    pub(super) fn widen(self: &Arc<Self>, by: usize) {
+        for _ in 0..by {
+            self.pass();
+        }
+    }
+
     /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         let state = self.state();

@@ -4,39 +4,39 @@
 
 use super::error::DecodeError;
 use super::shape::{Argument, Feeding, Role, Shape};
+use super::steps::Fed;
 use crate::tensor::{DType, Tensor};
 
-/// The inputs of a step that feeds `tokens` behind `held` others.
-pub(super) fn of(shape: &Shape, held: usize, tokens: &[u32]) -> Result<Vec<Tensor>, DecodeError> {
+/// The inputs of a step that feeds each of `rows` behind what it holds. Several rows have as many tokens
+/// each, and are those of a shape with [`Shape::lanes`].
+pub(super) fn of(shape: &Shape, rows: &[Fed<'_>]) -> Result<Vec<Tensor>, DecodeError> {
     let arguments = shape.arguments.iter();
     arguments
-        .map(|argument| tensor(*argument, shape.feeding, held, tokens))
+        .map(|argument| tensor(*argument, shape.feeding, rows))
         .collect()
 }
 
-fn tensor(
-    argument: Argument,
-    feeding: Feeding,
-    held: usize,
-    tokens: &[u32],
-) -> Result<Tensor, DecodeError> {
+fn tensor(argument: Argument, feeding: Feeding, rows: &[Fed<'_>]) -> Result<Tensor, DecodeError> {
+    let fed = rows.iter().map(|row| row.tokens.len()).max().unwrap_or(0);
+    let held = rows.iter().map(|row| row.held).max().unwrap_or(0);
     let length = match feeding {
-        Feeding::Padded { length } => length.max(tokens.len()),
-        _ => tokens.len(),
+        Feeding::Padded { length } => length.max(fed),
+        _ => fed,
+    };
+    let of_rows = |size: usize, row: &dyn Fn(&Fed<'_>) -> Vec<u64>| {
+        let values = rows.iter().flat_map(row).collect();
+        (vec![rows.len() as u64, size as u64], values)
     };
     let (shape, values): (Vec<u64>, Vec<u64>) = match argument.role {
-        Role::Tokens => {
-            let padding = std::iter::repeat_n(0, length - tokens.len());
-            let tokens = tokens.iter().map(|token| u64::from(*token));
-            (vec![1, length as u64], tokens.chain(padding).collect())
-        }
-        Role::Mask => {
-            let ones = std::iter::repeat_n(1, held + tokens.len());
-            let padding = std::iter::repeat_n(0, length - tokens.len());
-            let all = (held + length) as u64;
-            (vec![1, all], ones.chain(padding).collect())
-        }
-        Role::Positions => (vec![1, length as u64], positions(held, length)),
+        Role::Tokens => of_rows(length, &|row| {
+            let tokens = row.tokens.iter().map(|token| u64::from(*token));
+            filled_up(tokens, length)
+        }),
+        Role::Mask => of_rows(held + length, &|row| {
+            let ones = std::iter::repeat_n(1, row.held + row.tokens.len());
+            filled_up(ones, held + length)
+        }),
+        Role::Positions => of_rows(length, &|row| positions(row.held, length)),
         Role::PositionList => (vec![length as u64], positions(held, length)),
         Role::Start => (vec![1], vec![held as u64]),
         Role::Wanted { is_list } => (if is_list { vec![1] } else { Vec::new() }, vec![1]),
@@ -44,6 +44,12 @@ fn tensor(
     };
     let bytes = elements(argument.dtype, &values)?;
     Tensor::new(argument.dtype, shape, bytes).map_err(|error| DecodeError::Model(error.to_string()))
+}
+
+/// With zeros behind, up to `length`.
+fn filled_up(values: impl Iterator<Item = u64>, length: usize) -> Vec<u64> {
+    let zeros = std::iter::repeat(0);
+    values.chain(zeros).take(length).collect()
 }
 
 fn positions(held: usize, length: usize) -> Vec<u64> {
@@ -99,7 +105,12 @@ mod tests {
             place: 0,
             logits: Logits::Last,
             cuts: true,
+            lanes: true,
         }
+    }
+
+    fn fed(held: usize, tokens: &[u32]) -> Fed<'_> {
+        Fed { held, tokens }
     }
 
     fn values(tensor: &Tensor) -> Vec<f64> {
@@ -116,7 +127,7 @@ mod tests {
             Role::Wanted { is_list: false },
         ];
         let shape = shape(Feeding::New { most: 8 }, &roles);
-        let given = of(&shape, 3, &[7, 9]).expect("they fit");
+        let given = of(&shape, &[fed(3, &[7, 9])]).expect("they fit");
         assert_eq!(given[0].shape(), [1, 2]);
         assert_eq!(values(&given[0]), [7.0, 9.0]);
         assert_eq!(values(&given[1]), [1.0; 5]);
@@ -126,9 +137,23 @@ mod tests {
     }
 
     #[test]
+    fn each_row_goes_on_behind_what_it_holds() {
+        let roles = [Role::Tokens, Role::Mask, Role::Positions];
+        let shape = shape(Feeding::New { most: 8 }, &roles);
+        let given = of(&shape, &[fed(3, &[7]), fed(1, &[9])]).expect("they fit");
+        assert_eq!(
+            (given[0].shape(), values(&given[0])),
+            (&[2, 1][..], vec![7.0, 9.0])
+        );
+        assert_eq!(given[1].shape(), [2, 4]);
+        assert_eq!(values(&given[1]), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+        assert_eq!(values(&given[2]), [3.0, 1.0]);
+    }
+
+    #[test]
     fn a_fixed_length_is_filled() {
         let shape = shape(Feeding::Padded { length: 4 }, &[Role::Tokens, Role::Mask]);
-        let given = of(&shape, 0, &[7, 9]).expect("they fit");
+        let given = of(&shape, &[fed(0, &[7, 9])]).expect("they fit");
         assert_eq!(values(&given[0]), [7.0, 9.0, 0.0, 0.0]);
         assert_eq!(values(&given[1]), [1.0, 1.0, 0.0, 0.0]);
     }

@@ -14,6 +14,7 @@ mod plain;
 mod program;
 mod recognise;
 mod roles;
+mod rows;
 mod shape;
 mod siblings;
 mod steps;
@@ -21,7 +22,8 @@ mod token_decoder;
 
 pub use error::{DecodeError, NotADecoder};
 pub use recognise::DecoderModel;
-pub use steps::{SessionSteps, StepError, Steps};
+pub use rows::LaneRow;
+pub use steps::{Fed, SessionSteps, StepError, Steps};
 pub use token_decoder::TokenDecoder;
 
 /// A model with a memory of tokens.

@@ -7,13 +7,14 @@ use std::path::Path;
 
 use super::cached;
 use super::constants::Constants;
-use super::error::NotADecoder;
+use super::error::{DecodeError, NotADecoder};
 use super::heads;
 use super::plain;
 use super::program;
 use super::roles;
 use super::shape::{Argument, Feeding, Logits, Role, Shape};
 use super::siblings::Siblings;
+use super::steps::Fed;
 use crate::engine::{Along, Carried, Carrying};
 use crate::model::ModelInfo;
 use crate::tensor::{Signature, Tensor, TensorSpec};
@@ -48,8 +49,38 @@ struct Recognised {
     states: Vec<Carried>,
     /// The place of the tokens.
     tokens: usize,
+    /// The place of the mask.
+    mask: Option<usize>,
     /// Most tokens, as the inputs tell.
     most: Option<usize>,
+}
+
+impl Recognised {
+    /// Whether the signature leaves room for several rows: everything that is of rows has an open
+    /// dimension for them.
+    fn rows_are_open(&self, signature: &Signature) -> bool {
+        let carried = |place: &usize| self.states.iter().any(|state| state.input == *place);
+        let places = (0..signature.inputs.len()).filter(|place| !carried(place));
+        let mut given = places.zip(&self.arguments);
+        let states = self.states.iter().map(|state| state.input);
+        let mut states = states.map(|place| &signature.inputs[place]);
+        self.mask.is_some()
+            && given.all(|(place, argument)| match argument.role {
+                Role::Tokens | Role::Mask | Role::Positions => {
+                    has_open_rows(&signature.inputs[place])
+                }
+                Role::Wanted { .. } => true,
+                Role::PositionList | Role::Start | Role::UsesCache => false,
+            })
+            && states.all(has_open_rows)
+            && signature.outputs.iter().all(has_open_rows)
+    }
+}
+
+/// Whether its first dimension may have any size.
+fn has_open_rows(spec: &TensorSpec) -> bool {
+    let first = spec.dims.as_deref().and_then(<[_]>::first);
+    first.is_some_and(|first| matches!(roles::Count::of(first), roles::Count::Open(None)))
 }
 
 impl DecoderModel {
@@ -69,7 +100,23 @@ impl DecoderModel {
 
     /// Inputs of a step of one token, to run the model for the first time.
     pub fn first_inputs(&self) -> Vec<Tensor> {
-        super::arguments::of(&self.shape, 0, &[0]).unwrap_or_default()
+        let fed = Fed {
+            held: 0,
+            tokens: &[0],
+        };
+        self.inputs(&[fed]).unwrap_or_default()
+    }
+
+    /// The inputs of a step that feeds each of these rows behind what it holds; several only where it
+    /// [has lanes](Self::has_lanes), of one token each.
+    pub fn inputs(&self, rows: &[Fed<'_>]) -> Result<Vec<Tensor>, DecodeError> {
+        super::arguments::of(&self.shape, rows)
+    }
+
+    /// Whether a session keeps several texts apart, each in its lane. Whether rows may share a run is
+    /// shown by a [trial](Self::try_rows).
+    pub fn has_lanes(&self) -> bool {
+        self.shape.lanes
     }
 }
 
@@ -111,11 +158,13 @@ fn recognise(
     }
     let is_padded = matches!(recognised.feeding, Feeding::Padded { .. });
     let last = (logits == Logits::All && !is_padded).then_some(Along { place, axis: 1 });
+    let rows_are_open = recognised.rows_are_open(signature);
     let carrying = Carrying {
         added: (!recognised.states.is_empty()).then_some(Along {
             place: recognised.tokens,
             axis: 1,
         }),
+        mask: recognised.mask,
         most: Some(context as u64),
         last: last.into_iter().collect(),
         states: recognised.states,
@@ -124,8 +173,13 @@ fn recognise(
     ends.extend(&siblings.ends);
     ends.sort_unstable();
     ends.dedup();
+    let has_lanes = rows_are_open
+        && matches!(recognised.feeding, Feeding::New { .. })
+        && !carrying.states.is_empty()
+        && carrying.can_be_cut();
     let taken = carrying.taken(signature);
     let shape = Shape {
+        lanes: has_lanes,
         arguments: recognised.arguments,
         place: taken.iter().position(|taken| *taken == place).unwrap_or(0),
         logits,
@@ -160,6 +214,7 @@ fn inputs(
             feeding,
             states: Vec::new(),
             tokens: 0,
+            mask: None,
             most: None,
         });
     }
@@ -197,6 +252,8 @@ fn inputs(
         }
     };
     Ok(Recognised {
+        mask: (given.iter().zip(&arguments))
+            .find_map(|((place, _), argument)| (argument.role == Role::Mask).then_some(*place)),
         arguments,
         feeding,
         states,

@@ -63,4 +63,6 @@ pub(super) struct Shape {
     pub(super) logits: Logits,
     /// Whether it can go on from fewer tokens than it was fed.
     pub(super) cuts: bool,
+    /// Whether several rows may share a run, as far as the signature tells.
+    pub(super) lanes: bool,
 }

@@ -4,15 +4,29 @@
 
 use std::error::Error;
 
+use super::recognise::DecoderModel;
 use crate::engine::{Begins, Session};
 use crate::tensor::Tensor;
 
+/// What a step feeds: tokens behind those that are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fed<'a> {
+    /// How many are held.
+    pub held: usize,
+    /// The tokens.
+    pub tokens: &'a [u32],
+}
+
 /// Runs a model step by step, keeping what it carries between them.
 pub trait Steps {
-    /// Runs a step. Inputs and outputs are those of
-    /// [`DecoderModel::carrying`](super::DecoderModel::carrying)'s visible signature. A failed step leaves
-    /// nothing to go on from: the next one begins anew.
-    fn step(&mut self, begins: Begins, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, StepError>;
+    /// Runs a step. Outputs are those of [`DecoderModel::carrying`]'s visible signature. A failed step
+    /// leaves nothing to go on from: the next one begins anew.
+    fn step(
+        &mut self,
+        model: &DecoderModel,
+        begins: Begins,
+        fed: Fed<'_>,
+    ) -> Result<Vec<Tensor>, StepError>;
 }
 
 /// Why a step gave nothing.
@@ -26,12 +40,25 @@ pub enum StepError {
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
 
+impl StepError {
+    /// It failed so.
+    pub fn failed(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
 /// Steps of a session that nobody else uses.
 #[derive(Debug)]
 pub struct SessionSteps<S>(pub S);
 
 impl<S: Session> Steps for SessionSteps<S> {
-    fn step(&mut self, begins: Begins, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, StepError> {
+    fn step(
+        &mut self,
+        model: &DecoderModel,
+        begins: Begins,
+        fed: Fed<'_>,
+    ) -> Result<Vec<Tensor>, StepError> {
+        let inputs = model.inputs(&[fed]).map_err(StepError::failed)?;
         let answer = self.0.begin(begins).and_then(|()| self.0.run(&inputs));
         match answer {
             Ok(answer) => Ok(answer.outputs),
@@ -41,7 +68,12 @@ impl<S: Session> Steps for SessionSteps<S> {
 }
 
 impl Steps for Box<dyn Steps + '_> {
-    fn step(&mut self, begins: Begins, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, StepError> {
-        self.as_mut().step(begins, inputs)
+    fn step(
+        &mut self,
+        model: &DecoderModel,
+        begins: Begins,
+        fed: Fed<'_>,
+    ) -> Result<Vec<Tensor>, StepError> {
+        self.as_mut().step(model, begins, fed)
     }
 }

@@ -6,18 +6,16 @@
 //! first `fed` tokens of those held and nothing else that counts.
 
 use super::Decoder;
-use super::arguments;
 use super::error::DecodeError;
 use super::recognise::DecoderModel;
+use super::rows::are_same;
 use super::shape::{Feeding, Logits};
-use super::steps::{StepError, Steps};
+use super::steps::{Fed, StepError, Steps};
 use crate::engine::Begins;
 use crate::tensor::{DType, Tensor};
 
 /// How often what was taken away is fed again within one call.
 const AGAIN: usize = 3;
-/// Logits that differ by this, of the largest, are the same: sums of chunks differ by rounding.
-const SAME: f32 = 1e-3;
 
 /// A [`Decoder`] of a recognised model.
 #[derive(Debug)]
@@ -83,11 +81,7 @@ impl<S: Steps> TokenDecoder<S> {
         self.feed(&[3, 1], &|| true)?;
         self.cut(1)?;
         let again = self.feed(&[2, 3], &|| true)?;
-        let largest = fresh
-            .iter()
-            .fold(0_f32, |most, logit| most.max(logit.abs()));
-        let is_same = |(one, other): (&f32, &f32)| (one - other).abs() <= SAME * largest;
-        Ok(fresh.iter().zip(again.iter()).all(is_same))
+        Ok(are_same(&fresh, again))
     }
 
     /// The session has nothing that counts any more.
@@ -113,28 +107,32 @@ impl<S: Steps> TokenDecoder<S> {
             Feeding::New { .. } | Feeding::FirstThenOne => self.fed,
         };
         let to = self.fed + self.step_length();
-        let failed = |error: DecodeError| StepError::Failed(Box::new(error));
         let shape = &self.model.shape;
-        let inputs = arguments::of(shape, from, &self.held[from..to]).map_err(failed)?;
-        let outputs = self.steps.step(self.begins, inputs)?;
+        let fed = Fed {
+            held: from,
+            tokens: &self.held[from..to],
+        };
+        let outputs = (self.steps).step(&self.model, self.begins.clone(), fed)?;
         let logits = outputs.get(shape.place);
         let row = match shape.feeding {
             Feeding::Padded { .. } => to - 1,
             _ => 0,
         };
         let read = logits.ok_or_else(|| DecodeError::Model("it gave no logits".to_owned()));
-        let read = read.and_then(|logits| self.read(logits, row));
-        self.logits = read.map_err(failed)?;
+        let read = read.and_then(|logits| self.model.logits(logits, row));
+        self.logits = read.map_err(StepError::failed)?;
         self.begins = Begins::AsLeft;
         self.fed = to;
         Ok(())
     }
+}
 
+impl DecoderModel {
     /// The logits of a position.
-    fn read(&self, logits: &Tensor, row: usize) -> Result<Vec<f32>, DecodeError> {
-        let vocabulary = self.model.vocabulary;
+    pub(super) fn logits(&self, logits: &Tensor, row: usize) -> Result<Vec<f32>, DecodeError> {
+        let vocabulary = self.vocabulary;
         let size = usize::try_from(logits.dtype().size()).unwrap_or(1);
-        let row = match self.model.shape.logits {
+        let row = match self.shape.logits {
             Logits::All => row,
             Logits::Last => 0,
         };

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::{Begins, LoadOptions, LoadRequest};
+use pkgtool::engine::{Begins, LoadOptions, LoadRequest, Session as _};
 use pkgtool::model;
 use pkgtool::runtime::worker::{Launcher, Worker};
 use pkgtool::tensor::{Signature, Tensor};
 use pkgtool::text::decoder::{
-    DecodeError, Decoder, DecoderModel, SessionSteps, StepError, Steps, TokenDecoder,
+    DecodeError, Decoder, DecoderModel, Fed, SessionSteps, StepError, Steps, TokenDecoder,
 };
 
 #[cfg(feature = "ort")]
@@ -18,7 +18,7 @@ use crate::support::engines;
 use crate::support::environment::Piece;
 
 /// A prompt for the ONNX decoders of the fixtures.
-const PROMPT: [u32; 9] = [5, 17, 3, 40, 22, 8, 31, 1, 12];
+pub(super) const PROMPT: [u32; 9] = [5, 17, 3, 40, 22, 8, 31, 1, 12];
 /// A program that keeps its keys and values, and what ExecuTorch's runtime gives for five tokens in a row.
 const PROGRAM: &str = "../../../packages-examples/jackdaw/xnnpack/jackdaw_xnnpack_fp32.pte";
 const RECORDED: &str = "jackdaw_xnnpack_fp32.json";
@@ -30,12 +30,12 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 #[cfg(feature = "ort")]
-fn has_ort() -> bool {
+pub(super) fn has_ort() -> bool {
     engines::ort().is_some()
 }
 
 #[cfg(not(feature = "ort"))]
-fn has_ort() -> bool {
+pub(super) fn has_ort() -> bool {
     false
 }
 
@@ -59,7 +59,7 @@ fn recognised(name: &str) -> (LoadRequest, DecoderModel) {
 }
 
 /// The decoder of a fixture on an engine, in a process of its own.
-fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionSteps<Worker>> {
+pub(super) fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionSteps<Worker>> {
     let (request, found) = recognised(name);
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
@@ -74,6 +74,7 @@ fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionSteps<Worker>> {
 fn cached() -> Vec<(&'static str, &'static str, f32)> {
     let kinds = [
         ("cached.onnx", 1e-5),
+        ("masked.onnx", 1e-5),
         ("merged.onnx", 1e-5),
         ("half.onnx", 2e-2),
     ];
@@ -92,18 +93,18 @@ fn always() -> bool {
     true
 }
 
-fn fed(decoder: &mut impl Decoder, tokens: &[u32]) -> Vec<f32> {
+pub(super) fn fed(decoder: &mut impl Decoder, tokens: &[u32]) -> Vec<f32> {
     let logits = decoder.feed(tokens, &always).expect("it decodes");
     logits.to_vec()
 }
 
-fn best(logits: &[f32]) -> u32 {
+pub(super) fn best(logits: &[f32]) -> u32 {
     let largest = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     u32::try_from(largest.expect("there are some")).expect("few tokens")
 }
 
 #[track_caller]
-fn assert_near(found: &[f32], expected: &[f32], near: f32, what: &str) {
+pub(super) fn assert_near(found: &[f32], expected: &[f32], near: f32, what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let largest = expected.iter().fold(1_f32, |most, it| most.max(it.abs()));
     for (found, expected) in found.iter().zip(expected) {
@@ -250,11 +251,16 @@ struct Troubled<S> {
 }
 
 impl<S: Steps> Steps for Troubled<S> {
-    fn step(&mut self, begins: Begins, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, StepError> {
+    fn step(
+        &mut self,
+        model: &DecoderModel,
+        begins: Begins,
+        fed: Fed<'_>,
+    ) -> Result<Vec<Tensor>, StepError> {
         if let Some(trouble) = self.troubles.pop().flatten() {
             return Err(trouble);
         }
-        self.steps.step(begins, inputs)
+        self.steps.step(model, begins, fed)
     }
 }
 
@@ -295,12 +301,16 @@ fn a_failure_of_the_engine_changes_nothing() {
         fed(&mut decoder, &PROMPT);
         let expected = fed(&mut decoder, &[2, 4]);
         decoder.cut(PROMPT.len()).expect("it holds more");
-        let steps = decoder.steps();
-        let wrong = steps.step(Begins::Cut(PROMPT.len() as u64), Vec::new());
+        let session = &mut decoder.steps().0;
+        let begun = session.begin(Begins::Cut(PROMPT.len() as u64));
+        let wrong = begun.and_then(|()| session.run(&[]));
         assert!(wrong.is_err(), "{kind} on {engine}");
         let what = format!("{kind} on {engine}");
         assert_near(&fed(&mut decoder, &[2, 4]), &expected, near, &what);
-        let beyond = decoder.steps().step(Begins::Cut(1000), Vec::new());
+        let model = decoder.model().clone();
+        let (held, tokens) = (1000, &[2][..]);
+        let beyond = Begins::Cut(1000);
+        let beyond = (decoder.steps()).step(&model, beyond, Fed { held, tokens });
         assert!(beyond.is_err(), "{what}");
     }
 }

@@ -6,6 +6,7 @@ mod constraint;
 mod decoder;
 mod embedding;
 mod generation;
+mod lanes;
 mod recognised;
 mod sampling;
 mod template;

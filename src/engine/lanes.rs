@@ -1,0 +1,375 @@
+//! Lanes of a session: which of them a run goes on in, and runs of several rows over states that are kept
+//! for each lane apart.
+//!
+//! Where past and present are not one buffer, a run of several rows reads them filled up behind to the
+//! longest: positions that do not count are hidden by the mask, and taken out of what the run leaves.
+//! Invariant: what a lane keeps are the positions that count and no others. Knows no engine.
+
+use std::collections::BTreeMap;
+
+use super::carrying::{Begins, Carrying, Lanes};
+use super::feedback::UNCUT;
+use crate::tensor::{DType, Tensor};
+
+/// The lane of runs that name none.
+const ONLY: u32 = 0;
+
+/// What a row of a run begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// Nothing.
+    Nothing,
+    /// All that its lane keeps.
+    All,
+    /// The first positions of it.
+    First(u64),
+}
+
+/// A row of the next run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NextRow {
+    pub(super) lane: u32,
+    pub(super) from: From,
+}
+
+/// The rows of the next run.
+#[derive(Debug)]
+pub(super) struct Next(Vec<NextRow>);
+
+impl Next {
+    /// The first run.
+    pub(super) fn first() -> Self {
+        Self(vec![NextRow {
+            lane: ONLY,
+            from: From::All,
+        }])
+    }
+
+    /// Lets the next run begin so. Gives the lanes that are to be forgotten before it: all of them, or some.
+    pub(super) fn begin(&mut self, begins: &Begins) -> Forgotten {
+        let only = |from| vec![NextRow { lane: ONLY, from }];
+        let (rows, forgotten) = match begins {
+            Begins::Anew => (only(From::Nothing), Forgotten::All),
+            Begins::AsLeft => (only(From::All), Forgotten::Some(Vec::new())),
+            Begins::Cut(length) => (only(From::First(*length)), Forgotten::Some(Vec::new())),
+            Begins::Lanes(lanes) => (rows(lanes), gone(lanes)),
+        };
+        self.0 = rows;
+        forgotten
+    }
+
+    /// The rows.
+    pub(super) fn rows(&self) -> &[NextRow] {
+        &self.0
+    }
+
+    /// A run has succeeded: unless told otherwise, the next one goes on behind it.
+    pub(super) fn ran(&mut self) {
+        for row in &mut self.0 {
+            row.from = From::All;
+        }
+    }
+}
+
+/// Lanes that are forgotten.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Forgotten {
+    All,
+    Some(Vec<u32>),
+}
+
+impl Forgotten {
+    /// Whether this lane is.
+    pub(super) fn has(&self, lane: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(lanes) => lanes.contains(&lane),
+        }
+    }
+}
+
+fn rows(lanes: &Lanes) -> Vec<NextRow> {
+    let rows = lanes.rows.iter().map(|row| NextRow {
+        lane: row.lane,
+        from: match row.held {
+            0 => From::Nothing,
+            held => From::First(held),
+        },
+    });
+    rows.collect()
+}
+
+fn gone(lanes: &Lanes) -> Forgotten {
+    if lanes.anew {
+        Forgotten::All
+    } else {
+        Forgotten::Some(lanes.gone.clone())
+    }
+}
+
+/// What lanes keep, as tensors of one row.
+#[derive(Debug, Default)]
+pub(super) struct Kept(BTreeMap<u32, Vec<Tensor>>);
+
+/// The rows of a run beside one another.
+#[derive(Debug)]
+pub(super) struct Packed {
+    /// What is carried, in the order of [`Carrying::states`].
+    pub(super) states: Vec<Tensor>,
+    /// How many positions of each row count.
+    held: Vec<u64>,
+}
+
+impl Kept {
+    /// Forgets lanes.
+    pub(super) fn forget(&mut self, forgotten: &Forgotten) {
+        self.0.retain(|lane, _| !forgotten.has(*lane));
+    }
+
+    /// Keeps this for a lane.
+    pub(super) fn put(&mut self, lane: u32, states: Vec<Tensor>) {
+        self.0.insert(lane, states);
+    }
+
+    /// All lanes.
+    pub(super) fn into_lanes(self) -> impl Iterator<Item = (u32, Vec<Tensor>)> {
+        self.0.into_iter()
+    }
+
+    /// What rows begin with. `begun` is what one begins with that keeps nothing.
+    pub(super) fn pack(
+        &self,
+        carrying: &Carrying,
+        rows: &[NextRow],
+        begun: &[Tensor],
+    ) -> Result<Packed, String> {
+        let of_rows: Result<Vec<Vec<Tensor>>, String> = rows
+            .iter()
+            .map(|row| self.of_row(carrying, *row, begun))
+            .collect();
+        let mut of_rows = of_rows?;
+        if let [only] = of_rows.as_mut_slice() {
+            return Ok(Packed {
+                states: std::mem::take(only),
+                held: Vec::new(),
+            });
+        }
+        let mut packed = Packed {
+            states: Vec::with_capacity(carrying.states.len()),
+            held: Vec::new(),
+        };
+        for (place, state) in carrying.states.iter().enumerate() {
+            let axis = state.axis.ok_or_else(|| UNCUT.to_owned())?;
+            let of_rows = of_rows.iter().map(|states| states[place].clone());
+            let of_rows: Vec<Tensor> = of_rows.collect();
+            packed.held = of_rows.iter().map(|state| state.shape()[axis]).collect();
+            packed.states.push(filled_up(of_rows, axis)?);
+        }
+        Ok(packed)
+    }
+
+    fn of_row(
+        &self,
+        carrying: &Carrying,
+        row: NextRow,
+        begun: &[Tensor],
+    ) -> Result<Vec<Tensor>, String> {
+        let kept = self.0.get(&row.lane).map_or(begun, Vec::as_slice);
+        let length = match row.from {
+            From::Nothing => return Ok(begun.to_vec()),
+            From::All => return Ok(kept.to_vec()),
+            From::First(length) => length,
+        };
+        let states = carrying.states.iter().zip(kept);
+        states
+            .map(|(state, tensor)| {
+                let axis = state.axis.ok_or_else(|| UNCUT.to_owned())?;
+                let part = tensor.clone().part(axis, 0..length);
+                part.map_err(|error| error.to_string())
+            })
+            .collect()
+    }
+
+    /// Keeps what a run has left: `states` as it gave them.
+    pub(super) fn keep(
+        &mut self,
+        carrying: &Carrying,
+        rows: &[NextRow],
+        packed: &Packed,
+        states: Vec<Tensor>,
+    ) -> Result<(), String> {
+        if let [only] = rows {
+            self.0.insert(only.lane, states);
+            return Ok(());
+        }
+        let longest = packed.longest();
+        let mut of_rows: Vec<Vec<Tensor>> = rows.iter().map(|_| Vec::new()).collect();
+        for (carried, state) in carrying.states.iter().zip(&states) {
+            let axis = carried.axis.ok_or_else(|| UNCUT.to_owned())?;
+            for (place, kept) in of_rows.iter_mut().enumerate() {
+                let row = place as u64;
+                let row = state.clone().part(0, row..row + 1);
+                let row = row.map_err(|error| error.to_string())?;
+                kept.push(without_hole(row, axis, packed.held[place]..longest)?);
+            }
+        }
+        for (row, states) in rows.iter().zip(of_rows) {
+            self.0.insert(row.lane, states);
+        }
+        Ok(())
+    }
+}
+
+impl Packed {
+    /// The mask of a run of these rows. `given` has ones for what is held and added of each row, and zeros
+    /// behind them; what is added stands behind the longest row here.
+    pub(super) fn mask(&self, given: &Tensor) -> Result<Tensor, String> {
+        let [rows, length] = given.shape() else {
+            return Err(format!("the mask {given:?} has not two dimensions"));
+        };
+        if self.held.is_empty() {
+            return Ok(given.clone());
+        }
+        let added = length.checked_sub(self.longest());
+        let added = added.filter(|_| *rows == self.held.len() as u64);
+        let added = added.ok_or_else(|| format!("the mask {given:?} is not that of its rows"))?;
+        let mut bytes = Vec::with_capacity(given.bytes().len());
+        let size = usize::try_from(given.dtype().size()).unwrap_or(1);
+        let one = one(given.dtype()).ok_or_else(|| format!("{given:?} is no mask"))?;
+        for held in &self.held {
+            for position in 0..*length {
+                let counts = position < *held || position >= length - added;
+                let element: &[u8] = if counts { &one } else { &[0; 8][..size] };
+                bytes.extend_from_slice(element);
+            }
+        }
+        let mask = Tensor::new(given.dtype(), given.shape().to_vec(), bytes);
+        mask.map_err(|error| error.to_string())
+    }
+
+    fn longest(&self) -> u64 {
+        self.held.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// The bytes of a one.
+fn one(dtype: DType) -> Option<Vec<u8>> {
+    let one = Tensor::from_f64(dtype, vec![1], [1.0]).ok()?;
+    Some(one.bytes().to_vec())
+}
+
+/// Rows beside one another, filled up with zeros behind to the longest.
+fn filled_up(rows: Vec<Tensor>, axis: usize) -> Result<Tensor, String> {
+    let longest = rows.iter().map(|row| row.shape()[axis]).max().unwrap_or(0);
+    let rows: Result<Vec<Tensor>, String> = rows
+        .into_iter()
+        .map(|row| {
+            let mut shape = row.shape().to_vec();
+            shape[axis] = longest - shape[axis];
+            let zeros = Tensor::zeros(row.dtype(), shape).map_err(|error| error.to_string())?;
+            beside(&[row, zeros], axis)
+        })
+        .collect();
+    beside(&rows?, 0)
+}
+
+/// A tensor without the positions of `hole`.
+fn without_hole(tensor: Tensor, axis: usize, hole: std::ops::Range<u64>) -> Result<Tensor, String> {
+    let size = tensor.shape().get(axis).copied().unwrap_or(0);
+    let part = |range| {
+        let part = tensor.clone().part(axis, range);
+        part.map_err(|error| error.to_string())
+    };
+    beside(&[part(0..hole.start)?, part(hole.end..size)?], axis)
+}
+
+fn beside(tensors: &[Tensor], axis: usize) -> Result<Tensor, String> {
+    Tensor::joined(tensors, axis).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::carrying::{Carried, Row};
+
+    fn carrying() -> Carrying {
+        Carrying {
+            states: vec![Carried {
+                input: 1,
+                output: 0,
+                axis: Some(1),
+                begin: vec![1, 0, 1],
+            }],
+            ..Carrying::default()
+        }
+    }
+
+    fn tensor(shape: &[u64], values: &[f64]) -> Tensor {
+        let values = values.iter().copied();
+        Tensor::from_f64(DType::Float32, shape.to_vec(), values).expect("it is small")
+    }
+
+    fn begun() -> Vec<Tensor> {
+        vec![tensor(&[1, 0, 1], &[])]
+    }
+
+    fn lanes(next: &mut Next, rows: &[(u32, u64)], anew: bool, gone: &[u32]) -> Forgotten {
+        let rows = rows.iter().map(|(lane, held)| Row {
+            lane: *lane,
+            held: *held,
+        });
+        next.begin(&Begins::Lanes(Lanes {
+            rows: rows.collect(),
+            anew,
+            gone: gone.to_vec(),
+        }))
+    }
+
+    #[test]
+    fn rows_of_many_lengths_share_a_run() {
+        let (carrying, mut kept, mut next) = (carrying(), Kept::default(), Next::first());
+        for (lane, values) in [(3, &[1.0, 2.0, 3.0][..]), (5, &[7.0])] {
+            lanes(&mut next, &[(lane, 0)], false, &[]);
+            let packed = kept.pack(&carrying, next.rows(), &begun());
+            let packed = packed.expect("it begins");
+            let left = tensor(&[1, values.len() as u64, 1], values);
+            kept.keep(&carrying, next.rows(), &packed, vec![left])
+                .expect("it fits");
+        }
+        lanes(&mut next, &[(3, 2), (5, 1), (9, 0)], false, &[]);
+        let packed = kept.pack(&carrying, next.rows(), &begun());
+        let packed = packed.expect("they are kept");
+        let states = tensor(&[3, 2, 1], &[1.0, 2.0, 7.0, 0.0, 0.0, 0.0]);
+        assert_eq!(packed.states, [states]);
+        let given = tensor(&[3, 3], &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0]);
+        let mask = packed.mask(&given).expect("it fits");
+        let expected = [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0];
+        assert_eq!(mask.to_f64().collect::<Vec<f64>>(), expected);
+        let left = [1.0, 2.0, 30.0, 7.0, 0.0, 50.0, 0.0, 0.0, 90.0];
+        let left = vec![tensor(&[3, 3, 1], &left)];
+        kept.keep(&carrying, next.rows(), &packed, left)
+            .expect("it fits");
+        let of = |lane| kept.0[&lane][0].to_f64().collect::<Vec<f64>>();
+        assert_eq!(of(3), [1.0, 2.0, 30.0]);
+        assert_eq!(of(5), [7.0, 50.0]);
+        assert_eq!(of(9), [90.0]);
+    }
+
+    #[test]
+    fn lanes_are_forgotten_when_they_are_said_to_be() {
+        let (carrying, mut kept, mut next) = (carrying(), Kept::default(), Next::first());
+        for lane in [0, 1, 2] {
+            kept.0.insert(lane, vec![tensor(&[1, 1, 1], &[1.0])]);
+        }
+        kept.forget(&lanes(&mut next, &[(1, 1)], false, &[2]));
+        assert_eq!(kept.0.keys().copied().collect::<Vec<_>>(), [0, 1]);
+        lanes(&mut next, &[(2, 1)], false, &[]);
+        let error = kept.pack(&carrying, next.rows(), &begun());
+        assert!(error.is_err(), "it was forgotten");
+        kept.forget(&lanes(&mut next, &[(1, 0)], true, &[]));
+        assert!(kept.0.is_empty());
+        kept.0.insert(4, begun());
+        kept.forget(&next.begin(&Begins::Anew));
+        assert!(kept.0.is_empty());
+    }
+}

@@ -1,0 +1,438 @@
+//! One session for several conversations: each has a lane of it, and those that are about to be fed one token
+//! share a run.
+//!
+//! There is no thread for it: of the threads that wait for a step, one runs for all of them, as soon as all
+//! conversations that are on their way wait too, or have not come for a moment. Invariant: who waits is
+//! answered, whatever a run ends with; a lane is of one conversation and one session, and what it held in
+//! another one is fed again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+
+use super::slots::{BETWEEN_STEPS, REST};
+use crate::account::AccountId;
+use crate::engine::{Begins, Lanes};
+use crate::service::CallError;
+use crate::service::engine::{Conversation, Endpoint};
+use crate::tensor::Tensor;
+use crate::text::decoder::{DecoderModel, Fed, LaneRow, StepError, Steps};
+
+/// How long a run waits for others to share it: half of what the last one took, within these.
+const PATIENCE: [Duration; 2] = [Duration::from_micros(500), Duration::from_millis(20)];
+
+/// So many runs of several rows may fail before there are no more of them.
+const FAILURES: u32 = 3;
+
+/// What a step ended with.
+type Outcome = Result<Vec<Tensor>, StepError>;
+
+/// A session, and who wants it to run.
+#[derive(Debug)]
+pub(super) struct SharedSession {
+    endpoint: Arc<Endpoint>,
+    /// Most rows of a run.
+    most: usize,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Keeps the session; not here while a run goes on.
+    conversation: Option<Conversation>,
+    is_running: bool,
+    /// Which session it is, of all that there were.
+    epoch: u64,
+    /// How many lanes there were: each has a number of its own.
+    lanes: u32,
+    /// Lanes that the session does not know yet to be gone.
+    gone: Vec<u32>,
+    /// Conversations that are on their way.
+    active: usize,
+    /// How many steps were asked for: each has a number of its own.
+    steps: u64,
+    waiting: VecDeque<Waiting>,
+    /// With the session that answered.
+    answers: BTreeMap<u64, (Outcome, u64)>,
+    sharing: Sharing,
+    /// How long the last run took.
+    last: Duration,
+}
+
+/// Whether rows share runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Sharing {
+    #[default]
+    Untried,
+    /// They do, and so many of those runs have failed.
+    Proved(u32),
+    Off,
+}
+
+/// A step that is wanted.
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    lane: u32,
+    /// The session that holds what it goes on with.
+    epoch: u64,
+    held: usize,
+    tokens: Vec<u32>,
+    since: Instant,
+}
+
+/// Steps in a lane.
+#[derive(Debug)]
+pub(super) struct LaneSteps {
+    session: Arc<SharedSession>,
+    lane: u32,
+    /// The session that holds it, once one does.
+    epoch: Option<u64>,
+    caller: AccountId,
+    runtime: Handle,
+}
+
+/// A conversation on its way: runs wait for it for a moment. Dropping it says that it is over.
+#[derive(Debug)]
+pub(super) struct OnItsWay(Arc<SharedSession>);
+
+/// A run for the steps that were taken. Dropping it without an outcome answers them.
+struct Running<'s> {
+    session: &'s SharedSession,
+    steps: Vec<Waiting>,
+    is_over: bool,
+}
+
+impl SharedSession {
+    /// A session of this endpoint, whose runs have at most `most` rows. Nothing is loaded yet.
+    pub(super) fn new(endpoint: &Arc<Endpoint>, most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            endpoint: Arc::clone(endpoint),
+            most: most.max(1),
+            state: Mutex::default(),
+            wake: Condvar::new(),
+        })
+    }
+
+    /// Conversations that are on their way.
+    pub(super) fn active(&self) -> usize {
+        self.lock().active
+    }
+
+    /// A lane for a conversation.
+    pub(super) fn lane(self: &Arc<Self>, caller: AccountId, runtime: Handle) -> LaneSteps {
+        let mut state = self.lock();
+        LaneSteps {
+            session: Arc::clone(self),
+            lane: state.number(),
+            epoch: None,
+            caller,
+            runtime,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the answer of a step, and runs what waits where nobody else does.
+    fn answer(
+        &self,
+        number: u64,
+        model: &DecoderModel,
+        (caller, runtime): (AccountId, &Handle),
+    ) -> (Outcome, u64) {
+        let mut state = self.lock();
+        loop {
+            if let Some(answer) = state.answers.remove(&number) {
+                return answer;
+            }
+            state = match state.left(self.most) {
+                None => self
+                    .wake
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(left) if !left.is_zero() => {
+                    let waited = self.wake.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                Some(_) => {
+                    let steps = state.take(self.most);
+                    let gone = std::mem::take(&mut state.gone);
+                    let conversation = state.conversation.take();
+                    let tries = steps.len() > 1 && state.sharing == Sharing::Untried;
+                    let trial = tries.then(|| [state.number(), state.number()]);
+                    state.is_running = true;
+                    drop(state);
+                    let running = Running {
+                        session: self,
+                        steps,
+                        is_over: false,
+                    };
+                    let lease = || self.endpoint.lease(caller, BETWEEN_STEPS);
+                    let conversation = conversation.unwrap_or_else(lease);
+                    running.run(model, runtime, conversation, gone, trial);
+                    self.lock()
+                }
+            };
+        }
+    }
+
+    fn leave(&self) {
+        let mut state = self.lock();
+        state.active -= 1;
+        state.rest();
+        drop(state);
+        self.wake.notify_all();
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u32 {
+        self.lanes = self.lanes.wrapping_add(1);
+        self.lanes
+    }
+
+    /// How long the next run has to wait still; none if there is nothing that could run now.
+    fn left(&self, most: usize) -> Option<Duration> {
+        let first = self.waiting.front().filter(|_| !self.is_running)?;
+        let is_full = self.waiting.len() >= self.active.min(most);
+        if is_full || !self.shares(first) {
+            return Some(Duration::ZERO);
+        }
+        let [least, longest] = PATIENCE;
+        let patience = (self.last / 2).clamp(least, longest);
+        Some(patience.saturating_sub(first.since.elapsed()))
+    }
+
+    fn shares(&self, step: &Waiting) -> bool {
+        step.tokens.len() == 1 && self.sharing != Sharing::Off
+    }
+
+    /// The steps of the next run: the first that waits, with those that may share a run with it.
+    fn take(&mut self, most: usize) -> Vec<Waiting> {
+        let Some(first) = self.waiting.pop_front() else {
+            return Vec::new();
+        };
+        let mut steps = vec![first];
+        if self.shares(&steps[0]) {
+            let (mut with, without): (Vec<_>, Vec<_>) = self
+                .waiting
+                .drain(..)
+                .partition(|step| step.tokens.len() == 1);
+            let rest = with.split_off(with.len().min(most - 1));
+            steps.extend(with);
+            self.waiting.extend(rest.into_iter().chain(without));
+            self.waiting
+                .make_contiguous()
+                .sort_by_key(|step| step.number);
+        }
+        // What a session has put together for rows it can use again for the same rows.
+        steps.sort_by_key(|step| step.lane);
+        steps
+    }
+
+    /// Nobody is on the way: others may have the session's memory.
+    fn rest(&mut self) {
+        if self.active == 0
+            && let Some(conversation) = &self.conversation
+        {
+            conversation.rest(REST);
+        }
+    }
+}
+
+impl Running<'_> {
+    fn run(
+        mut self,
+        model: &DecoderModel,
+        runtime: &Handle,
+        mut conversation: Conversation,
+        gone: Vec<u32>,
+        trial: Option<[u32; 2]>,
+    ) {
+        let epoch = self.session.lock().epoch;
+        // What was held by a session before this one is not held any more.
+        let (steps, lost) = std::mem::take(&mut self.steps)
+            .into_iter()
+            .partition(|step| step.held == 0 || step.epoch == epoch);
+        self.steps = lost;
+        self.finish(|_| Err(StepError::Taken));
+        self.steps = steps;
+        let started = Instant::now();
+        let mut run = |begins, inputs| {
+            let step = conversation.step(begins, inputs, None);
+            runtime.block_on(step).map_err(StepError::failed)
+        };
+        let mut lanes = Lanes {
+            gone,
+            ..Lanes::default()
+        };
+        if let Some(trial) = trial {
+            let tried = model.try_rows(trial, &mut run);
+            lanes.gone.extend(trial);
+            self.session.lock().sharing = match tried {
+                Ok(true) => Sharing::Proved(0),
+                Ok(false) | Err(_) => Sharing::Off,
+            };
+            if !matches!(tried, Ok(true)) {
+                tracing::info!(
+                    "rows of this decoder do not share runs: alone they give something else"
+                );
+                self.end(
+                    Some(conversation).filter(|_| tried.is_ok()),
+                    lanes.gone,
+                    |_| Err(StepError::Taken),
+                );
+                return;
+            }
+        }
+        let gone = lanes.gone.clone();
+        let rows: Vec<LaneRow<'_>> = self.steps.iter().map(Waiting::row).collect();
+        let outcome = match rows.is_empty() {
+            true => Ok(Vec::new()),
+            false => model.run_rows(&rows, lanes, &mut run),
+        };
+        match outcome {
+            Ok(outputs) => {
+                let is_used = !self.steps.is_empty();
+                self.session.lock().last = started.elapsed();
+                let mut outputs = outputs.into_iter();
+                let gone = if is_used { Vec::new() } else { gone };
+                self.end(Some(conversation), gone, |_| {
+                    outputs.next().ok_or(StepError::Taken)
+                });
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// The session has left with the run.
+    fn fail(self, error: StepError) {
+        let is_over = matches!(&error, StepError::Failed(cause)
+            if matches!(cause.downcast_ref(), Some(CallError::Over(_))));
+        let is_shared = self.steps.len() > 1;
+        if is_shared && !is_over {
+            let mut state = self.session.lock();
+            state.sharing = match state.sharing {
+                Sharing::Proved(failed) if failed + 1 < FAILURES => Sharing::Proved(failed + 1),
+                _ => Sharing::Off,
+            };
+        }
+        let mut error = Some(error).filter(|_| !is_shared && !is_over);
+        // Alone again, so that each has its own error.
+        self.end(None, Vec::new(), |_| {
+            Err(error.take().unwrap_or(StepError::Taken))
+        });
+    }
+
+    /// Ends the run: answers its steps, and gives the session back if there is one still.
+    fn end(
+        mut self,
+        conversation: Option<Conversation>,
+        gone: Vec<u32>,
+        answer: impl FnMut(&Waiting) -> Outcome,
+    ) {
+        self.finish(answer);
+        self.close(conversation, gone);
+    }
+
+    fn finish(&mut self, mut answer: impl FnMut(&Waiting) -> Outcome) {
+        let mut state = self.session.lock();
+        let epoch = state.epoch;
+        for step in self.steps.drain(..) {
+            let answer = answer(&step);
+            state.answers.insert(step.number, (answer, epoch));
+        }
+    }
+
+    fn close(&mut self, conversation: Option<Conversation>, gone: Vec<u32>) {
+        self.is_over = true;
+        let mut state = self.session.lock();
+        state.is_running = false;
+        if conversation.is_none() {
+            state.epoch += 1;
+            state.gone.clear();
+        }
+        state.gone.extend(gone);
+        state.conversation = conversation;
+        state.rest();
+        drop(state);
+        self.session.wake.notify_all();
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.finish(|_| Err(StepError::Taken));
+            self.close(None, Vec::new());
+        }
+    }
+}
+
+impl Waiting {
+    fn row(&self) -> LaneRow<'_> {
+        LaneRow {
+            lane: self.lane,
+            fed: Fed {
+                held: self.held,
+                tokens: &self.tokens,
+            },
+        }
+    }
+}
+
+impl LaneSteps {
+    /// Says that its conversation is on its way.
+    pub(super) fn on_its_way(&self) -> OnItsWay {
+        self.session.lock().active += 1;
+        OnItsWay(Arc::clone(&self.session))
+    }
+}
+
+impl Steps for LaneSteps {
+    fn step(
+        &mut self,
+        model: &DecoderModel,
+        begins: Begins,
+        fed: Fed<'_>,
+    ) -> Result<Vec<Tensor>, StepError> {
+        let mut state = self.session.lock();
+        if begins != Begins::Anew && self.epoch != Some(state.epoch) {
+            return Err(StepError::Taken);
+        }
+        state.steps += 1;
+        let number = state.steps;
+        let epoch = state.epoch;
+        state.waiting.push_back(Waiting {
+            number,
+            lane: self.lane,
+            epoch,
+            held: fed.held,
+            tokens: fed.tokens.to_vec(),
+            since: Instant::now(),
+        });
+        drop(state);
+        self.session.wake.notify_all();
+        let by = (self.caller, &self.runtime);
+        let (answer, epoch) = self.session.answer(number, model, by);
+        self.epoch = answer.is_ok().then_some(epoch);
+        answer
+    }
+}
+
+impl Drop for LaneSteps {
+    fn drop(&mut self) {
+        self.session.lock().gone.push(self.lane);
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

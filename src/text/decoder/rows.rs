@@ -1,0 +1,116 @@
+//! Several texts in one run of a model: a row each, which goes on in its lane of the session.
+//!
+//! Invariant: what each row gives are the outputs that a run of it alone would have, or the trial says that
+//! they are not.
+
+use super::error::DecodeError;
+use super::recognise::DecoderModel;
+use super::steps::{Fed, StepError};
+use crate::engine::{Begins, Lanes, Row};
+use crate::tensor::Tensor;
+
+/// Logits that differ by this, of the largest, are the same: other chunks and rows are added in another
+/// order.
+const SAME: f32 = 1e-3;
+/// The texts of a trial, of different lengths, and what each goes on with.
+const TRIAL: [(&[u32], u32); 2] = [(&[1, 2, 3], 2), (&[3], 1)];
+
+/// What a run feeds in one lane.
+#[derive(Debug, Clone, Copy)]
+pub struct LaneRow<'a> {
+    /// The lane.
+    pub lane: u32,
+    /// What is fed behind what.
+    pub fed: Fed<'a>,
+}
+
+/// Runs the model with these inputs.
+type Run<'r> = &'r mut dyn FnMut(Begins, Vec<Tensor>) -> Result<Vec<Tensor>, StepError>;
+
+impl DecoderModel {
+    /// Feeds rows in one run, of a model that [has lanes](Self::has_lanes). Several rows are fed one token
+    /// each. `lanes` says what is forgotten before. Gives the outputs of each row.
+    pub fn run_rows(
+        &self,
+        rows: &[LaneRow<'_>],
+        mut lanes: Lanes,
+        run: Run<'_>,
+    ) -> Result<Vec<Vec<Tensor>>, StepError> {
+        let fed: Vec<Fed<'_>> = rows.iter().map(|row| row.fed).collect();
+        let inputs = self.inputs(&fed).map_err(StepError::failed)?;
+        let of_row = |row: &LaneRow<'_>| Row {
+            lane: row.lane,
+            held: row.fed.held as u64,
+        };
+        lanes.rows = rows.iter().map(of_row).collect();
+        let outputs = run(Begins::Lanes(lanes), inputs)?;
+        let count = rows.len() as u64;
+        (0..count).map(|row| of_one(&outputs, row, count)).collect()
+    }
+
+    /// Finds out by a few runs whether rows that share one get what each would get alone. `lanes` are two
+    /// that nobody uses.
+    pub fn try_rows(&self, lanes: [u32; 2], run: Run<'_>) -> Result<bool, StepError> {
+        if !self.has_lanes() || self.vocabulary < 4 || self.context < 4 {
+            return Ok(false);
+        }
+        let mut alone = Vec::new();
+        for (lane, (text, next)) in lanes.into_iter().zip(TRIAL) {
+            for (held, tokens) in [(0, text), (text.len(), &[next])] {
+                let fed = Fed { held, tokens };
+                let row = LaneRow { lane, fed };
+                alone = [alone, self.run_rows(&[row], Lanes::default(), run)?].concat();
+            }
+        }
+        let rows: Vec<LaneRow<'_>> = lanes
+            .into_iter()
+            .zip(&TRIAL)
+            .map(|(lane, (text, next))| LaneRow {
+                lane,
+                fed: Fed {
+                    held: text.len(),
+                    tokens: std::slice::from_ref(next),
+                },
+            })
+            .collect();
+        let together = self.run_rows(&rows, Lanes::default(), run)?;
+        // The first of each lane's runs is that of its text.
+        let pairs = [(&alone[1], &together[0]), (&alone[3], &together[1])];
+        for (alone, together) in pairs {
+            if !self.is_same(alone, together).map_err(StepError::failed)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_same(&self, one: &[Tensor], other: &[Tensor]) -> Result<bool, DecodeError> {
+        let logits = |outputs: &[Tensor]| {
+            let logits = outputs.get(self.shape.place);
+            let logits =
+                logits.ok_or_else(|| DecodeError::Model("it gave no logits".to_owned()))?;
+            self.logits(logits, 0)
+        };
+        Ok(are_same(&logits(one)?, &logits(other)?))
+    }
+}
+
+/// Whether logits differ by no more than rounding.
+pub(super) fn are_same(one: &[f32], other: &[f32]) -> bool {
+    let largest = one.iter().fold(0_f32, |most, logit| most.max(logit.abs()));
+    let mut pairs = one.iter().zip(other);
+    pairs.all(|(one, other)| (one - other).abs() <= SAME * largest)
+}
+
+/// The outputs of one row of `count`.
+fn of_one(outputs: &[Tensor], row: u64, count: u64) -> Result<Vec<Tensor>, StepError> {
+    let parts = outputs.iter().map(|output| {
+        if output.shape().first() != Some(&count) {
+            let reason = format!("it gave {output:?} for {count} rows");
+            return Err(StepError::failed(DecodeError::Model(reason)));
+        }
+        let part = output.clone().part(0, row..row + 1);
+        part.map_err(StepError::failed)
+    });
+    parts.collect()
+}
