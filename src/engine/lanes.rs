@@ -210,7 +210,7 @@ impl Kept {
                 let row = place as u64;
                 let row = state.clone().part(0, row..row + 1);
                 let row = row.map_err(|error| error.to_string())?;
-                kept.push(without_hole(row, axis, packed.held[place]..longest)?);
+                kept.push(without_hole(&row, axis, packed.held[place]..longest)?);
             }
         }
         for (row, states) in rows.iter().zip(of_rows) {
@@ -274,7 +274,11 @@ fn filled_up(rows: Vec<Tensor>, axis: usize) -> Result<Tensor, String> {
 }
 
 /// A tensor without the positions of `hole`.
-fn without_hole(tensor: Tensor, axis: usize, hole: std::ops::Range<u64>) -> Result<Tensor, String> {
+fn without_hole(
+    tensor: &Tensor,
+    axis: usize,
+    hole: std::ops::Range<u64>,
+) -> Result<Tensor, String> {
     let size = tensor.shape().get(axis).copied().unwrap_or(0);
     let part = |range| {
         let part = tensor.clone().part(axis, range);

@@ -388,7 +388,8 @@ impl IntoResponse for Error {
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
-        let error = Self::bad_request(refusal.message);
+        let code = refusal.code.unwrap_or(BAD_REQUEST);
+        let error = Self::new(StatusCode::BAD_REQUEST, code, refusal.message);
         match refusal.place {
             Some(place) => error.with("place", place),
             None => error,

@@ -32,6 +32,8 @@ pub struct Refusal {
     pub message: String,
     /// JSON path of the fault (`$.inputs[0].shape`), where it has one.
     pub place: Option<String>,
+    /// A code of its own, where clients know one.
+    pub code: Option<&'static str>,
 }
 
 /// What a service answered.
@@ -172,6 +174,7 @@ impl Refusal {
         Self {
             message: message.into(),
             place: Some(place.into()),
+            code: None,
         }
     }
 }

@@ -46,7 +46,9 @@ impl Failure {
     pub fn of(error: CallError) -> Self {
         let message = error.to_string();
         match error {
-            CallError::Refused(_) => Self::new(400, BAD_REQUEST, message),
+            CallError::Refused(refusal) => {
+                Self::new(400, refusal.code.unwrap_or(BAD_REQUEST), message)
+            }
             CallError::NoInstances(_) => Self::new(400, "NO_ACTIVE_INSTANCES", message),
             CallError::QueueFull { .. } => Self::new(429, "SERVICE_QUEUE_IS_FULL", message),
             CallError::Timeout { .. } => Self::new(504, "PREDICT_TIMEOUT", message),

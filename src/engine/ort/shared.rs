@@ -268,9 +268,9 @@ impl Shared {
             let (from_shape, from) = self.groups[group].states[index].try_extract_tensor::<T>()?;
             let from_head = size(from_shape[AXIS]) * width;
             let from = &from[from_row * size(shape[1]) * from_head..];
-            let held = usize::try_from(*held).unwrap_or(0) * width;
+            let counts = usize::try_from(*held).unwrap_or(0) * width;
             for (from, to) in from.chunks_exact(from_head).zip(to.chunks_exact_mut(head)) {
-                to[..held].copy_from_slice(&from[..held]);
+                to[..counts].copy_from_slice(&from[..counts]);
             }
         }
         Ok(wider.into_dyn())

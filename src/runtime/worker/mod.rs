@@ -337,10 +337,9 @@ impl Session for Worker {
 
     fn cut(&mut self, length: u64) -> Result<(), EngineError> {
         let held = match self.begins {
-            Begins::AsLeft => u64::MAX,
+            Begins::AsLeft | Begins::Lanes(_) => u64::MAX,
             Begins::Cut(held) => held,
             Begins::Anew => 0,
-            Begins::Lanes(_) => u64::MAX,
         };
         if length > held {
             return Err(EngineError::Run {

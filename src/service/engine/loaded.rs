@@ -140,6 +140,7 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
         EngineError::Input { .. } => CallError::Refused(Refusal {
             message: error.to_string(),
             place: None,
+            code: None,
         }),
         EngineError::Unsupported { .. }
         | EngineError::Load { .. }

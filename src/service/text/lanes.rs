@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-use super::slots::{BETWEEN_STEPS, REST};
+use super::slots::{BETWEEN_STEPS, REST, is_over};
 use crate::account::AccountId;
 use crate::engine::{Begins, Lanes};
-use crate::service::CallError;
 use crate::service::engine::{Conversation, Endpoint};
 use crate::tensor::Tensor;
 use crate::text::decoder::{DecoderModel, Fed, LaneRow, StepError, Steps};
@@ -60,6 +59,8 @@ struct State {
     sharing: Sharing,
     /// How long the last run took.
     last: Duration,
+    /// Whether the session has rested since.
+    has_rested: bool,
 }
 
 /// Whether rows share runs.
@@ -241,6 +242,7 @@ impl State {
             && let Some(conversation) = &self.conversation
         {
             conversation.rest(REST);
+            self.has_rested = true;
         }
     }
 }
@@ -254,15 +256,10 @@ impl Running<'_> {
         gone: Vec<u32>,
         trial: Option<[u32; 2]>,
     ) {
-        let epoch = self.session.lock().epoch;
-        // What was held by a session before this one is not held any more.
-        let (steps, lost) = std::mem::take(&mut self.steps)
-            .into_iter()
-            .partition(|step| step.held == 0 || step.epoch == epoch);
-        self.steps = lost;
-        self.finish(|_| Err(StepError::Taken));
-        self.steps = steps;
-        let started = Instant::now();
+        self.answer_lost();
+        if self.steps.is_empty() {
+            return self.end(Some(conversation), gone, |_| Err(StepError::Taken));
+        }
         let mut run = |begins, inputs| {
             let step = conversation.step(begins, inputs, None);
             runtime.block_on(step).map_err(StepError::failed)
@@ -274,35 +271,22 @@ impl Running<'_> {
         if let Some(trial) = trial {
             let tried = model.try_rows(trial, &mut run);
             lanes.gone.extend(trial);
-            self.session.lock().sharing = match tried {
-                Ok(true) => Sharing::Proved(0),
-                Ok(false) | Err(_) => Sharing::Off,
-            };
-            if !matches!(tried, Ok(true)) {
-                tracing::info!(
-                    "rows of this decoder do not share runs: alone they give something else"
-                );
-                self.end(
-                    Some(conversation).filter(|_| tried.is_ok()),
-                    lanes.gone,
-                    |_| Err(StepError::Taken),
-                );
-                return;
+            if !self.proved(&tried) {
+                // Fed again alone, to the session if there is one still.
+                let conversation = Some(conversation).filter(|_| tried.is_ok());
+                return self.end(conversation, lanes.gone, |_| Err(StepError::Taken));
             }
         }
-        let gone = lanes.gone.clone();
+        let started = Instant::now();
         let rows: Vec<LaneRow<'_>> = self.steps.iter().map(Waiting::row).collect();
-        let outcome = match rows.is_empty() {
-            true => Ok(Vec::new()),
-            false => model.run_rows(&rows, lanes, &mut run),
-        };
-        match outcome {
+        match model.run_rows(&rows, lanes, &mut run) {
             Ok(outputs) => {
-                let is_used = !self.steps.is_empty();
-                self.session.lock().last = started.elapsed();
+                let mut state = self.session.lock();
+                state.last = started.elapsed();
+                state.has_rested = false;
+                drop(state);
                 let mut outputs = outputs.into_iter();
-                let gone = if is_used { Vec::new() } else { gone };
-                self.end(Some(conversation), gone, |_| {
+                self.end(Some(conversation), Vec::new(), |_| {
                     outputs.next().ok_or(StepError::Taken)
                 });
             }
@@ -310,10 +294,37 @@ impl Running<'_> {
         }
     }
 
+    /// What was held by a session before this one is not held any more: it is fed again.
+    fn answer_lost(&mut self) {
+        let epoch = self.session.lock().epoch;
+        let (steps, lost) = std::mem::take(&mut self.steps)
+            .into_iter()
+            .partition(|step| step.held == 0 || step.epoch == epoch);
+        self.steps = lost;
+        self.finish(|_| Err(StepError::Taken));
+        self.steps = steps;
+    }
+
+    /// Remembers what a trial has shown.
+    fn proved(&self, tried: &Result<bool, StepError>) -> bool {
+        let sharing = match tried {
+            Ok(true) => Sharing::Proved(0),
+            Ok(false) | Err(_) => Sharing::Off,
+        };
+        self.session.lock().sharing = sharing;
+        if sharing == Sharing::Off {
+            tracing::info!(
+                method = self.session.endpoint.signature().method,
+                "rows of this decoder do not share runs: together they gave something else than alone"
+            );
+        }
+        sharing != Sharing::Off
+    }
+
     /// The session has left with the run.
     fn fail(self, error: StepError) {
-        let is_over = matches!(&error, StepError::Failed(cause)
-            if matches!(cause.downcast_ref(), Some(CallError::Over(_))));
+        let has_rested = std::mem::take(&mut self.session.lock().has_rested);
+        let is_over = is_over(&error, has_rested);
         let is_shared = self.steps.len() > 1;
         if is_shared && !is_over {
             let mut state = self.session.lock();

@@ -28,6 +28,9 @@ use lanes::SharedSession;
 use slots::{Leased, Slots, Way};
 use turns::Turns;
 
+/// The code that clients know for a request over the context.
+const TOO_LONG: &str = "context_length_exceeded";
+
 /// A decoder of a package, as text: one method of one model file.
 #[derive(Debug)]
 pub(super) struct TextEndpoint {
@@ -134,7 +137,12 @@ fn refused(error: &TextError) -> CallError {
     let message = error.to_string();
     if error.is_of_request() {
         let place = error.field().map(|field| format!("$.{field}"));
-        return CallError::Refused(Refusal { message, place });
+        let code = error.is_too_long().then_some(TOO_LONG);
+        return CallError::Refused(Refusal {
+            message,
+            place,
+            code,
+        });
     }
     match error {
         TextError::NoTemplate(_) | TextError::Settings { .. } | TextError::File { .. } => {

@@ -55,6 +55,8 @@ pub(super) struct Leased {
     endpoint: Arc<Endpoint>,
     caller: AccountId,
     conversation: Option<Conversation>,
+    /// Whether it has rested since its last step.
+    has_rested: bool,
     runtime: Handle,
 }
 
@@ -127,7 +129,7 @@ impl Way {
         }
     }
 
-    fn rest(&self) {
+    fn rest(&mut self) {
         match self {
             Self::Own(leased) => leased.rest(),
             // It rests when all that share its session do.
@@ -157,13 +159,15 @@ impl Leased {
             endpoint: Arc::clone(endpoint),
             caller,
             conversation: None,
+            has_rested: false,
             runtime,
         }
     }
 
-    fn rest(&self) {
+    fn rest(&mut self) {
         if let Some(conversation) = &self.conversation {
             conversation.rest(REST);
+            self.has_rested = true;
         }
     }
 }
@@ -183,15 +187,29 @@ impl Steps for Leased {
             .conversation
             .take()
             .unwrap_or_else(|| self.endpoint.lease(self.caller, BETWEEN_STEPS));
+        let has_rested = std::mem::take(&mut self.has_rested);
         let step = conversation.step(begins, inputs, None);
-        match self.runtime.block_on(step) {
+        let outputs = self.runtime.block_on(step).map_err(StepError::failed);
+        match outputs {
             Ok(outputs) => {
                 self.conversation = Some(conversation);
                 Ok(outputs)
             }
             // The tokens are still known: they are fed again, to another session.
-            Err(CallError::Over(_)) => Err(StepError::Taken),
-            Err(error) => Err(StepError::failed(error)),
+            Err(error) if is_over(&error, has_rested) => Err(StepError::Taken),
+            Err(error) => Err(error),
         }
+    }
+}
+
+/// Whether a step failed because its session had gone: it was taken away, or died while it rested.
+pub(super) fn is_over(error: &StepError, has_rested: bool) -> bool {
+    let StepError::Failed(cause) = error else {
+        return true;
+    };
+    match cause.downcast_ref() {
+        Some(CallError::Over(_)) => true,
+        Some(CallError::Crashed(_)) => has_rested,
+        _ => false,
     }
 }

@@ -94,6 +94,16 @@ impl TextError {
         Some(named)
     }
 
+    /// Whether the request is for more tokens than the model holds.
+    pub fn is_too_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Generation(
+                GenerationError::LongPrompt { .. } | GenerationError::LongAnswer { .. }
+            )
+        )
+    }
+
     /// Whether another request would have been answered: the fault is the caller's to mend.
     pub fn is_of_request(&self) -> bool {
         match self {

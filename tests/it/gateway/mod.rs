@@ -3,6 +3,7 @@
 mod access;
 mod adapters;
 mod bodies;
+mod chats;
 mod connections;
 mod contract;
 mod limits;

@@ -7,14 +7,19 @@ use super::{DIRECT, STANDARD, with_chat};
 use crate::support::environment::Piece;
 use crate::support::gateway::{Gateway, Setup};
 
-fn script(name: &str) -> PathBuf {
+pub(in super::super) fn script(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     root.join("tests/clients").join(name)
 }
 
 /// Runs a client's script against a gateway; all its checks must pass.
 #[track_caller]
-fn run(mut command: Command, gateway: &Gateway, base: &str, more: &[&str]) {
+pub(in super::super) fn run_client(
+    mut command: Command,
+    gateway: &Gateway,
+    base: &str,
+    more: &[&str],
+) {
     let url = format!("http://{}{base}", gateway.address);
     let ran = command
         .args(["--base-url", &url, "--key", &gateway.key])
@@ -75,7 +80,7 @@ fn the_python_client_finds_all_as_it_expects() {
         let mut command = Command::new("python3");
         command.arg(script("openai_client.py"));
         command.env("PYTHONPATH", &packages);
-        run(command, &gateway, base, models);
+        run_client(command, &gateway, base, models);
         let left = [3, 3, 6][round];
         gateway.until(|| server.left() == left);
     }
@@ -92,7 +97,7 @@ fn the_npm_client_finds_all_as_it_expects() {
         let mut command = Command::new("node");
         command.arg(script("openai_client.mjs"));
         command.arg("--modules").arg(&modules);
-        run(command, &gateway, base, models);
+        run_client(command, &gateway, base, models);
         let left = [3, 3, 6][round];
         gateway.until(|| server.left() == left);
     }

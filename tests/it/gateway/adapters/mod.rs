@@ -8,6 +8,8 @@ mod standard;
 mod streams;
 mod usage;
 
+pub(super) use clients::{run_client, script};
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
@@ -35,7 +37,7 @@ fn with_chat(setup: Setup) -> (Gateway, ChatServer) {
 }
 
 /// A request as clients of adapters send it.
-fn post(gateway: &Gateway, path: &str, body: &str) -> Reply {
+pub(super) fn post(gateway: &Gateway, path: &str, body: &str) -> Reply {
     let bearer = format!("Bearer {}", gateway.key);
     let headers = [("authorization", bearer.as_str())];
     request(gateway.address, "POST", path, &headers, body.as_bytes())
@@ -54,7 +56,7 @@ fn say_for_events(model: &str, text: &str) -> String {
 }
 
 /// Sends a request whose answer is still to be read.
-fn ask(gateway: &Gateway, path: &str, body: &str) -> BufReader<TcpStream> {
+pub(super) fn ask(gateway: &Gateway, path: &str, body: &str) -> BufReader<TcpStream> {
     let mut stream = connect(gateway.address);
     let request = format!(
         "POST {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {}\r\naccept: application/json\r\n\
@@ -68,7 +70,7 @@ fn ask(gateway: &Gateway, path: &str, body: &str) -> BufReader<TcpStream> {
 
 /// Reads until a line has this in it.
 #[track_caller]
-fn read_until(stream: &mut impl BufRead, wanted: &str) -> String {
+pub(super) fn read_until(stream: &mut impl BufRead, wanted: &str) -> String {
     let mut text = String::new();
     while !text.contains(wanted) {
         let read = stream.read_line(&mut text).expect("it is text");
@@ -86,7 +88,7 @@ fn data(text: &str) -> Vec<&str> {
 }
 
 /// What events add up to.
-fn content(text: &str) -> String {
+pub(super) fn content(text: &str) -> String {
     let chunks = data(text).into_iter().filter(|data| *data != "[DONE]");
     let chunks = chunks.map(|data| serde_json::from_str::<Value>(data).expect("it is JSON"));
     chunks
