@@ -123,8 +123,8 @@ impl Upstream {
 }
 
 impl Forward {
-    /// Calls the upstream. Events are passed on as they come, everything else when it is whole; the
-    /// timeout holds for all of it. Dropping the answer ends the call.
+    /// Calls the upstream. Events are passed on as they come, each within the timeout; everything else
+    /// when it is whole, within the timeout. Dropping the answer ends the call.
     pub async fn predict(self, timeout: Option<Duration>) -> Result<Answer, CallError> {
         let deadline = Deadline::after(timeout);
         let upstream = &self.upstream;
@@ -138,14 +138,16 @@ impl Forward {
         let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or(JSON).to_owned();
+        let is_stream = status.is_success() && is_events(&content_type);
         let chunks = Reading {
             response,
             deadline,
+            each: timeout.filter(|_| is_stream),
             read: 0,
             most: upstream.max_answer,
         }
         .into_chunks();
-        if status.is_success() && is_events(&content_type) {
+        if is_stream {
             return Ok(Answer {
                 body: Body::Stream(chunks),
                 content_type,
@@ -197,6 +199,8 @@ impl Deadline {
 struct Reading {
     response: reqwest::Response,
     deadline: Deadline,
+    /// How long each chunk after the first may take, where it is not all of them together.
+    each: Option<Duration>,
     /// Bytes that were read, and how many there may be.
     read: usize,
     most: usize,
@@ -213,6 +217,9 @@ impl Reading {
     async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         let chunk = self.deadline.hold(self.response.chunk()).await?;
         let Some(chunk) = chunk else { return Ok(None) };
+        if self.each.is_some() {
+            self.deadline = Deadline::after(self.each);
+        }
         self.read = self.read.saturating_add(chunk.len());
         if self.read > self.most {
             return Err(CallError::Unreachable(format!(

@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT / "tests" / "torture"))
 from server import Server, predict_path  # noqa: E402
 
 VENV = ROOT / "target" / "bench-embed"
-PEER = "sentence-transformers[onnx]==6.2.0"
+PEER = "sentence-transformers[onnx]==5.7.0"
 SERVICE = "all_minilm_l6_v2"
 WORDS = (
     "the a model package text river house small large quick brown fox dog jumps over lazy data tensor "

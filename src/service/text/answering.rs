@@ -3,6 +3,7 @@
 //! Invariant: the thread ends soon after nobody reads any more, or the time is over; a session that it used
 //! rests for the same account, or is given back.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,10 +59,17 @@ struct Work {
     name: String,
     caller: AccountId,
     runtime: Handle,
-    deadline: Option<(Instant, Duration)>,
+    patience: Patience,
     reader: Reader,
     spent: Arc<Spent>,
     _turn: Turn,
+}
+
+/// How long an answer may take: all of it, or, of a stream, its beginning and then each token.
+struct Patience {
+    after: Option<Duration>,
+    until: Cell<Option<Instant>>,
+    is_stream: bool,
 }
 
 /// The way to whoever reads.
@@ -88,7 +96,8 @@ impl PreparedText {
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
-        let deadline = timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
+        let is_stream = self.asked.streaming().stream;
+        let patience = Patience::new(timeout, is_stream);
         let turn = self.endpoint.turns.take(caller);
         let turn = match timeout {
             None => turn.await?,
@@ -107,12 +116,11 @@ impl PreparedText {
             name: self.name,
             caller,
             runtime: Handle::current(),
-            deadline,
+            patience,
             reader: Reader { sender, gone },
             spent: Arc::clone(&spent),
             _turn: turn,
         };
-        let is_stream = work.asked.streaming().stream;
         tokio::task::spawn_blocking(move || work.run());
         loop {
             match receiver.recv().await {
@@ -189,7 +197,7 @@ impl Work {
             sum.prompt_tokens += generated.usage.prompt_tokens;
             sum.completion_tokens += generated.usage.completion_tokens;
             sum.cached_tokens += generated.usage.cached_tokens;
-            self.check_time()?;
+            self.patience.check()?;
         }
         if is_stream {
             if let Some(last) = writer.last(&sum) {
@@ -234,17 +242,15 @@ impl Work {
         let tokens_in = |slot: &mut Slot| prompted.tokens(tokenizer, &mut slot.transcripts);
         let common = |slot: &mut Slot| tokens_in(slot).map_or(0, |tokens| slot.common(&tokens));
         let slot = loaded.slots.take(self.caller, common);
-        let mut slot = slot.unwrap_or_else(|| {
-            let way = loaded.way(self.caller, self.runtime.clone());
-            Slot::new(loaded.text.decoder(), self.caller, way)
-        });
+        let mut slot = slot.unwrap_or_else(|| loaded.slot(self.caller, self.runtime.clone()));
         let _on_its_way = slot.decoder.steps().on_its_way();
         let tokens = tokens_in(&mut slot).map_err(|error| refused(&error))?;
         let text = prompted.text().map(str::to_owned);
         let request = prompted.request(tokens.clone(), tokenizer);
-        let going_on = || !self.reader.is_gone() && self.check_time().is_ok();
+        let going_on = || !self.reader.is_gone() && self.patience.check().is_ok();
         let generated = generate(&mut slot.decoder, request, &going_on, &mut |event| {
             tell(event);
+            self.patience.renew();
             if self.reader.is_gone() {
                 return ControlFlow::Break(());
             }
@@ -280,10 +286,39 @@ impl Work {
             cached: usage.cached_tokens as u64,
         });
     }
+}
 
-    fn check_time(&self) -> Result<(), CallError> {
-        match self.deadline {
-            Some((at, after)) if Instant::now() >= at => Err(CallError::Timeout { after }),
+impl Patience {
+    fn new(after: Option<Duration>, is_stream: bool) -> Self {
+        let patience = Self {
+            after,
+            until: Cell::default(),
+            is_stream,
+        };
+        patience.begin();
+        patience
+    }
+
+    fn begin(&self) {
+        // What is beyond all clocks never comes.
+        let until = self
+            .after
+            .and_then(|after| Instant::now().checked_add(after));
+        self.until.set(until);
+    }
+
+    /// A token has come.
+    fn renew(&self) {
+        if self.is_stream {
+            self.begin();
+        }
+    }
+
+    fn check(&self) -> Result<(), CallError> {
+        match (self.after, self.until.get()) {
+            (Some(after), Some(until)) if Instant::now() >= until => {
+                Err(CallError::Timeout { after })
+            }
             _ => Ok(()),
         }
     }

@@ -447,3 +447,71 @@ impl Drop for OnItsWay {
         self.0.leave();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(active: usize, steps: &[(u32, usize)]) -> State {
+        let waiting = steps
+            .iter()
+            .zip(1..)
+            .map(|((lane, tokens), number)| Waiting {
+                number,
+                lane: *lane,
+                epoch: 0,
+                held: 4,
+                tokens: vec![1; *tokens],
+                since: Instant::now(),
+            });
+        State {
+            active,
+            waiting: waiting.collect(),
+            ..State::default()
+        }
+    }
+
+    fn lanes(steps: &[Waiting]) -> Vec<u32> {
+        steps.iter().map(|step| step.lane).collect()
+    }
+
+    #[test]
+    fn single_tokens_share_a_run_and_prompts_do_not() {
+        let mut state = state(5, &[(9, 1), (2, 7), (4, 1), (1, 1), (3, 1)]);
+        assert_eq!(lanes(&state.take(3)), [1, 4, 9]);
+        assert_eq!(
+            lanes(&state.take(3)),
+            [2],
+            "the prompt came before the rest"
+        );
+        assert_eq!(lanes(&state.take(3)), [3]);
+        assert!(state.take(3).is_empty());
+    }
+
+    #[test]
+    fn rows_that_give_something_else_run_alone() {
+        let mut state = state(2, &[(1, 1), (2, 1)]);
+        state.sharing = Sharing::Off;
+        assert_eq!(state.left(8), Some(Duration::ZERO));
+        assert_eq!(lanes(&state.take(8)), [1]);
+        assert_eq!(lanes(&state.take(8)), [2]);
+    }
+
+    #[test]
+    fn a_run_waits_for_who_is_on_the_way_and_not_for_long() {
+        let waits = |active, steps| {
+            let left = state(active, steps).left(2);
+            left.expect("something could run") > Duration::ZERO
+        };
+        assert!(waits(3, &[(1, 1)]));
+        assert!(!waits(1, &[(1, 1)]), "nobody else is on the way");
+        assert!(!waits(3, &[(1, 1), (2, 1)]), "a run has no more rows");
+        assert!(!waits(3, &[(1, 5)]), "a part of a prompt runs alone");
+        let mut late = state(3, &[(1, 1)]);
+        late.waiting[0].since -= PATIENCE[0];
+        assert_eq!(late.left(2), Some(Duration::ZERO));
+        late.is_running = true;
+        assert_eq!(late.left(2), None);
+        assert_eq!(state(3, &[]).left(2), None);
+    }
+}

@@ -25,7 +25,7 @@ pub(super) use answering::PreparedText;
 pub(super) use request::{Asked, merged};
 
 use lanes::SharedSession;
-use slots::{Leased, Slots, Way};
+use slots::{Leased, Slot, Slots, Way};
 use turns::Turns;
 
 /// The code that clients know for a request over the context.
@@ -50,6 +50,8 @@ pub(super) struct Loaded {
     /// Sessions that conversations share; none where each has one of its own.
     shared: Vec<Arc<SharedSession>>,
     slots: Slots,
+    /// The decoder, with what a trial has shown of it.
+    tried: OnceLock<DecoderModel>,
 }
 
 impl TextEndpoint {
@@ -118,11 +120,23 @@ impl TextEndpoint {
             endpoint,
             shared,
             slots: Slots::new(at_once),
+            tried: OnceLock::new(),
         })
     }
 }
 
 impl Loaded {
+    /// A conversation that holds nothing yet.
+    fn slot(&self, caller: AccountId, runtime: Handle) -> Slot {
+        let model = self.tried.get().unwrap_or(self.text.decoder());
+        let mut slot = Slot::new(model, caller, self.way(caller, runtime));
+        // Once, whatever it shows. Where it fails, the conversation tells why.
+        if self.tried.get().is_none() && slot.decoder.try_cutting().is_ok() {
+            let _ = self.tried.set(slot.decoder.model().clone());
+        }
+        slot
+    }
+
     /// Where the steps of a new conversation run.
     fn way(&self, caller: AccountId, runtime: Handle) -> Way {
         match self.shared.iter().min_by_key(|session| session.active()) {

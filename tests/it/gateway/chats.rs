@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -186,6 +187,14 @@ fn turns_of_a_conversation_use_what_is_held() {
             let prompt = usage["prompt_tokens"].as_u64().expect("a number");
             let cached = cached.expect("a number");
             assert!(cached > prompt / 3 && cached < prompt, "{what}: {usage}");
+            // Another way on from the first turn: what was said since is taken back.
+            let messages = body["messages"].as_array_mut().expect("a list");
+            messages.truncate(2);
+            messages.push(json!({"role": "user", "content": "Hello!"}));
+            let reply = post(&gateway, PATH, &body.to_string()).expect(200).json();
+            let usage = &reply["usage"];
+            let again = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
+            assert!(again.expect("a number") > prompt / 3, "{what}: {usage}");
         }
     }
 }
@@ -264,6 +273,32 @@ fn events_add_up_to_the_whole_answer() {
             );
         }
     }
+}
+
+#[test]
+fn a_stream_may_take_longer_than_an_answer() {
+    let gateway = start("[services.jackdaw]\npredict_timeout_s = 1.5");
+    // Nothing is kept there: it gets slower with every token.
+    choose(&gateway, "qnn");
+    let mut body = json!({"model": "local/jackdaw", "temperature": 0, "max_tokens": 4000,
+        // It never ends by itself.
+        "logit_bias": {"0": -100, "2": -100},
+        "messages": [{"role": "user", "content": "Hello!"}]});
+    let whole = post(&gateway, PATH, &body.to_string());
+    whole.expect_error(504, "PREDICT_TIMEOUT");
+    body["stream"] = json!(true);
+    for _ in 0..3 {
+        let started = Instant::now();
+        let mut stream = ask(&gateway, PATH, &body.to_string());
+        while started.elapsed() < Duration::from_secs(4) {
+            let text = read_until(&mut stream, "\n");
+            assert!(!text.contains("error"), "{text}");
+        }
+    }
+    // Whoever has left is not waited for.
+    let hello = json!({"model": "local/jackdaw", "max_tokens": 3,
+        "messages": [{"role": "user", "content": "Hello!"}]});
+    post(&gateway, PATH, &hello.to_string()).expect(200);
 }
 
 /// The official clients against a package's own decoder and encoder.

@@ -151,10 +151,15 @@ impl Chat {
             ..args.target.wish(&selection, named_engine(&args.engine))
         };
         let started = started(&wish, &decoder.first_inputs(), &args.target.launcher()?)?;
+        let mut decoder = TokenDecoder::new(decoder, SessionSteps(started.worker));
+        if args.messages.len() != 1 {
+            // Only where another turn may come: a single answer has nothing to go back to.
+            decoder.try_cutting().map_err(other)?;
+        }
         Ok(Self {
             text,
             renderer: Renderer::new().map_err(other)?,
-            decoder: TokenDecoder::new(decoder, SessionSteps(started.worker)),
+            decoder,
             transcripts: Transcripts::default(),
         })
     }
