@@ -7,7 +7,8 @@
 //! another one is fed again.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -35,7 +36,6 @@ pub(super) struct SharedSession {
     /// Most rows of a run.
     most: usize,
     state: Mutex<State>,
-    wake: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +83,8 @@ struct Waiting {
     held: usize,
     tokens: Vec<u32>,
     since: Instant,
+    /// Who waits for it.
+    thread: Thread,
 }
 
 /// Steps in a lane.
@@ -114,7 +116,6 @@ impl SharedSession {
             endpoint: Arc::clone(endpoint),
             most: most.max(1),
             state: Mutex::default(),
-            wake: Condvar::new(),
         })
     }
 
@@ -151,43 +152,54 @@ impl SharedSession {
             if let Some(answer) = state.answers.remove(&number) {
                 return answer;
             }
-            state = match state.left(self.most) {
-                None => self
-                    .wake
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(left) if !left.is_zero() => {
-                    let waited = self.wake.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+            match state.left(self.most) {
+                Some(left) if left.is_zero() => {
+                    self.lead(state, model, (caller, runtime));
                 }
-                Some(_) => {
-                    let steps = state.take(self.most);
-                    let gone = std::mem::take(&mut state.gone);
-                    let conversation = state.conversation.take();
-                    let tries = steps.len() > 1 && state.sharing == Sharing::Untried;
-                    let trial = tries.then(|| [state.number(), state.number()]);
-                    state.is_running = true;
+                // Who is first waits for the others, and they for the first.
+                Some(left) if state.is_first(number) => {
                     drop(state);
-                    let running = Running {
-                        session: self,
-                        steps,
-                        is_over: false,
-                    };
-                    let lease = || self.endpoint.lease(caller, BETWEEN_STEPS);
-                    let conversation = conversation.unwrap_or_else(lease);
-                    running.run(model, runtime, conversation, gone, trial);
-                    self.lock()
+                    thread::park_timeout(left);
                 }
-            };
+                _ => {
+                    drop(state);
+                    thread::park();
+                }
+            }
+            state = self.lock();
         }
+    }
+
+    /// Runs what waits.
+    fn lead(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        model: &DecoderModel,
+        (caller, runtime): (AccountId, &Handle),
+    ) {
+        let steps = state.take(self.most);
+        let gone = std::mem::take(&mut state.gone);
+        let conversation = state.conversation.take();
+        let tries = steps.len() > 1 && state.sharing == Sharing::Untried;
+        let trial = tries.then(|| [state.number(), state.number()]);
+        state.is_running = true;
+        drop(state);
+        let running = Running {
+            session: self,
+            steps,
+            is_over: false,
+        };
+        let lease = || self.endpoint.lease(caller, BETWEEN_STEPS);
+        let conversation = conversation.unwrap_or_else(lease);
+        running.run(model, runtime, conversation, gone, trial);
     }
 
     fn leave(&self) {
         let mut state = self.lock();
         state.active -= 1;
         state.rest();
-        drop(state);
-        self.wake.notify_all();
+        // It may have been the one that the next run waited for.
+        state.wake_first();
     }
 }
 
@@ -207,6 +219,17 @@ impl State {
         let [least, longest] = PATIENCE;
         let patience = (self.last / 2).clamp(least, longest);
         Some(patience.saturating_sub(first.since.elapsed()))
+    }
+
+    fn is_first(&self, number: u64) -> bool {
+        let first = self.waiting.front();
+        first.is_some_and(|first| first.number == number)
+    }
+
+    fn wake_first(&self) {
+        if let Some(first) = self.waiting.front() {
+            first.thread.unpark();
+        }
     }
 
     fn shares(&self, step: &Waiting) -> bool {
@@ -357,6 +380,7 @@ impl Running<'_> {
         for step in self.steps.drain(..) {
             let answer = answer(&step);
             state.answers.insert(step.number, (answer, epoch));
+            step.thread.unpark();
         }
     }
 
@@ -371,8 +395,7 @@ impl Running<'_> {
         state.gone.extend(gone);
         state.conversation = conversation;
         state.rest();
-        drop(state);
-        self.session.wake.notify_all();
+        state.wake_first();
     }
 }
 
@@ -426,9 +449,9 @@ impl Steps for LaneSteps {
             held: fed.held,
             tokens: fed.tokens.to_vec(),
             since: Instant::now(),
+            thread: thread::current(),
         });
         drop(state);
-        self.session.wake.notify_all();
         let by = (self.caller, &self.runtime);
         let (answer, epoch) = self.session.answer(number, model, by);
         self.epoch = answer.is_ok().then_some(epoch);
@@ -463,6 +486,7 @@ mod tests {
                 held: 4,
                 tokens: vec![1; *tokens],
                 since: Instant::now(),
+                thread: thread::current(),
             });
         State {
             active,

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use pkgtool::engine::{LoadOptions, LoadRequest};
 use pkgtool::model;
-use pkgtool::runtime::worker::{ARGUMENT, Launcher, Worker, serve};
+use pkgtool::runtime::process::ARGUMENT;
+use pkgtool::runtime::worker::{Launcher, Worker, serve};
 use pkgtool::tensor::Signature;
 use pkgtool::text::decoder::{Decoder, DecoderModel, SessionSteps, TokenDecoder};
 
