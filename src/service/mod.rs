@@ -94,10 +94,12 @@ impl Service {
         match &self.kind {
             Kind::Proxy(_) => Ok(()),
             Kind::Device(device) if device.adapts(method) => Ok(()),
-            Kind::Device(_) => {
+            Kind::Device(device) => {
                 let (name, asked) = (self.label(), method.label());
+                let others = AdapterMethod::ALL.iter().filter(|it| device.adapts(**it));
+                let others: String = others.map(|it| format!("{}, and ", it.label())).collect();
                 let message = format!(
-                    "`{name}` takes no {asked}; it takes tensors, by predict: \
+                    "`{name}` takes no {asked}; it takes {others}tensors, by predict: \
                      GET /openapi.json?service={name} says which"
                 );
                 Err(Refusal::at("$.model", message))

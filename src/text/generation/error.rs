@@ -73,7 +73,9 @@ impl GenerationError {
                 error,
                 SamplingError::Setting { .. } | SamplingError::Token { .. }
             ),
-            Self::Decode(_) | Self::Detokenize(_) => false,
+            // Those that the model chooses it has.
+            Self::Decode(error) => matches!(error, DecodeError::Token { .. }),
+            Self::Detokenize(_) => false,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::text::chat::Fault;
 use crate::text::constraint::ConstraintError;
+use crate::text::decoder::DecodeError;
 use crate::text::generation::GenerationError;
 use crate::text::sampling::SamplingError;
 use crate::text::stop::StopError;
@@ -86,7 +87,9 @@ impl TextError {
             Self::Generation(error) => match error {
                 GenerationError::NoChoice => "n",
                 GenerationError::NoTokens | GenerationError::LongAnswer { .. } => "max_tokens",
-                GenerationError::LongPrompt { .. } | GenerationError::EmptyPrompt => "prompt",
+                GenerationError::LongPrompt { .. }
+                | GenerationError::EmptyPrompt
+                | GenerationError::Decode(DecodeError::Token { .. }) => "prompt",
                 _ => return None,
             },
             _ => return None,

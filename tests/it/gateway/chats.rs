@@ -260,6 +260,34 @@ fn a_prompt_that_is_too_long_is_refused_with_both_numbers() {
 }
 
 #[test]
+fn what_a_package_cannot_do_is_told_at_its_field() {
+    let gateway = with_text();
+    let path = "/api/adapters/compat/completions";
+    let body = json!({"model": "local/jackdaw", "prompt": [5, 999_999]});
+    let refused = |path: &str, body: &Value, field: &str| {
+        let reply = post(&gateway, path, &body.to_string()).expect(400).json();
+        assert_eq!(reply["error"]["param"], field, "{reply}");
+        reply["error"]["message"]
+            .as_str()
+            .expect("a text")
+            .to_owned()
+    };
+    for _ in 0..3 {
+        let message = refused(path, &body, "prompt");
+        assert_eq!(
+            message,
+            "there is no token 999999: the model has 384, from 0"
+        );
+    }
+    let body = json!({"model": "local/kindred", "messages": [{"role": "user", "content": "x"}]});
+    let message = refused(PATH, &body, "model");
+    assert!(
+        message.contains("it takes embeddings, and tensors"),
+        "{message}"
+    );
+}
+
+#[test]
 fn events_add_up_to_the_whole_answer() {
     let gateway = start("");
     for backend in BACKENDS {
