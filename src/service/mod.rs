@@ -97,9 +97,11 @@ impl Service {
             Kind::Device(device) => {
                 let (name, asked) = (self.label(), method.label());
                 let others = AdapterMethod::ALL.iter().filter(|it| device.adapts(**it));
-                let others: String = others.map(|it| format!("{}, and ", it.label())).collect();
+                let mut taken: Vec<&str> = others.map(|method| method.label()).collect();
+                taken.push("tensors");
+                let taken = taken.join(", and ");
                 let message = format!(
-                    "`{name}` takes no {asked}; it takes {others}tensors, by predict: \
+                    "`{name}` takes no {asked}; it takes {taken}, by predict: \
                      GET /openapi.json?service={name} says which"
                 );
                 Err(Refusal::at("$.model", message))

@@ -10,7 +10,7 @@ use crate::engine::EngineError;
 use crate::model::{Allowed, Dim};
 use crate::tensor::agreement::Comparison;
 use crate::tensor::input::Generator;
-use crate::tensor::{DType, Signature, Tensor, TensorError, TensorSpec};
+use crate::tensor::{DType, JoinError, Signature, Tensor, TensorError, TensorSpec};
 
 /// Random requests are tried until every output has been seen to depend on them, at most so often.
 const TRIALS: u64 = 8;
@@ -77,26 +77,14 @@ pub(super) fn agree(a: &[Tensor], b: &[Tensor]) -> bool {
 }
 
 /// Joins the inputs of requests, one after the other.
-pub(super) fn join(requests: &[&[Tensor]]) -> Result<Vec<Tensor>, TensorError> {
-    let Some(first) = requests.first() else {
-        return Ok(Vec::new());
-    };
-    let inputs = first.iter().enumerate().map(|(place, like)| {
-        let parts = || requests.iter().filter_map(|inputs| inputs.get(place));
-        let size: usize = parts().map(|part| part.bytes().len()).sum();
-        let mut bytes = Vec::new();
-        let no_memory = TensorError::NoMemory { bytes: size as u64 };
-        bytes.try_reserve_exact(size).map_err(|_| no_memory)?;
-        let mut shape = like.shape().to_vec();
-        if let Some(rows) = shape.first_mut() {
-            *rows = parts().filter_map(|part| part.shape().first()).sum();
-        }
-        for part in parts() {
-            bytes.extend_from_slice(part.bytes());
-        }
-        Tensor::new(like.dtype(), shape, bytes)
+pub(super) fn join(requests: &[&[Tensor]]) -> Result<Vec<Tensor>, JoinError> {
+    let inputs = requests.first().map_or(0, |inputs| inputs.len());
+    let joined = (0..inputs).map(|place| {
+        let parts = requests.iter().filter_map(|inputs| inputs.get(place));
+        let parts: Vec<Tensor> = parts.cloned().collect();
+        Tensor::joined(&parts, 0)
     });
-    inputs.collect()
+    joined.collect()
 }
 
 /// Divides outputs into those of requests of so many rows each; `None` if they do not have as many
@@ -165,11 +153,7 @@ pub(super) fn prove(
     Err("an output does not depend on random inputs, so nothing is proved".to_owned())
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "it is the argument of `map_err`"
-)]
-fn words(error: TensorError) -> String {
+fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
