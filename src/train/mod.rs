@@ -1,0 +1,18 @@
+//! Training: datasets in, a classifier on a model's embeddings out, as a package.
+//!
+//! Invariant: the same dataset, config and model give the same package; a job that was taken is on disk and
+//! reaches one final state once. Knows nothing of HTTP, and of blobs only that a dataset can be opened.
+
+pub mod classifier;
+pub mod dataset;
+mod options;
+mod record;
+mod store;
+
+pub use options::{ClassWeights, FitOptions};
+pub use record::{
+    Dataset, DatasetId, Derived, FitConfig, Job, JobId, JobState, NewDataset, NewDerived,
+    NewFitConfig, NewJob,
+};
+pub(crate) use store::SqliteTraining;
+pub use store::TrainingStore;
