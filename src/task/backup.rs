@@ -13,7 +13,9 @@ use sha2::{Digest, Sha256};
 
 use super::hold::Hold;
 use super::{Blobs, NamedBlob, Statistics, Stores, TaskStore};
-use crate::database::{DatabaseError, DatabaseUrl, Timestamp, make_directory};
+use crate::database::{
+    DatabaseError, DatabaseUrl, Timestamp, make_directory, sync_path, sync_tree,
+};
 
 /// The file that tells what a backup holds.
 const MARKER: &str = "backup.json";
@@ -203,16 +205,10 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
     let path = staging.join(MARKER);
     let written = fs::write(&path, format!("{marker:#}\n"));
     written.map_err(|error| BackupError::File { path, error })?;
-    // A directory comes after what is in it.
-    for entry in walkdir::WalkDir::new(staging).contents_first(true) {
-        let synced = entry
-            .map_err(io::Error::from)
-            .and_then(|entry| sync(entry.path(), entry.file_type().is_dir()));
-        synced.map_err(|error| BackupError::File {
-            path: staging.to_owned(),
-            error,
-        })?;
-    }
+    sync_tree(staging).map_err(|error| BackupError::File {
+        path: staging.to_owned(),
+        error,
+    })?;
     let fault = |error| BackupError::File {
         path: into.to_owned(),
         error,
@@ -222,21 +218,9 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
     }
     fs::rename(staging, into).map_err(fault)?;
     match into.parent() {
-        Some(parent) => sync(parent, true).map_err(fault),
+        Some(parent) => sync_path(parent).map_err(fault),
         None => Ok(()),
     }
-}
-
-/// Waits until a file is on the disk, or what a directory lists, where systems have that.
-fn sync(path: &Path, is_directory: bool) -> io::Result<()> {
-    if is_directory && !cfg!(unix) {
-        return Ok(());
-    }
-    File::options()
-        .read(true)
-        .write(!is_directory)
-        .open(path)?
-        .sync_all()
 }
 
 /// Whether nothing is there but an empty directory.

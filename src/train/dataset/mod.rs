@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::service::Holds;
+
 pub use check::{Rejected, check};
 pub use rows::{Fault, Row, RowError, Rows};
 
@@ -22,16 +24,6 @@ pub enum Format {
     Jsonl,
     /// Comma-separated values (RFC 4180) with a header.
     Csv,
-}
-
-/// What the rows of a dataset hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Holds {
-    /// Texts.
-    Text,
-    /// Pictures: PNG or JPEG, as base64.
-    Image,
 }
 
 /// What a dataset may have.
@@ -85,16 +77,6 @@ impl Format {
         match self {
             Self::Jsonl => "application/jsonl",
             Self::Csv => "text/csv; charset=utf-8",
-        }
-    }
-}
-
-impl Holds {
-    /// The key, or column, of what a row holds.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Image => "image_base64",
         }
     }
 }
