@@ -81,10 +81,14 @@ pub struct NewDerived {
     pub service: i64,
     /// Whose it is.
     pub owner: AccountId,
+    /// Whose it is, by name.
+    pub owner_name: String,
     /// Its name.
     pub name: String,
     /// The account of the service that it is derived from.
     pub base_owner: AccountId,
+    /// That account's name.
+    pub base_owner_name: String,
     /// That service's lasting number.
     pub base: i64,
     /// That service's name.

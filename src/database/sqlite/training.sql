@@ -31,8 +31,10 @@ CREATE INDEX fit_config_of_service ON fit_config (service, id);
 CREATE TABLE derived (
     service INTEGER PRIMARY KEY REFERENCES service(id),
     owner INTEGER NOT NULL REFERENCES account(id),
+    owner_name TEXT NOT NULL,
     name TEXT NOT NULL,
     base_owner INTEGER NOT NULL REFERENCES account(id),
+    base_owner_name TEXT NOT NULL,
     base INTEGER NOT NULL REFERENCES service(id),
     base_name TEXT NOT NULL,
     hidden INTEGER NOT NULL,

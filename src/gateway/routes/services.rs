@@ -177,7 +177,7 @@ impl ServiceInfo {
             favorite: false,
             restricted_image_access: false,
             hosting_type: match service.kind {
-                Kind::Device(_) => "INTERNAL",
+                Kind::Device(_) | Kind::Untrained(_) => "INTERNAL",
                 Kind::Proxy(_) => "EXTERNAL",
             },
             persistent_volumes: [],

@@ -201,10 +201,10 @@ impl Shared {
 
 impl Service {
     /// The package's models behind it, if it is no proxy.
-    pub(super) fn device(&self) -> Option<&Arc<Device>> {
+    pub fn device(&self) -> Option<&Arc<Device>> {
         match &self.kind {
             Kind::Device(device) => Some(device),
-            Kind::Proxy(_) => None,
+            Kind::Proxy(_) | Kind::Untrained(_) => None,
         }
     }
 }

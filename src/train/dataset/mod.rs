@@ -5,6 +5,7 @@
 //! bytes are, reading them takes no more memory than [`Bounds`] say, and what is wrong is told with its line.
 
 mod check;
+mod pieces;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::service::Holds;
 
 pub use check::{Rejected, check};
+pub use pieces::{Pieces, Verified, pieces};
 pub use rows::{Fault, Row, RowError, Rows};
 
 /// How a dataset is written.

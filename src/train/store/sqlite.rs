@@ -21,7 +21,7 @@ const DATASET: &str = "id, account, name, description, data_type, access_mode, f
     summary, blob, size, sha256, created_at";
 const FIT_CONFIG: &str = "id, service, name, config, is_default, created_at";
 const DERIVED: &str =
-    "service, owner, name, base_owner, base, base_name, hidden, created_at";
+    "service, owner, owner_name, name, base_owner, base_owner_name, base, base_name, hidden, created_at";
 const JOB: &str = "id, account, service, service_name, dataset, config, state, percentage, attempt,
     error, metrics, created_at, started_at, ended_at";
 
@@ -172,15 +172,17 @@ impl TrainingStore for SqliteTraining {
         now: Timestamp,
     ) -> Result<Option<Derived>, DatabaseError> {
         let sql = format!(
-            "INSERT INTO derived ({DERIVED}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            "INSERT INTO derived ({DERIVED}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
             ON CONFLICT (service) DO NOTHING RETURNING {DERIVED}"
         );
         self.write(|connection| {
             let values = params![
                 new.service,
                 new.owner.0,
+                new.owner_name,
                 new.name,
                 new.base_owner.0,
+                new.base_owner_name,
                 new.base,
                 new.base_name,
                 new.hidden,
@@ -367,13 +369,15 @@ fn derived(row: &Row<'_>) -> Result<Derived, rusqlite::Error> {
         is: NewDerived {
             service: row.get(0)?,
             owner: AccountId(row.get(1)?),
-            name: row.get(2)?,
-            base_owner: AccountId(row.get(3)?),
-            base: row.get(4)?,
-            base_name: row.get(5)?,
-            hidden: row.get(6)?,
+            owner_name: row.get(2)?,
+            name: row.get(3)?,
+            base_owner: AccountId(row.get(4)?),
+            base_owner_name: row.get(5)?,
+            base: row.get(6)?,
+            base_name: row.get(7)?,
+            hidden: row.get(8)?,
         },
-        created_at: Timestamp(row.get(7)?),
+        created_at: Timestamp(row.get(9)?),
     })
 }
 
