@@ -32,6 +32,7 @@ use crate::train::{
 pub(super) struct Live {
     current: Arc<ArcSwap<Settings>>,
     services: Arc<Services>,
+    jobs: Arc<Jobs>,
     directory: Arc<Directory>,
 }
 
@@ -45,9 +46,9 @@ impl Live {
     pub(super) fn take_over(&self, settings: Settings) {
         let settings = Arc::new(settings);
         self.current.store(Arc::clone(&settings));
-        // The settings were checked, for every name that they have.
+        let derived = self.jobs.derived();
         self.services
-            .look_again(|owner, name| settings.service(owner, name).unwrap_or_default());
+            .look_again(|owner, name| settings_of(&settings, derived, owner, name));
         self.directory.look_again();
     }
 }
@@ -190,6 +191,7 @@ impl Running {
         Live {
             current: Arc::clone(&self.current),
             services: Arc::clone(&self.services),
+            jobs: Arc::clone(&self.jobs),
             directory: Arc::clone(&self.directory),
         }
     }

@@ -309,8 +309,10 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
     };
     choice("method", methods, only);
     let labels = description.labels.len();
-    if description.embeds_texts || (labels > 0 && !description.takes_pictures) {
+    if description.embeds_texts {
         variables.extend(of_embeddings(device));
+    } else if labels > 0 && !description.takes_pictures {
+        variables.extend(of_embeddings(device).into_iter().take(2));
     }
     if labels > 0 {
         variables.push(json!({

@@ -36,6 +36,9 @@ pub(super) const HEAD: &str = "head";
 /// The key of a predict config for the most labels of an answer.
 pub(super) const MOST: &str = "top_k";
 
+/// Keys for texts, beside it.
+pub(super) const OF_TEXTS: [&str; 2] = ["truncate", "max_length"];
+
 /// The file with the labels, beside the package's configs or in the directory above.
 pub const LABELS_FILE: &str = "labels.json";
 

@@ -225,8 +225,12 @@ impl Device {
     /// What a predict config chooses, and what else it says.
     fn read_config(&self, config: &str) -> Result<(Choice, Wishes), Refusal> {
         let mut further = Vec::new();
-        if self.description.embeds_texts || self.takes_labelled_texts() {
+        if self.description.embeds_texts {
             further.extend(EmbeddingOptions::KEYS);
+        }
+        if self.takes_labelled_texts() {
+            // A head knows vectors of one making.
+            further.extend(classifier::OF_TEXTS);
         }
         if self.classifies.is_some() {
             further.push(classifier::MOST);
