@@ -83,7 +83,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let summary = check(open(&args.dataset)?, bounds);
     let summary =
         summary.map_err(|error| other(&format_args!("{}: {error}", args.dataset.display())))?;
-    let place = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.name));
+    let place = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(&args.name));
     require_place(&place)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -150,7 +153,8 @@ fn require_place(place: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let shown = place.display();
-    let message = format!("{shown}: is there, and was not made by training; name another with --out");
+    let message =
+        format!("{shown}: is there, and was not made by training; name another with --out");
     Err(Failure::Other(message))
 }
 
@@ -166,7 +170,9 @@ fn aside(place: &Path) -> PathBuf {
 fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
     if !args.base.is_dir() {
         let shown = args.base.display();
-        return Err(Failure::Nothing(format!("{shown}: there is no such directory")));
+        return Err(Failure::Nothing(format!(
+            "{shown}: there is no such directory"
+        )));
     }
     let program = std::env::current_exe()
         .map_err(|error| Failure::Other(format!("the pkgtool binary cannot be found: {error}")))?;
@@ -197,7 +203,9 @@ fn base(catalog: &Catalog, args: &Args) -> Result<Arc<Device>, Failure> {
     let mut trainable = devices.filter(|device| device.is_trainable());
     match (trainable.next(), trainable.next()) {
         (Some(device), None) => Ok(Arc::clone(device)),
-        (None, _) if all.is_empty() => Err(Failure::Nothing(format!("{shown}: there is no package"))),
+        (None, _) if all.is_empty() => {
+            Err(Failure::Nothing(format!("{shown}: there is no package")))
+        }
         (None, _) => Err(Failure::Other(format!(
             "{shown}: cannot be trained on: no model in it embeds texts or pictures"
         ))),
@@ -249,7 +257,11 @@ fn told(args: &Args, metrics: &Value, place: &Path) -> String {
             part(&validation["macro_f1"]),
         );
         let names = labels.iter().map(|it| it["label"].as_str().unwrap_or(""));
-        let width = names.map(|name| name.chars().count()).max().unwrap_or(0).max(5);
+        let width = names
+            .map(|name| name.chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(5);
         let _ = writeln!(text, "  {:width$}  precision  recall     F1  rows", "label");
         for label in labels {
             let _ = writeln!(

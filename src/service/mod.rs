@@ -28,8 +28,8 @@ pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, Spent, Tokens}
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{
-    Device, DeviceParts, Embedded, Embedding, EncoderFiles, Holds, LABELS_FILE, PackageConfig, Takes,
-    TakesInput, TakesTexts,
+    Device, DeviceParts, Embedded, Embedding, EncoderFiles, Holds, LABELS_FILE, PackageConfig,
+    Takes, TakesInput, TakesTexts,
 };
 pub use settings::{Isolation, Listed, ServiceSettings};
 pub use upstream::{Forward, Upstream};

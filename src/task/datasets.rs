@@ -45,7 +45,11 @@ impl Blobs {
                 let (sender, reader) = pieces();
                 tokio::spawn(async move {
                     while let Some(chunk) = chunks.next().await {
-                        if sender.send(chunk.map_err(std::io::Error::other)).await.is_err() {
+                        if sender
+                            .send(chunk.map_err(std::io::Error::other))
+                            .await
+                            .is_err()
+                        {
                             return;
                         }
                     }

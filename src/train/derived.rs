@@ -48,7 +48,9 @@ impl DerivedServices {
     /// The accounts that have any.
     pub fn owners(&self) -> Vec<(AccountId, String)> {
         let all = self.all().into_iter();
-        let mut owners: Vec<_> = all.map(|it| (it.is.owner, it.is.owner_name.clone())).collect();
+        let mut owners: Vec<_> = all
+            .map(|it| (it.is.owner, it.is.owner_name.clone()))
+            .collect();
         owners.sort();
         owners.dedup();
         owners

@@ -218,7 +218,9 @@ impl Embedding<'_> {
         let config = self.options.predict_config().to_string();
         let mut patience = Patience::default();
         let embedded = loop {
-            let embedding = self.device.embed_picture(&row.content, &config, self.caller);
+            let embedding = self
+                .device
+                .embed_picture(&row.content, &config, self.caller);
             match embedding.await {
                 Err(error) if patience.again(&error).await => {}
                 embedded => break embedded,
@@ -310,7 +312,9 @@ fn read(source: Source, bounds: Bounds) -> mpsc::Receiver<Result<Vec<Row>, Train
 /// A batch with what is known of it.
 fn known(rows: Vec<Row>, cache: &mut Option<Cache>) -> Batch {
     let keys: Vec<Key> = rows.iter().map(|row| cache::key(&row.content)).collect();
-    let vectors = keys.iter().map(|key| cache.as_mut().and_then(|cache| cache.get(key)));
+    let vectors = keys
+        .iter()
+        .map(|key| cache.as_mut().and_then(|cache| cache.get(key)));
     Batch {
         vectors: vectors.collect(),
         rows,

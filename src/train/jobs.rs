@@ -121,10 +121,15 @@ pub fn package_directory(
 impl Jobs {
     /// Has jobs that ran begin anew, and starts to run those that wait. Must be called on a tokio runtime.
     pub async fn start(options: JobsOptions) -> Result<Arc<Self>, DatabaseError> {
-        let cut = options.store.recover_jobs(options.attempts, Timestamp::now());
+        let cut = options
+            .store
+            .recover_jobs(options.attempts, Timestamp::now());
         let cut = cut.await?;
         if cut > 0 {
-            tracing::warn!(jobs = cut, "training jobs were running when the server ended");
+            tracing::warn!(
+                jobs = cut,
+                "training jobs were running when the server ended"
+            );
         }
         let making = options.directory.join(MAKING);
         // What a former server was making.
@@ -178,7 +183,9 @@ impl Jobs {
     /// Cancels a job that has not ended; gives it as it is then.
     pub async fn cancel(&self, id: JobId) -> Result<Option<Job>, DatabaseError> {
         let canceled = self.store().cancel_job(id, Timestamp::now()).await?;
-        if canceled.as_ref().is_some_and(|it| it.state == JobState::Canceled)
+        if canceled
+            .as_ref()
+            .is_some_and(|it| it.state == JobState::Canceled)
             && let Some(running) = self.shared.running().get(&id)
         {
             running.notify_one();
@@ -189,7 +196,11 @@ impl Jobs {
     /// Has running jobs wait for the next start.
     pub async fn stop(&self) {
         self.shared.stop.send_replace(true);
-        let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let worker = self
+            .worker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(worker) = worker
             && let Err(error) = worker.await
         {
@@ -345,7 +356,10 @@ async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<Stri
         match training.run(source).await {
             Ok(trained) => break trained,
             Err(TrainError::Model(CallError::Stopped)) if times < TIMES => {
-                tracing::info!(job = job.id.0, "its model was replaced; training begins anew");
+                tracing::info!(
+                    job = job.id.0,
+                    "its model was replaced; training begins anew"
+                );
             }
             Err(error) => return Err(error.to_string()),
         }
@@ -382,7 +396,11 @@ async fn serve(shared: &Shared, derived: &Derived, trained: Trained) -> Result<S
     options.catalog.look_again();
     let is_new = || {
         let now = find().filter(|now| now.device().is_some());
-        now.is_some_and(|now| before.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &now)))
+        now.is_some_and(|now| {
+            before
+                .as_ref()
+                .is_none_or(|before| !Arc::ptr_eq(before, &now))
+        })
     };
     let served = async {
         while !is_new() {
@@ -397,7 +415,9 @@ async fn serve(shared: &Shared, derived: &Derived, trained: Trained) -> Result<S
         Ok(Err(error)) => Err(error),
         Err(_) => {
             let unserved = options.catalog.unserved();
-            let reason = unserved.iter().find(|it| place.starts_with(&it.path) || it.path == place);
+            let reason = unserved
+                .iter()
+                .find(|it| place.starts_with(&it.path) || it.path == place);
             let reason = reason.map_or("", |it| it.reason.as_str());
             Err(format!("the package at {shown} is not served: {reason}"))
         }

@@ -119,7 +119,8 @@ impl FitOptions {
     /// Reads a config's text.
     pub fn read_text(config: &str) -> Result<Self, Refusal> {
         let value = serde_json::from_str(config);
-        let value = value.map_err(|error| Refusal::at(PLACE, format!("this is no JSON: {error}")))?;
+        let value =
+            value.map_err(|error| Refusal::at(PLACE, format!("this is no JSON: {error}")))?;
         Self::read(&value)
     }
 
@@ -219,7 +220,10 @@ impl Field<'_> {
         let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
         let known = KEYS.map(|key| format!("`{key}`")).join(", ");
         let meant = meant.unwrap_or_default();
-        Refusal::at(PLACE, format!("there is no key {key}{meant}; keys are {known}"))
+        Refusal::at(
+            PLACE,
+            format!("there is no key {key}{meant}; keys are {known}"),
+        )
     }
 }
 
@@ -255,8 +259,16 @@ mod tests {
             (r#"{"L2": 1}"#, "$.config", "did you mean `l2`?"),
             (r#"{"l2": -1}"#, "$.config.l2", "from 0"),
             (r#"{"l2": "1"}"#, "$.config.l2", "a number"),
-            (r#"{"max_iterations": 0}"#, "$.config.max_iterations", "from 1"),
-            (r#"{"max_iterations": 1.5}"#, "$.config.max_iterations", "whole"),
+            (
+                r#"{"max_iterations": 0}"#,
+                "$.config.max_iterations",
+                "from 1",
+            ),
+            (
+                r#"{"max_iterations": 1.5}"#,
+                "$.config.max_iterations",
+                "whole",
+            ),
             (r#"{"tolerance": 0}"#, "$.config.tolerance", "above 0"),
             (
                 r#"{"validation_fraction": 1}"#,
@@ -264,14 +276,26 @@ mod tests {
                 "0.9",
             ),
             (r#"{"seed": -1}"#, "$.config.seed", "whole"),
-            (r#"{"class_weights": "even"}"#, "$.config.class_weights", "balanced"),
-            (r#"{"class_weights": {"a": 0}}"#, "$.config.class_weights", "above 0"),
+            (
+                r#"{"class_weights": "even"}"#,
+                "$.config.class_weights",
+                "balanced",
+            ),
+            (
+                r#"{"class_weights": {"a": 0}}"#,
+                "$.config.class_weights",
+                "above 0",
+            ),
             (r#"{"truncate": 1}"#, "$.config.truncate", "true or false"),
             (r#"{"backend": 1}"#, "$.config.backend", "a string"),
         ] {
             let refusal = FitOptions::read_text(config).expect_err(config);
             assert_eq!(refusal.place.as_deref(), Some(place), "{config}");
-            assert!(refusal.message.contains(word), "{config}: {}", refusal.message);
+            assert!(
+                refusal.message.contains(word),
+                "{config}: {}",
+                refusal.message
+            );
         }
     }
 }

@@ -149,7 +149,9 @@ impl Training<'_> {
             memory: self.memory,
         };
         let embedded = embedding
-            .run(source, &|done, all| self.progress.at(0, EMBEDDED, done, all))
+            .run(source, &|done, all| {
+                self.progress.at(0, EMBEDDED, done, all)
+            })
             .await?;
         let labels: Vec<String> = self.summary.labels.keys().cloned().collect();
         let stopped = Arc::new(AtomicBool::new(false));
@@ -227,7 +229,8 @@ impl Fitting {
         let validation = Rows::of(embedded, &places, &split.validation);
         let weights = weights(&options.class_weights, &self.labels, &training.labels)?;
         let goes_on = |evaluations: u64| {
-            self.progress.at(0, 100, evaluations, options.max_iterations);
+            self.progress
+                .at(0, 100, evaluations, options.max_iterations);
             !self.stopped.load(Ordering::Relaxed)
         };
         let examples = training.examples(embedded.width, count);
@@ -283,11 +286,7 @@ impl Rows {
 
 /// How much each row counts.
 #[expect(clippy::cast_precision_loss, reason = "numbers of rows")]
-fn weights(
-    wanted: &ClassWeights,
-    labels: &[String],
-    rows: &[u32],
-) -> Result<Vec<f64>, TrainError> {
+fn weights(wanted: &ClassWeights, labels: &[String], rows: &[u32]) -> Result<Vec<f64>, TrainError> {
     let by_label: Vec<f64> = match wanted {
         ClassWeights::Equal => vec![1.0; labels.len()],
         ClassWeights::Balanced => {
@@ -296,11 +295,18 @@ fn weights(
                 counts[*label as usize] += 1;
             }
             let share = rows.len() as f64 / labels.len() as f64;
-            counts.iter().map(|count| share / (*count).max(1) as f64).collect()
+            counts
+                .iter()
+                .map(|count| share / (*count).max(1) as f64)
+                .collect()
         }
         ClassWeights::Given(given) => {
-            if let Some(stray) = given.keys().find(|label| labels.binary_search(label).is_err()) {
-                let message = format!("`class_weights` names the label `{stray}`, which no row has");
+            if let Some(stray) = given
+                .keys()
+                .find(|label| labels.binary_search(label).is_err())
+            {
+                let message =
+                    format!("`class_weights` names the label `{stray}`, which no row has");
                 return Err(TrainError::Dataset(message));
             }
             let weight = |label: &String| given.get(label).copied().unwrap_or(1.0);

@@ -24,9 +24,7 @@ use crate::service::{
     BodyMemory, Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream,
 };
 use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskIds, TaskStore};
-use crate::train::{
-    CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory,
-};
+use crate::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
 
 /// What of a running server takes over other settings.
 pub(super) struct Live {
@@ -112,25 +110,28 @@ impl Running {
         let untrained = untrained(&settings, &derived, &engines)?;
         let services = Services::new(Arc::clone(&catalog), proxies, untrained);
         let services = Arc::new(services);
-        let jobs = jobs(JobsOptions {
-            store: training,
-            derived,
-            find: {
-                let services = Arc::clone(&services);
-                Box::new(move |owner, name| services.find(owner, name))
+        let jobs = jobs(
+            JobsOptions {
+                store: training,
+                derived,
+                find: {
+                    let services = Arc::clone(&services);
+                    Box::new(move |owner, name| services.find(owner, name))
+                },
+                open: opening(&blobs),
+                catalog,
+                directory: trained_directory(directory),
+                cache: CacheDirectory {
+                    path: directory.join("embeddings"),
+                    bytes: settings.training.cache_bytes,
+                },
+                bounds: settings.training.bounds(),
+                memory: settings.training.memory_bytes,
+                running: settings.training.running,
+                attempts: settings.limits.attempts,
             },
-            open: opening(&blobs),
-            catalog,
-            directory: trained_directory(directory),
-            cache: CacheDirectory {
-                path: directory.join("embeddings"),
-                bytes: settings.training.cache_bytes,
-            },
-            bounds: settings.training.bounds(),
-            memory: settings.training.memory_bytes,
-            running: settings.training.running,
-            attempts: settings.limits.attempts,
-        }, &blobs)
+            &blobs,
+        )
         .await?;
         let finding = Arc::clone(&services);
         let watched = Directory::watch(Arc::clone(&store)).await;
@@ -223,7 +224,10 @@ impl Running {
             deadline
         };
         let ((), deadline) = tokio::join!(serving, tasks);
-        if tokio::time::timeout_at(deadline.end, self.jobs.stop()).await.is_err() {
+        if tokio::time::timeout_at(deadline.end, self.jobs.stop())
+            .await
+            .is_err()
+        {
             tracing::warn!("training jobs could not be put back in time; the next start does it");
         }
         if tokio::time::timeout_at(deadline.end, self.services.stop())

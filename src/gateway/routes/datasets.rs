@@ -183,7 +183,10 @@ async fn upload(
         ("accessMode", &parameters.access_mode),
     ];
     for (place, text) in texts {
-        if text.as_ref().is_some_and(|text| text.chars().count() > LONGEST) {
+        if text
+            .as_ref()
+            .is_some_and(|text| text.chars().count() > LONGEST)
+        {
             let message = format!("at most {LONGEST} characters belong here");
             return Err(Error::bad_request(message).with("place", place));
         }
@@ -191,8 +194,13 @@ async fn upload(
     let store = gateway.jobs.store();
     let most = gateway.settings.training.datasets;
     if store.datasets(Some(own)).await?.len() >= most {
-        let message = format!("the account has {most} datasets, as many as it may have; delete one");
-        return Err(Error::new(StatusCode::CONFLICT, "TOO_MANY_DATASETS", message));
+        let message =
+            format!("the account has {most} datasets, as many as it may have; delete one");
+        return Err(Error::new(
+            StatusCode::CONFLICT,
+            "TOO_MANY_DATASETS",
+            message,
+        ));
     }
     let boundary = boundary(&parts.headers)?;
     let bounds = gateway.jobs.bounds();
@@ -327,7 +335,11 @@ async fn delete(
                 "job {} needs the dataset; wait for its end or cancel it (POST …/job/{}/cancel)",
                 job.0, job.0
             );
-            Err(Error::new(StatusCode::CONFLICT, "DATASET_IS_NEEDED", message))
+            Err(Error::new(
+                StatusCode::CONFLICT,
+                "DATASET_IS_NEEDED",
+                message,
+            ))
         }
     }
 }
@@ -487,12 +499,17 @@ fn malformed(error: multer::Error) -> Error {
 fn boundary(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if !kind.trim_start().to_ascii_lowercase().starts_with("multipart/") {
+    if !kind
+        .trim_start()
+        .to_ascii_lowercase()
+        .starts_with("multipart/")
+    {
         return Ok(None);
     }
     let boundary = multer::parse_boundary(kind);
     boundary.map(Some).map_err(|error| {
-        Error::bad_request(format!("the form has no boundary: {error}")).with("place", "Content-Type")
+        Error::bad_request(format!("the form has no boundary: {error}"))
+            .with("place", "Content-Type")
     })
 }
 
@@ -518,7 +535,10 @@ fn plain(name: &str) -> String {
 /// The header that says a file's name (RFC 6266).
 fn disposition(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
-    let ascii: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let ascii: String = name
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '_' })
+        .collect();
     if ascii == name {
         return format!("attachment; filename=\"{ascii}\"");
     }

@@ -110,7 +110,9 @@ impl From<Job> for JobData {
             created_at: job.created_at.to_iso(),
             started_at: job.started_at.map(|at| at.to_iso()),
             completed_at: job.ended_at.map(|at| at.to_iso()),
-            metrics: job.metrics.and_then(|text| RawValue::from_string(text).ok()),
+            metrics: job
+                .metrics
+                .and_then(|text| RawValue::from_string(text).ok()),
         }
     }
 }
@@ -183,9 +185,15 @@ async fn metrics(
 ) -> Result<Json<serde_json::Value>, Error> {
     let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
     let job = find(&gateway, own, &path.job).await?;
-    let metrics = job.metrics.and_then(|text| serde_json::from_str(&text).ok());
+    let metrics = job
+        .metrics
+        .and_then(|text| serde_json::from_str(&text).ok());
     metrics.map(Json).ok_or_else(|| {
-        let message = format!("job {} has no metrics: its state is {}", job.id.0, job.state.name());
+        let message = format!(
+            "job {} has no metrics: its state is {}",
+            job.id.0,
+            job.state.name()
+        );
         Error::new(StatusCode::NOT_FOUND, "JOB_HAS_NO_METRICS", message)
     })
 }
@@ -241,7 +249,11 @@ async fn last(
     if service.owner != caller {
         return Err(Error::another_account());
     }
-    let jobs = gateway.jobs.store().jobs(caller, Some(service.id), 1).await?;
+    let jobs = gateway
+        .jobs
+        .store()
+        .jobs(caller, Some(service.id), 1)
+        .await?;
     let last = jobs.into_iter().next();
     let last = last.ok_or_else(|| {
         let message = format!("`{}` was never trained", service.name);

@@ -101,9 +101,8 @@ async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<
     let mut providers: Vec<Provider> = Vec::new();
     let visible = visible(&gateway, viewer);
     // Of two with one name the backend is meant.
-    let (devices, proxies): (Vec<_>, Vec<_>) = visible
-        .iter()
-        .partition(|seen| seen.device().is_some());
+    let (devices, proxies): (Vec<_>, Vec<_>) =
+        visible.iter().partition(|seen| seen.device().is_some());
     for seen in devices.into_iter().chain(proxies) {
         for provider in providers_of(seen) {
             if providers.iter().all(|known| known.name != provider.name) {
@@ -196,7 +195,9 @@ fn providers_of(seen: &Visible) -> Vec<Provider> {
             display_name: upstream.display_name().to_owned(),
         }];
     }
-    let backends = seen.device().map_or(&[][..], |it| &it.description().backends[..]);
+    let backends = seen
+        .device()
+        .map_or(&[][..], |it| &it.description().backends[..]);
     backends
         .iter()
         .map(|backend| Provider {

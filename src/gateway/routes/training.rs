@@ -47,7 +47,11 @@ pub(super) fn routes() -> Routes {
 #[into_params(parameter_in = Query)]
 struct DeriveParameters {
     /// Its name: letters `a` to `z`, digits and `_`. It goes before the body's.
-    #[param(nullable = false, pattern = "^[a-z0-9_]*[a-z_][a-z0-9_]*$", max_length = 100)]
+    #[param(
+        nullable = false,
+        pattern = "^[a-z0-9_]*[a-z_][a-z0-9_]*$",
+        max_length = 100
+    )]
     name: Option<String>,
     /// Whether the registry hides it from others.
     #[param(nullable = false)]
@@ -58,7 +62,11 @@ struct DeriveParameters {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct DeriveRequest {
     /// The name of the service to be trained.
-    #[schema(nullable = false, pattern = "^[a-z0-9_]*[a-z_][a-z0-9_]*$", max_length = 100)]
+    #[schema(
+        nullable = false,
+        pattern = "^[a-z0-9_]*[a-z_][a-z0-9_]*$",
+        max_length = 100
+    )]
     name: Option<String>,
     /// Whether the registry hides it from others.
     #[schema(nullable = false)]
@@ -193,7 +201,11 @@ async fn derive(
             "`{}` cannot be trained: it embeds neither texts nor pictures",
             base.label()
         );
-        return Err(Error::new(StatusCode::CONFLICT, "SERVICE_IS_NOT_TRAINABLE", message));
+        return Err(Error::new(
+            StatusCode::CONFLICT,
+            "SERVICE_IS_NOT_TRAINABLE",
+            message,
+        ));
     }
     let service = new_service(&gateway, caller, &base, (&name, hidden)).await?;
     Ok(Json(ServiceInfo::of(&gateway, &service)))
@@ -266,7 +278,10 @@ async fn new_service(
             since: now,
         })),
     });
-    gateway.services.find(owner, name).ok_or_else(|| Error::no_service(name))
+    gateway
+        .services
+        .find(owner, name)
+        .ok_or_else(|| Error::no_service(name))
 }
 
 /// Start to train a derived service on a dataset. Its training configuration is given, or named by its number.
@@ -331,7 +346,11 @@ async fn start(
             "`{}` was not derived from a trainable service; POST …/derived makes one that can be trained",
             service.label()
         );
-        return Err(Error::new(StatusCode::CONFLICT, "SERVICE_IS_NOT_DERIVED", message));
+        return Err(Error::new(
+            StatusCode::CONFLICT,
+            "SERVICE_IS_NOT_DERIVED",
+            message,
+        ));
     };
     let config = match (asked.config.filter(|it| !it.is_null()), asked.config_id) {
         (Some(config), None) => config_text(config)?,
@@ -341,11 +360,20 @@ async fn start(
     };
     let mut options = FitOptions::read_text(&config).map_err(refused)?;
     choose_model(gateway, &service, &mut options).await?;
-    let dataset = gateway.jobs.store().dataset(DatasetId(asked.dataset_id)).await?;
+    let dataset = gateway
+        .jobs
+        .store()
+        .dataset(DatasetId(asked.dataset_id))
+        .await?;
     let dataset = dataset.filter(|found| found.is.account == service.owner);
     let dataset =
         dataset.ok_or_else(|| Error::no_entity("dataset", &asked.dataset_id.to_string()))?;
-    check_base(gateway, (derived.is.base_owner, derived.is.base), &dataset, &options)?;
+    check_base(
+        gateway,
+        (derived.is.base_owner, derived.is.base),
+        &dataset,
+        &options,
+    )?;
     let job = NewJob {
         account: service.owner,
         service: service.id,
@@ -353,7 +381,12 @@ async fn start(
         dataset: dataset.id,
         config: options.to_json().to_string(),
     };
-    match gateway.jobs.store().create_job(job, Timestamp::now()).await? {
+    match gateway
+        .jobs
+        .store()
+        .create_job(job, Timestamp::now())
+        .await?
+    {
         Created::Done(job) => {
             gateway.jobs.wake();
             Ok(Json((*job).into()))
@@ -363,7 +396,11 @@ async fn start(
                 "job {} trains the service; wait for its end or cancel it (POST …/job/{}/cancel)",
                 job.0, job.0
             );
-            Err(Error::new(StatusCode::CONFLICT, "SERVICE_IS_BEING_TRAINED", message))
+            Err(Error::new(
+                StatusCode::CONFLICT,
+                "SERVICE_IS_BEING_TRAINED",
+                message,
+            ))
         }
         Created::NoDataset => Err(Error::no_entity("dataset", &asked.dataset_id.to_string())),
     }
@@ -481,7 +518,11 @@ async fn create(
     let trainable = service.device().is_some_and(|device| device.is_trainable());
     if !is_derived && !trainable {
         let message = format!("`{}` cannot be trained", service.label());
-        return Err(Error::new(StatusCode::CONFLICT, "SERVICE_IS_NOT_TRAINABLE", message));
+        return Err(Error::new(
+            StatusCode::CONFLICT,
+            "SERVICE_IS_NOT_TRAINABLE",
+            message,
+        ));
     }
     if new.name.trim().is_empty() || new.name.chars().count() > LONGEST_NAME {
         let message = format!("a name has 1 to {LONGEST_NAME} characters");

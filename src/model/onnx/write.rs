@@ -2,7 +2,8 @@
 //! by their names.
 
 use super::schema::{
-    ATTRIBUTE, DIMENSION, Def, GRAPH, MODEL, NODE, OPSET, SHAPE, TENSOR, TENSOR_TYPE, TYPE, VALUE_INFO,
+    ATTRIBUTE, DIMENSION, Def, GRAPH, MODEL, NODE, OPSET, SHAPE, TENSOR, TENSOR_TYPE, TYPE,
+    VALUE_INFO,
 };
 
 const VARINT: u64 = 0;
@@ -111,7 +112,10 @@ pub fn stored(name: &str, dims: &[u64], values: &[f32]) -> Message {
     for dim in dims {
         tensor = tensor.int("dims", *dim);
     }
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let bytes: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
     tensor
         .int("data_type", FLOAT)
         .text("name", name)

@@ -112,7 +112,9 @@ impl Classifies {
         let Some(encoder) = entries.iter().find(is_encoder) else {
             return Ok(None);
         };
-        let heads = entries.iter().filter(|it| it.component.as_deref() == Some(HEAD));
+        let heads = entries
+            .iter()
+            .filter(|it| it.component.as_deref() == Some(HEAD));
         let mut heads = heads.filter_map(|entry| outputs(entry.signature.as_ref()?));
         let Some(outputs) = heads.next() else {
             return Ok(None);
@@ -156,7 +158,9 @@ fn labels(configs: &[PackageConfig]) -> Result<Option<(PathBuf, Vec<String>)>, S
         let directory = package.path.parent().unwrap_or(Path::new(""));
         [Some(directory), directory.parent()]
     });
-    let mut paths = places.flatten().map(|directory| directory.join(LABELS_FILE));
+    let mut paths = places
+        .flatten()
+        .map(|directory| directory.join(LABELS_FILE));
     let Some(path) = paths.find(|path| path.is_file()) else {
         return Ok(None);
     };

@@ -107,7 +107,9 @@ impl Device {
     fn encoder_entry(&self, holds: Holds, config: &str) -> Result<&Entry, CallError> {
         if !self.trains(holds) {
             let message = match holds {
-                Holds::Text => "the service embeds no texts; a dataset of texts cannot be trained on it",
+                Holds::Text => {
+                    "the service embeds no texts; a dataset of texts cannot be trained on it"
+                }
                 Holds::Image => {
                     "the service embeds no pictures; a dataset of pictures cannot be trained on it"
                 }

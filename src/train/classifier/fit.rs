@@ -142,8 +142,14 @@ impl Search<'_> {
         }
         let slope = self.loss.at(at);
         seen.evaluations += 1;
-        let is_better = seen.best.as_ref().is_none_or(|(_, best)| slope.loss < *best);
-        let greatest = slope.gradient.iter().fold(0.0_f64, |most, it| most.max(it.abs()));
+        let is_better = seen
+            .best
+            .as_ref()
+            .is_none_or(|(_, best)| slope.loss < *best);
+        let greatest = slope
+            .gradient
+            .iter()
+            .fold(0.0_f64, |most, it| most.max(it.abs()));
         if slope.loss.is_finite() && is_better {
             seen.best = Some((at.to_vec(), slope.loss));
             if greatest <= self.tolerance {

@@ -143,7 +143,9 @@ mod tests {
 
     #[test]
     fn the_gradient_is_that_of_the_loss() {
-        let vectors: Vec<f32> = (0_u8..60).map(|it| f32::from(it * 37 % 61) / 30.0 - 1.0).collect();
+        let vectors: Vec<f32> = (0_u8..60)
+            .map(|it| f32::from(it * 37 % 61) / 30.0 - 1.0)
+            .collect();
         for count in [2_usize, 3] {
             let labels: Vec<u32> = (0..20).map(|row| (row * 7 % count) as u32).collect();
             let examples = Examples {

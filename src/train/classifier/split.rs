@@ -68,7 +68,11 @@ mod tests {
         let mut all = [parts.training.clone(), parts.validation.clone()].concat();
         all.sort_unstable();
         assert_eq!(all, (0..100).collect::<Vec<_>>());
-        assert_eq!(split(&labels, 2, 0.2, 1), parts, "a seed means the same rows");
+        assert_eq!(
+            split(&labels, 2, 0.2, 1),
+            parts,
+            "a seed means the same rows"
+        );
         assert_ne!(split(&labels, 2, 0.2, 2), parts);
     }
 

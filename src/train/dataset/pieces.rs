@@ -66,7 +66,9 @@ impl<R: Read> Read for Verified<R> {
             && let Some(hash) = self.hash.take()
             && <[u8; 32]>::from(hash.finalize()) != self.expected
         {
-            return Err(io::Error::other("the stored content is not what was stored"));
+            return Err(io::Error::other(
+                "the stored content is not what was stored",
+            ));
         }
         Ok(count)
     }

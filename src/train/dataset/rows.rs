@@ -302,7 +302,9 @@ fn next_line<R: Read>(
     loop {
         buffer.clear();
         *line += 1;
-        place.allowed.set(place.read.get() + bounds.row_bytes as u64);
+        place
+            .allowed
+            .set(place.read.get() + bounds.row_bytes as u64);
         loop {
             let found = reader.fill_buf();
             let there = found.map_err(|error| stopped(error, &place, *line, bounds))?;
@@ -347,7 +349,10 @@ fn of_line(bytes: &[u8], line: u64, labels: &mut Option<&'static str>) -> Result
         (Some((_, text)), None) => (Holds::Text, text),
         (None, Some((_, image))) => (Holds::Image, image),
         (Some(_), Some(_)) => {
-            return Err(Fault::at(line, "has both `text` and `image_base64`; one belongs there"));
+            return Err(Fault::at(
+                line,
+                "has both `text` and `image_base64`; one belongs there",
+            ));
         }
         (None, None) => return Err(Fault::at(line, "has neither `text` nor `image_base64`")),
     };
@@ -448,13 +453,17 @@ fn records<R: Read>(
         match std::str::from_utf8(field) {
             Ok(name) => names.push(name.trim()),
             Err(_) => {
-                let reason = "the header is no UTF-8; datasets are UTF-8: save the file in that encoding";
+                let reason =
+                    "the header is no UTF-8; datasets are UTF-8: save the file in that encoding";
                 return wrong(reason.to_owned());
             }
         }
     }
     let find = |wanted: &str| -> Result<Option<usize>, RowError> {
-        let mut places = names.iter().enumerate().filter(|(_, name)| **name == wanted);
+        let mut places = names
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| **name == wanted);
         let first = places.next().map(|(place, _)| place);
         if places.next().is_some() {
             let reason = format!("the header has two columns `{wanted}`");
@@ -467,7 +476,9 @@ fn records<R: Read>(
         (Some(place), None) => (Holds::Text, place),
         (None, Some(place)) => (Holds::Image, place),
         (Some(_), Some(_)) => {
-            return wrong("the header has both `text` and `image_base64`; one belongs there".to_owned());
+            return wrong(
+                "the header has both `text` and `image_base64`; one belongs there".to_owned(),
+            );
         }
         (None, None) => {
             return wrong(format!(
@@ -504,16 +515,23 @@ fn next_record<R: Read>(
     record: &mut csv::ByteRecord,
     bounds: Bounds,
 ) -> Result<Option<u64>, RowError> {
-    place.allowed.set(place.read.get() + bounds.row_bytes as u64);
+    place
+        .allowed
+        .set(place.read.get() + bounds.row_bytes as u64);
     let blank = place.blank.get();
     let before = blank + reader.position().line();
     match reader.read_byte_record(record) {
         Ok(false) if place.read.get() > bounds.bytes => Err(too_large(bounds)),
         Ok(false) => Ok(None),
-        Ok(true) => Ok(Some(record.position().map_or(before, |it| blank + it.line()))),
+        Ok(true) => Ok(Some(
+            record.position().map_or(before, |it| blank + it.line()),
+        )),
         Err(error) => match error.into_kind() {
             csv::ErrorKind::Io(error) => Err(stopped(error, place, before, bounds)),
-            other => Err(RowError::End(Fault::at(before, format!("no CSV: {other:?}")))),
+            other => Err(RowError::End(Fault::at(
+                before,
+                format!("no CSV: {other:?}"),
+            ))),
         },
     }
 }

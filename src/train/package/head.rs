@@ -37,7 +37,8 @@ pub(super) fn onnx(classifier: &Classifier) -> Vec<u8> {
 
 /// The same in a config.
 pub(super) fn methods(classifier: &Classifier) -> Value {
-    let tensor = |name: &str, size: usize| json!({"name": name, "shape": [-1, size], "dtype": "float32"});
+    let tensor =
+        |name: &str, size: usize| json!({"name": name, "shape": [-1, size], "dtype": "float32"});
     json!({"forward": {
         "inputs": [tensor(INPUT, classifier.width)],
         "outputs": [tensor(OUTPUT, classifier.intercepts.len())],

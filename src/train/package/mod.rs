@@ -126,7 +126,11 @@ impl Made<'_> {
 
     /// Settings of the modules that a list of them names, each in a directory beside it.
     fn module_settings(&self) -> Vec<PathBuf> {
-        let mut lists = self.encoder.directories.iter().map(|it| it.join("modules.json"));
+        let mut lists = self
+            .encoder
+            .directories
+            .iter()
+            .map(|it| it.join("modules.json"));
         let list = lists.find_map(|path| fs::read(path).ok());
         let list = list.and_then(|bytes| serde_json::from_slice::<Vec<Value>>(&bytes).ok());
         let paths = list.unwrap_or_default().into_iter();
@@ -136,7 +140,10 @@ impl Made<'_> {
             let first = parts.next();
             matches!(first, Some(std::path::Component::Normal(_))) && parts.next().is_none()
         };
-        paths.filter(is_plain).map(|path| path.join("config.json")).collect()
+        paths
+            .filter(is_plain)
+            .map(|path| path.join("config.json"))
+            .collect()
     }
 
     /// A list of precisions, where the one inside the tool does not have this one, or has it otherwise.
@@ -207,7 +214,9 @@ fn copy(from: &Path, into: &Path) -> Result<u64, PackageError> {
     }
     let copied = fs::copy(from, into).map_err(PackageError::at(from))?;
     // Whoever could only read the encoder's file may remove its copy.
-    let permissions = fs::metadata(into).map_err(PackageError::at(into))?.permissions();
+    let permissions = fs::metadata(into)
+        .map_err(PackageError::at(into))?
+        .permissions();
     if permissions.readonly() {
         make_writable(into).map_err(PackageError::at(into))?;
     }

@@ -29,7 +29,13 @@ pub(in super::super) fn publish(made: &Path, place: &Path) -> Result<(), Package
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn exchange(made: &Path, place: &Path) -> io::Result<()> {
     use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-    match renameat2(AT_FDCWD, made, AT_FDCWD, place, RenameFlags::RENAME_EXCHANGE) {
+    match renameat2(
+        AT_FDCWD,
+        made,
+        AT_FDCWD,
+        place,
+        RenameFlags::RENAME_EXCHANGE,
+    ) {
         Ok(()) => Ok(()),
         // The file system does not know it.
         Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOSYS) => in_steps(made, place),

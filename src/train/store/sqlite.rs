@@ -20,8 +20,7 @@ use crate::train::record::{
 const DATASET: &str = "id, account, name, description, data_type, access_mode, file_name, format,
     summary, blob, size, sha256, created_at";
 const FIT_CONFIG: &str = "id, service, name, config, is_default, created_at";
-const DERIVED: &str =
-    "service, owner, owner_name, name, base_owner, base_owner_name, base, base_name, hidden, created_at";
+const DERIVED: &str = "service, owner, owner_name, name, base_owner, base_owner_name, base, base_name, hidden, created_at";
 const JOB: &str = "id, account, service, service_name, dataset, config, state, percentage, attempt,
     error, metrics, created_at, started_at, ended_at";
 
@@ -82,7 +81,8 @@ impl TrainingStore for SqliteTraining {
         new: NewDataset,
         now: Timestamp,
     ) -> Result<Dataset, DatabaseError> {
-        let sql = "INSERT INTO dataset (account, name, description, data_type, access_mode, file_name,
+        let sql =
+            "INSERT INTO dataset (account, name, description, data_type, access_mode, file_name,
                 format, summary, blob, size, sha256, created_at)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) RETURNING id";
         let id = self.write(|connection| {
@@ -110,9 +110,8 @@ impl TrainingStore for SqliteTraining {
     }
 
     async fn datasets(&self, account: Option<AccountId>) -> Result<Vec<Dataset>, DatabaseError> {
-        let sql = format!(
-            "SELECT {DATASET} FROM dataset WHERE ?1 IS NULL OR account = ?1 ORDER BY id"
-        );
+        let sql =
+            format!("SELECT {DATASET} FROM dataset WHERE ?1 IS NULL OR account = ?1 ORDER BY id");
         self.read(|connection| {
             let mut read = connection.prepare_cached(&sql)?;
             read.query_map([account.map(|account| account.0)], dataset)?
@@ -267,9 +266,9 @@ impl TrainingStore for SqliteTraining {
     ) -> Result<bool, DatabaseError> {
         let sql = "UPDATE job SET percentage = ?3
             WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
-        self.write(|connection| {
-            Ok(connection.execute(sql, params![id.0, attempt, percentage])? > 0)
-        })
+        self.write(
+            |connection| Ok(connection.execute(sql, params![id.0, attempt, percentage])? > 0),
+        )
     }
 
     async fn end_job(
@@ -305,11 +304,7 @@ impl TrainingStore for SqliteTraining {
     async fn put_back(&self, id: JobId, attempt: u32) -> Result<(), DatabaseError> {
         let sql = "UPDATE job SET state = 'WAITING', percentage = 0, attempt = attempt - 1
             WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
-        self.write(|connection| {
-            connection
-                .execute(sql, params![id.0, attempt])
-                .map(drop)
-        })
+        self.write(|connection| connection.execute(sql, params![id.0, attempt]).map(drop))
     }
 
     async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {

@@ -20,6 +20,7 @@ mod streams;
 mod tasks;
 mod texts;
 mod tls;
+mod training;
 mod visible;
 
 use std::path::PathBuf;
