@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 
 use super::cache::{self, Cache, CacheDirectory, Key};
 use super::dataset::{Bounds, Holds, Row, RowError, Rows};
+use super::error::TrainError;
 use super::options::FitOptions;
-use super::trainer::TrainError;
 use crate::account::AccountId;
 use crate::service::{CallError, Device, EncoderFiles, Refusal};
 use crate::text::embedding::{Given, MAX_TEXTS_BYTES};

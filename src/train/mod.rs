@@ -8,6 +8,7 @@ pub mod classifier;
 pub mod dataset;
 mod derived;
 mod embed;
+mod error;
 mod jobs;
 mod options;
 mod package;
@@ -18,6 +19,7 @@ mod trainer;
 pub use cache::CacheDirectory;
 pub use derived::DerivedServices;
 pub use embed::Source;
+pub use error::TrainError;
 pub use jobs::{FindService, Jobs, JobsOptions, OpenDataset, directory_of, package_directory};
 pub use options::{ClassWeights, FitOptions};
 pub use record::{
@@ -26,4 +28,4 @@ pub use record::{
 };
 pub(crate) use store::SqliteTraining;
 pub use store::{Created, Deleted, TrainingStore};
-pub use trainer::{Progress, TrainError, Trained, Training};
+pub use trainer::{Progress, Trained, Training};

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use serde_json::{Value, json};
 
 use super::cache::CacheDirectory;
-use super::classifier::{self, Examples, FitError, Metrics};
+use super::classifier::{self, Examples, Metrics};
 use super::dataset::{Bounds, Summary};
 use super::embed::{Embedded, Embedding, Source};
+use super::error::TrainError;
 use super::options::{ClassWeights, FitOptions};
 use super::package::{Made, PackageError, publish};
 use crate::account::AccountId;
-use crate::service::{CallError, Device};
+use crate::service::Device;
 
 /// How much of a training embedding is, in percent; fitting is up to [`FITTED`].
 const EMBEDDED: u8 = 80;
@@ -56,41 +57,6 @@ pub struct Trained {
     made: PathBuf,
     /// How well it does, as JSON.
     pub metrics: Value,
-}
-
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-pub enum TrainError {
-    /// The dataset, or a row of it, cannot be trained on.
-    #[error("{0}")]
-    Dataset(String),
-    /// The vectors take too much memory.
-    #[error(
-        "{rows} vectors of {width} numbers take {needed} bytes, and {limit} may be taken; leave rows out, or \
-         have the server's operator set `training.memory_bytes` higher"
-    )]
-    Memory {
-        /// Rows.
-        rows: u64,
-        /// Numbers of a vector.
-        width: usize,
-        /// Bytes needed.
-        needed: u64,
-        /// Bytes that may be taken.
-        limit: u64,
-    },
-    /// The model did not embed.
-    #[error("the model did not embed: {0}")]
-    Model(CallError),
-    /// No classifier was found.
-    #[error(transparent)]
-    Fit(#[from] FitError),
-    /// The package could not be written.
-    #[error("the package could not be written: {0}")]
-    Package(#[from] PackageError),
-    /// Something else.
-    #[error("{0}")]
-    Other(String),
 }
 
 impl Progress {

@@ -16,22 +16,12 @@ use serde_json::value::RawValue;
 
 use super::super::engine::Endpoint;
 use super::super::{CallError, PackageConfig, Refusal};
-use super::variants::{Entry, Variants};
+use super::variants::{Entry, HEAD, Variants, is_encoder};
 use super::{Device, Embedding, Prepared, PreparedTensors, runnable};
 use crate::account::AccountId;
 use crate::model::Dim;
-use crate::package::Config;
 use crate::tensor::{DType, Signature, Tensor};
 use crate::text::embedding::Given;
-
-/// The capability of such packages.
-const CAPABILITY: &str = "classification";
-
-/// The component that makes vectors.
-pub(super) const ENCODER: &str = "encoder";
-
-/// The component that makes probabilities of them.
-pub(super) const HEAD: &str = "head";
 
 /// The key of a predict config for the most labels of an answer.
 pub(super) const MOST: &str = "top_k";
@@ -90,14 +80,6 @@ struct ClassifiedTexts<'l> {
     classified_texts: Vec<Classified<'l>>,
 }
 
-/// Whether the component makes the vectors that a package classifies by.
-pub(super) fn is_encoder(config: &Config, component: Option<&str>) -> bool {
-    let classifies = config.capabilities.iter().any(|it| it == CAPABILITY);
-    let files = || config.variants.iter().flat_map(|variant| &variant.files);
-    let has_head = || files().any(|file| file.component.as_deref() == Some(HEAD));
-    classifies && component == Some(ENCODER) && has_head()
-}
-
 impl Classifies {
     /// What a package classifies; nothing if it has no labels, or no encoder and head that go together.
     pub(super) fn of(
@@ -106,10 +88,10 @@ impl Classifies {
     ) -> Result<Option<Self>, String> {
         let entries = &variants.entries;
         let encodes = |entry: &&Entry| entry.embeds() || entry.embeds_pictures();
-        let is_encoder = |entry: &&Entry| {
+        let is_meant = |entry: &&Entry| {
             is_encoder(&entry.package.config, entry.component.as_deref()) && encodes(entry)
         };
-        let Some(encoder) = entries.iter().find(is_encoder) else {
+        let Some(encoder) = entries.iter().find(is_meant) else {
             return Ok(None);
         };
         let heads = entries

@@ -32,7 +32,7 @@ use crate::text::embedding::{EmbeddingOptions, Given};
 use choice::Choice;
 use classifier::{Classifies, PreparedClassification};
 use embedding::Tokenizers;
-use variants::{Entry, Variants};
+use variants::{ENCODER, Entry, Variants};
 use vectors::PreparedEmbeddings;
 
 pub use classifier::LABELS_FILE;
@@ -485,7 +485,7 @@ fn resolved(
     if classifies.is_none() || choice.names_component() {
         return choice.resolve(variants);
     }
-    let is_encoder = |entry: &Entry| entry.component.as_deref() == Some(classifier::ENCODER);
+    let is_encoder = |entry: &Entry| entry.component.as_deref() == Some(ENCODER);
     choice.resolve_among(variants, is_encoder)
 }
 

@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use super::super::MethodDescription;
 use super::super::engine::{Endpoint, EndpointModel};
 use super::super::text::TextEndpoint;
-use super::classifier;
 use super::embedding::{EmbedderCell, TextFiles};
 use super::takes::Takes;
 use crate::engine::Carrying;
@@ -22,6 +21,15 @@ use crate::tensor::{Signature, input};
 
 /// The capability of models that pictures are given to, for their vectors.
 const PICTURE_EMBEDDING: &str = "image-embedding";
+
+/// The capability of packages that classify.
+const CLASSIFICATION: &str = "classification";
+
+/// The component that makes vectors, in a package that classifies by them.
+pub(super) const ENCODER: &str = "encoder";
+
+/// The component that makes probabilities of them.
+pub(super) const HEAD: &str = "head";
 
 /// One config of a package, which was validated.
 #[derive(Debug, Clone)]
@@ -171,7 +179,7 @@ impl Entry {
             carrying: Carrying::default(),
         });
         let package = candidate.package;
-        let encodes = classifier::is_encoder(&package.config, component.as_deref());
+        let encodes = is_encoder(&package.config, component.as_deref());
         let text = TextFiles::of(&package.path, &package.config, file.path(), encodes);
         Self {
             package: Arc::clone(package),
@@ -201,7 +209,7 @@ impl Entry {
     pub(super) fn embeds_pictures(&self) -> bool {
         let config = &self.package.config;
         let says = config.capabilities.iter().any(|it| it == PICTURE_EMBEDDING)
-            || classifier::is_encoder(config, self.component.as_deref());
+            || is_encoder(config, self.component.as_deref());
         let Some(signature) = self.signature.as_ref().filter(|_| says) else {
             return false;
         };
@@ -230,6 +238,14 @@ impl Entry {
             outputs: signature.map_or_else(Vec::new, |it| it.outputs.clone()),
         }
     }
+}
+
+/// Whether the component makes the vectors that a package classifies by.
+pub(super) fn is_encoder(config: &Config, component: Option<&str>) -> bool {
+    let classifies = config.capabilities.iter().any(|it| it == CLASSIFICATION);
+    let files = || config.variants.iter().flat_map(|variant| &variant.files);
+    let has_head = || files().any(|file| file.component.as_deref() == Some(HEAD));
+    classifies && component == Some(ENCODER) && has_head()
 }
 
 fn candidates_of(package: &Arc<PackageConfig>) -> Result<Vec<Candidate<'_>>, String> {

@@ -60,6 +60,11 @@ pub fn fit(
     let first = vec![0.0; search.loss.parameters()];
     let line = MoreThuenteLineSearch::new();
     let solver: LBFGS<_, Vec<f64>, Vec<f64>, f64> = LBFGS::new(line, MEMORY);
+    // It ends where this says so: the library measures in another way.
+    let solver = solver
+        .with_tolerance_grad(0.0)
+        .and_then(|solver| solver.with_tolerance_cost(0.0))
+        .map_err(|error| FitError::Failed(error.to_string()))?;
     let begin = |state: IterState<Vec<f64>, Vec<f64>, (), (), (), f64>| {
         state.param(first).max_iters(options.max_iterations)
     };
@@ -142,20 +147,21 @@ impl Search<'_> {
         }
         let slope = self.loss.at(at);
         seen.evaluations += 1;
-        let is_better = seen
-            .best
-            .as_ref()
-            .is_none_or(|(_, best)| slope.loss < *best);
         let greatest = slope
             .gradient
             .iter()
             .fold(0.0_f64, |most, it| most.max(it.abs()));
-        if slope.loss.is_finite() && is_better {
+        let is_small = greatest <= self.tolerance;
+        let is_better = seen
+            .best
+            .as_ref()
+            .is_none_or(|(_, best)| slope.loss < *best);
+        if slope.loss.is_finite() && (is_better || is_small) {
             seen.best = Some((at.to_vec(), slope.loss));
-            if greatest <= self.tolerance {
-                seen.converged = true;
-                return Err(Converged.into());
-            }
+        }
+        if is_small {
+            seen.converged = true;
+            return Err(Converged.into());
         }
         seen.last = Some((at.to_vec(), slope.clone()));
         Ok(slope)

@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_gradient_is_that_of_the_loss() {
-        let vectors: Vec<f32> = (0_u8..60)
+        let vectors: Vec<f32> = (0_u16..60)
             .map(|it| f32::from(it * 37 % 61) / 30.0 - 1.0)
             .collect();
         for count in [2_usize, 3] {

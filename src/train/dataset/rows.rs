@@ -174,7 +174,8 @@ impl<R: Read> Rows<R> {
             }
         } else {
             place.blank.set(blank);
-            records(reader, place, bounds)?
+            let ends_with_return = ends_with_return(peek(&mut reader)?);
+            records(reader, (place, ends_with_return), bounds)?
         };
         Ok(Self {
             bounds,
@@ -435,10 +436,16 @@ fn utf8(bytes: &[u8], line: u64) -> Result<&str, Fault> {
     })
 }
 
+/// Whether the first line ends with a return before its line feed.
+fn ends_with_return(start: &[u8]) -> bool {
+    let end = start.iter().position(|byte| *byte == b'\n');
+    end.is_some_and(|end| end > 0 && start[end - 1] == b'\r')
+}
+
 /// A file of comma-separated values, with its header read.
 fn records<R: Read>(
     reader: BufReader<Bounded<R>>,
-    place: Rc<Place>,
+    (place, ends_with_return): (Rc<Place>, bool),
     bounds: Bounds,
 ) -> Result<Source<R>, RowError> {
     let mut builder = csv::ReaderBuilder::new();
@@ -447,6 +454,10 @@ fn records<R: Read>(
     let mut record = csv::ByteRecord::new();
     let found = next_record(&mut reader, &place, &mut record, bounds)?;
     let line = found.unwrap_or(1);
+    // A record ends with the return: to the library its line feed belongs to the record behind it.
+    place
+        .blank
+        .set(place.blank.get() + u64::from(ends_with_return));
     let wrong = |reason: String| Err(RowError::End(Fault::at(line, reason)));
     let mut names = Vec::with_capacity(record.len());
     for field in &record {

@@ -129,7 +129,7 @@ fn a_search_is_stopped_and_bad_numbers_are_refused() {
     };
     let good = [0.0, 1.0, 0.5, 0.7];
     let stopped = fit(examples(&good), vec![1.0; 4], &FitOptions::default(), &stop);
-    assert!(matches!(stopped, Err(FitError::Stopped)));
+    assert!(matches!(stopped, Err(FitError::Stopped)), "{stopped:?}");
     assert_eq!(looks.get(), 2);
     let bad = [0.0, f32::NAN, 0.5, 0.7];
     let refused = fit(

@@ -41,7 +41,10 @@ fn a_kill_in_the_middle_loses_neither_dataset_nor_job() {
         labels(
             &gateway,
             "sorted",
-            &["cat dog tree cat ", "night dog tree cat "]
+            &[
+                "cat cat cat cat dog tree",
+                "night night night night dog tree"
+            ]
         ),
         ["first", "second"]
     );

@@ -122,7 +122,15 @@ fn many(rows: usize) -> String {
     ];
     let mut text = String::from("text,label\n");
     for row in 0..rows {
-        let digits = [row % 10, row / 10 % 10, row / 100 % 10, row / 1000 % 10];
+        let first = row % 10;
+        let digits = [
+            first,
+            first,
+            first,
+            row / 10 % 10,
+            row / 100 % 10,
+            row / 1000 % 10,
+        ];
         for digit in digits {
             let _ = write!(text, "{} ", words[digit]);
         }
