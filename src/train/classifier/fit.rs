@@ -73,14 +73,16 @@ pub fn fit(
         .timer(false)
         .run();
     let seen = search.seen.borrow();
-    match run {
-        Err(error) if error.is::<Stopped>() => return Err(FitError::Stopped),
-        // Near the end a step may be too small for the search to see its gain: the best is good then.
-        Err(error) if seen.evaluations <= 2 && !error.is::<Converged>() => {
-            return Err(FitError::Failed(error.to_string()));
-        }
-        Ok(_) | Err(_) => {}
+    if seen.stopped {
+        return Err(FitError::Stopped);
     }
+    if let Err(error) = run
+        && !seen.converged
+        && seen.evaluations <= 2
+    {
+        return Err(FitError::Failed(error.to_string()));
+    }
+    // Near the end a step may be too small for the search to see its gain: the best is good then.
     let Some((parameters, loss)) = &seen.best else {
         return Err(FitError::Failed("the loss is no number".to_owned()));
     };
@@ -122,17 +124,14 @@ struct Seen {
     best: Option<(Vec<f64>, f64)>,
     evaluations: u64,
     converged: bool,
+    stopped: bool,
 }
 
-/// The caller told to stop.
+/// Nothing more is to be looked at: the caller told to stop, or the gradient is small enough. (The library measures
+/// a gradient's length, this its greatest part.)
 #[derive(Debug, thiserror::Error)]
-#[error("stopped")]
-struct Stopped;
-
-/// The gradient is small enough: the library measures its length, this its greatest part.
-#[derive(Debug, thiserror::Error)]
-#[error("converged")]
-struct Converged;
+#[error("the search is over")]
+struct Over;
 
 impl Search<'_> {
     fn look(&self, at: &[f64]) -> Result<Slope, Error> {
@@ -142,8 +141,12 @@ impl Search<'_> {
         {
             return Ok(slope.clone());
         }
+        if seen.converged || seen.stopped {
+            return Err(Over.into());
+        }
         if !(self.goes_on)(seen.evaluations) {
-            return Err(Stopped.into());
+            seen.stopped = true;
+            return Err(Over.into());
         }
         let slope = self.loss.at(at);
         seen.evaluations += 1;
@@ -161,7 +164,7 @@ impl Search<'_> {
         }
         if is_small {
             seen.converged = true;
-            return Err(Converged.into());
+            return Err(Over.into());
         }
         seen.last = Some((at.to_vec(), slope.clone()));
         Ok(slope)

@@ -67,11 +67,14 @@ fn every_answer_is_one_that_the_document_has() {
         r#"{"name":"a","config":{}}"#,
     );
     let config = config.expect(200).json()["id"]["configId"].clone();
+    let rows = "text,label\na,x\nb,y\n";
+    let dataset = gateway.post("/api/mlpgate/account/local/dataset/raw", rows);
+    let dataset = dataset.expect(200).json()["id"]["datasetId"].clone();
     let task = gateway.create("echo", "{}");
     gateway.wait_for(&task, "COMPLETED");
     let parameters = format!(
         "\"path.account\" = \"local\"\n\"path.model\" = \"echo\"\n\
-         \"path.provider\" = \"echo\"\n\"path.id\" = \"local/echo\"\n\"path.task\" = \"{task}\"\n\"query.configId\" = {config}\n"
+         \"path.provider\" = \"echo\"\n\"path.id\" = \"local/echo\"\n\"path.task\" = \"{task}\"\n\"query.configId\" = {config}\n\"path.dataset\" = {dataset}\n\"path.job\" = 1\n"
     );
     let examples = ["--max-examples", EXAMPLES];
     let said = fuzz(
@@ -80,7 +83,7 @@ fn every_answer_is_one_that_the_document_has() {
         ("/openapi.json", &parameters),
         &examples,
     );
-    assert!(said.contains("32 selected / 32 total"), "{said}");
+    assert!(said.contains("47 selected / 47 total"), "{said}");
 }
 
 /// A package of one model with two inputs of one open size, `a + b`.
