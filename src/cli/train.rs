@@ -32,7 +32,7 @@ pub(super) struct Args {
     #[arg(value_name = "BASE")]
     base: PathBuf,
 
-    /// JSON lines of {"text": …, "label": …} or {"image_base64": …, "label": …}, or CSV with such columns
+    /// JSON lines of {"text": …, "label": …}, or of `image_base64` and `label`, or CSV with such columns
     #[arg(value_name = "DATASET")]
     dataset: PathBuf,
 
@@ -44,8 +44,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Training configuration: an object with l2, max_iterations, tolerance, validation_fraction, seed,
-    /// class_weights, truncate, backend, precision
+    /// Training configuration: an object with `l2`, `max_iterations`, `tolerance`, `validation_fraction`, `seed`,
+    /// `class_weights`, `truncate`, `backend`, `precision`
     #[arg(long, value_name = "JSON", default_value = "{}")]
     config: String,
 

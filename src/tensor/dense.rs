@@ -124,6 +124,7 @@ impl Tensor {
     }
 
     /// The elements as binary32, rounded to the nearest.
+    #[expect(clippy::missing_panics_doc, reason = "pieces of four have four bytes")]
     pub fn to_f32(&self) -> Vec<f32> {
         if self.dtype == DType::Float32 {
             let bytes = self.bytes.chunks_exact(4);

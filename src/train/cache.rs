@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
+use super::digest::name_of;
 use crate::service::{EncoderFiles, Holds};
 
 const MAGIC: &[u8; 8] = b"pkgvec1\n";
@@ -70,7 +71,7 @@ pub(super) fn name(encoder: &EncoderFiles, holds: Holds, truncate: bool) -> Stri
         add(format!("{} {size:?} {changed:?}", path.display()));
     }
     let sum: [u8; 32] = hash.finalize().into();
-    sum[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    name_of(&sum, 16)
 }
 
 impl CacheDirectory {
@@ -225,17 +226,15 @@ mod tests {
         }
         assert_eq!(third.get(&key("c")), Some(vec![3.0, 3.0]));
         assert_eq!(third.get(&key("d")), None);
-        assert!(open_again(&directory).is_none(), "one at a time");
-        fn open_again(directory: &CacheDirectory) -> Option<Cache> {
-            directory.open("m").expect("it opens")
-        }
+        let again = directory.open("m").expect("it opens");
+        assert!(again.is_none(), "one at a time");
     }
 
     #[test]
     fn what_is_torn_or_altered_is_not_there() {
         let (held, directory) = directory(1 << 20);
-        let vectors: Vec<_> = (0..5)
-            .map(|it| (key(&it.to_string()), vec![it as f32]))
+        let vectors: Vec<_> = (0_u8..5)
+            .map(|it| (key(&it.to_string()), vec![f32::from(it)]))
             .collect();
         open(&directory, "m").put(&vectors).expect("it is written");
         let path = held.path().join("m");
@@ -249,14 +248,9 @@ mod tests {
                 assert_eq!(cache.get(key).as_ref(), expected);
             }
             cache.put(&vectors).expect("it is written");
-            assert_eq!(
-                open_after(cache, &directory).get(&vectors[4].0),
-                Some(vec![4.0])
-            );
-        }
-        fn open_after(cache: Cache, directory: &CacheDirectory) -> Cache {
             drop(cache);
-            open(directory, "m")
+            let after = open(&directory, "m").get(&vectors[4].0);
+            assert_eq!(after, Some(vec![4.0]));
         }
         let mut altered = whole;
         altered[60] ^= 1;

@@ -27,10 +27,10 @@ impl DerivedServices {
     }
 
     /// One more.
-    pub fn add(&self, derived: Arc<Derived>) {
+    pub fn add(&self, derived: &Arc<Derived>) {
         self.by_number.rcu(|known| {
             let mut all = HashMap::clone(known);
-            all.insert(derived.is.service, Arc::clone(&derived));
+            all.insert(derived.is.service, Arc::clone(derived));
             all
         });
     }

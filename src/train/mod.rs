@@ -7,6 +7,7 @@ mod cache;
 pub mod classifier;
 pub mod dataset;
 mod derived;
+mod digest;
 mod embed;
 mod error;
 mod jobs;

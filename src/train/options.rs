@@ -167,12 +167,12 @@ impl Field<'_> {
         let number = self.value.as_f64();
         let number = number.filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| {
-            let expected = if least == f64::MIN_POSITIVE {
-                format!("a number above 0 and up to {most}")
+            let from = if least.is_normal() {
+                "above 0 and up".to_owned()
             } else {
-                format!("a number from {least} to {most}")
+                format!("from {least}")
             };
-            self.wrong(&expected)
+            self.wrong(&format!("a number {from} to {most}"))
         })
     }
 

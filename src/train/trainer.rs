@@ -116,7 +116,7 @@ impl Training<'_> {
         };
         let embedded = embedding
             .run(source, &|done, all| {
-                self.progress.at(0, EMBEDDED, done, all)
+                self.progress.at(0, EMBEDDED, done, all);
             })
             .await?;
         let labels: Vec<String> = self.summary.labels.keys().cloned().collect();

@@ -1,5 +1,6 @@
 //! Datasets: uploaded, listed, read, deleted.
 
+use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
@@ -547,7 +548,8 @@ fn disposition(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"._-".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing to a string does not fail.
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}")

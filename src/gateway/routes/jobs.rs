@@ -17,6 +17,7 @@ use super::super::extract::InPath;
 use super::super::form::ServicePath;
 use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
+use crate::database::Timestamp;
 use crate::train::{Job, JobId, JobState};
 
 /// Most jobs that are listed, the newest.
@@ -108,8 +109,8 @@ impl From<Job> for JobData {
             dataset_id: job.is.dataset.0,
             attempt: job.attempt,
             created_at: job.created_at.to_iso(),
-            started_at: job.started_at.map(|at| at.to_iso()),
-            completed_at: job.ended_at.map(|at| at.to_iso()),
+            started_at: job.started_at.map(Timestamp::to_iso),
+            completed_at: job.ended_at.map(Timestamp::to_iso),
             metrics: job
                 .metrics
                 .and_then(|text| RawValue::from_string(text).ok()),

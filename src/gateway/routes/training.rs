@@ -180,6 +180,18 @@ async fn derive(
     let caller = caller.require(Permission::Write)?;
     let base = gateway.service_for(caller, &path.account, &path.model);
     let base = base.map_err(|error| error.for_reading("service", &path.model))?;
+    let trainable = base.device().is_some_and(|device| device.is_trainable());
+    if !trainable {
+        let message = format!(
+            "`{}` cannot be trained: it embeds neither texts nor pictures",
+            base.label()
+        );
+        return Err(Error::new(
+            StatusCode::CONFLICT,
+            "SERVICE_IS_NOT_TRAINABLE",
+            message,
+        ));
+    }
     let (mut parts, body) = request.into_parts();
     let query = InQuery::<DeriveParameters>::from_request_parts(&mut parts, &gateway).await;
     let InQuery(query) = query?;
@@ -195,18 +207,6 @@ async fn derive(
     let name = query.name.or(body.name).unwrap_or_default();
     let hidden = query.hidden.or(body.hidden).unwrap_or(false);
     require_name(&name)?;
-    let trainable = base.device().is_some_and(|device| device.is_trainable());
-    if !trainable {
-        let message = format!(
-            "`{}` cannot be trained: it embeds neither texts nor pictures",
-            base.label()
-        );
-        return Err(Error::new(
-            StatusCode::CONFLICT,
-            "SERVICE_IS_NOT_TRAINABLE",
-            message,
-        ));
-    }
     let service = new_service(&gateway, caller, &base, (&name, hidden)).await?;
     Ok(Json(ServiceInfo::of(&gateway, &service)))
 }
@@ -254,7 +254,7 @@ async fn new_service(
         };
         gateway.configs.create(config, now).await?;
     }
-    gateway.jobs.derived().add(Arc::clone(&derived));
+    gateway.jobs.derived().add(&derived);
     if let Err(error) = gateway.jobs.serve_results_of(owner, &owner_name) {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         let message = "the service's directory could not be made";
@@ -339,8 +339,6 @@ async fn start(
     request: extract::Request,
 ) -> Result<Json<JobData>, Error> {
     let service = service(gateway, caller, Permission::Write, path)?;
-    let (body, _memory) = read_body(gateway, service.owner, request).await?;
-    let asked: FitRequest = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
     let Some(derived) = gateway.jobs.derived().get(service.id) else {
         let message = format!(
             "`{}` was not derived from a trainable service; POST …/derived makes one that can be trained",
@@ -352,6 +350,8 @@ async fn start(
             message,
         ));
     };
+    let (body, _memory) = read_body(gateway, service.owner, request).await?;
+    let asked: FitRequest = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
     let config = match (asked.config.filter(|it| !it.is_null()), asked.config_id) {
         (Some(config), None) => config_text(config)?,
         (None, Some(id)) => stored_config(gateway, &service, derived.is.base, id).await?,
@@ -512,8 +512,6 @@ async fn create(
     request: extract::Request,
 ) -> Result<Json<FitConfigData>, Error> {
     let service = service(&gateway, caller, Permission::Write, &path)?;
-    let (body, _memory) = read_body(&gateway, service.owner, request).await?;
-    let new: NewFitConfigData = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
     let is_derived = gateway.jobs.derived().get(service.id).is_some();
     let trainable = service.device().is_some_and(|device| device.is_trainable());
     if !is_derived && !trainable {
@@ -524,6 +522,8 @@ async fn create(
             message,
         ));
     }
+    let (body, _memory) = read_body(&gateway, service.owner, request).await?;
+    let new: NewFitConfigData = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
     if new.name.trim().is_empty() || new.name.chars().count() > LONGEST_NAME {
         let message = format!("a name has 1 to {LONGEST_NAME} characters");
         return Err(Error::bad_request(message).with("place", "$.name"));

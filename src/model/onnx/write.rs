@@ -44,6 +44,7 @@ pub enum Size<'a> {
 }
 
 /// Writes a number as a varint.
+#[expect(clippy::missing_panics_doc, reason = "seven bits fit into a byte")]
 pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(u8::try_from(value & 0x7f).expect("seven bits fit") | 0x80);

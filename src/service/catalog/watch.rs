@@ -258,8 +258,8 @@ impl Watch {
     fn watch_new(&mut self, directories: &[PackageDirectory]) {
         for directory in directories.iter().skip(self.watched) {
             let watcher = self.watcher.as_mut();
-            let watched = watcher.map(|it| it.watch(&directory.path, RecursiveMode::Recursive));
-            if let Some(Err(error)) = watched {
+            let told = watcher.map(|it| it.watch(&directory.path, RecursiveMode::Recursive));
+            if let Some(Err(error)) = told {
                 let path = directory.path.display();
                 let seconds = POLL.as_secs();
                 tracing::warn!(%path, %error, "changes are seen every {seconds} s only");

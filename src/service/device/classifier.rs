@@ -87,9 +87,9 @@ impl Classifies {
         variants: &Variants,
     ) -> Result<Option<Self>, String> {
         let entries = &variants.entries;
-        let encodes = |entry: &&Entry| entry.embeds() || entry.embeds_pictures();
+        let gives_vectors = |entry: &&Entry| entry.embeds() || entry.embeds_pictures();
         let is_meant = |entry: &&Entry| {
-            is_encoder(&entry.package.config, entry.component.as_deref()) && encodes(entry)
+            is_encoder(&entry.package.config, entry.component.as_deref()) && gives_vectors(entry)
         };
         let Some(encoder) = entries.iter().find(is_meant) else {
             return Ok(None);
@@ -280,13 +280,13 @@ fn rows(vectors: &[Vec<f32>]) -> Result<Tensor, CallError> {
 }
 
 fn classified<'l>(scores: &[f32], labels: &'l [String], most: Option<usize>) -> Classified<'l> {
-    let scored = scores.iter().zip(labels).enumerate();
-    let scored = scored.map(|(index, (score, label))| Scored {
+    let pairs = labels.iter().zip(scores).enumerate();
+    let pairs = pairs.map(|(index, (label, score))| Scored {
         label,
         score: *score,
         index,
     });
-    let mut labels: Vec<Scored<'_>> = scored.collect();
+    let mut labels: Vec<Scored<'_>> = pairs.collect();
     // It is stable: of equal scores the first goes first.
     labels.sort_by(|a, b| b.score.total_cmp(&a.score));
     labels.truncate(most.unwrap_or(usize::MAX));

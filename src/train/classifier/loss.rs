@@ -147,7 +147,8 @@ mod tests {
             .map(|it| f32::from(it * 37 % 61) / 30.0 - 1.0)
             .collect();
         for count in [2_usize, 3] {
-            let labels: Vec<u32> = (0..20).map(|row| (row * 7 % count) as u32).collect();
+            let label = |row: usize| u32::try_from(row * 7 % count).expect("a few");
+            let labels: Vec<u32> = (0..20).map(label).collect();
             let examples = Examples {
                 vectors: &vectors,
                 width: 3,
@@ -156,7 +157,8 @@ mod tests {
             };
             let weights = (0..20).map(|row| 1.0 + f64::from(row) / 10.0).collect();
             let loss = Loss::new(examples, weights, 0.7);
-            let at: Vec<f64> = (0..loss.parameters()).map(|it| (it as f64).sin()).collect();
+            let numbers = (0_u8..).map(|it| f64::from(it).sin());
+            let at: Vec<f64> = numbers.take(loss.parameters()).collect();
             let slope = loss.at(&at);
             for place in 0..at.len() {
                 let moved = |by: f64| {

@@ -256,7 +256,9 @@ fn skip_start<R: Read>(reader: &mut BufReader<Bounded<R>>) -> Result<u64, RowErr
         let there = peek(reader)?;
         let spaces = there.iter().take_while(|it| it.is_ascii_whitespace());
         let count = spaces.count();
-        lines += there[..count].iter().filter(|it| **it == b'\n').count() as u64;
+        for byte in &there[..count] {
+            lines += u64::from(*byte == b'\n');
+        }
         if count == 0 || count < there.len() {
             reader.consume(count);
             return Ok(lines);
@@ -461,14 +463,12 @@ fn records<R: Read>(
     let wrong = |reason: String| Err(RowError::End(Fault::at(line, reason)));
     let mut names = Vec::with_capacity(record.len());
     for field in &record {
-        match std::str::from_utf8(field) {
-            Ok(name) => names.push(name.trim()),
-            Err(_) => {
-                let reason =
-                    "the header is no UTF-8; datasets are UTF-8: save the file in that encoding";
-                return wrong(reason.to_owned());
-            }
-        }
+        let Ok(name) = std::str::from_utf8(field) else {
+            let reason =
+                "the header is no UTF-8; datasets are UTF-8: save the file in that encoding";
+            return wrong(reason.to_owned());
+        };
+        names.push(name.trim());
     }
     let find = |wanted: &str| -> Result<Option<usize>, RowError> {
         let mut places = names

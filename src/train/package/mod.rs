@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::classifier::Classifier;
+use super::digest::name_of;
 use crate::database::sync_tree;
 use crate::package::{PrecisionList, config, precision};
 use crate::service::{EncoderFiles, LABELS_FILE};
@@ -68,7 +69,7 @@ impl Made<'_> {
         self.copy_external(&models)?;
         let head = head::onnx(self.classifier);
         let sum = Sha256::digest(&head);
-        let mark: String = sum[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let mark = name_of(&sum, 4);
         let (name, precision) = (self.name, &encoder.precision);
         let head_name = format!("{name}_head_{backend}_{precision}_{mark}.onnx");
         write(&models.join(&head_name), &head)?;

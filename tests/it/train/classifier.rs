@@ -93,7 +93,7 @@ fn probabilities_are_those_of_scikit_learn() {
 fn the_same_rows_give_the_same_weights_to_the_bit() {
     let width = 33;
     let labels: Vec<u32> = (0..1000).map(|row: u32| row * row % 5).collect();
-    let number = |it: u32| (f64::from(it) * 0.7).sin() as f32;
+    let number = |it: u16| (f32::from(it) * 0.7).sin();
     let vectors: Vec<f32> = (0..1000 * 33).map(number).collect();
     let examples = Examples {
         vectors: &vectors,

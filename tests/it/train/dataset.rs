@@ -220,16 +220,13 @@ proptest! {
             .into_iter()
             .map(|(text, label)| (format!("t{text}"), label))
             .collect();
-        let json: String = rows
-            .iter()
-            .map(|(text, label)| format!("{}\n", serde_json::json!({"label": label, "text": text})))
-            .collect();
-        let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-        let csv: String = rows
-            .iter()
-            .map(|(text, label)| format!("{},{label}\n", quoted(text)))
-            .collect();
-        for text in [json, format!("text,label\n{csv}")] {
+        let (mut json, mut csv) = (String::new(), String::from("text,label\n"));
+        for (text, label) in &rows {
+            json += &serde_json::json!({"label": label, "text": text}).to_string();
+            json.push('\n');
+            csv += &["\"", &text.replace('"', "\"\""), "\",", label, "\n"].concat();
+        }
+        for text in [json, csv] {
             let read: Vec<(String, String)> = Rows::new(text.as_bytes(), SMALL)
                 .expect("it begins well")
                 .map(|row| row.expect("a row"))

@@ -98,7 +98,7 @@ fn datasets_are_listed_by_account_and_go_once() {
         assert_eq!((made.is.clone(), made.created_at), (dataset(ONE, "a"), NOW));
         assert_eq!(
             store.datasets(Some(ONE)).await.expect("it works"),
-            [made.clone()]
+            std::slice::from_ref(&made)
         );
         assert_eq!(
             store.datasets(None).await.expect("it works"),

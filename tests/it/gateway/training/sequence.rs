@@ -113,6 +113,7 @@ fn a_real_encoder_learns_as_well_as_scikit_learn() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one walk, step after step")]
 fn every_step_answers_as_the_contract_says() {
     let gateway = start();
     let base = format!("{BASE}/model/hush_sentence");
