@@ -35,6 +35,9 @@ pub mod account;
 pub mod service;
 
 #[cfg(feature = "serve")]
+pub mod train;
+
+#[cfg(feature = "serve")]
 pub mod task;
 
 #[cfg(feature = "serve")]

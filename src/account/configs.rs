@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use tokio::sync::Mutex;
 
-use super::record::PredictConfig;
+use super::record::{AccountId, PredictConfig};
 use super::store::{AccountStore, NewConfig};
 use crate::database::{DatabaseError, Timestamp};
 
@@ -67,6 +67,11 @@ impl PredictConfigs {
             kept: RwLock::default(),
             changing: Mutex::default(),
         }
+    }
+
+    /// The lasting number of an account's service.
+    pub async fn service_number(&self, owner: AccountId, name: &str) -> Result<i64, DatabaseError> {
+        self.store.service_number(owner, name).await
     }
 
     /// The configs of a service, the oldest first.

@@ -33,6 +33,8 @@ mod services;
 #[cfg(not(feature = "serve"))]
 #[path = "services_absent.rs"]
 mod services;
+#[cfg(feature = "serve")]
+mod train;
 mod validate;
 
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! The data directory.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use super::DatabaseError;
@@ -17,6 +18,28 @@ pub(crate) fn make_directory(directory: &Path) -> Result<(), DatabaseError> {
             path: directory.display().to_string(),
             reason: error.to_string(),
         })
+}
+
+/// Waits until everything in a directory is on the disk, and the directory itself: it comes after what is
+/// in it.
+pub(crate) fn sync_tree(directory: &Path) -> io::Result<()> {
+    for entry in walkdir::WalkDir::new(directory).contents_first(true) {
+        sync_path(entry.map_err(io::Error::from)?.path())?;
+    }
+    Ok(())
+}
+
+/// Waits until a file is on the disk, or what a directory lists, where systems have that.
+pub(crate) fn sync_path(path: &Path) -> io::Result<()> {
+    let is_directory = path.is_dir();
+    if is_directory && !cfg!(unix) {
+        return Ok(());
+    }
+    fs::File::options()
+        .read(true)
+        .write(!is_directory)
+        .open(path)?
+        .sync_all()
 }
 
 /// Bytes that are free where a directory is, for those who are not the system's administrator; `None` if

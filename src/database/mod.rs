@@ -14,7 +14,7 @@ mod url;
 
 pub use calendar::Day;
 pub use directory::free_bytes;
-pub(crate) use directory::make_directory;
+pub(crate) use directory::{make_directory, sync_path, sync_tree};
 pub use error::DatabaseError;
 pub use lock::DataLock;
 pub use space::{Files, Space, disk_free};

@@ -36,8 +36,7 @@ pub(super) enum Taken {
 }
 
 /// A body that arrives.
-struct Arriving<'a> {
-    gateway: &'a Gateway,
+pub(super) struct Arriving {
     body: Body,
     decoder: Decoder,
     /// What the decoder takes of the memory for bodies.
@@ -71,8 +70,8 @@ pub(super) async fn read_body(
     request: HttpRequest,
 ) -> Result<(Bytes, Arc<Holding>), Error> {
     let declared = Declared::of(request.headers());
-    let mut arriving = arrive(gateway, request, declared)?;
-    let mut buffer = arriving.buffer(account, declared.0.unwrap_or(0), declared.0)?;
+    let mut arriving = arrive(gateway, request, declared, 1)?;
+    let mut buffer = arriving.buffer(gateway, account, declared.0.unwrap_or(0), declared.0)?;
     while let Some(chunk) = arriving.next().await? {
         buffer
             .push(&chunk)
@@ -89,14 +88,14 @@ pub(super) async fn take_body(
     task: TaskId,
 ) -> Result<Taken, Error> {
     let declared = Declared::of(request.headers());
-    let mut arriving = arrive(gateway, request, declared)?;
+    let mut arriving = arrive(gateway, request, declared, 1)?;
     let expected = declared.0.unwrap_or(0);
     let expected = if expected > LARGE {
         Upload::MEMORY
     } else {
         expected
     };
-    let mut buffer = arriving.buffer(account, expected, Some(LARGE))?;
+    let mut buffer = arriving.buffer(gateway, account, expected, Some(LARGE))?;
     let mut beyond = None;
     while let Some(chunk) = arriving.next().await? {
         if arriving.read > LARGE {
@@ -122,12 +121,31 @@ pub(super) async fn take_body(
     Ok(Taken::Stored(upload.finish().await?))
 }
 
-/// A request's body, of which nothing is read yet.
+/// A body that is a file, of up to so many bytes: it is nowhere in memory, and has the more time the more it may
+/// be.
+pub(super) fn arriving_file(
+    gateway: &Gateway,
+    request: HttpRequest,
+    bytes: usize,
+) -> Result<Arriving, Error> {
+    let declared = Declared::of(request.headers());
+    let body = gateway.current().limits.body_bytes;
+    let times = u32::try_from(bytes.div_ceil(body.max(1))).unwrap_or(u32::MAX);
+    let mut arriving = arrive(gateway, request, Declared(None), times)?;
+    arriving.limit = bytes;
+    if declared.0.is_some_and(|it| it > bytes) {
+        return Err(Error::too_large(bytes));
+    }
+    Ok(arriving)
+}
+
+/// A request's body, of which nothing is read yet. It has so many times as long as others.
 fn arrive(
     gateway: &Gateway,
     request: HttpRequest,
     declared: Declared,
-) -> Result<Arriving<'_>, Error> {
+    times: u32,
+) -> Result<Arriving, Error> {
     let settings = gateway.current();
     let limit = settings.limits.body_bytes;
     let coding = Coding::of(request.headers()).map_err(|coding| Error::unknown_coding(&coding))?;
@@ -138,26 +156,26 @@ fn arrive(
         .decoder()
         .map_err(|error| Error::undecodable(&error))?;
     Ok(Arriving {
-        gateway,
         beside: coding.memory(),
         body: request.into_body(),
         decoder,
-        deadline: Instant::now() + settings.timeouts.body(),
+        deadline: Instant::now() + settings.timeouts.body().saturating_mul(times),
         read: 0,
         limit,
     })
 }
 
-impl Arriving<'_> {
+impl Arriving {
     /// A buffer for at most so many bytes, which has `expected` bytes of the memory for bodies.
     fn buffer(
         &self,
+        gateway: &Gateway,
         account: AccountId,
         expected: usize,
         most: Option<usize>,
     ) -> Result<Buffer, Error> {
-        let held = self.gateway.memory.take(account, self.beside + expected);
-        let held = held.map_err(|error| self.gateway.no_room(account, error))?;
+        let held = gateway.memory.take(account, self.beside + expected);
+        let held = held.map_err(|error| gateway.no_room(account, error))?;
         Ok(Buffer::new(held, self.beside, most.unwrap_or(self.limit)))
     }
 
@@ -170,7 +188,7 @@ impl Arriving<'_> {
     }
 
     /// The next bytes, decoded.
-    async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let decoded = self.decoder.next();
             if let Some(bytes) = decoded.map_err(|error| Error::undecodable(&error))? {

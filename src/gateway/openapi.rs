@@ -19,6 +19,7 @@ use utoipa::{Modify, OpenApi};
         (name = "tasks", description = "Asynchronous predict: accepted now, answered later"),
         (name = "predict", description = "Synchronous predict"),
         (name = "services", description = "Services and their predict configs"),
+        (name = "training", description = "Datasets, services derived from others, and their training: derive, fit, poll the job until its status is SUCCESS, predict"),
         (name = "usage", description = "What an account used through the adapters"),
         (name = "adapters", description = "Services as clients of the common chat-completion interface know them. `/v1` may follow the base; `openai` and `openai-direct` are spellings of `compat` and `compat-direct`. The key is in `Authorization`"),
         (name = "registry", description = "Providers and models; without a key those that are public or listed, with one also those that it may use"),

@@ -19,8 +19,9 @@ use super::stopping::Stopping;
 use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts};
 use crate::database::Timestamp;
 use crate::service::engine::Engines;
-use crate::service::{BodyMemory, Catalog, Service, ServiceSettings, Unserved};
+use crate::service::{BodyMemory, Catalog, Kind, Service, ServiceSettings, Unserved};
 use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore};
+use crate::train::Jobs;
 
 /// Everything that requests are answered from.
 pub struct Gateway {
@@ -36,6 +37,7 @@ pub struct Gateway {
     pub(super) blobs: Arc<Blobs>,
     pub(super) ids: Arc<TaskIds>,
     pub(super) memory: Arc<BodyMemory>,
+    pub(super) jobs: Arc<Jobs>,
     pub(super) metrics: Metrics,
     pub(super) request_ids: RequestIds,
     pub(super) started: Instant,
@@ -72,37 +74,68 @@ pub struct Parts {
     pub ids: Arc<TaskIds>,
     /// Memory for bodies.
     pub memory: Arc<BodyMemory>,
+    /// Training: datasets, derived services, jobs.
+    pub jobs: Arc<Jobs>,
 }
 
 /// The services of packages and the proxies.
 pub struct Services {
     catalog: Arc<Catalog>,
-    proxies: ArcSwap<HashMap<(AccountId, String), Arc<Service>>>,
+    proxies: ArcSwap<Named>,
+    /// Those that were derived. While they are not trained there is no package of their name.
+    untrained: ArcSwap<Named>,
 }
 
+/// Services by their owner and name.
+type Named = HashMap<(AccountId, String), Arc<Service>>;
+
 impl Services {
-    /// Proxies go before packages of the same name.
-    pub fn new(catalog: Arc<Catalog>, proxies: Vec<Service>) -> Self {
-        let proxies = proxies.into_iter().map(keyed).collect();
+    /// Proxies go before packages of the same name, and these before services that are not trained.
+    pub fn new(catalog: Arc<Catalog>, proxies: Vec<Service>, untrained: Vec<Service>) -> Self {
+        let named = |services: Vec<Service>| {
+            ArcSwap::from_pointee(services.into_iter().map(keyed).collect::<Named>())
+        };
         Self {
             catalog,
-            proxies: ArcSwap::from_pointee(proxies),
+            proxies: named(proxies),
+            untrained: named(untrained),
         }
+    }
+
+    /// One more service that is not trained.
+    pub fn add_untrained(&self, service: Service) {
+        let (key, service) = keyed(service);
+        self.untrained.rcu(|known| {
+            let mut all = HashMap::clone(known);
+            all.insert(key.clone(), Arc::clone(&service));
+            all
+        });
+    }
+
+    /// The service that one is derived from which is not trained yet.
+    pub(super) fn base_of(&self, service: &Service) -> Option<Arc<Service>> {
+        let Kind::Untrained(untrained) = &service.kind else {
+            return None;
+        };
+        self.find(untrained.base_owner, &untrained.base.to_string())
     }
 
     /// The service of this name or number.
     pub fn find(&self, owner: AccountId, model: &str) -> Option<Arc<Service>> {
-        let proxies = self.proxies.load();
-        if !proxies.is_empty() {
+        let of_these = |services: &ArcSwap<Named>| {
+            let services = services.load();
+            if services.is_empty() {
+                return None;
+            }
             let number: Option<i64> = model.parse().ok();
-            let found = proxies.iter().find(|((account, name), service)| {
+            let found = services.iter().find(|((account, name), service)| {
                 *account == owner && (name == model || number == Some(service.id))
             });
-            if let Some((_, service)) = found {
-                return Some(Arc::clone(service));
-            }
-        }
-        self.catalog.find(owner, model)
+            found.map(|(_, service)| Arc::clone(service))
+        };
+        of_these(&self.proxies)
+            .or_else(|| self.catalog.find(owner, model))
+            .or_else(|| of_these(&self.untrained))
     }
 
     /// Packages that are there but not served.
@@ -112,7 +145,31 @@ impl Services {
 
     /// Has services run by these settings where they are other ones than before.
     pub fn look_again(&self, settings: impl Fn(&str, &str) -> ServiceSettings) {
-        let before = self.proxies.load_full();
+        for services in [&self.proxies, &self.untrained] {
+            renew(services, &settings);
+        }
+        self.catalog.look_again();
+    }
+
+    /// Ends all sessions; what runs is let end.
+    pub async fn stop(&self) {
+        self.catalog.stop().await;
+    }
+
+    /// All of them, in the order of owner and name.
+    pub fn all(&self) -> Vec<Arc<Service>> {
+        let mut all: Vec<_> = self.proxies.load().values().map(Arc::clone).collect();
+        all.extend(self.catalog.all().iter().map(Arc::clone));
+        all.extend(self.untrained.load().values().map(Arc::clone));
+        all.sort_by(|a, b| (&a.owner_name, &a.name).cmp(&(&b.owner_name, &b.name)));
+        all.dedup_by(|a, b| a.owner == b.owner && a.name == b.name);
+        all
+    }
+}
+
+/// Has services run by these settings where they are other ones than before.
+fn renew(services: &ArcSwap<Named>, settings: impl Fn(&str, &str) -> ServiceSettings) {
+    services.rcu(|before| {
         let renewed = before.iter().map(|(key, service)| {
             let settings = settings(&service.owner_name, &service.name);
             if settings == service.settings {
@@ -127,23 +184,8 @@ impl Services {
                 ..**service
             })
         });
-        self.proxies.store(Arc::new(renewed.collect()));
-        self.catalog.look_again();
-    }
-
-    /// Ends all sessions; what runs is let end.
-    pub async fn stop(&self) {
-        self.catalog.stop().await;
-    }
-
-    /// All of them, in the order of owner and name.
-    pub fn all(&self) -> Vec<Arc<Service>> {
-        let mut all: Vec<_> = self.proxies.load().values().map(Arc::clone).collect();
-        all.extend(self.catalog.all().iter().map(Arc::clone));
-        all.sort_by(|a, b| (&a.owner_name, &a.name).cmp(&(&b.owner_name, &b.name)));
-        all.dedup_by(|a, b| a.owner == b.owner && a.name == b.name);
-        all
-    }
+        renewed.collect::<Named>()
+    });
 }
 
 fn keyed(service: Service) -> ((AccountId, String), Arc<Service>) {
@@ -165,6 +207,7 @@ impl Gateway {
             blobs: parts.blobs,
             ids: parts.ids,
             memory: parts.memory,
+            jobs: parts.jobs,
             metrics: Metrics::default(),
             request_ids: RequestIds::new(),
             started: Instant::now(),

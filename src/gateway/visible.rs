@@ -10,13 +10,23 @@ use super::Gateway;
 use super::auth::Viewer;
 use super::settings::LOCAL_ACCOUNT;
 use crate::account::AccountId;
-use crate::service::{Listed, Service};
+use crate::service::{Device, Listed, Service};
 
 /// A service that a viewer sees.
 pub(super) struct Visible {
     pub(super) service: Arc<Service>,
+    /// The service that it is derived from, of one that is not trained yet.
+    base: Option<Arc<Service>>,
     /// Its name there; no other has it.
     pub(super) name: String,
+}
+
+impl Visible {
+    /// The models that say what it takes: its own, or those that it will have when it is trained.
+    pub(super) fn device(&self) -> Option<&Arc<Device>> {
+        let own = self.service.device();
+        own.or_else(|| self.base.as_ref()?.device())
+    }
 }
 
 /// What a viewer sees, in the order of owners and names.
@@ -34,8 +44,12 @@ pub(super) fn visible(gateway: &Gateway, viewer: Viewer) -> Vec<Visible> {
         .map(|service| name_for(viewer, service, &own))
         .collect();
     let all = services.into_iter().zip(names);
-    all.map(|(service, name)| Visible { service, name })
-        .collect()
+    all.map(|(service, name)| Visible {
+        base: gateway.services.base_of(&service),
+        service,
+        name,
+    })
+    .collect()
 }
 
 /// The services that a viewer may use, in the order of owners and names.

@@ -34,6 +34,8 @@ pub struct Description {
     pub takes_pictures: bool,
     /// Whether texts are taken in place of tensors: it embeds them, and has a tokenizer.
     pub embeds_texts: bool,
+    /// The labels that texts or pictures are told apart by; empty where that is not done here.
+    pub labels: Vec<String>,
     /// Whether this build runs at least one of its models; otherwise every request fails with
     /// [`super::CallError::NoInstances`].
     pub runnable: bool,

@@ -28,12 +28,14 @@ pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, Spent, Tokens}
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{
-    Device, DeviceParts, Embedded, Embedding, PackageConfig, Takes, TakesInput, TakesTexts,
+    Device, DeviceParts, Embedded, Embedding, EncoderFiles, Holds, LABELS_FILE, PackageConfig,
+    Takes, TakesInput, TakesTexts,
 };
 pub use settings::{Isolation, Listed, ServiceSettings};
 pub use upstream::{Forward, Upstream};
 
 use crate::account::AccountId;
+use crate::database::Timestamp;
 use meter::Meter;
 
 /// A model service.
@@ -62,6 +64,19 @@ pub enum Kind {
     Device(Arc<Device>),
     /// Another HTTP service.
     Proxy(Arc<Upstream>),
+    /// A service that was derived from another and is not trained yet: nothing answers.
+    Untrained(Arc<Untrained>),
+}
+
+/// What a service is derived from that is not trained yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untrained {
+    /// The account of the service that it is derived from.
+    pub base_owner: AccountId,
+    /// That service's number.
+    pub base: i64,
+    /// When it was derived.
+    pub since: Timestamp,
 }
 
 /// A request that was checked, with all that it takes to answer it: what is left to do can fail, but
@@ -85,6 +100,7 @@ impl Service {
         match &self.kind {
             Kind::Device(device) => device.is_active(None),
             Kind::Proxy(_) => true,
+            Kind::Untrained(_) => false,
         }
     }
 
@@ -93,6 +109,7 @@ impl Service {
     pub fn adapts(&self, method: AdapterMethod) -> Result<(), Refusal> {
         match &self.kind {
             Kind::Proxy(_) => Ok(()),
+            Kind::Untrained(_) => Err(Refusal::at("$.model", self.not_trained())),
             Kind::Device(device) if device.adapts(method) => Ok(()),
             Kind::Device(device) => {
                 let (name, asked) = (self.label(), method.label());
@@ -120,7 +137,16 @@ impl Service {
                 request.memory.clone(),
             )),
             Kind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
+            Kind::Untrained(_) => Err(CallError::NoInstances(self.not_trained())),
         }
+    }
+
+    fn not_trained(&self) -> String {
+        let (owner, name) = (&self.owner_name, &self.name);
+        format!(
+            "`{}` is not trained yet: POST …/account/{owner}/model/{name}/fit does that",
+            self.label()
+        )
     }
 }
 

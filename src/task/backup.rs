@@ -7,19 +7,32 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::hold::Hold;
-use super::{Blobs, NamedBlob, Statistics, Stores, TaskStore};
-use crate::database::{DatabaseError, DatabaseUrl, Timestamp, make_directory};
+use super::{Blobs, Statistics, Stores, TaskStore};
+use crate::database::{
+    DatabaseError, DatabaseUrl, Timestamp, make_directory, sync_path, sync_tree,
+};
 
 /// The file that tells what a backup holds.
 const MARKER: &str = "backup.json";
 
 /// The settings' file, which goes along if it is in the data directory.
 const SETTINGS: &str = "gateway.toml";
+
+/// Where blobs are.
+const BLOBS: &str = "blobs";
+
+/// Where the results of training are, and what of them is being made.
+const RESULTS: &str = "trained";
+const MAKING: &str = "making";
+
+/// How often results are copied that change meanwhile.
+const TIMES: u32 = 5;
 
 /// Blobs that are asked for in one go.
 const PAGE: usize = 1000;
@@ -107,13 +120,13 @@ async fn copy(data: &Path, staging: &Path) -> Result<Backup, BackupError> {
         database_bytes: copied.space().await?.bytes,
         ..Backup::default()
     };
-    copy_blobs(
-        &*tasks,
-        &data.join("blobs"),
-        &staging.join("blobs"),
-        &mut backup,
-    )
-    .await?;
+    copy_blobs(&*tasks, (data, staging), &mut backup).await?;
+    let training = copied.training().await?;
+    for dataset in training.datasets(None).await? {
+        let of = (dataset.is.size, dataset.is.sha256);
+        copy_named(&dataset.is.blob, of, (data, staging), &mut backup)?;
+    }
+    copy_results(&data.join(RESULTS), &staging.join(RESULTS))?;
     let settings = data.join(SETTINGS);
     if settings.is_file() {
         let into = staging.join(SETTINGS);
@@ -124,11 +137,10 @@ async fn copy(data: &Path, staging: &Path) -> Result<Backup, BackupError> {
 
 async fn copy_blobs(
     tasks: &dyn TaskStore,
-    from: &Path,
-    into: &Path,
+    (data, staging): (&Path, &Path),
     backup: &mut Backup,
 ) -> Result<(), BackupError> {
-    make_directory(into)?;
+    make_directory(&staging.join(BLOBS))?;
     let mut after = None;
     loop {
         let page = tasks.blobs(after, PAGE).await?;
@@ -137,34 +149,106 @@ async fn copy_blobs(
         };
         after = Some(last.task);
         for blob in &page {
-            let path = Blobs::path(blob);
-            let target = into.join(&path);
-            let fault = |error| BackupError::File {
-                path: target.clone(),
-                error,
-            };
-            if let Some(parent) = target.parent() {
-                fs::create_dir_all(parent).map_err(fault)?;
-            }
-            if copy_blob(blob, &from.join(&path), &target).map_err(fault)? {
-                backup.blobs += 1;
-                backup.blob_bytes += blob.size;
-            } else {
-                backup.missing.push(path);
-            }
+            let of = (blob.size, blob.sha256);
+            copy_named(&Blobs::path(blob), of, (data, staging), backup)?;
         }
     }
 }
 
+/// Copies the blob of this path, size and checksum.
+fn copy_named(
+    path: &str,
+    (size, sha256): (u64, [u8; 32]),
+    (data, staging): (&Path, &Path),
+    backup: &mut Backup,
+) -> Result<(), BackupError> {
+    let target = staging.join(BLOBS).join(path);
+    let fault = |error| BackupError::File {
+        path: target.clone(),
+        error,
+    };
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent).map_err(fault)?;
+    }
+    let source = data.join(BLOBS).join(path);
+    if copy_blob((size, sha256), &source, &target).map_err(fault)? {
+        backup.blobs += 1;
+        backup.blob_bytes += size;
+    } else {
+        backup.missing.push(path.to_owned());
+    }
+    Ok(())
+}
+
+/// Copies what training made: a directory for each account, in it one for each service.
+fn copy_results(from: &Path, into: &Path) -> Result<(), BackupError> {
+    let mut times = 0;
+    loop {
+        let fault = |error| BackupError::File {
+            path: from.to_owned(),
+            error,
+        };
+        let before = listed(from);
+        copy_tree(from, into).map_err(fault)?;
+        times += 1;
+        // One that was replaced meanwhile is not half the old and half the new.
+        if before == listed(from) {
+            return Ok(());
+        }
+        if times == TIMES {
+            let error = io::Error::other("what training made changes all the time; try again");
+            return Err(fault(error));
+        }
+        fs::remove_dir_all(into).map_err(fault)?;
+    }
+}
+
+/// The files of all results, each with its size and when it changed.
+fn listed(directory: &Path) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
+    let files = results(directory).filter_map(|entry| {
+        let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+        Some((entry.into_path(), found.len(), found.modified().ok()))
+    });
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    files
+}
+
+/// What is in the directory of results, but what is being made.
+fn results(directory: &Path) -> impl Iterator<Item = walkdir::DirEntry> {
+    let walk = walkdir::WalkDir::new(directory).into_iter();
+    let is_result = |entry: &walkdir::DirEntry| entry.file_name() != MAKING;
+    walk.filter_entry(is_result).flatten()
+}
+
+fn copy_tree(from: &Path, into: &Path) -> io::Result<()> {
+    for entry in results(from) {
+        let Ok(below) = entry.path().strip_prefix(from) else {
+            continue;
+        };
+        let target = into.join(below);
+        if entry.file_type().is_dir() {
+            fs::create_dir_all(&target)?;
+            continue;
+        }
+        match fs::copy(entry.path(), &target) {
+            // It was replaced: the list tells.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            copied => drop(copied?),
+        }
+    }
+    Ok(())
+}
+
 /// Copies a blob; `false` if it is not there or not what was stored, and then nothing is there.
-fn copy_blob(blob: &NamedBlob, from: &Path, into: &Path) -> io::Result<bool> {
+fn copy_blob((size, sha256): (u64, [u8; 32]), from: &Path, into: &Path) -> io::Result<bool> {
     let source = match File::open(from) {
         Ok(source) => source,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
     // A file that grew is cut off behind what it should have: its checksum differs.
-    let mut source = source.take(blob.size.saturating_add(1));
+    let mut source = source.take(size.saturating_add(1));
     let mut target = File::create(into)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
@@ -177,7 +261,7 @@ fn copy_blob(blob: &NamedBlob, from: &Path, into: &Path) -> io::Result<bool> {
         target.write_all(&buffer[..read])?;
     }
     let sum: [u8; 32] = hash.finalize().into();
-    let same = sum == blob.sha256;
+    let same = sum == sha256;
     if !same {
         fs::remove_file(into)?;
     }
@@ -203,16 +287,10 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
     let path = staging.join(MARKER);
     let written = fs::write(&path, format!("{marker:#}\n"));
     written.map_err(|error| BackupError::File { path, error })?;
-    // A directory comes after what is in it.
-    for entry in walkdir::WalkDir::new(staging).contents_first(true) {
-        let synced = entry
-            .map_err(io::Error::from)
-            .and_then(|entry| sync(entry.path(), entry.file_type().is_dir()));
-        synced.map_err(|error| BackupError::File {
-            path: staging.to_owned(),
-            error,
-        })?;
-    }
+    sync_tree(staging).map_err(|error| BackupError::File {
+        path: staging.to_owned(),
+        error,
+    })?;
     let fault = |error| BackupError::File {
         path: into.to_owned(),
         error,
@@ -222,21 +300,9 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
     }
     fs::rename(staging, into).map_err(fault)?;
     match into.parent() {
-        Some(parent) => sync(parent, true).map_err(fault),
+        Some(parent) => sync_path(parent).map_err(fault),
         None => Ok(()),
     }
-}
-
-/// Waits until a file is on the disk, or what a directory lists, where systems have that.
-fn sync(path: &Path, is_directory: bool) -> io::Result<()> {
-    if is_directory && !cfg!(unix) {
-        return Ok(());
-    }
-    File::options()
-        .read(true)
-        .write(!is_directory)
-        .open(path)?
-        .sync_all()
 }
 
 /// Whether nothing is there but an empty directory.

@@ -218,7 +218,7 @@ impl Blobs {
         Ok(content)
     }
 
-    async fn find(&self, name: &Name, size: u64) -> Result<GetResult, BlobError> {
+    pub(super) async fn find(&self, name: &Name, size: u64) -> Result<GetResult, BlobError> {
         let found = self.store.get(name).await.map_err(fault)?;
         // Before it is read: a file that grew must not fill the memory.
         if found.meta.size == size {
@@ -229,7 +229,7 @@ impl Blobs {
     }
 
     /// Removes a blob. One whose removal falls into a backup stays, without a task.
-    async fn delete(&self, name: &Name) {
+    pub(super) async fn delete(&self, name: &Name) {
         let _held = match self.hold.as_ref().map(Hold::to_remove) {
             Some(None) => return,
             Some(Some(Ok(held))) => Some(held),
@@ -279,7 +279,7 @@ impl Loading {
     }
 }
 
-fn fault(error: object_store::Error) -> BlobError {
+pub(super) fn fault(error: object_store::Error) -> BlobError {
     match error {
         object_store::Error::NotFound { .. } => BlobError::Lost,
         other => BlobError::Storage(chain(&other)),

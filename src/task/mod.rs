@@ -7,6 +7,7 @@ mod answered;
 mod backup;
 mod blobs;
 mod cleaning;
+mod datasets;
 mod failure;
 mod hold;
 mod id;

@@ -7,6 +7,7 @@ use super::sqlite::SqliteTasks;
 use crate::account::{AccountStore, SqliteAccounts};
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, DatabaseUrl, Space};
+use crate::train::{SqliteTraining, TrainingStore};
 
 /// A database that is open and up to date, and hands out its stores.
 #[derive(Debug)]
@@ -74,6 +75,17 @@ impl Stores {
     pub async fn tasks(&self) -> Result<Arc<dyn TaskStore>, DatabaseError> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteTasks::open(database)?),
+        }
+    }
+
+    /// Datasets' records, derived services, training jobs. Only one process may run those.
+    #[expect(
+        clippy::unused_async,
+        reason = "a database that is asked over a network waits here"
+    )]
+    pub async fn training(&self) -> Result<Arc<dyn TrainingStore>, DatabaseError> {
+        match &self.opened {
+            Opened::Sqlite(database) => Ok(SqliteTraining::open(database)?),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use object_store::MultipartUpload;
+use object_store::path::Path as Name;
 use object_store::{ObjectStoreExt as _, PutPayload};
 use sha2::{Digest, Sha256};
 
@@ -29,7 +30,12 @@ pub struct Upload {
 impl Blobs {
     /// Starts to store a request's body whose size is not known.
     pub async fn upload_body(&self, task: TaskId) -> Result<Upload, BlobError> {
-        let parts = self.store.put_multipart(&body_name(task)).await;
+        self.upload(&body_name(task)).await
+    }
+
+    /// Starts to store what has this name.
+    pub(super) async fn upload(&self, name: &Name) -> Result<Upload, BlobError> {
+        let parts = self.store.put_multipart(name).await;
         Ok(Upload {
             parts: parts.map_err(|error| BlobError::Storage(chain(&error)))?,
             piece: BytesMut::new(),

@@ -123,6 +123,18 @@ impl Tensor {
         Self::new(dtype, shape, bytes)
     }
 
+    /// The elements as binary32, rounded to the nearest.
+    #[expect(clippy::missing_panics_doc, reason = "pieces of four have four bytes")]
+    pub fn to_f32(&self) -> Vec<f32> {
+        if self.dtype == DType::Float32 {
+            let bytes = self.bytes.chunks_exact(4);
+            let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("four bytes"));
+            return bytes.map(value).collect();
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "rounded, as it says")]
+        self.to_f64().map(|value| value as f32).collect()
+    }
+
     /// Element type.
     pub fn dtype(&self) -> DType {
         self.dtype

@@ -29,4 +29,6 @@ mod tensor;
 mod text;
 #[cfg(feature = "serve")]
 mod torture;
+#[cfg(feature = "serve")]
+mod train;
 mod validate;

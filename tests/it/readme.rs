@@ -103,23 +103,43 @@ fn sessions_and_tables_are_true() {
     assert_eq!(readme.lines().count(), truth.lines().count());
 }
 
-/// A session with a server of the example packages: the commands of a `console served` block, in one
-/// shell. Ids, moments and floats are others each time; all else is compared.
+/// Sessions with a server of the example packages: the commands of each `console served` block, in one shell
+/// and with a server of its own. Ids, moments and floats are others each time; all else is compared.
 #[cfg(feature = "serve")]
 #[test]
-fn the_walk_is_true() {
+fn the_walks_are_true() {
     use crate::support::environment::say;
-    use crate::support::gateway::Setup;
 
     const START: &str = "```console served\n";
-    const KEY: &str = "export KEY=pk_…";
-    let readme = fs::read_to_string(readme_path()).expect("README.md");
-    let (before, rest) = readme.split_once(START).expect("a walk");
-    let (block, after) = rest.split_once("```").expect("its end");
     if Command::new("curl").arg("--version").output().is_err() {
-        say("SKIPPED the_walk_is_true: there is no curl");
+        say("SKIPPED the_walks_are_true: there is no curl");
         return;
     }
+    let readme = fs::read_to_string(readme_path()).expect("README.md");
+    let mut parts = readme.split(START);
+    let mut text = parts.next().expect("a beginning").to_owned();
+    let mut walks = 0;
+    for part in parts {
+        let (block, after) = part.split_once("```").expect("its end");
+        let truth = walked(block);
+        if std::env::var_os("README_UPDATE").is_none() {
+            assert_eq!(without_what_varies(block), without_what_varies(&truth));
+        }
+        text.extend([START, &truth, "```", after]);
+        walks += 1;
+    }
+    assert!(walks >= 2, "{walks} walks");
+    if std::env::var_os("README_UPDATE").is_some() {
+        fs::write(readme_path(), text).expect("README.md can be written");
+    }
+}
+
+/// A session as it is today.
+#[cfg(feature = "serve")]
+fn walked(block: &str) -> String {
+    use crate::support::gateway::Setup;
+
+    const KEY: &str = "export KEY=pk_…";
     let gateway = Setup::new()
         .packages(root().join("packages-examples"))
         .start();
@@ -131,6 +151,7 @@ fn the_walk_is_true() {
     }
     let ran = Command::new("bash")
         .args(["-c", &script])
+        .current_dir(root())
         .output()
         .expect("bash runs");
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
@@ -139,12 +160,7 @@ fn the_walk_is_true() {
     for line in block.lines().filter(|line| line.starts_with("$ ")) {
         truth.extend([line, "\n", outputs.next().unwrap_or_default()]);
     }
-    if std::env::var_os("README_UPDATE").is_some() {
-        let text = format!("{before}{START}{truth}```{after}");
-        fs::write(readme_path(), text).expect("README.md can be written");
-        return;
-    }
-    assert_eq!(without_what_varies(block), without_what_varies(&truth));
+    truth
 }
 
 /// Digits and the letters of hexadecimal numbers, as one sign a run.

@@ -4,6 +4,7 @@ mod log;
 mod open_files;
 mod parts;
 mod reload;
+mod training;
 
 use std::fmt::Write as _;
 use std::io;
@@ -240,6 +241,7 @@ fn announce(
 fn summary(service: &Arc<Service>) -> String {
     match &service.kind {
         Kind::Proxy(upstream) => format!("another service: {}", upstream.address()),
+        Kind::Untrained(_) => "not trained yet".to_owned(),
         Kind::Device(device) => {
             let description = device.description();
             let backends = description.backends.join(", ");

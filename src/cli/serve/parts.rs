@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::super::exit::Failure;
+use super::training::{jobs, opening, settings_of, trained_directory, untrained};
 use crate::account::{
     Account, AccountId, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret,
     UNLIMITED, UsageCounts,
@@ -23,11 +24,13 @@ use crate::service::{
     BodyMemory, Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream,
 };
 use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskIds, TaskStore};
+use crate::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
 
 /// What of a running server takes over other settings.
 pub(super) struct Live {
     current: Arc<ArcSwap<Settings>>,
     services: Arc<Services>,
+    jobs: Arc<Jobs>,
     directory: Arc<Directory>,
 }
 
@@ -41,9 +44,9 @@ impl Live {
     pub(super) fn take_over(&self, settings: Settings) {
         let settings = Arc::new(settings);
         self.current.store(Arc::clone(&settings));
-        // The settings were checked, for every name that they have.
+        let derived = self.jobs.derived();
         self.services
-            .look_again(|owner, name| settings.service(owner, name).unwrap_or_default());
+            .look_again(|owner, name| settings_of(&settings, derived, owner, name));
         self.directory.look_again();
     }
 }
@@ -62,6 +65,7 @@ pub(super) struct Running {
     blobs: Arc<Blobs>,
     memory: Arc<BodyMemory>,
     queue: Queue,
+    jobs: Arc<Jobs>,
     first_key: Option<Secret>,
     _lock: DataLock,
 }
@@ -97,10 +101,38 @@ impl Running {
         let engines = engines(&settings)?;
         let all = accounts.list().await.map_err(|error| other(&error))?;
         let current = Arc::new(ArcSwap::from_pointee(settings.clone()));
-        let catalog = catalog(&current, &all, &store, &engines)?;
-        check_services(&settings, &catalog)?;
+        let training = stores.training().await.map_err(|error| other(&error))?;
+        let derived = DerivedServices::read(&*training).await;
+        let derived = Arc::new(derived.map_err(|error| other(&error))?);
+        let catalog = catalog(&current, &all, &store, &engines, &derived)?;
+        check_services(&settings, &catalog, &derived)?;
         let proxies = proxies(&settings, &all, &*store, &engines).await?;
-        let services = Arc::new(Services::new(catalog, proxies));
+        let untrained = untrained(&settings, &derived, &engines)?;
+        let services = Services::new(Arc::clone(&catalog), proxies, untrained);
+        let services = Arc::new(services);
+        let jobs = jobs(
+            JobsOptions {
+                store: training,
+                derived,
+                find: {
+                    let services = Arc::clone(&services);
+                    Box::new(move |owner, name| services.find(owner, name))
+                },
+                open: opening(&blobs),
+                catalog,
+                directory: trained_directory(directory),
+                cache: CacheDirectory {
+                    path: directory.join("embeddings"),
+                    bytes: settings.training.cache_bytes,
+                },
+                bounds: settings.training.bounds(),
+                memory: settings.training.memory_bytes,
+                running: settings.training.running,
+                attempts: settings.limits.attempts,
+            },
+            &blobs,
+        )
+        .await?;
         let finding = Arc::clone(&services);
         let watched = Directory::watch(Arc::clone(&store)).await;
         let watched = watched.map_err(|error| other(&error))?;
@@ -131,6 +163,7 @@ impl Running {
             blobs,
             memory,
             queue,
+            jobs,
             first_key,
             _lock: lock,
         })
@@ -150,6 +183,7 @@ impl Running {
             blobs: Arc::clone(&self.blobs),
             ids: Arc::clone(&self.ids),
             memory: Arc::clone(&self.memory),
+            jobs: Arc::clone(&self.jobs),
         }
     }
 
@@ -158,6 +192,7 @@ impl Running {
         Live {
             current: Arc::clone(&self.current),
             services: Arc::clone(&self.services),
+            jobs: Arc::clone(&self.jobs),
             directory: Arc::clone(&self.directory),
         }
     }
@@ -189,6 +224,12 @@ impl Running {
             deadline
         };
         let ((), deadline) = tokio::join!(serving, tasks);
+        if tokio::time::timeout_at(deadline.end, self.jobs.stop())
+            .await
+            .is_err()
+        {
+            tracing::warn!("training jobs could not be put back in time; the next start does it");
+        }
         if tokio::time::timeout_at(deadline.end, self.services.stop())
             .await
             .is_err()
@@ -240,6 +281,7 @@ fn catalog(
     accounts: &[Account],
     store: &Arc<dyn AccountStore>,
     engines: &Arc<Engines>,
+    derived: &Arc<DerivedServices>,
 ) -> Result<Arc<Catalog>, Failure> {
     let settings = current.load();
     let mut directories = Vec::new();
@@ -259,13 +301,17 @@ fn catalog(
     for publisher in &settings.publishers {
         add(&publisher.account, &publisher.packages)?;
     }
-    let own = Arc::clone(current);
+    for (owner, name) in derived.owners() {
+        let all = trained_directory(&settings.data_dir);
+        let directory = package_directory(&all, owner, &name);
+        directories.push(directory.map_err(|error| Failure::Other(error.to_string()))?);
+    }
+    let (own, derived) = (Arc::clone(current), Arc::clone(derived));
     let store = Arc::clone(store);
     let runtime = Handle::current();
     let started = Catalog::start(CatalogOptions {
         directories,
-        // The settings were checked, for every name that they have.
-        settings: Box::new(move |owner, name| own.load().service(owner, name).unwrap_or_default()),
+        settings: Box::new(move |owner, name| settings_of(&own.load(), &derived, owner, name)),
         number: Box::new(move |owner, name| {
             // A catalog asks now and then, and has nothing else to do meanwhile.
             let number = || runtime.block_on(store.service_number(owner, name));
@@ -278,11 +324,17 @@ fn catalog(
 
 /// Settings of services that are not there are a mistake. Those of a package that is not served, since
 /// something is wrong with it, are none; and where a package does not say what it is called, who can tell?
-fn check_services(settings: &Settings, catalog: &Catalog) -> Result<(), Failure> {
+fn check_services(
+    settings: &Settings,
+    catalog: &Catalog,
+    derived: &DerivedServices,
+) -> Result<(), Failure> {
     let proxies = settings.proxies.iter();
     let mut known: Vec<(String, String)> = proxies
         .map(|proxy| (proxy.account.clone(), proxy.name.clone()))
         .collect();
+    let derived = derived.all().into_iter();
+    known.extend(derived.map(|it| (it.is.owner_name.clone(), it.is.name.clone())));
     let served = catalog.all();
     let served = served.iter();
     known.extend(served.map(|service| (service.owner_name.clone(), service.name.clone())));

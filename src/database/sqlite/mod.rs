@@ -14,11 +14,12 @@ use super::directory::make_directory;
 use super::{DatabaseError, Space};
 
 /// Migrations, in order: the schema's version is how many of them have run.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("schema.sql"),
     include_str!("records.sql"),
     include_str!("media_type.sql"),
     include_str!("usage.sql"),
+    include_str!("training.sql"),
 ];
 
 /// How long a connection waits for another process that writes.

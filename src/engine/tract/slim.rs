@@ -8,6 +8,7 @@
 //! differs from the file; lengths are checked before anything is read by them.
 
 use super::guard::Failure;
+use crate::model::onnx::write::{put_bytes, put_varint};
 use crate::source::{Pages, ReadAt};
 
 /// Tensors with less data than this stay where they are.
@@ -226,20 +227,6 @@ fn refer(offset: u64, length: u64, out: &mut Vec<u8>) {
     }
     put_varint(14 << 3 | VARINT, out);
     put_varint(1, out);
-}
-
-fn put_bytes(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
-    put_varint(number << 3 | BYTES, out);
-    put_varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(u8::try_from(value & 0x7f).expect("seven bits fit") | 0x80);
-        value >>= 7;
-    }
-    out.push(u8::try_from(value).expect("seven bits fit"));
 }
 
 #[cfg(test)]

@@ -322,7 +322,7 @@ fn sessions(service: &Service) -> Vec<SessionState> {
             let endpoints = device.endpoints();
             endpoints.flat_map(|endpoint| endpoint.sessions()).collect()
         }
-        Kind::Proxy(_) => Vec::new(),
+        Kind::Proxy(_) | Kind::Untrained(_) => Vec::new(),
     }
 }
 
@@ -333,6 +333,6 @@ fn activity(service: &Service) -> (usize, usize) {
             let activity = device.activity();
             (activity.waiting, activity.running)
         }
-        Kind::Proxy(_) => (0, 0),
+        Kind::Proxy(_) | Kind::Untrained(_) => (0, 0),
     }
 }

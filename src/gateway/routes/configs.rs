@@ -18,10 +18,10 @@ use super::super::form::ServicePath;
 use super::path::{Routes, only};
 use crate::account::{NewConfig, Permission, PredictConfig};
 use crate::database::Timestamp;
-use crate::service::{Kind, Service};
+use crate::service::Service;
 
 /// Longest name of a config, in characters.
-const LONGEST_NAME: usize = 200;
+pub(super) const LONGEST_NAME: usize = 200;
 
 /// Longest config, in bytes.
 const LONGEST_CONFIG: usize = 64 << 10;
@@ -85,7 +85,7 @@ impl PredictConfigData {
 }
 
 /// The service of a path, for its owner or, if only reading, for those who may use it.
-fn service(
+pub(super) fn service(
     gateway: &Gateway,
     caller: Caller,
     permission: Permission,
@@ -159,7 +159,9 @@ async fn create(
         return Err(Error::bad_request(message).with("place", "$.name"));
     }
     let text = config_text(new.config)?;
-    if let Kind::Device(device) = &service.kind {
+    let base = gateway.services.base_of(&service);
+    let models = service.device().or_else(|| base.as_ref()?.device());
+    if let Some(device) = models {
         device.check_config(&text)?;
     }
     let config = NewConfig {
@@ -240,7 +242,7 @@ async fn delete(
 }
 
 /// The text of a config that was sent as an object or as a text of one.
-fn config_text(config: serde_json::Value) -> Result<String, Error> {
+pub(super) fn config_text(config: serde_json::Value) -> Result<String, Error> {
     let wrong = |message: String| Error::bad_request(message).with("place", "$.config");
     let text = match config {
         serde_json::Value::String(text) => {

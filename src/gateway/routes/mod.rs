@@ -4,13 +4,16 @@
 mod adapters;
 mod admin;
 mod configs;
+mod datasets;
 mod docs;
 mod health;
+mod jobs;
 mod path;
 mod predict;
 mod registry;
 mod services;
 mod tasks;
+mod training;
 mod usage;
 
 use std::sync::Arc;
@@ -38,12 +41,15 @@ const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
 type Group = (fn() -> Routes, &'static [&'static str], &'static str);
 
 /// The groups under a prefix.
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 11] = [
     (tasks::routes, &PREFIXES, "/api/mlpgateway"),
     (predict::routes, &PREFIXES, "/api/mlpgateway"),
     (services::routes, &PREFIXES, "/api/mlpgateway"),
     (configs::routes, &PREFIXES, "/api/mlpgateway"),
     (usage::routes, &PREFIXES, "/api/mlpgateway"),
+    (datasets::routes, &PREFIXES, "/api/mlpgate"),
+    (training::routes, &PREFIXES, "/api/mlpgate"),
+    (jobs::routes, &PREFIXES, "/api/mlpgate"),
     (registry::routes, &PREFIXES, "/api/mlpcore"),
     (
         adapters::standard,

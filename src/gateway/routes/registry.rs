@@ -78,7 +78,7 @@ struct Model {
 }
 
 /// What a model is, and what a predict config may set.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 struct Parameters {
     /// Each has `type`, `name`, `value`.
     #[schema(value_type = Vec<Object>)]
@@ -101,9 +101,8 @@ async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<
     let mut providers: Vec<Provider> = Vec::new();
     let visible = visible(&gateway, viewer);
     // Of two with one name the backend is meant.
-    let (devices, proxies): (Vec<_>, Vec<_>) = visible
-        .iter()
-        .partition(|seen| matches!(seen.service.kind, Kind::Device(_)));
+    let (devices, proxies): (Vec<_>, Vec<_>) =
+        visible.iter().partition(|seen| seen.device().is_some());
     for seen in devices.into_iter().chain(proxies) {
         for provider in providers_of(seen) {
             if providers.iter().all(|known| known.name != provider.name) {
@@ -190,24 +189,25 @@ fn of_provider<'v>(
 }
 
 fn providers_of(seen: &Visible) -> Vec<Provider> {
-    match &seen.service.kind {
-        Kind::Device(device) => {
-            let backends = device.description().backends.iter();
-            backends
-                .map(|backend| Provider {
-                    name: backend.clone(),
-                    display_name: DISPLAY_NAMES
-                        .iter()
-                        .find(|(name, _)| name == backend)
-                        .map_or_else(|| backend.clone(), |(_, shown)| (*shown).to_owned()),
-                })
-                .collect()
-        }
-        Kind::Proxy(upstream) => vec![Provider {
+    if let Kind::Proxy(upstream) = &seen.service.kind {
+        return vec![Provider {
             name: seen.name.clone(),
             display_name: upstream.display_name().to_owned(),
-        }],
+        }];
     }
+    let backends = seen
+        .device()
+        .map_or(&[][..], |it| &it.description().backends[..]);
+    backends
+        .iter()
+        .map(|backend| Provider {
+            name: backend.clone(),
+            display_name: DISPLAY_NAMES
+                .iter()
+                .find(|(name, _)| name == backend)
+                .map_or_else(|| backend.clone(), |(_, shown)| (*shown).to_owned()),
+        })
+        .collect()
 }
 
 fn of_service(seen: &Visible, provider: Provider) -> Model {
@@ -225,13 +225,21 @@ fn of_service(seen: &Visible, provider: Provider) -> Model {
                 provider,
             }
         }
+        Kind::Untrained(untrained) => Model {
+            display_name: name.clone(),
+            is_active: false,
+            parameters: seen.device().map_or_else(Parameters::default, |device| {
+                parameters(device, &provider.name)
+            }),
+            created_at: untrained.since.to_iso(),
+            updated_at: untrained.since.to_iso(),
+            name,
+            provider,
+        },
         Kind::Proxy(upstream) => Model {
             display_name: upstream.display_name().to_owned(),
             is_active: true,
-            parameters: Parameters {
-                constants: Vec::new(),
-                variables: Vec::new(),
-            },
+            parameters: Parameters::default(),
             created_at: upstream.since().to_iso(),
             updated_at: upstream.since().to_iso(),
             name,
@@ -268,6 +276,9 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
         "quantized_precisions",
         quantized.map(|(name, _)| name.as_str()).collect(),
     ));
+    if !description.labels.is_empty() {
+        constants.push(list("labels", texts(&description.labels)));
+    }
     let mut variables = Vec::new();
     let mut choice = |name: &str, values: Vec<&str>, default: Option<&str>| {
         if values.is_empty() {
@@ -298,8 +309,16 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
         None
     };
     choice("method", methods, only);
+    let labels = description.labels.len();
     if description.embeds_texts {
         variables.extend(of_embeddings(device));
+    } else if labels > 0 && !description.takes_pictures {
+        variables.extend(of_embeddings(device).into_iter().take(2));
+    }
+    if labels > 0 {
+        variables.push(json!({
+            "type": "integer", "name": "top_k", "min": 1, "default": labels, "required": false
+        }));
     }
     Parameters {
         constants,

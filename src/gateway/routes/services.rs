@@ -32,9 +32,13 @@ pub(super) fn routes() -> Routes {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "clients read these fields")]
-struct ServiceInfo {
+pub(super) struct ServiceInfo {
     id: ServiceId,
     model_name: String,
+    /// The service that it was derived from, of one that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    derived_from: Option<DerivedFrom>,
     /// Whether anything here runs it; a request of it is refused otherwise.
     is_active: bool,
     /// Account that owns the image; the service's own here.
@@ -69,6 +73,16 @@ struct ServiceInfo {
 struct ServiceId {
     account_id: i64,
     model_id: i64,
+}
+
+/// The service that another was derived from.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct DerivedFrom {
+    account_id: i64,
+    account_name: String,
+    model_id: i64,
+    model_name: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -162,22 +176,31 @@ impl ServiceInfo {
         clippy::cast_sign_loss,
         reason = "settings allow a timeout of 0 to 1e9 seconds"
     )]
-    fn of(service: &Service, attempts: u32) -> Self {
+    pub(super) fn of(gateway: &Gateway, service: &Service) -> Self {
         let settings = &service.settings;
+        let attempts = gateway.settings.limits.attempts;
+        let derived = gateway.jobs.derived().get(service.id);
+        let trains = service.device().is_some_and(|it| it.is_trainable());
         Self {
             id: ServiceId {
                 account_id: service.owner.0,
                 model_id: service.id,
             },
             model_name: service.name.clone(),
+            fittable: trains || derived.is_some(),
+            derived_from: derived.map(|derived| DerivedFrom {
+                account_id: derived.is.base_owner.0,
+                account_name: derived.is.base_owner_name.clone(),
+                model_id: derived.is.base,
+                model_name: derived.is.base_name.clone(),
+            }),
             is_active: service.is_active(),
             image_account_id: service.owner.0,
             composite: false,
-            fittable: false,
             favorite: false,
             restricted_image_access: false,
             hosting_type: match service.kind {
-                Kind::Device(_) => "INTERNAL",
+                Kind::Device(_) | Kind::Untrained(_) => "INTERNAL",
                 Kind::Proxy(_) => "EXTERNAL",
             },
             persistent_volumes: [],
@@ -258,8 +281,7 @@ async fn info(
     let caller = caller.require(Permission::Read)?;
     let service = gateway.service_for(caller, &path.account, &path.model);
     let service = service.map_err(|error| error.for_reading("service", &path.model))?;
-    let attempts = gateway.settings.limits.attempts;
-    Ok(Json(ServiceInfo::of(&service, attempts)))
+    Ok(Json(ServiceInfo::of(&gateway, &service)))
 }
 
 /// Services of an account that the caller may use.
@@ -283,7 +305,6 @@ async fn list(
     let caller = caller.require(Permission::Read)?;
     let snapshot = gateway.directory.snapshot();
     let owner = snapshot.account(&account).map(|account| account.id);
-    let attempts = gateway.settings.limits.attempts;
     let services = gateway.services.all();
     let may_use = |service: &&Arc<Service>| {
         Some(service.owner) == owner && (service.owner == caller || service.settings.public)
@@ -291,7 +312,7 @@ async fn list(
     let found: Vec<ServiceInfo> = services
         .iter()
         .filter(may_use)
-        .map(|service| ServiceInfo::of(service, attempts))
+        .map(|service| ServiceInfo::of(&gateway, service))
         .collect();
     if found.is_empty() && owner != Some(caller) {
         return Err(Error::not_public());

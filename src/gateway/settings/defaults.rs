@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::operators::{Admin, MetricsBounds, TrustedProxies, UsageKept};
+use super::operators::{Admin, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept};
 use super::{Cors, Limits, Log, LogFormat, Settings, Tasks, Timeouts, Tls};
 use crate::service::ServiceSettings;
 
@@ -20,6 +20,7 @@ impl Default for Settings {
             timeouts: Timeouts::default(),
             tasks: Tasks::default(),
             usage: UsageKept::default(),
+            training: TrainingLimits::default(),
             log: Log::default(),
             metrics: MetricsBounds::default(),
             admin: Admin::default(),

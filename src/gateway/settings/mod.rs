@@ -24,7 +24,8 @@ use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
 pub use operators::{
-    Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrustedProxies, UsageKept,
+    Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrainingLimits, TrustedProxies,
+    UsageKept,
 };
 
 /// Name of the account that exists from the start.
@@ -60,6 +61,8 @@ pub struct Settings {
     pub tasks: Tasks,
     /// What accounts used.
     pub usage: UsageKept,
+    /// Training.
+    pub training: TrainingLimits,
     /// Logs.
     pub log: Log,
     /// What metrics tell apart.
@@ -367,6 +370,9 @@ impl Settings {
             ),
             ("tasks.running", self.tasks.running, usize::MAX),
             ("usage.keep_days", self.usage.keep_days as usize, usize::MAX),
+            ("training.running", self.training.running, usize::MAX),
+            ("training.row_bytes", self.training.row_bytes, 1 << 30),
+            ("training.datasets", self.training.datasets, usize::MAX),
         ] {
             require(place, value, value > 0, "it must be at least 1")?;
             require(

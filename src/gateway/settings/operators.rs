@@ -1,5 +1,6 @@
 //! Settings for operators: their own listener, whose word on a client's address is taken, how many
-//! services and accounts metrics tell apart, for how long it is known what accounts used.
+//! services and accounts metrics tell apart, for how long it is known what accounts used, what training may
+//! take.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -8,6 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::service::meter::{METERED_ACCOUNTS, METERED_SERVICES};
+use crate::train::dataset::Bounds;
 
 /// A listener for operators.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +72,52 @@ pub struct UsageKept {
 pub struct Network {
     address: IpAddr,
     bits: u8,
+}
+
+/// Training.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrainingLimits {
+    /// Jobs that may run at the same time.
+    pub running: usize,
+    /// Bytes of a dataset.
+    pub dataset_bytes: u64,
+    /// Rows of a dataset.
+    pub dataset_rows: u64,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Datasets of an account.
+    pub datasets: usize,
+    /// Bytes that the vectors of a dataset may take in memory while a classifier is fitted.
+    pub memory_bytes: u64,
+    /// Bytes of vectors that are kept for another training, on disk.
+    pub cache_bytes: u64,
+}
+
+impl Default for TrainingLimits {
+    fn default() -> Self {
+        let bounds = Bounds::default();
+        Self {
+            running: 1,
+            dataset_bytes: bounds.bytes,
+            dataset_rows: bounds.rows,
+            row_bytes: bounds.row_bytes,
+            datasets: 1000,
+            memory_bytes: 1 << 30,
+            cache_bytes: 1 << 30,
+        }
+    }
+}
+
+impl TrainingLimits {
+    /// What a dataset may have.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            bytes: self.dataset_bytes,
+            rows: self.dataset_rows,
+            row_bytes: self.row_bytes,
+        }
+    }
 }
 
 impl Default for MetricsBounds {

@@ -19,6 +19,7 @@ mod stored;
 mod tensor;
 mod value;
 mod wire;
+pub mod write;
 
 use std::path::Path;
 

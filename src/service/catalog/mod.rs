@@ -37,8 +37,10 @@ impl Catalog {
     /// Reads the directories once and watches them from then on. Must be called on a tokio runtime.
     pub fn start(options: CatalogOptions) -> Result<Arc<Self>, String> {
         let runtime = Handle::try_current().map_err(|error| error.to_string())?;
-        let options = checked(options)?;
+        let mut options = checked(options)?;
+        let directories = std::mem::take(&mut options.directories);
         let shared = Arc::new(Shared {
+            directories: ArcSwap::from_pointee(directories),
             options,
             table: ArcSwap::default(),
             changes: channel::channel(0).0,
@@ -76,11 +78,11 @@ impl Catalog {
     /// The services that the packages of all directories ask for now, served or not: each with its owner's
     /// name, and `None` for a config that does not say.
     pub fn wanted(&self) -> Vec<(String, Option<String>)> {
-        let directories = &self.shared.options.directories;
-        let packages = Survey::of(directories).packages.into_values();
+        let directories = self.shared.directories.load_full();
+        let packages = Survey::of(&directories).packages.into_values();
         let of = |package: survey::Package| {
-            let owner = &directories[package.key.directory].owner_name;
             let names: Vec<_> = stage::names(&package).collect();
+            let owner = package.home.owner_name;
             names.into_iter().map(move |name| (owner.clone(), name))
         };
         packages.flat_map(of).collect()
@@ -89,6 +91,20 @@ impl Catalog {
     /// Counts the changes of what [`Self::all`] and [`Self::unserved`] give.
     pub fn changes(&self) -> Receiver<u64> {
         self.shared.changes.subscribe()
+    }
+
+    /// Serves the packages of one more directory, which is there.
+    pub fn add_directory(&self, directory: PackageDirectory) -> Result<(), String> {
+        let directory = absolute(directory)?;
+        self.shared.directories.rcu(|known| {
+            let mut all = Vec::clone(known);
+            if !all.contains(&directory) {
+                all.push(directory.clone());
+            }
+            all
+        });
+        self.look_again();
+        Ok(())
     }
 
     /// Looks at packages and settings now, not when their time comes.
@@ -125,20 +141,25 @@ impl Drop for Catalog {
 
 /// Directories that are there, by paths that a change of the working directory does not change.
 fn checked(mut options: CatalogOptions) -> Result<CatalogOptions, String> {
-    for directory in &mut options.directories {
-        let shown = directory.path.display().to_string();
-        let is_there = std::fs::read_dir(&directory.path);
-        is_there.map_err(|error| format!("{shown}: no directory of packages: {error}"))?;
-        directory.path =
-            std::path::absolute(&directory.path).map_err(|error| format!("{shown}: {error}"))?;
-    }
+    let directories = options.directories.into_iter().map(absolute);
+    options.directories = directories.collect::<Result<_, _>>()?;
     Ok(options)
+}
+
+fn absolute(mut directory: PackageDirectory) -> Result<PackageDirectory, String> {
+    let shown = directory.path.display().to_string();
+    let is_there = std::fs::read_dir(&directory.path);
+    is_there.map_err(|error| format!("{shown}: no directory of packages: {error}"))?;
+    directory.path =
+        std::path::absolute(&directory.path).map_err(|error| format!("{shown}: {error}"))?;
+    Ok(directory)
 }
 
 /// Makes everything that is there. What changes meanwhile is left to the watch.
 fn first_look(shared: &Shared) -> Book {
     let options = &shared.options;
-    let survey = Survey::of(&options.directories);
+    let directories = shared.directories.load_full();
+    let survey = Survey::of(&directories);
     let mut book = Book::new();
     book.note(survey.unreadable, survey.links);
     let packages: Vec<_> = survey.packages.into_values().collect();
@@ -149,7 +170,7 @@ fn first_look(shared: &Shared) -> Book {
             (package, built)
         })
         .collect();
-    let again = Survey::of(&options.directories).packages;
+    let again = Survey::of(&directories).packages;
     // One after the other, so that numbers do not depend on which thread was first.
     for (package, built) in built {
         let now = again.get(&package.key);

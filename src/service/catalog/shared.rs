@@ -8,11 +8,14 @@ use tokio::sync::Notify;
 use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
 
-use super::options::CatalogOptions;
+use super::options::{CatalogOptions, PackageDirectory};
 use super::table::Table;
 
 /// What the catalog and its watch have in common.
 pub(super) struct Shared {
+    /// Where packages are. None goes, and each keeps its place: packages are told apart by it.
+    pub(super) directories: ArcSwap<Vec<PackageDirectory>>,
+    /// The rest of what the catalog is made of.
     pub(super) options: CatalogOptions,
     pub(super) table: ArcSwap<Table>,
     pub(super) changes: Sender<u64>,
@@ -31,7 +34,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let directories = &self.options.directories;
+        let directories = &**self.directories.load();
         f.debug_struct("Shared")
             .field("directories", directories)
             .field("table", &self.table)

@@ -50,7 +50,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
     let identities = identities.into_iter();
     identities
         .map(|(name, configs)| {
-            let owner = &options.directories[package.key.directory].owner_name;
+            let owner = &package.home.owner_name;
             let settings = (options.settings)(owner, &name);
             let device = Device::new(DeviceParts {
                 label: &format!("{owner}/{name}"),
@@ -75,7 +75,7 @@ pub(super) fn number(
     package: &Package,
     options: &CatalogOptions,
 ) -> Result<Vec<Arc<Service>>, String> {
-    let directory = &options.directories[package.key.directory];
+    let directory = &package.home;
     let services = built.into_iter().map(|built| {
         let id = (options.number)(directory.owner, &built.name)
             .map_err(|reason| format!("`{}` has no number: {reason}", built.name))?;

@@ -33,6 +33,8 @@ pub(super) struct PackageKey {
 #[derive(Debug, Clone)]
 pub(super) struct Package {
     pub(super) key: PackageKey,
+    /// The directory that it was found in, and whose that is.
+    pub(super) home: PackageDirectory,
     pub(super) configs: Vec<Found>,
     pub(super) fingerprint: Fingerprint,
 }
@@ -65,7 +67,7 @@ impl Survey {
         let mut survey = Self::default();
         let mut seen = HashSet::new();
         for (number, directory) in directories.iter().enumerate() {
-            for package in survey.walk(number, &directory.path) {
+            for package in survey.walk(number, directory) {
                 let real = package.key.path.canonicalize();
                 let real = real.unwrap_or_else(|_| package.key.path.clone());
                 if seen.insert((directory.owner, real)) {
@@ -77,24 +79,24 @@ impl Survey {
     }
 
     /// Looks at the directory of one package again.
-    pub(super) fn again(directory: &Path, key: &PackageKey) -> Option<Package> {
+    pub(super) fn again(home: &PackageDirectory, key: &PackageKey) -> Option<Package> {
         let mut survey = Self::default();
         // A directory of packages may itself be named after a backend: its package is around it.
-        let part = if key.path.starts_with(directory) {
+        let part = if key.path.starts_with(&home.path) {
             &key.path
         } else {
-            directory
+            &home.path
         };
-        let mut packages = survey.walk_part(key.directory, directory, part).into_iter();
+        let mut packages = survey.walk_part(key.directory, home, part).into_iter();
         packages.find(|package| package.key == *key)
     }
 
-    fn walk(&mut self, number: usize, directory: &Path) -> Vec<Package> {
-        self.walk_part(number, directory, directory)
+    fn walk(&mut self, number: usize, home: &PackageDirectory) -> Vec<Package> {
+        self.walk_part(number, home, &home.path)
     }
 
     /// Packages in `part` of a directory, as they are found when all of it is walked.
-    fn walk_part(&mut self, number: usize, directory: &Path, part: &Path) -> Vec<Package> {
+    fn walk_part(&mut self, number: usize, home: &PackageDirectory, part: &Path) -> Vec<Package> {
         // A walk takes what is no directory for a config that the user named.
         if !part.is_dir() {
             return Vec::new();
@@ -115,9 +117,9 @@ impl Survey {
         }
         let mut found: BTreeMap<PathBuf, Vec<Found>> = BTreeMap::new();
         for mut one in discovery.found {
-            one.walked_from = Some(directory.to_owned());
-            if let Some(home) = home_of(&one) {
-                found.entry(home).or_default().push(one);
+            one.walked_from = Some(home.path.clone());
+            if let Some(package) = home_of(&one) {
+                found.entry(package).or_default().push(one);
             }
         }
         let roots = Roots::new();
@@ -126,6 +128,7 @@ impl Survey {
                 directory: number,
                 path,
             },
+            home: home.clone(),
             fingerprint: Fingerprint::of(&configs, &roots),
             configs,
         });

@@ -14,7 +14,7 @@ use tokio::sync::watch::Receiver;
 use tokio::task::{self, JoinError, JoinSet};
 
 use super::super::{Device, Kind, Service};
-use super::options::{CatalogOptions, Unserved};
+use super::options::{CatalogOptions, PackageDirectory, Unserved};
 use super::shared::{Shared, lock};
 use super::stage::{self, Built};
 use super::survey::{Fingerprint, Package, PackageKey, Survey};
@@ -57,6 +57,8 @@ struct Held {
 pub(super) struct Watch {
     shared: Arc<Shared>,
     wake: Arc<Notify>,
+    /// How many directories were told to the watcher.
+    watched: usize,
     /// Watches while it lives; `None` where the system refuses, then only the clock wakes.
     watcher: Option<RecommendedWatcher>,
     /// Packages that changed, and since when they are as they are. `None` is a package that is gone.
@@ -199,10 +201,10 @@ impl Shared {
 
 impl Service {
     /// The package's models behind it, if it is no proxy.
-    pub(super) fn device(&self) -> Option<&Arc<Device>> {
+    pub fn device(&self) -> Option<&Arc<Device>> {
         match &self.kind {
             Kind::Device(device) => Some(device),
-            Kind::Proxy(_) => None,
+            Kind::Proxy(_) | Kind::Untrained(_) => None,
         }
     }
 }
@@ -224,6 +226,7 @@ impl Watch {
             tracing::warn!(%error, "changes of packages are seen every {seconds} s only");
         });
         Self {
+            watched: shared.directories.load().len(),
             shared,
             wake,
             watcher: watcher.ok(),
@@ -251,10 +254,25 @@ impl Watch {
         drop(self.watcher);
     }
 
+    /// Has the watcher watch directories that were added.
+    fn watch_new(&mut self, directories: &[PackageDirectory]) {
+        for directory in directories.iter().skip(self.watched) {
+            let watcher = self.watcher.as_mut();
+            let told = watcher.map(|it| it.watch(&directory.path, RecursiveMode::Recursive));
+            if let Some(Err(error)) = told {
+                let path = directory.path.display();
+                let seconds = POLL.as_secs();
+                tracing::warn!(%path, %error, "changes are seen every {seconds} s only");
+            }
+        }
+        self.watched = directories.len();
+    }
+
     /// Looks at all directories; what changed and is quiet begins to be made.
     async fn look(&mut self, book: &mut Book) {
-        let shared = Arc::clone(&self.shared);
-        let survey = task::spawn_blocking(move || Survey::of(&shared.options.directories)).await;
+        let directories = self.shared.directories.load_full();
+        self.watch_new(&directories);
+        let survey = task::spawn_blocking(move || Survey::of(&directories)).await;
         let survey = match survey {
             Ok(survey) => survey,
             Err(error) => {
@@ -360,7 +378,7 @@ async fn make(shared: Arc<Shared>, package: Package) -> Staged {
     let built = task::spawn_blocking(move || stage::build(&copy, &aside.options)).await;
     let built = built.unwrap_or_else(|error| Err(format!("validation failed: {error}")));
     for built in built.iter().flatten() {
-        let owner = shared.options.directories[package.key.directory].owner;
+        let owner = package.home.owner;
         let table = shared.table.load_full();
         let holder = table.holder(owner, &built.name);
         if built.settings.warm_up && holder.is_none_or(|holder| *holder == package.key) {
@@ -368,10 +386,8 @@ async fn make(shared: Arc<Shared>, package: Package) -> Staged {
         }
     }
     let key = package.key.clone();
-    let again = task::spawn_blocking(move || {
-        let directory = &shared.options.directories[key.directory].path;
-        Survey::again(directory, &key)
-    });
+    let home = package.home.clone();
+    let again = task::spawn_blocking(move || Survey::again(&home, &key));
     let again = again.await.ok().flatten();
     let same = again.is_some_and(|again| again.fingerprint == package.fingerprint);
     Staged {
@@ -389,7 +405,7 @@ fn watcher(shared: &Shared, wake: &Arc<Notify>) -> notify::Result<RecommendedWat
             wake.notify_one();
         }
     })?;
-    for directory in &shared.options.directories {
+    for directory in shared.directories.load().iter() {
         watcher.watch(&directory.path, RecursiveMode::Recursive)?;
     }
     Ok(watcher)

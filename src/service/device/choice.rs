@@ -46,6 +46,11 @@ impl Choice {
         Ok((choice, others))
     }
 
+    /// Whether it names a component.
+    pub(super) fn names_component(&self) -> bool {
+        self.values[COMPONENT].is_some()
+    }
+
     /// The entry that is meant, by its index.
     pub(super) fn resolve(&self, variants: &Variants) -> Result<usize, Refusal> {
         self.resolve_among(variants, |_| true)

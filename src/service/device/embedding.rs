@@ -42,7 +42,7 @@ pub(super) struct Tokenizers {
 pub(super) struct TextFiles {
     pub(super) tokenizer: TokenizerFiles,
     /// Directories of the package's files.
-    directories: Vec<PathBuf>,
+    pub(super) directories: Vec<PathBuf>,
     /// Whether it has the capability of embedding texts.
     embeds: bool,
     /// Whether it has the capability of generating texts.
@@ -103,8 +103,9 @@ impl Tokenizers {
 }
 
 impl TextFiles {
-    /// Those of the package whose config is at `path`, if it names a tokenizer.
-    pub(super) fn of(path: &Path, package: &Config, model: &Path) -> Option<Self> {
+    /// Those of the package whose config is at `path`, if it names a tokenizer. `encodes` is a model that embeds
+    /// though its package has another capability.
+    pub(super) fn of(path: &Path, package: &Config, model: &Path, encodes: bool) -> Option<Self> {
         let files = TokenizerFiles::of(path, package);
         let tokenizer = match files {
             Ok(files) => files?,
@@ -118,7 +119,7 @@ impl TextFiles {
         Some(Self {
             tokenizer,
             directories,
-            embeds: capabilities.iter().any(|it| it == CAPABILITY),
+            embeds: encodes || capabilities.iter().any(|it| it == CAPABILITY),
             generates: capabilities.iter().any(|it| it == GENERATION),
         })
     }

@@ -5,8 +5,10 @@
 
 mod adapted;
 mod choice;
+mod classifier;
 mod embedding;
 mod takes;
+mod trainable;
 mod variants;
 mod vectors;
 
@@ -28,12 +30,15 @@ use crate::package::Backend;
 use crate::tensor::Tensor;
 use crate::text::embedding::{EmbeddingOptions, Given};
 use choice::Choice;
+use classifier::{Classifies, PreparedClassification};
 use embedding::Tokenizers;
-use variants::{Entry, Variants};
+use variants::{ENCODER, Entry, Variants};
 use vectors::PreparedEmbeddings;
 
+pub use classifier::LABELS_FILE;
 pub use embedding::{Embedded, Embedding, TakesTexts};
 pub use takes::{Takes, TakesInput};
+pub use trainable::{EncoderFiles, Holds};
 pub use variants::PackageConfig;
 
 /// Capabilities of models that see. What they take may be a picture; whether it is, the signature says.
@@ -70,6 +75,8 @@ pub struct Device {
     /// What configs mean that were seen lately. Readers never wait.
     remembered: ArcSwap<HashMap<String, usize>>,
     tokenizers: Tokenizers,
+    /// What it classifies, if an encoder and a head do that together.
+    classifies: Option<Classifies>,
     /// Held while an endpoint is made, and while `drained` changes.
     making: Mutex<()>,
     drained: AtomicBool,
@@ -82,6 +89,8 @@ pub enum Prepared {
     Tensors(PreparedTensors),
     /// Texts.
     Texts(Embedding),
+    /// Texts or a picture whose labels are asked for.
+    Classified(PreparedClassification),
     /// What a chat application asks of a model that generates.
     Generated(PreparedText),
     /// What such an application asks of a model that embeds.
@@ -94,6 +103,14 @@ pub struct PreparedTensors {
     endpoint: Arc<Endpoint>,
     inputs: Vec<Tensor>,
     encoding: Encoding,
+}
+
+/// What a predict config says beside its choice.
+#[derive(Debug, Default)]
+struct Wishes {
+    embedding: EmbeddingOptions,
+    /// Most labels of an answer.
+    most: Option<usize>,
 }
 
 /// What a device is made of.
@@ -117,8 +134,9 @@ impl Device {
     /// Reads the headers of the package's model files; loads nothing.
     pub fn new(parts: DeviceParts<'_>) -> Result<Self, String> {
         let variants = Variants::read(parts.configs, parts.label)?;
-        let default = Choice::default().resolve(&variants);
-        let description = describe(&parts, &variants);
+        let classifies = Classifies::of(parts.configs, &variants)?;
+        let default = resolved(&Choice::default(), &variants, classifies.as_ref());
+        let description = describe(&parts, &variants, classifies.as_ref());
         Ok(Self {
             label: parts.label.to_owned(),
             variants,
@@ -128,6 +146,7 @@ impl Device {
             default,
             remembered: ArcSwap::default(),
             tokenizers: Tokenizers::default(),
+            classifies,
             making: Mutex::new(()),
             drained: AtomicBool::new(false),
         })
@@ -138,20 +157,29 @@ impl Device {
         if let Some(call) = self.adapted(request) {
             return self.prepare_adapted(call, request).await;
         }
+        let config = request.config.as_deref();
         if let Some(texts) = texts::decode(&request.body)? {
             let given = Given::Texts(texts);
-            let embedding = self.prepare_embedding(given, request.config.as_deref());
+            if self.classifies.is_some() {
+                let classification = self.prepare_classification(given, config);
+                return Ok(Prepared::Classified(classification.await?));
+            }
+            let embedding = self.prepare_embedding(given, config);
             return Ok(Prepared::Texts(embedding.await?));
         }
-        let entry = self.chosen(request.config.as_deref())?;
+        let entry = self.chosen(config)?;
         let model = runnable(entry)?;
         let pictures = self.description.takes_pictures;
         let decoded = tensors::decode(&request.body, &model.signature, pictures)?;
-        Ok(Prepared::Tensors(PreparedTensors {
+        let prepared = PreparedTensors {
             endpoint: self.endpoint(entry, model)?,
             inputs: decoded.inputs,
             encoding: decoded.encoding,
-        }))
+        };
+        if decoded.is_picture && self.classifies.is_some() {
+            return self.prepare_picture(entry, prepared, config);
+        }
+        Ok(Prepared::Tensors(prepared))
     }
 
     /// Checks texts, or ids of tokens, that are to be embedded: how many and how long they are, and
@@ -164,7 +192,18 @@ impl Device {
         if !self.description.embeds_texts {
             return Err(texts::not_taken().into());
         }
-        let (choice, options) = self.read_config(config.unwrap_or_default())?;
+        let (embedding, _) = self.encode_texts(given, config.unwrap_or_default()).await?;
+        Ok(embedding)
+    }
+
+    /// The same of a model that embeds, whatever becomes of its vectors; and the method that does it.
+    async fn encode_texts(
+        &self,
+        given: Given,
+        config: &str,
+    ) -> Result<(Embedding, &Entry), CallError> {
+        let (choice, wishes) = self.read_config(config)?;
+        let options = wishes.embedding;
         let index = choice.resolve_among(&self.variants, Entry::embeds)?;
         let entry = &self.variants.entries[index];
         let model = runnable(entry)?;
@@ -179,25 +218,43 @@ impl Device {
         let embedder = text
             .embedder(&entry.embedder, &self.tokenizers, model)
             .await?;
-        Embedding::new(endpoint, embedder, given, options).await
+        let embedding = Embedding::new(endpoint, embedder, given, options).await?;
+        Ok((embedding, entry))
     }
 
-    /// What a predict config chooses, and what it says of embeddings.
-    fn read_config(&self, config: &str) -> Result<(Choice, EmbeddingOptions), Refusal> {
-        let further: &[&str] = if self.description.embeds_texts {
-            &EmbeddingOptions::KEYS
-        } else {
-            &[]
+    /// What a predict config chooses, and what else it says.
+    fn read_config(&self, config: &str) -> Result<(Choice, Wishes), Refusal> {
+        let mut further = Vec::new();
+        if self.description.embeds_texts {
+            further.extend(EmbeddingOptions::KEYS);
+        }
+        if self.takes_labelled_texts() {
+            // A head knows vectors of one making.
+            further.extend(classifier::OF_TEXTS);
+        }
+        if self.classifies.is_some() {
+            further.push(classifier::MOST);
+        }
+        let (choice, mut others) = Choice::read(config, &further)?;
+        let most = others.iter().position(|(key, _)| key == classifier::MOST);
+        let most = most.map(|place| classifier::most(others.remove(place).1));
+        let wishes = Wishes {
+            most: most.transpose()?.flatten(),
+            embedding: texts::options(&others)?,
         };
-        let (choice, others) = Choice::read(config, further)?;
-        Ok((choice, texts::options(&others)?))
+        Ok((choice, wishes))
+    }
+
+    /// The entry that a choice means.
+    fn resolve(&self, choice: &Choice) -> Result<usize, Refusal> {
+        resolved(choice, &self.variants, self.classifies.as_ref())
     }
 
     /// Checks a predict config by itself, before it is stored. One that means a model that nothing
     /// here runs is right: it may be stored, and its requests fail.
     pub fn check_config(&self, config: &str) -> Result<(), CallError> {
         let (choice, _) = self.read_config(config)?;
-        choice.resolve(&self.variants)?;
+        self.resolve(&choice)?;
         Ok(())
     }
 
@@ -229,7 +286,7 @@ impl Device {
     pub fn meant(&self, config: Option<&str>) -> Result<usize, Refusal> {
         match config {
             None => self.default.clone(),
-            Some(config) => self.read_config(config)?.0.resolve(&self.variants),
+            Some(config) => self.resolve(&self.read_config(config)?.0),
         }
     }
 
@@ -310,7 +367,7 @@ impl Device {
         if let Some(index) = self.remembered.load().get(config) {
             return Ok(entry(*index));
         }
-        let index = self.read_config(config)?.0.resolve(&self.variants)?;
+        let index = self.resolve(&self.read_config(config)?.0)?;
         if config.len() <= LONGEST_REMEMBERED {
             self.remembered.rcu(|known| {
                 // A client that makes up configs costs others a look-up, not memory.
@@ -354,6 +411,7 @@ impl Prepared {
         let body = match self {
             Self::Generated(text) => return text.predict(caller, timeout).await,
             Self::Embedded(texts) => return texts.predict(caller, timeout).await,
+            Self::Classified(classification) => classification.predict(caller, timeout).await?,
             Self::Tensors(tensors) => tensors.predict(caller, timeout).await?,
             Self::Texts(embedding) => {
                 let vectors = embedding.run(caller, timeout).await?.vectors;
@@ -370,6 +428,20 @@ impl Prepared {
 }
 
 impl PreparedTensors {
+    /// The first output, as one vector.
+    async fn vector(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<f32>, CallError> {
+        let outputs = self.endpoint.run(caller, self.inputs, timeout).await?;
+        let vector = outputs.first().map(Tensor::to_f32).unwrap_or_default();
+        if vector.is_empty() {
+            return Err(CallError::Failed("the model gave no vector".to_owned()));
+        }
+        Ok(vector)
+    }
+
     async fn predict(
         self,
         caller: AccountId,
@@ -404,7 +476,24 @@ fn runnable(entry: &Entry) -> Result<&EndpointModel, CallError> {
     model.map_err(|reason| CallError::NoInstances(reason.clone()))
 }
 
-fn describe(parts: &DeviceParts<'_>, variants: &Variants) -> Description {
+/// The entry that a choice means: of a package that classifies the encoder, unless it names a component.
+fn resolved(
+    choice: &Choice,
+    variants: &Variants,
+    classifies: Option<&Classifies>,
+) -> Result<usize, Refusal> {
+    if classifies.is_none() || choice.names_component() {
+        return choice.resolve(variants);
+    }
+    let is_encoder = |entry: &Entry| entry.component.as_deref() == Some(ENCODER);
+    choice.resolve_among(variants, is_encoder)
+}
+
+fn describe(
+    parts: &DeviceParts<'_>,
+    variants: &Variants,
+    classifies: Option<&Classifies>,
+) -> Description {
     let order = |config: &&PackageConfig| {
         let place = |backend| Backend::ALL.iter().position(|known| *known == backend);
         config.config.backend.and_then(place)
@@ -431,8 +520,10 @@ fn describe(parts: &DeviceParts<'_>, variants: &Variants) -> Description {
         model,
         size: first.size,
         license: first.license,
-        takes_pictures: first.capabilities.iter().any(sees),
-        embeds_texts: entries.iter().any(Entry::embeds),
+        takes_pictures: first.capabilities.iter().any(sees)
+            && classifies.is_none_or(|it| !it.takes_texts),
+        embeds_texts: classifies.is_none() && entries.iter().any(Entry::embeds),
+        labels: classifies.map_or_else(Vec::new, |it| it.labels.to_vec()),
         capabilities: first.capabilities,
         backends: each_once(entries, |entry| Some(entry.backend.name())),
         precisions,

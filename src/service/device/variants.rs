@@ -17,7 +17,19 @@ use crate::model::{ModelInfo, OpenError};
 use crate::package::{Backend, Config, PrecisionList, Variant};
 use crate::runtime::selection::{ModelFile, SelectionError};
 use crate::runtime::target;
-use crate::tensor::Signature;
+use crate::tensor::{Signature, input};
+
+/// The capability of models that pictures are given to, for their vectors.
+const PICTURE_EMBEDDING: &str = "image-embedding";
+
+/// The capability of packages that classify.
+const CLASSIFICATION: &str = "classification";
+
+/// The component that makes vectors, in a package that classifies by them.
+pub(super) const ENCODER: &str = "encoder";
+
+/// The component that makes probabilities of them.
+pub(super) const HEAD: &str = "head";
 
 /// One config of a package, which was validated.
 #[derive(Debug, Clone)]
@@ -41,6 +53,8 @@ pub(super) struct Variants {
 /// One method of one model file.
 #[derive(Debug)]
 pub(super) struct Entry {
+    /// The config that it stands in.
+    pub(super) package: Arc<PackageConfig>,
     /// Which variant it belongs to.
     pub(super) variant: usize,
     pub(super) backend: Backend,
@@ -49,7 +63,7 @@ pub(super) struct Entry {
     pub(super) component: Option<String>,
     pub(super) method: String,
     /// What the header says of inputs and outputs, if they are tensors.
-    signature: Option<Signature>,
+    pub(super) signature: Option<Signature>,
     /// What its sessions load, or why nothing here runs it.
     pub(super) model: Result<EndpointModel, String>,
     /// Made when it is first called.
@@ -66,7 +80,7 @@ pub(super) struct Entry {
 
 /// A variant before it has its place among the others.
 struct Candidate<'c> {
-    package: &'c PackageConfig,
+    package: &'c Arc<PackageConfig>,
     backend: Backend,
     precision: String,
     quantized: Option<bool>,
@@ -77,7 +91,8 @@ impl Variants {
     /// Reads the headers of all model files that the configs name. `service` is what logs and metrics call it.
     pub(super) fn read(configs: &[PackageConfig], service: &str) -> Result<Self, String> {
         let mut candidates = Vec::new();
-        for package in configs {
+        let configs: Vec<Arc<PackageConfig>> = configs.iter().cloned().map(Arc::new).collect();
+        for package in &configs {
             candidates.extend(candidates_of(package)?);
         }
         let backend = |backend| Backend::ALL.iter().position(|known| *known == backend);
@@ -124,10 +139,10 @@ impl Variants {
             let external = external_size(model.path(), model.info());
             size += file_size(model.path()) + external;
             for method in model.methods() {
-                let entry = Entry::read(candidate, &model, method, (service, external));
+                let component = file.component.clone();
+                let entry = Entry::read(candidate, &model, component, method, (service, external));
                 self.entries.push(Entry {
                     variant: number,
-                    component: file.component.clone(),
                     ..entry
                 });
             }
@@ -141,6 +156,7 @@ impl Entry {
     fn read(
         candidate: &Candidate<'_>,
         file: &ModelFile,
+        component: Option<String>,
         method: String,
         (service, external): (&str, u64),
     ) -> Self {
@@ -163,8 +179,10 @@ impl Entry {
             carrying: Carrying::default(),
         });
         let package = candidate.package;
-        let text = TextFiles::of(&package.path, &package.config, file.path());
+        let encodes = is_encoder(&package.config, component.as_deref());
+        let text = TextFiles::of(&package.path, &package.config, file.path(), encodes);
         Self {
+            package: Arc::clone(package),
             variant: 0,
             text,
             embedder: EmbedderCell::new(),
@@ -172,7 +190,7 @@ impl Entry {
             backend: candidate.backend,
             precision: candidate.precision.clone(),
             quantized: candidate.quantized == Some(true),
-            component: None,
+            component,
             method,
             signature,
             model,
@@ -184,6 +202,18 @@ impl Entry {
     /// Whether its package generates texts.
     pub(super) fn generates(&self) -> bool {
         self.text.as_ref().is_some_and(TextFiles::generates)
+    }
+
+    /// Whether a picture can be given to it and a vector comes out: its package says so, and it takes one
+    /// picture and nothing else.
+    pub(super) fn embeds_pictures(&self) -> bool {
+        let config = &self.package.config;
+        let says = config.capabilities.iter().any(|it| it == PICTURE_EMBEDDING)
+            || is_encoder(config, self.component.as_deref());
+        let Some(signature) = self.signature.as_ref().filter(|_| says) else {
+            return false;
+        };
+        signature.inputs.len() == 1 && input::picture_inputs(signature).len() == 1
     }
 
     /// Whether texts can be given to it, as far as its header tells; whether anything here runs it or
@@ -210,7 +240,15 @@ impl Entry {
     }
 }
 
-fn candidates_of(package: &PackageConfig) -> Result<Vec<Candidate<'_>>, String> {
+/// Whether the component makes the vectors that a package classifies by.
+pub(super) fn is_encoder(config: &Config, component: Option<&str>) -> bool {
+    let classifies = config.capabilities.iter().any(|it| it == CLASSIFICATION);
+    let files = || config.variants.iter().flat_map(|variant| &variant.files);
+    let has_head = || files().any(|file| file.component.as_deref() == Some(HEAD));
+    classifies && component == Some(ENCODER) && has_head()
+}
+
+fn candidates_of(package: &Arc<PackageConfig>) -> Result<Vec<Candidate<'_>>, String> {
     let at = || package.path.display();
     let Some(backend) = package.config.backend else {
         return Err(format!("{}: no backend", at()));
@@ -238,6 +276,12 @@ fn file_size(path: &Path) -> u64 {
 
 /// Bytes of the files beside a model that it keeps data in.
 fn external_size(model: &Path, info: &ModelInfo) -> u64 {
+    let files = external_files(model, info);
+    files.iter().map(|file| file_size(file)).sum()
+}
+
+/// Those files, each once.
+pub(super) fn external_files(model: &Path, info: &ModelInfo) -> Vec<PathBuf> {
     let directory = match model.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -249,5 +293,5 @@ fn external_size(model: &Path, info: &ModelInfo) -> u64 {
         .collect();
     files.sort();
     files.dedup();
-    files.iter().map(|file| file_size(file)).sum()
+    files
 }

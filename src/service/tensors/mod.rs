@@ -45,6 +45,8 @@ pub enum Encoding {
 pub struct Decoded {
     /// Its inputs in the signature's order, which fit it.
     pub inputs: Vec<Tensor>,
+    /// Whether they were given as a picture.
+    pub is_picture: bool,
     /// How the answer's tensors are to be written.
     pub encoding: Encoding,
 }
@@ -79,7 +81,11 @@ pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Deco
         let list = list.ok_or_else(|| missing_inputs(signature, pictures))?;
         read_inputs(list, signature)?
     };
-    Ok(Decoded { inputs, encoding })
+    Ok(Decoded {
+        inputs,
+        is_picture,
+        encoding,
+    })
 }
 
 fn stray_key(key: &str, known: &[&str], pictures: bool) -> Refusal {

@@ -201,7 +201,7 @@ impl Run {
         }
         Ok(RunAnswer {
             run: self,
-            values: floats(output),
+            values: output.to_f32(),
             shape: own.to_vec(),
         })
     }
@@ -241,15 +241,4 @@ impl RunAnswer<'_> {
             Side::Left => self.run.length - self.run.tokens[place],
         }
     }
-}
-
-/// The elements as binary32.
-fn floats(tensor: &Tensor) -> Vec<f32> {
-    if tensor.dtype() == DType::Float32 {
-        let bytes = tensor.bytes().chunks_exact(4);
-        let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("four bytes"));
-        return bytes.map(value).collect();
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "vectors are of binary32")]
-    tensor.to_f64().map(|value| value as f32).collect()
 }

@@ -27,4 +27,6 @@ mod sizes;
 mod steps;
 #[cfg(feature = "run")]
 mod texts;
+#[cfg(feature = "serve")]
+mod train;
 mod validate;

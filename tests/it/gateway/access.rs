@@ -37,6 +37,21 @@ fn operations(task: &str) -> Vec<(&'static str, String, &'static str)> {
         ("POST", format!("{model}/predict-config"), "write"),
         ("DELETE", format!("{model}/predict-config/1"), "write"),
         ("GET", "account/local/usage".to_owned(), "read"),
+        ("POST", format!("{model}/derived"), "write"),
+        ("POST", format!("{model}/fit"), "write"),
+        ("POST", format!("{model}/fit-v2"), "write"),
+        ("GET", format!("{model}/fit-config"), "read"),
+        ("POST", format!("{model}/fit-config"), "write"),
+        ("GET", format!("{model}/last-job"), "read"),
+        ("POST", "account/local/dataset/raw".to_owned(), "write"),
+        ("GET", "account/local/dataset".to_owned(), "read"),
+        ("GET", "account/local/dataset/1".to_owned(), "read"),
+        ("GET", "account/local/dataset/1/content".to_owned(), "read"),
+        ("DELETE", "account/local/dataset/1".to_owned(), "write"),
+        ("GET", "account/local/job".to_owned(), "read"),
+        ("GET", "account/local/job/1".to_owned(), "read"),
+        ("GET", "account/local/job/1/metrics".to_owned(), "read"),
+        ("POST", "account/local/job/1/cancel".to_owned(), "write"),
     ]
 }
 
@@ -156,7 +171,8 @@ fn other_accounts_are_out_of_reach_operation_by_operation() {
         let path = format!("/api/mlpgateway/{path}");
         let reply = gateway.send_with(&stranger, method, &path, "{}");
         assert_eq!(reply.status, 403, "{method} {path}: {}", reply.text());
-        let code = if path.contains("/async/task") || path.ends_with("/usage") {
+        let of_account = ["/async/task", "/usage", "/dataset", "/job"];
+        let code = if of_account.iter().any(|part| path.contains(part)) {
             "ACCESS_TO_ANOTHER_ACCOUNT_DENIED"
         } else {
             "ACCESS_TO_ANOTHER_ACCOUNT_NOT_PUBLIC_DENIED"

@@ -21,6 +21,7 @@ mod streams;
 mod tasks;
 mod texts;
 mod tls;
+mod training;
 mod visible;
 
 use std::path::PathBuf;

@@ -20,6 +20,12 @@ pub(crate) enum Piece {
     Cases,
     /// The package of a sentence encoder with real weights.
     Minilm,
+    /// The directory of scikit-learn.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
+    Sklearn,
     /// The directory of schemathesis, a fuzzer of APIs.
     #[cfg_attr(
         not(feature = "serve"),
@@ -56,6 +62,7 @@ impl Piece {
             Self::ExecuTorch => "executorch",
             Self::Cases => "cases",
             Self::Minilm => "minilm",
+            Self::Sklearn => "sklearn",
             Self::Schemathesis => "schemathesis",
             Self::Promtool => "promtool",
             Self::OpenAi => "openai",
@@ -71,6 +78,7 @@ impl Piece {
             Self::ExecuTorch => "PKGTOOL_EXECUTORCH_DIR",
             Self::Cases => "PKGTOOL_TEST_CASES",
             Self::Minilm => "PKGTOOL_TEST_MINILM",
+            Self::Sklearn => "PKGTOOL_TEST_SKLEARN",
             Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
             Self::Promtool => "PKGTOOL_TEST_PROMTOOL",
             Self::OpenAi => "PKGTOOL_TEST_OPENAI",

@@ -54,6 +54,7 @@ impl Model {
         let created = match &service.kind {
             Kind::Device(device) => device.description().created_at,
             Kind::Proxy(upstream) => upstream.since(),
+            Kind::Untrained(untrained) => untrained.since,
         };
         Self {
             id,

@@ -1,0 +1,83 @@
+//! The training of a running gateway: where its results are, how datasets are opened, services that wait to be
+//! trained.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::exit::Failure;
+use crate::gateway::settings::Settings;
+use crate::service::engine::Engines;
+use crate::service::{Kind, Listed, Service, ServiceSettings, Untrained};
+use crate::task::Blobs;
+use crate::train::{Dataset, DerivedServices, Jobs, JobsOptions, OpenDataset};
+
+/// Where the results of all accounts are.
+pub(super) fn trained_directory(data: &Path) -> PathBuf {
+    data.join("trained")
+}
+
+/// The settings of a service. They were checked, for every name that they have.
+pub(super) fn settings_of(
+    settings: &Settings,
+    derived: &DerivedServices,
+    owner: &str,
+    name: &str,
+) -> ServiceSettings {
+    let mut of = settings.service(owner, name).unwrap_or_default();
+    if of.listed == Listed::Auto && derived.is_hidden(owner, name) {
+        of.listed = Listed::No;
+    }
+    of
+}
+
+/// Services that were derived, as they are until they are trained.
+pub(super) fn untrained(
+    settings: &Settings,
+    derived: &DerivedServices,
+    engines: &Engines,
+) -> Result<Vec<Service>, Failure> {
+    let services = derived.all().into_iter().map(|it| {
+        let of = &it.is;
+        settings
+            .service(&of.owner_name, &of.name)
+            .map_err(|error| Failure::Other(error.to_string()))?;
+        Ok(Service {
+            id: of.service,
+            owner: of.owner,
+            owner_name: of.owner_name.clone(),
+            name: of.name.clone(),
+            settings: settings_of(settings, derived, &of.owner_name, &of.name),
+            meter: engines.meters().of(&of.owner_name, &of.name),
+            kind: Kind::Untrained(Arc::new(Untrained {
+                base_owner: of.base_owner,
+                base: of.base,
+                since: it.created_at,
+            })),
+        })
+    });
+    services.collect()
+}
+
+/// Opens datasets in the blob store.
+pub(super) fn opening(blobs: &Arc<Blobs>) -> OpenDataset {
+    let blobs = Arc::clone(blobs);
+    Box::new(move |dataset: Dataset| {
+        let blobs = Arc::clone(&blobs);
+        Box::pin(async move {
+            let of = &dataset.is;
+            let opened = blobs.open_dataset(&of.blob, of.size, of.sha256).await;
+            opened.map_err(|error| format!("the dataset cannot be read: {error}"))
+        })
+    })
+}
+
+/// Starts the jobs, once what is left of uploads is gone.
+pub(super) async fn jobs(options: JobsOptions, blobs: &Blobs) -> Result<Arc<Jobs>, Failure> {
+    let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let datasets = options.store.datasets(None).await;
+    let datasets = datasets.map_err(|error| other(&error))?;
+    let known: HashSet<String> = datasets.into_iter().map(|it| it.is.blob).collect();
+    blobs.sweep_datasets(&known).await;
+    Jobs::start(options).await.map_err(|error| other(&error))
+}

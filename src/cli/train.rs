@@ -1,0 +1,286 @@
+//! `pkgtool train`: the gateway's training, without a gateway.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::exit::{Exit, Failure};
+use super::output;
+use crate::account::AccountId;
+use crate::runtime::machine::Machine;
+use crate::service::engine::Engines;
+use crate::service::{Catalog, CatalogOptions, Device, PackageDirectory, ServiceSettings};
+use crate::train::dataset::{Bounds, Summary, check};
+use crate::train::{FitOptions, Progress, Training};
+
+/// The file that shows that a package was made by training.
+const MADE: &str = "training.json";
+
+/// Whose services they are for the time of a training.
+const NOBODY: AccountId = AccountId(0);
+
+/// Arguments of `pkgtool train`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(super) struct Args {
+    /// Package of a model that embeds texts or pictures
+    #[arg(value_name = "BASE")]
+    base: PathBuf,
+
+    /// JSON lines of {"text": …, "label": …}, or of `image_base64` and `label`, or CSV with such columns
+    #[arg(value_name = "DATASET")]
+    dataset: PathBuf,
+
+    /// Name of the result: letters a to z, digits and `_`
+    #[arg(long, value_name = "NAME")]
+    name: String,
+
+    /// Directory of the result; one that training made before is replaced [default: NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Training configuration: an object with `l2`, `max_iterations`, `tolerance`, `validation_fraction`, `seed`,
+    /// `class_weights`, `truncate`, `backend`, `precision`
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    config: String,
+
+    /// Print how well the result does as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// ONNX Runtime's library; looked for otherwise
+    #[arg(long, value_name = "FILE")]
+    ort_lib: Option<PathBuf>,
+}
+
+const HELP: &str = "\
+What is fitted is multinomial logistic regression on the model's vectors. The result is a package with the
+components `encoder` and `head` and the capability `classification`; `pkgtool serve` serves it.
+
+Examples:
+  pkgtool train packages-examples/hush-sentence tickets.jsonl --name tickets
+  pkgtool train models/minilm reviews.csv --name reviews --config '{\"class_weights\": \"balanced\"}'";
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let is_token = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if args.name.is_empty() || !args.name.chars().all(is_token) {
+        let message = "--name takes letters a to z, digits and `_`, as model tokens have them";
+        return Err(Failure::Other(message.to_owned()));
+    }
+    let options = FitOptions::read_text(&args.config);
+    let options = options.map_err(|error| Failure::Other(format!("--config: {error}")))?;
+    let bounds = Bounds {
+        bytes: u64::MAX,
+        ..Bounds::default()
+    };
+    let summary = check(open(&args.dataset)?, bounds);
+    let summary =
+        summary.map_err(|error| other(&format_args!("{}: {error}", args.dataset.display())))?;
+    let place = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(&args.name));
+    require_place(&place)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| other(&format_args!("no runtime can be started: {error}")))?;
+    let metrics = runtime.block_on(train(args, &options, &summary, bounds, &place))?;
+    if args.json {
+        output::print(&format!("{metrics:#}\n"))?;
+    } else {
+        output::print(&told(args, &metrics, &place))?;
+    }
+    Ok(Exit::Clean)
+}
+
+async fn train(
+    args: &Args,
+    options: &FitOptions,
+    summary: &Summary,
+    bounds: Bounds,
+    place: &Path,
+) -> Result<Value, Failure> {
+    let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let catalog = catalog(args)?;
+    let device = base(&catalog, args)?;
+    let progress = Arc::new(Progress::default());
+    let bar = show(&progress);
+    let training = Training {
+        device: &device,
+        caller: NOBODY,
+        name: &args.name,
+        summary,
+        bounds,
+        options,
+        cache: None,
+        memory: u64::MAX,
+        progress: &progress,
+        aside: aside(place),
+    };
+    let trained = training.run(Box::new(open(&args.dataset)?)).await;
+    bar.finish_and_clear();
+    drop(device);
+    let trained = trained.map_err(|error| other(&error))?;
+    trained.publish(place).map_err(|error| other(&error))?;
+    let metrics = trained.metrics.clone();
+    catalog.stop().await;
+    Ok(metrics)
+}
+
+fn open(dataset: &Path) -> Result<File, Failure> {
+    let shown = dataset.display();
+    File::open(dataset).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::Nothing(format!("{shown}: there is no such file")),
+        _ => Failure::Other(format!("{shown}: {error}")),
+    })
+}
+
+/// Nothing is replaced that training did not make.
+fn require_place(place: &Path) -> Result<(), Failure> {
+    let is_free = match fs::read_dir(place) {
+        Ok(mut entries) => entries.next().is_none() || place.join(MADE).is_file(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
+    if is_free {
+        return Ok(());
+    }
+    let shown = place.display();
+    let message =
+        format!("{shown}: is there, and was not made by training; name another with --out");
+    Err(Failure::Other(message))
+}
+
+/// Where a package is made before it has its place.
+fn aside(place: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(place.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    place.with_file_name(name)
+}
+
+/// The services of the package.
+fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
+    if !args.base.is_dir() {
+        let shown = args.base.display();
+        return Err(Failure::Nothing(format!(
+            "{shown}: there is no such directory"
+        )));
+    }
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::Other(format!("the pkgtool binary cannot be found: {error}")))?;
+    let budget = Machine::this().memory_bytes / 2;
+    let directory = PackageDirectory {
+        path: args.base.clone(),
+        owner: NOBODY,
+        owner_name: "local".to_owned(),
+    };
+    let catalog = Catalog::start(CatalogOptions {
+        directories: vec![directory],
+        settings: Box::new(|_, _| ServiceSettings::default()),
+        number: Box::new(|_, _| Ok(0)),
+        engines: Engines::new(program, budget, args.ort_lib.clone()),
+    });
+    catalog.map_err(Failure::Other)
+}
+
+/// The one service that can be trained.
+fn base(catalog: &Catalog, args: &Args) -> Result<Arc<Device>, Failure> {
+    let shown = args.base.display();
+    if let Some(unserved) = catalog.unserved().first() {
+        let path = unserved.path.display();
+        return Err(Failure::Other(format!("{path}: {}", unserved.reason)));
+    }
+    let all = catalog.all();
+    let devices = all.iter().filter_map(|service| service.device());
+    let mut trainable = devices.filter(|device| device.is_trainable());
+    match (trainable.next(), trainable.next()) {
+        (Some(device), None) => Ok(Arc::clone(device)),
+        (None, _) if all.is_empty() => {
+            Err(Failure::Nothing(format!("{shown}: there is no package")))
+        }
+        (None, _) => Err(Failure::Other(format!(
+            "{shown}: cannot be trained on: no model in it embeds texts or pictures"
+        ))),
+        (Some(_), Some(_)) => Err(Failure::Other(format!(
+            "{shown}: holds several packages that can be trained on; name one of them"
+        ))),
+    }
+}
+
+/// A bar that follows a training, where somebody sees it.
+fn show(progress: &Arc<Progress>) -> ProgressBar {
+    let bar = ProgressBar::new(100);
+    if let Ok(style) = ProgressStyle::with_template("training {bar:40} {pos}%") {
+        bar.set_style(style);
+    }
+    let (followed, shown) = (Arc::clone(progress), bar.clone());
+    tokio::spawn(async move {
+        while !shown.is_finished() {
+            shown.set_position(u64::from(followed.percentage()));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    bar
+}
+
+/// What came of it.
+fn told(args: &Args, metrics: &Value, place: &Path) -> String {
+    let mut text = String::new();
+    let number = |key: &str| metrics[key].as_u64().unwrap_or(0);
+    let validation = &metrics["validation"];
+    let none = json!([]);
+    let labels = validation.get("labels").unwrap_or(&none);
+    let labels = labels.as_array().map_or(&[][..], Vec::as_slice);
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "trained `{}` on {} rows, vectors of {} numbers",
+        args.name,
+        number("training_rows"),
+        number("dimensions"),
+    );
+    if !labels.is_empty() {
+        let part = |value: &Value| value.as_f64().unwrap_or(0.0);
+        let _ = writeln!(
+            text,
+            "on {} rows that were kept from it: accuracy {:.3}, macro F1 {:.3}",
+            number("validation_rows"),
+            part(&validation["accuracy"]),
+            part(&validation["macro_f1"]),
+        );
+        let names = labels.iter().map(|it| it["label"].as_str().unwrap_or(""));
+        let width = names
+            .map(|name| name.chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(5);
+        let _ = writeln!(text, "  {:width$}  precision  recall     F1  rows", "label");
+        for label in labels {
+            let _ = writeln!(
+                text,
+                "  {:width$}  {:9.3}  {:6.3}  {:5.3}  {:4}",
+                label["label"].as_str().unwrap_or(""),
+                part(&label["precision"]),
+                part(&label["recall"]),
+                part(&label["f1"]),
+                label["support"].as_u64().unwrap_or(0),
+            );
+        }
+    }
+    if metrics["converged"] == json!(false) {
+        let _ = writeln!(
+            text,
+            "the weights had not settled after as many iterations as may be made (`max_iterations`)"
+        );
+    }
+    let _ = writeln!(text, "the package is in {}", place.display());
+    text
+}

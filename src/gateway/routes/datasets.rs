@@ -1,0 +1,556 @@
+//! Datasets: uploaded, listed, read, deleted.
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{self, FromRequestParts as _, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use multer::Multipart;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::mpsc::Sender;
+use tokio::task::JoinHandle;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use super::super::Gateway;
+use super::super::auth::Caller;
+use super::super::body::{Arriving, arriving_file};
+use super::super::error::{Error, ErrorBody};
+use super::super::extract::{InPath, InQuery};
+use super::path::{Routes, only};
+use crate::account::{AccountId, Permission};
+use crate::database::Timestamp;
+use crate::task::{Blobs, Content, Upload};
+use crate::train::dataset::{Fault, Rejected, Summary, check, pieces};
+use crate::train::{Dataset, DatasetId, Deleted, NewDataset};
+
+/// Longest name and description, in characters.
+const LONGEST: usize = 1000;
+
+/// The part of a form that holds a dataset.
+const PART: &str = "file";
+
+/// What a form takes around its file, in bytes.
+const AROUND: u64 = 64 << 10;
+
+/// The routes under a prefix.
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(only(routes!(upload)))
+        .routes(only(routes!(list)))
+        .routes(only(routes!(read, delete)))
+        .routes(only(routes!(content)))
+}
+
+/// What a dataset is called.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+struct UploadParameters {
+    /// Its name; the file's without one.
+    #[param(nullable = false, max_length = 1000)]
+    name: Option<String>,
+    /// What it is.
+    #[param(nullable = false, max_length = 1000)]
+    description: Option<String>,
+    /// Its data type, as its owner names it.
+    #[param(nullable = false, max_length = 1000)]
+    data_type: Option<String>,
+    /// Who may use it, as its owner names it; here only its account may.
+    #[param(nullable = false, max_length = 1000)]
+    access_mode: Option<String>,
+}
+
+/// A form with a dataset.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is read part by part; this describes it")]
+struct DatasetForm {
+    /// The dataset: JSON lines or CSV, UTF-8.
+    #[schema(value_type = String, format = Binary)]
+    file: Vec<u8>,
+}
+
+/// A dataset.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct DatasetData {
+    id: DatasetIdData,
+    name: String,
+    description: String,
+    data_type: String,
+    access_mode: String,
+    /// `jsonl` or `csv`.
+    format: &'static str,
+    /// `text` or `image`.
+    holds: &'static str,
+    rows: u64,
+    /// How many rows there are of each label.
+    #[schema(value_type = Object)]
+    labels: std::collections::BTreeMap<String, u64>,
+    /// Bytes of its content.
+    size: u64,
+    /// ISO 8601, UTC.
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DatasetId)]
+struct DatasetIdData {
+    account_id: i64,
+    dataset_id: i64,
+}
+
+/// The dataset that a path names.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct DatasetPath {
+    /// Its account: name or number
+    account: String,
+    /// The dataset's number
+    #[param(value_type = i64)]
+    dataset: String,
+}
+
+impl From<Dataset> for DatasetData {
+    fn from(dataset: Dataset) -> Self {
+        let of = dataset.is;
+        Self {
+            id: DatasetIdData {
+                account_id: of.account.0,
+                dataset_id: dataset.id.0,
+            },
+            name: of.name,
+            description: of.description,
+            data_type: of.data_type,
+            access_mode: of.access_mode,
+            format: of.format.name(),
+            holds: match of.summary.holds {
+                crate::service::Holds::Text => "text",
+                crate::service::Holds::Image => "image",
+            },
+            rows: of.summary.rows,
+            labels: of.summary.labels,
+            size: of.size,
+            created_at: dataset.created_at.to_iso(),
+        }
+    }
+}
+
+/// Upload a dataset, as the part `file` of a form or as the body itself. It is checked as it arrives: every
+/// fault has its line.
+#[utoipa::path(
+    post,
+    path = "/account/{account}/dataset/raw",
+    tag = "training",
+    operation_id = "uploadDataset",
+    params(
+        ("account" = String, Path, description = "The dataset's account: its name or number"),
+        UploadParameters,
+    ),
+    request_body(content(
+        (DatasetForm = "multipart/form-data"),
+        (String = "application/jsonl"),
+        (String = "text/csv"),
+    ), description = "JSON lines of `{\"text\": …, \"label\": …}` or `{\"image_base64\": …, \"label\": …}`, or CSV with such columns"),
+    responses(
+        (status = 200, description = "The dataset", body = DatasetData),
+        (status = "4XX", description = "The dataset was refused: `args.faults` says where it is wrong", body = ErrorBody),
+        (status = "5XX", description = "The dataset could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn upload(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(account): InPath<String>,
+    request: extract::Request,
+) -> Result<Json<DatasetData>, Error> {
+    let own = caller.require_own(Permission::Write, &gateway, &account)?;
+    let (mut parts, body) = request.into_parts();
+    let query = InQuery::<UploadParameters>::from_request_parts(&mut parts, &gateway).await;
+    let InQuery(parameters) = query?;
+    let texts = [
+        ("name", &parameters.name),
+        ("description", &parameters.description),
+        ("dataType", &parameters.data_type),
+        ("accessMode", &parameters.access_mode),
+    ];
+    for (place, text) in texts {
+        if text
+            .as_ref()
+            .is_some_and(|text| text.chars().count() > LONGEST)
+        {
+            let message = format!("at most {LONGEST} characters belong here");
+            return Err(Error::bad_request(message).with("place", place));
+        }
+    }
+    let store = gateway.jobs.store();
+    let most = gateway.settings.training.datasets;
+    if store.datasets(Some(own)).await?.len() >= most {
+        let message =
+            format!("the account has {most} datasets, as many as it may have; delete one");
+        return Err(Error::new(
+            StatusCode::CONFLICT,
+            "TOO_MANY_DATASETS",
+            message,
+        ));
+    }
+    let boundary = boundary(&parts.headers)?;
+    let bounds = gateway.jobs.bounds();
+    let bytes = usize::try_from(bounds.bytes.saturating_add(AROUND)).unwrap_or(usize::MAX);
+    let request = extract::Request::from_parts(parts, body);
+    let arriving = arriving_file(&gateway, request, bytes)?;
+    let stored = match boundary {
+        Some(boundary) => from_form(&gateway, arriving, boundary).await?,
+        None => from_body(&gateway, arriving).await?,
+    };
+    let blob = stored.blob.clone();
+    let new = stored.named(own, parameters);
+    match store.create_dataset(new, Timestamp::now()).await {
+        Ok(dataset) => Ok(Json(dataset.into())),
+        Err(error) => {
+            gateway.blobs.delete_dataset(&blob).await;
+            Err(error.into())
+        }
+    }
+}
+
+/// Datasets of an account.
+#[utoipa::path(
+    get,
+    path = "/account/{account}/dataset",
+    tag = "training",
+    operation_id = "listDatasets",
+    params(("account" = String, Path, description = "The datasets' account: its name or number")),
+    responses(
+        (status = 200, description = "Datasets, the oldest first", body = Vec<DatasetData>),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The datasets could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(account): InPath<String>,
+) -> Result<Json<Vec<DatasetData>>, Error> {
+    let own = caller.require_own(Permission::Read, &gateway, &account)?;
+    let datasets = gateway.jobs.store().datasets(Some(own)).await?;
+    Ok(Json(datasets.into_iter().map(DatasetData::from).collect()))
+}
+
+/// A dataset.
+#[utoipa::path(
+    get,
+    path = "/account/{account}/dataset/{dataset}",
+    tag = "training",
+    operation_id = "readDataset",
+    params(DatasetPath),
+    responses(
+        (status = 200, description = "The dataset", body = DatasetData),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The dataset could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn read(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<DatasetPath>,
+) -> Result<Json<DatasetData>, Error> {
+    let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
+    Ok(Json(find(&gateway, own, &path.dataset).await?.into()))
+}
+
+/// The content of a dataset, as it was uploaded.
+#[utoipa::path(
+    get,
+    path = "/account/{account}/dataset/{dataset}/content",
+    tag = "training",
+    operation_id = "datasetContent",
+    params(DatasetPath),
+    responses(
+        (status = 200, description = "The content; the file's name is in the header Content-Disposition", content(
+            (String = "application/jsonl"),
+            (String = "text/csv; charset=utf-8"),
+        )),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The dataset could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn content(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<DatasetPath>,
+) -> Result<Response, Error> {
+    let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
+    let dataset = find(&gateway, own, &path.dataset).await?;
+    let of = &dataset.is;
+    let content = gateway.blobs.stream_dataset(&of.blob, of.size).await?;
+    let headers = [
+        (header::CONTENT_TYPE, of.format.media_type().to_owned()),
+        (header::CONTENT_LENGTH, of.size.to_string()),
+        (header::CONTENT_DISPOSITION, disposition(&of.file_name)),
+    ];
+    Ok((headers, Body::from_stream(content)).into_response())
+}
+
+/// Delete a dataset.
+#[utoipa::path(
+    delete,
+    path = "/account/{account}/dataset/{dataset}",
+    tag = "training",
+    operation_id = "deleteDataset",
+    params(DatasetPath),
+    responses(
+        (status = 200, description = "It is deleted"),
+        (status = "4XX", description = "The request was refused: 409 while a job needs the dataset", body = ErrorBody),
+        (status = "5XX", description = "The dataset could not be deleted", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn delete(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<DatasetPath>,
+) -> Result<StatusCode, Error> {
+    let own = caller.require_own(Permission::Write, &gateway, &path.account)?;
+    let dataset = find(&gateway, own, &path.dataset).await?;
+    match gateway.jobs.store().delete_dataset(dataset.id).await? {
+        Deleted::Done(dataset) => {
+            gateway.blobs.delete_dataset(&dataset.is.blob).await;
+            Ok(StatusCode::OK)
+        }
+        Deleted::Unknown => Err(Error::no_entity("dataset", &path.dataset)),
+        Deleted::Needed(job) => {
+            let message = format!(
+                "job {} needs the dataset; wait for its end or cancel it (POST …/job/{}/cancel)",
+                job.0, job.0
+            );
+            Err(Error::new(
+                StatusCode::CONFLICT,
+                "DATASET_IS_NEEDED",
+                message,
+            ))
+        }
+    }
+}
+
+/// An account's dataset of this number.
+async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Dataset, Error> {
+    let found = match id.parse() {
+        Ok(number) => gateway.jobs.store().dataset(DatasetId(number)).await?,
+        Err(_) => None,
+    };
+    let found = found.filter(|found| found.is.account == own);
+    found.ok_or_else(|| Error::no_entity("dataset", id))
+}
+
+/// A dataset that was uploaded and has no record yet.
+struct Stored {
+    blob: String,
+    size: u64,
+    sha256: [u8; 32],
+    summary: Summary,
+    file_name: Option<String>,
+}
+
+impl Stored {
+    fn named(self, account: AccountId, parameters: UploadParameters) -> NewDataset {
+        let format = self.summary.format;
+        let file_name = self.file_name.filter(|name| !name.is_empty());
+        let name = parameters.name.filter(|name| !name.trim().is_empty());
+        let name = name.or_else(|| file_name.clone());
+        NewDataset {
+            account,
+            name: name.unwrap_or_else(|| "dataset".to_owned()),
+            description: parameters.description.unwrap_or_default(),
+            data_type: parameters.data_type.unwrap_or_default(),
+            access_mode: parameters.access_mode.unwrap_or_default(),
+            file_name: file_name.unwrap_or_else(|| format!("dataset.{}", format.name())),
+            format,
+            summary: self.summary,
+            blob: self.blob,
+            size: self.size,
+            sha256: self.sha256,
+        }
+    }
+}
+
+/// A dataset on its way to the blob store, checked as it passes.
+struct Passing {
+    blob: String,
+    upload: Upload,
+    sender: Sender<io::Result<Bytes>>,
+    checked: JoinHandle<Result<Summary, Rejected>>,
+}
+
+impl Passing {
+    async fn begin(gateway: &Gateway) -> Result<Self, Error> {
+        let blob = Blobs::dataset_name(gateway.ids.next(Timestamp::now()));
+        let bounds = gateway.jobs.bounds();
+        let (sender, reader) = pieces();
+        Ok(Self {
+            upload: gateway.blobs.upload_dataset(&blob).await?,
+            blob,
+            sender,
+            checked: tokio::task::spawn_blocking(move || check(reader, bounds)),
+        })
+    }
+
+    /// Whether more is wanted: not if it is known to be wrong.
+    async fn push(&mut self, piece: Bytes) -> Result<bool, Error> {
+        if self.sender.send(Ok(piece.clone())).await.is_err() {
+            return Ok(false);
+        }
+        self.upload.push(piece).await?;
+        Ok(true)
+    }
+
+    async fn finish(self, file_name: Option<String>) -> Result<Stored, Error> {
+        drop(self.sender);
+        let checked = self.checked.await;
+        let checked = checked.map_err(|error| {
+            let error: &dyn std::fmt::Display = &error;
+            internal(error)
+        })?;
+        let summary = checked.map_err(rejected)?;
+        let Content::Blob { size, sha256 } = self.upload.finish().await? else {
+            return Err(internal(&"an upload is a blob"));
+        };
+        Ok(Stored {
+            blob: self.blob,
+            size,
+            sha256,
+            summary,
+            file_name,
+        })
+    }
+}
+
+fn internal(detail: &dyn std::fmt::Display) -> Error {
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    Error::new(status, "INTERNAL_ERROR", "the dataset could not be checked").because(detail)
+}
+
+async fn from_body(gateway: &Gateway, mut arriving: Arriving) -> Result<Stored, Error> {
+    let mut passing = Passing::begin(gateway).await?;
+    while let Some(piece) = arriving.next().await? {
+        if !passing.push(piece).await? {
+            break;
+        }
+    }
+    passing.finish(None).await
+}
+
+/// The part `file` of a form; others are passed over.
+async fn from_form(
+    gateway: &Gateway,
+    arriving: Arriving,
+    boundary: String,
+) -> Result<Stored, Error> {
+    let pieces = futures_util::stream::try_unfold(arriving, async |mut arriving| {
+        let piece = arriving.next().await.map_err(Broken)?;
+        Ok::<_, Broken>(piece.map(|piece| (piece, arriving)))
+    });
+    let mut form = Multipart::new(Box::pin(pieces), boundary);
+    while let Some(mut part) = form.next_field().await.map_err(malformed)? {
+        if part.name() != Some(PART) {
+            continue;
+        }
+        let file_name = part.file_name().map(plain);
+        let mut passing = Passing::begin(gateway).await?;
+        while let Some(piece) = part.chunk().await.map_err(malformed)? {
+            if !passing.push(piece).await? {
+                break;
+            }
+        }
+        return passing.finish(file_name).await;
+    }
+    let message = format!("the form has no part `{PART}`");
+    Err(Error::bad_request(message).with("place", PART))
+}
+
+/// Why a form's bytes did not come.
+#[derive(Debug, thiserror::Error)]
+#[error("the body could not be read")]
+struct Broken(Error);
+
+/// What is wrong with a form; its own fault if its bytes did not come.
+fn malformed(error: multer::Error) -> Error {
+    match error {
+        multer::Error::StreamReadFailed(source) => match source.downcast::<Broken>() {
+            Ok(broken) => broken.0,
+            Err(other) => Error::bad_request(format!("the form could not be read: {other}")),
+        },
+        other => Error::bad_request(format!("the form is wrong: {other}")).with("place", "$"),
+    }
+}
+
+/// What stands between the parts of a form, if the body is one.
+fn boundary(headers: &HeaderMap) -> Result<Option<String>, Error> {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind
+        .trim_start()
+        .to_ascii_lowercase()
+        .starts_with("multipart/")
+    {
+        return Ok(None);
+    }
+    let boundary = multer::parse_boundary(kind);
+    boundary.map(Some).map_err(|error| {
+        Error::bad_request(format!("the form has no boundary: {error}"))
+            .with("place", "Content-Type")
+    })
+}
+
+fn rejected(rejected: Rejected) -> Error {
+    let message = format!("the dataset is wrong: {rejected}");
+    match rejected {
+        Rejected::Wrong { faults, .. } => {
+            let told = |fault: &Fault| json!({"line": fault.line, "reason": fault.reason});
+            let faults: Vec<_> = faults.iter().map(told).collect();
+            Error::bad_request(message).with("faults", faults)
+        }
+        Rejected::Read(_) => Error::bad_request(message),
+    }
+}
+
+/// A file's name without directories and what headers cannot hold.
+fn plain(name: &str) -> String {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let kept = name.chars().filter(|c| !c.is_control()).take(200);
+    kept.collect()
+}
+
+/// The header that says a file's name (RFC 6266).
+fn disposition(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
+    let ascii: String = name
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '_' })
+        .collect();
+    if ascii == name {
+        return format!("attachment; filename=\"{ascii}\"");
+    }
+    let mut encoded = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"._-".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}")
+}

@@ -1,0 +1,274 @@
+//! Training jobs: what became of them, how well their results do, their cancellation.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use super::super::Gateway;
+use super::super::auth::Caller;
+use super::super::error::{Error, ErrorBody};
+use super::super::extract::InPath;
+use super::super::form::ServicePath;
+use super::path::{Routes, only};
+use crate::account::{AccountId, Permission};
+use crate::database::Timestamp;
+use crate::train::{Job, JobId, JobState};
+
+/// Most jobs that are listed, the newest.
+const MOST: usize = 1000;
+
+/// The routes under a prefix.
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(only(routes!(list)))
+        .routes(only(routes!(read)))
+        .routes(only(routes!(metrics)))
+        .routes(only(routes!(cancel)))
+        .routes(only(routes!(last)))
+}
+
+/// A training job.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = JobData)]
+pub(super) struct JobData {
+    account_id: i64,
+    job_id: i64,
+    /// `FIT`.
+    job_type: &'static str,
+    /// `WAITING`, `RUNNING`, `SUCCESS`, `FAILED` or `CANCELED`.
+    state: &'static str,
+    /// The same.
+    status: &'static str,
+    /// Whether the state stays so.
+    done: bool,
+    /// Whether it failed or was canceled.
+    error: bool,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    error_message: Option<String>,
+    /// How much of it is done, 0 to 100.
+    percentage: u8,
+    /// The service that is trained.
+    model_id: i64,
+    model_name: String,
+    dataset_id: i64,
+    /// How often it was begun.
+    attempt: u32,
+    /// ISO 8601, UTC.
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime, nullable = false)]
+    started_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime, nullable = false)]
+    completed_at: Option<String>,
+    /// How well the result does, of a job that succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    metrics: Option<Box<RawValue>>,
+}
+
+/// The job that a path names.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct JobPath {
+    /// Its account: name or number
+    account: String,
+    /// The job's number
+    #[param(value_type = i64)]
+    job: String,
+}
+
+impl From<Job> for JobData {
+    fn from(job: Job) -> Self {
+        let is_wrong = matches!(job.state, JobState::Failed | JobState::Canceled);
+        Self {
+            account_id: job.is.account.0,
+            job_id: job.id.0,
+            job_type: "FIT",
+            state: job.state.name(),
+            status: job.state.name(),
+            done: job.state.is_final(),
+            error: is_wrong,
+            error_message: match job.state {
+                JobState::Canceled => Some("canceled by its user".to_owned()),
+                _ => job.error,
+            },
+            percentage: job.percentage,
+            model_id: job.is.service,
+            model_name: job.is.service_name,
+            dataset_id: job.is.dataset.0,
+            attempt: job.attempt,
+            created_at: job.created_at.to_iso(),
+            started_at: job.started_at.map(Timestamp::to_iso),
+            completed_at: job.ended_at.map(Timestamp::to_iso),
+            metrics: job
+                .metrics
+                .and_then(|text| RawValue::from_string(text).ok()),
+        }
+    }
+}
+
+/// Training jobs of an account.
+#[utoipa::path(
+    get,
+    path = "/account/{account}/job",
+    tag = "training",
+    operation_id = "listJobs",
+    params(("account" = String, Path, description = "The jobs' account: its name or number")),
+    responses(
+        (status = 200, description = "Jobs, the newest first, at most 1000", body = Vec<JobData>),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The jobs could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(account): InPath<String>,
+) -> Result<Json<Vec<JobData>>, Error> {
+    let own = caller.require_own(Permission::Read, &gateway, &account)?;
+    let jobs = gateway.jobs.store().jobs(own, None, MOST).await?;
+    Ok(Json(jobs.into_iter().map(JobData::from).collect()))
+}
+
+/// A training job.
+#[utoipa::path(
+    get,
+    path = "/account/{account}/job/{job}",
+    tag = "training",
+    operation_id = "readJob",
+    params(JobPath),
+    responses(
+        (status = 200, description = "Where the job stands", body = JobData),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The job could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn read(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<JobPath>,
+) -> Result<Json<JobData>, Error> {
+    let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
+    Ok(Json(find(&gateway, own, &path.job).await?.into()))
+}
+
+/// How well the result of a training job does.
+#[utoipa::path(
+    get,
+    path = "/account/{account}/job/{job}/metrics",
+    tag = "training",
+    operation_id = "jobMetrics",
+    params(JobPath),
+    responses(
+        (status = 200, description = "Rows, loss, and of the rows that were kept from training: accuracy, macro F1, each label's precision and recall, the confusion matrix", body = serde_json::Value),
+        (status = "4XX", description = "The request was refused: 404 for a job without metrics", body = ErrorBody),
+        (status = "5XX", description = "The job could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn metrics(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<JobPath>,
+) -> Result<Json<serde_json::Value>, Error> {
+    let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
+    let job = find(&gateway, own, &path.job).await?;
+    let metrics = job
+        .metrics
+        .and_then(|text| serde_json::from_str(&text).ok());
+    metrics.map(Json).ok_or_else(|| {
+        let message = format!(
+            "job {} has no metrics: its state is {}",
+            job.id.0,
+            job.state.name()
+        );
+        Error::new(StatusCode::NOT_FOUND, "JOB_HAS_NO_METRICS", message)
+    })
+}
+
+/// Cancel a training job. One that has ended stays as it is.
+#[utoipa::path(
+    post,
+    path = "/account/{account}/job/{job}/cancel",
+    tag = "training",
+    operation_id = "cancelJob",
+    params(JobPath),
+    responses(
+        (status = 200, description = "The job as it is now", body = JobData),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The request could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn cancel(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<JobPath>,
+) -> Result<Json<JobData>, Error> {
+    let own = caller.require_own(Permission::Write, &gateway, &path.account)?;
+    let job = find(&gateway, own, &path.job).await?;
+    let canceled = gateway.jobs.cancel(job.id).await?;
+    let canceled = canceled.ok_or_else(|| Error::no_entity("job", &path.job))?;
+    Ok(Json(canceled.into()))
+}
+
+/// The last training job of a service.
+#[utoipa::path(
+    get,
+    path = "/account/{account}/model/{model}/last-job",
+    tag = "training",
+    operation_id = "lastJob",
+    params(ServicePath),
+    responses(
+        (status = 200, description = "Where the job stands", body = JobData),
+        (status = "4XX", description = "The request was refused: 404 where there was none", body = ErrorBody),
+        (status = "5XX", description = "The job could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn last(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<ServicePath>,
+) -> Result<Json<JobData>, Error> {
+    let caller = caller.require(Permission::Read)?;
+    let service = gateway.service_for(caller, &path.account, &path.model);
+    let service = service.map_err(|error| error.for_reading("service", &path.model))?;
+    if service.owner != caller {
+        return Err(Error::another_account());
+    }
+    let jobs = gateway
+        .jobs
+        .store()
+        .jobs(caller, Some(service.id), 1)
+        .await?;
+    let last = jobs.into_iter().next();
+    let last = last.ok_or_else(|| {
+        let message = format!("`{}` was never trained", service.name);
+        Error::new(StatusCode::NOT_FOUND, "SERVICE_HAS_NO_JOB", message)
+    })?;
+    Ok(Json(last.into()))
+}
+
+/// An account's job of this number.
+async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Job, Error> {
+    let found = match id.parse() {
+        Ok(number) => gateway.jobs.store().job(JobId(number)).await?,
+        Err(_) => None,
+    };
+    let found = found.filter(|found| found.is.account == own);
+    found.ok_or_else(|| Error::no_entity("job", id))
+}

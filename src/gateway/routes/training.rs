@@ -1,0 +1,593 @@
+//! Training: derive a service from another, start to train it, and the configurations for that.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{self, FromRequestParts as _, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use super::super::Gateway;
+use super::super::auth::Caller;
+use super::super::body::read_body;
+use super::super::error::{Error, ErrorBody};
+use super::super::extract::{InPath, InQuery};
+use super::super::form::ServicePath;
+use super::configs::{LONGEST_NAME, config_text, service};
+use super::jobs::JobData;
+use super::path::{Routes, only};
+use super::services::ServiceInfo;
+use crate::account::{AccountId, NewConfig, Permission};
+use crate::database::Timestamp;
+use crate::service::{Kind, Listed, Refusal, Service, Untrained};
+use crate::train::{
+    Created, Dataset, DatasetId, FitConfig, FitOptions, NewDerived, NewFitConfig, NewJob,
+};
+
+/// Longest name of a derived service.
+const LONGEST: usize = 100;
+
+/// The configuration that every trainable service has: all as it is by default.
+const BUILT_IN: i64 = 0;
+
+/// The routes under a prefix.
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(only(routes!(derive)))
+        .routes(only(routes!(fit)))
+        .routes(only(routes!(fit_v2)))
+        .routes(only(routes!(list, create)))
+}
+
+/// What a derived service is to be, in the query.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct DeriveParameters {
+    /// Its name: letters `a` to `z`, digits and `_`. It goes before the body's.
+    #[param(
+        nullable = false,
+        pattern = "^[a-z0-9_]*[a-z_][a-z0-9_]*$",
+        max_length = 100
+    )]
+    name: Option<String>,
+    /// Whether the registry hides it from others.
+    #[param(nullable = false)]
+    hidden: Option<bool>,
+}
+
+/// The same in a body.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+struct DeriveRequest {
+    /// The name of the service to be trained.
+    #[schema(
+        nullable = false,
+        pattern = "^[a-z0-9_]*[a-z_][a-z0-9_]*$",
+        max_length = 100
+    )]
+    name: Option<String>,
+    /// Whether the registry hides it from others.
+    #[schema(nullable = false)]
+    hidden: Option<bool>,
+}
+
+/// What a service is trained on, and how: exactly one of `config` and `configId`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct FitRequest {
+    /// A training configuration; as a text in `fit-v2`.
+    #[schema(value_type = Option<Object>)]
+    #[serde(default)]
+    config: Option<Value>,
+    /// The number of a stored one.
+    #[serde(default)]
+    config_id: Option<i64>,
+    /// The dataset's number.
+    dataset_id: i64,
+}
+
+/// A training configuration to be stored.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct NewFitConfigData {
+    /// Its name.
+    #[schema(min_length = 1, max_length = 200)]
+    name: String,
+    /// Whether it is the one to begin with.
+    #[serde(default)]
+    is_default: bool,
+    /// The config: an object, or the text of one.
+    #[schema(value_type = Object)]
+    config: Value,
+}
+
+/// A training configuration.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct FitConfigData {
+    id: FitConfigId,
+    name: String,
+    /// Whether it is the one to begin with.
+    is_default: bool,
+    /// Whether somebody stored it; the one that every trainable service has was not.
+    is_manual: bool,
+    /// The config, JSON as a text.
+    config: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "clients read these names")]
+struct FitConfigId {
+    account_id: i64,
+    model_id: i64,
+    config_id: i64,
+}
+
+impl FitConfigData {
+    fn of(owner: AccountId, stored: FitConfig) -> Self {
+        Self {
+            id: FitConfigId {
+                account_id: owner.0,
+                model_id: stored.is.service,
+                config_id: stored.id,
+            },
+            name: stored.is.name,
+            is_default: stored.is.is_default,
+            is_manual: true,
+            config: stored.is.config,
+        }
+    }
+
+    fn built_in(service: &Service, is_default: bool) -> Self {
+        Self {
+            id: FitConfigId {
+                account_id: service.owner.0,
+                model_id: service.id,
+                config_id: BUILT_IN,
+            },
+            name: "default".to_owned(),
+            is_default,
+            is_manual: false,
+            config: FitOptions::default().to_json().to_string(),
+        }
+    }
+}
+
+/// Derive a service that can be trained from one that embeds texts or pictures. It belongs to the key's account.
+#[utoipa::path(
+    post,
+    path = "/account/{account}/model/{model}/derived",
+    tag = "training",
+    operation_id = "deriveService",
+    params(ServicePath, DeriveParameters),
+    request_body(content = Option<DeriveRequest>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The new service", body = ServiceInfo),
+        (status = "4XX", description = "The request was refused: 409 where the service cannot be trained, or the name is taken", body = ErrorBody),
+        (status = "5XX", description = "The service could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn derive(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<ServicePath>,
+    request: extract::Request,
+) -> Result<Json<ServiceInfo>, Error> {
+    let caller = caller.require(Permission::Write)?;
+    let base = gateway.service_for(caller, &path.account, &path.model);
+    let base = base.map_err(|error| error.for_reading("service", &path.model))?;
+    let trainable = base.device().is_some_and(|device| device.is_trainable());
+    if !trainable {
+        let message = format!(
+            "`{}` cannot be trained: it embeds neither texts nor pictures",
+            base.label()
+        );
+        return Err(Error::new(
+            StatusCode::CONFLICT,
+            "SERVICE_IS_NOT_TRAINABLE",
+            message,
+        ));
+    }
+    let (mut parts, body) = request.into_parts();
+    let query = InQuery::<DeriveParameters>::from_request_parts(&mut parts, &gateway).await;
+    let InQuery(query) = query?;
+    let request = extract::Request::from_parts(parts, body);
+    let (body, _memory) = read_body(&gateway, caller, request).await?;
+    let body: DeriveRequest = if body.trim_ascii().is_empty() {
+        DeriveRequest::default()
+    } else {
+        serde_json::from_slice::<Option<_>>(&body)
+            .map_err(|error| wrong(&error))?
+            .unwrap_or_default()
+    };
+    let name = query.name.or(body.name).unwrap_or_default();
+    let hidden = query.hidden.or(body.hidden).unwrap_or(false);
+    require_name(&name)?;
+    let service = new_service(&gateway, caller, &base, (&name, hidden)).await?;
+    Ok(Json(ServiceInfo::of(&gateway, &service)))
+}
+
+/// Stores a derived service, with the predict configs of its base, and has it found.
+async fn new_service(
+    gateway: &Gateway,
+    owner: AccountId,
+    base: &Service,
+    (name, hidden): (&str, bool),
+) -> Result<Arc<Service>, Error> {
+    let taken = || {
+        let message = format!("the account has a service `{name}` already; choose another name");
+        Error::new(StatusCode::CONFLICT, "SERVICE_NAME_IS_TAKEN", message)
+    };
+    if gateway.services.find(owner, name).is_some() {
+        return Err(taken());
+    }
+    let owner_name = {
+        let accounts = gateway.directory.snapshot();
+        let account = accounts.by_id(owner).map(|account| account.name.clone());
+        account.unwrap_or_default()
+    };
+    let now = Timestamp::now();
+    let number = gateway.configs.service_number(owner, name).await?;
+    let new = NewDerived {
+        service: number,
+        owner,
+        owner_name: owner_name.clone(),
+        name: name.to_owned(),
+        base_owner: base.owner,
+        base_owner_name: base.owner_name.clone(),
+        base: base.id,
+        base_name: base.name.clone(),
+        hidden,
+    };
+    let derived = gateway.jobs.store().create_derived(new, now).await?;
+    let derived = Arc::new(derived.ok_or_else(taken)?);
+    for config in gateway.configs.list(base.id).await?.iter() {
+        let config = NewConfig {
+            service: number,
+            name: config.name.clone(),
+            config: inherited(&config.config),
+            is_default: config.is_default,
+        };
+        gateway.configs.create(config, now).await?;
+    }
+    gateway.jobs.derived().add(&derived);
+    if let Err(error) = gateway.jobs.serve_results_of(owner, &owner_name) {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        let message = "the service's directory could not be made";
+        return Err(Error::new(status, "INTERNAL_ERROR", message).because(&error));
+    }
+    let settings = gateway.current().service(&owner_name, name);
+    let mut settings = settings.unwrap_or_default();
+    if hidden && settings.listed == Listed::Auto {
+        settings.listed = Listed::No;
+    }
+    gateway.services.add_untrained(Service {
+        id: number,
+        owner,
+        meter: gateway.engines.meters().of(&owner_name, name),
+        owner_name,
+        name: name.to_owned(),
+        settings,
+        kind: Kind::Untrained(Arc::new(Untrained {
+            base_owner: base.owner,
+            base: base.id,
+            since: now,
+        })),
+    });
+    gateway
+        .services
+        .find(owner, name)
+        .ok_or_else(|| Error::no_service(name))
+}
+
+/// Start to train a derived service on a dataset. Its training configuration is given, or named by its number.
+#[utoipa::path(
+    post,
+    path = "/account/{account}/model/{model}/fit",
+    tag = "training",
+    operation_id = "fitService",
+    params(ServicePath),
+    request_body(content = FitRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The job: it is on disk", body = JobData),
+        (status = "4XX", description = "The request was refused: 409 for a service that was not derived, or that is being trained", body = ErrorBody),
+        (status = "5XX", description = "The job could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn fit(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<ServicePath>,
+    request: extract::Request,
+) -> Result<Json<JobData>, Error> {
+    start(&gateway, caller, &path, request).await
+}
+
+/// The same, with the configuration as a text.
+#[utoipa::path(
+    post,
+    path = "/account/{account}/model/{model}/fit-v2",
+    tag = "training",
+    operation_id = "fitServiceV2",
+    params(ServicePath),
+    request_body(content = FitRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The job: it is on disk", body = JobData),
+        (status = "4XX", description = "The request was refused: 409 for a service that was not derived, or that is being trained", body = ErrorBody),
+        (status = "5XX", description = "The job could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn fit_v2(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<ServicePath>,
+    request: extract::Request,
+) -> Result<Json<JobData>, Error> {
+    start(&gateway, caller, &path, request).await
+}
+
+async fn start(
+    gateway: &Gateway,
+    caller: Caller,
+    path: &ServicePath,
+    request: extract::Request,
+) -> Result<Json<JobData>, Error> {
+    let service = service(gateway, caller, Permission::Write, path)?;
+    let Some(derived) = gateway.jobs.derived().get(service.id) else {
+        let message = format!(
+            "`{}` was not derived from a trainable service; POST …/derived makes one that can be trained",
+            service.label()
+        );
+        return Err(Error::new(
+            StatusCode::CONFLICT,
+            "SERVICE_IS_NOT_DERIVED",
+            message,
+        ));
+    };
+    let (body, _memory) = read_body(gateway, service.owner, request).await?;
+    let asked: FitRequest = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
+    let config = match (asked.config.filter(|it| !it.is_null()), asked.config_id) {
+        (Some(config), None) => config_text(config)?,
+        (None, Some(id)) => stored_config(gateway, &service, derived.is.base, id).await?,
+        (None, None) => return Err(one_of("neither")),
+        (Some(_), Some(_)) => return Err(one_of("both")),
+    };
+    let mut options = FitOptions::read_text(&config).map_err(refused)?;
+    choose_model(gateway, &service, &mut options).await?;
+    let dataset = gateway
+        .jobs
+        .store()
+        .dataset(DatasetId(asked.dataset_id))
+        .await?;
+    let dataset = dataset.filter(|found| found.is.account == service.owner);
+    let dataset =
+        dataset.ok_or_else(|| Error::no_entity("dataset", &asked.dataset_id.to_string()))?;
+    check_base(
+        gateway,
+        (derived.is.base_owner, derived.is.base),
+        &dataset,
+        &options,
+    )?;
+    let job = NewJob {
+        account: service.owner,
+        service: service.id,
+        service_name: service.name.clone(),
+        dataset: dataset.id,
+        config: options.to_json().to_string(),
+    };
+    match gateway
+        .jobs
+        .store()
+        .create_job(job, Timestamp::now())
+        .await?
+    {
+        Created::Done(job) => {
+            gateway.jobs.wake();
+            Ok(Json((*job).into()))
+        }
+        Created::Busy(job) => {
+            let message = format!(
+                "job {} trains the service; wait for its end or cancel it (POST …/job/{}/cancel)",
+                job.0, job.0
+            );
+            Err(Error::new(
+                StatusCode::CONFLICT,
+                "SERVICE_IS_BEING_TRAINED",
+                message,
+            ))
+        }
+        Created::NoDataset => Err(Error::no_entity("dataset", &asked.dataset_id.to_string())),
+    }
+}
+
+/// Requests of the service go by its default predict config: so does its training, where nothing else is asked.
+async fn choose_model(
+    gateway: &Gateway,
+    service: &Service,
+    options: &mut FitOptions,
+) -> Result<(), Error> {
+    if options.backend.is_some() || options.precision.is_some() {
+        return Ok(());
+    }
+    let default = gateway.configs.default_of(service.id).await?;
+    let default = default.and_then(|it| serde_json::from_str::<Value>(&it.config).ok());
+    let default = default.unwrap_or_default();
+    let text = |key: &str| default.get(key).and_then(Value::as_str).map(str::to_owned);
+    options.backend = text("backend");
+    options.precision = text("precision");
+    Ok(())
+}
+
+/// What of a predict config holds for the service that is trained too: its package has components of its own,
+/// and one way of making vectors.
+fn inherited(config: &str) -> String {
+    let Ok(Value::Object(mut members)) = serde_json::from_str(config) else {
+        return "{}".to_owned();
+    };
+    for key in ["component", "method", "pooling", "normalize"] {
+        members.remove(key);
+    }
+    Value::Object(members).to_string()
+}
+
+/// What is wrong is told now, where it is known now.
+fn check_base(
+    gateway: &Gateway,
+    (owner, base): (AccountId, i64),
+    dataset: &Dataset,
+    options: &FitOptions,
+) -> Result<(), Error> {
+    let found = gateway.services.find(owner, &base.to_string());
+    let Some(device) = found.as_ref().and_then(|found| found.device()) else {
+        // It may be served again when the job's turn comes; if not the job says so.
+        return Ok(());
+    };
+    let config = options.predict_config().to_string();
+    let checked = device.encoder(dataset.is.holds(), &config);
+    checked.map(drop).map_err(Error::from)
+}
+
+/// Training configurations for services derived from this one.
+#[utoipa::path(
+    get,
+    path = "/account/{account}/model/{model}/fit-config",
+    tag = "training",
+    operation_id = "listFitConfigs",
+    params(ServicePath),
+    responses(
+        (status = 200, description = "Configs, the oldest first; a derived service has those of its base too", body = Vec<FitConfigData>),
+        (status = "4XX", description = "The request was refused", body = ErrorBody),
+        (status = "5XX", description = "The configs could not be read", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<ServicePath>,
+) -> Result<Json<Vec<FitConfigData>>, Error> {
+    let service = service(&gateway, caller, Permission::Read, &path)?;
+    let derived = gateway.jobs.derived().get(service.id);
+    let trainable = service.device().is_some_and(|device| device.is_trainable());
+    let store = gateway.jobs.store();
+    let mut configs = Vec::new();
+    if let Some(derived) = &derived {
+        let of_base = store.fit_configs(derived.is.base).await?.into_iter();
+        configs.extend(of_base.map(|it| FitConfigData::of(derived.is.base_owner, it)));
+    }
+    let own = store.fit_configs(service.id).await?.into_iter();
+    configs.extend(own.map(|it| FitConfigData::of(service.owner, it)));
+    if trainable || derived.is_some() {
+        let is_default = configs.iter().all(|config| !config.is_default);
+        configs.insert(0, FitConfigData::built_in(&service, is_default));
+    }
+    Ok(Json(configs))
+}
+
+/// Store a training configuration.
+#[utoipa::path(
+    post,
+    path = "/account/{account}/model/{model}/fit-config",
+    tag = "training",
+    operation_id = "createFitConfig",
+    params(ServicePath),
+    request_body(content = NewFitConfigData, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The stored config", body = FitConfigData),
+        (status = "4XX", description = "The request was refused: 409 for a service that cannot be trained", body = ErrorBody),
+        (status = "5XX", description = "The config could not be stored", body = ErrorBody),
+    ),
+    security(("key" = [])),
+)]
+async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<ServicePath>,
+    request: extract::Request,
+) -> Result<Json<FitConfigData>, Error> {
+    let service = service(&gateway, caller, Permission::Write, &path)?;
+    let is_derived = gateway.jobs.derived().get(service.id).is_some();
+    let trainable = service.device().is_some_and(|device| device.is_trainable());
+    if !is_derived && !trainable {
+        let message = format!("`{}` cannot be trained", service.label());
+        return Err(Error::new(
+            StatusCode::CONFLICT,
+            "SERVICE_IS_NOT_TRAINABLE",
+            message,
+        ));
+    }
+    let (body, _memory) = read_body(&gateway, service.owner, request).await?;
+    let new: NewFitConfigData = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
+    if new.name.trim().is_empty() || new.name.chars().count() > LONGEST_NAME {
+        let message = format!("a name has 1 to {LONGEST_NAME} characters");
+        return Err(Error::bad_request(message).with("place", "$.name"));
+    }
+    let config = config_text(new.config)?;
+    FitOptions::read_text(&config).map_err(refused)?;
+    let new = NewFitConfig {
+        service: service.id,
+        name: new.name,
+        config,
+        is_default: new.is_default,
+    };
+    let store = gateway.jobs.store();
+    let stored = store.create_fit_config(new, Timestamp::now()).await?;
+    Ok(Json(FitConfigData::of(service.owner, stored)))
+}
+
+/// The text of a stored configuration: the service's own, its base's, or the one that all have.
+async fn stored_config(
+    gateway: &Gateway,
+    service: &Service,
+    base: i64,
+    id: i64,
+) -> Result<String, Error> {
+    if id == BUILT_IN {
+        return Ok("{}".to_owned());
+    }
+    for of in [service.id, base] {
+        let configs = gateway.jobs.store().fit_configs(of).await?;
+        if let Some(found) = configs.into_iter().find(|config| config.id == id) {
+            return Ok(found.is.config);
+        }
+    }
+    Err(Error::no_entity("fit config", &id.to_string()))
+}
+
+/// A derived service's name is the model token of its package.
+fn require_name(name: &str) -> Result<(), Error> {
+    let is_token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    if name.len() <= LONGEST && !is_number && name.bytes().all(is_token) {
+        return Ok(());
+    }
+    let message = format!(
+        "`name` is {}; the name of a service to be trained has 1 to {LONGEST} characters, letters a to z, \
+         digits and `_`, and not digits only",
+        crate::service::json::shown(name)
+    );
+    Err(Error::bad_request(message).with("place", "name"))
+}
+
+fn one_of(given: &str) -> Error {
+    let message = format!("exactly one of `config` and `configId` belongs here; {given} was given");
+    Error::bad_request(message).with("place", "$")
+}
+
+fn refused(refusal: Refusal) -> Error {
+    let error = Error::bad_request(refusal.message);
+    match refusal.place {
+        Some(place) => error.with("place", place),
+        None => error,
+    }
+}
+
+fn wrong(error: &serde_json::Error) -> Error {
+    Error::bad_request(format!("the body is wrong: {error}")).with("place", "$")
+}

@@ -1,0 +1,177 @@
+//! Messages of `onnx.proto`, written: the wire format of [`super::wire`], with the fields of [`super::schema`]
+//! by their names.
+
+use super::schema::{
+    ATTRIBUTE, DIMENSION, Def, GRAPH, MODEL, NODE, OPSET, SHAPE, TENSOR, TENSOR_TYPE, TYPE,
+    VALUE_INFO,
+};
+
+const VARINT: u64 = 0;
+const BYTES: u64 = 2;
+
+/// `AttributeProto.AttributeType.INT`.
+const INT: u64 = 2;
+
+/// `TensorProto.DataType.FLOAT`: all tensors that are written are of binary32.
+const FLOAT: u64 = 1;
+
+/// The version of the format that is written; of 2020, so that every reader knows it.
+const IR_VERSION: u64 = 8;
+
+/// A message being written.
+#[derive(Debug, Clone)]
+pub struct Message {
+    schema: &'static [Def],
+    bytes: Vec<u8>,
+}
+
+/// A tensor of a graph, of binary32: an input, an output.
+#[derive(Debug, Clone, Copy)]
+pub struct Io<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Sizes, or symbols.
+    pub dims: &'a [Size<'a>],
+}
+
+/// A size of a tensor.
+#[derive(Debug, Clone, Copy)]
+pub enum Size<'a> {
+    /// This one.
+    Fixed(u64),
+    /// Any, by this symbol.
+    Symbol(&'a str),
+}
+
+/// Writes a number as a varint.
+#[expect(clippy::missing_panics_doc, reason = "seven bits fit into a byte")]
+pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(u8::try_from(value & 0x7f).expect("seven bits fit") | 0x80);
+        value >>= 7;
+    }
+    out.push(u8::try_from(value).expect("seven bits fit"));
+}
+
+/// Writes a field with a length.
+pub fn put_bytes(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    put_varint(number << 3 | BYTES, out);
+    put_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// A model of one graph, by an operator set. Nodes stand in the order of their calculation.
+pub fn model(
+    name: &str,
+    opset: u64,
+    nodes: &[Message],
+    stored: &[Message],
+    io: [&[Io<'_>]; 2],
+) -> Vec<u8> {
+    let mut graph = Message::new(GRAPH);
+    for node in nodes {
+        graph = graph.message("node", node);
+    }
+    graph = graph.text("name", name);
+    for tensor in stored {
+        graph = graph.message("initializer", tensor);
+    }
+    for (field, values) in ["input", "output"].into_iter().zip(io) {
+        for value in values {
+            graph = graph.message(field, &value.message());
+        }
+    }
+    let opset = Message::new(OPSET).text("domain", "").int("version", opset);
+    let model = Message::new(MODEL)
+        .int("ir_version", IR_VERSION)
+        .text("producer_name", "pkgtool")
+        .message("graph", &graph)
+        .message("opset_import", &opset);
+    model.bytes
+}
+
+/// A node of a graph.
+pub fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, u64)]) -> Message {
+    let mut node = Message::new(NODE);
+    for input in inputs {
+        node = node.text("input", input);
+    }
+    node = node.text("output", output).text("op_type", operator);
+    for (name, value) in attributes {
+        let attribute = Message::new(ATTRIBUTE)
+            .text("name", name)
+            .int("i", *value)
+            .int("type", INT);
+        node = node.message("attribute", &attribute);
+    }
+    node
+}
+
+/// A tensor of binary32 that the model holds.
+pub fn stored(name: &str, dims: &[u64], values: &[f32]) -> Message {
+    let mut tensor = Message::new(TENSOR);
+    for dim in dims {
+        tensor = tensor.int("dims", *dim);
+    }
+    let bytes: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    tensor
+        .int("data_type", FLOAT)
+        .text("name", name)
+        .raw("raw_data", &bytes)
+}
+
+impl Io<'_> {
+    fn message(&self) -> Message {
+        let mut shape = Message::new(SHAPE);
+        for size in self.dims {
+            let dim = Message::new(DIMENSION);
+            let dim = match size {
+                Size::Fixed(size) => dim.int("dim_value", *size),
+                Size::Symbol(symbol) => dim.text("dim_param", symbol),
+            };
+            shape = shape.message("dim", &dim);
+        }
+        let tensor = Message::new(TENSOR_TYPE)
+            .int("elem_type", FLOAT)
+            .message("shape", &shape);
+        let kind = Message::new(TYPE).message("tensor_type", &tensor);
+        Message::new(VALUE_INFO)
+            .text("name", self.name)
+            .message("type", &kind)
+    }
+}
+
+impl Message {
+    fn new(schema: &'static [Def]) -> Self {
+        let bytes = Vec::new();
+        Self { schema, bytes }
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        let def = self.schema.iter().find(|def| def.name == field);
+        def.map(|def| u64::from(def.number))
+            .expect("fields are named as the schema has them")
+    }
+
+    fn int(mut self, field: &str, value: u64) -> Self {
+        put_varint(self.number(field) << 3 | VARINT, &mut self.bytes);
+        put_varint(value, &mut self.bytes);
+        self
+    }
+
+    fn raw(mut self, field: &str, value: &[u8]) -> Self {
+        put_bytes(self.number(field), value, &mut self.bytes);
+        self
+    }
+
+    fn text(self, field: &str, value: &str) -> Self {
+        self.raw(field, value.as_bytes())
+    }
+
+    fn message(self, field: &str, value: &Self) -> Self {
+        self.raw(field, &value.bytes)
+    }
+}

@@ -1,0 +1,131 @@
+//! A package's models as what others are trained on: which one makes vectors, what files it is made of, and the
+//! vector of a picture.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{CallError, PackageConfig, Refusal, tensors};
+use super::variants::{Entry, external_files};
+use super::{Device, runnable};
+use crate::account::AccountId;
+use crate::model;
+use crate::package::Backend;
+use crate::text::tokenizer::TokenizerFiles;
+
+/// What vectors are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Holds {
+    /// Texts.
+    Text,
+    /// Pictures: PNG or JPEG, as base64.
+    Image,
+}
+
+/// A model that makes vectors.
+#[derive(Debug, Clone)]
+pub struct EncoderFiles {
+    /// The config that names it.
+    pub package: Arc<PackageConfig>,
+    /// The backend.
+    pub backend: Backend,
+    /// The precision.
+    pub precision: String,
+    /// The component that it is, in a package of several.
+    pub component: Option<String>,
+    /// The model's file.
+    pub model: PathBuf,
+    /// Files that the model keeps data in.
+    pub external: Vec<PathBuf>,
+    /// The tokenizer, of one that texts are given to.
+    pub tokenizer: Option<TokenizerFiles>,
+    /// Directories with files that say how texts are embedded.
+    pub directories: Vec<PathBuf>,
+}
+
+impl Holds {
+    /// The key of a request's picture, or of a dataset's rows.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Image => "image_base64",
+        }
+    }
+}
+
+impl Device {
+    /// Whether a classifier can be trained on its vectors, of texts or of pictures.
+    pub fn trains(&self, holds: Holds) -> bool {
+        self.classifies.is_none() && self.variants.entries.iter().any(of(holds))
+    }
+
+    /// Whether a classifier can be trained on its vectors.
+    pub fn is_trainable(&self) -> bool {
+        self.trains(Holds::Text) || self.trains(Holds::Image)
+    }
+
+    /// The model that makes vectors by this predict config.
+    pub fn encoder(&self, holds: Holds, config: &str) -> Result<EncoderFiles, CallError> {
+        let entry = self.encoder_entry(holds, config)?;
+        let model = &runnable(entry)?.model;
+        let info = model::open(model);
+        let (info, _) = info.map_err(|error| CallError::NoInstances(error.to_string()))?;
+        let text = entry.text.as_ref().filter(|_| holds == Holds::Text);
+        Ok(EncoderFiles {
+            package: Arc::clone(&entry.package),
+            backend: entry.backend,
+            precision: entry.precision.clone(),
+            component: entry.component.clone(),
+            model: model.clone(),
+            external: external_files(model, &info),
+            tokenizer: text.map(|text| text.tokenizer.clone()),
+            directories: text.map_or_else(Vec::new, |text| text.directories.clone()),
+        })
+    }
+
+    /// The vector of a picture. What is wrong with it is told before the model runs.
+    pub async fn embed_picture(
+        &self,
+        image_base64: &str,
+        config: &str,
+        caller: AccountId,
+    ) -> Result<Vec<f32>, CallError> {
+        let entry = self.encoder_entry(Holds::Image, config)?;
+        let model = runnable(entry)?;
+        let body = serde_json::json!({ "image_base64": image_base64 }).to_string();
+        let decoded = tensors::decode(body.as_bytes(), &model.signature, true)?;
+        let prepared = super::PreparedTensors {
+            endpoint: self.endpoint(entry, model)?,
+            inputs: decoded.inputs,
+            encoding: decoded.encoding,
+        };
+        prepared.vector(caller, None).await
+    }
+
+    fn encoder_entry(&self, holds: Holds, config: &str) -> Result<&Entry, CallError> {
+        if !self.trains(holds) {
+            let message = match holds {
+                Holds::Text => {
+                    "the service embeds no texts; a dataset of texts cannot be trained on it"
+                }
+                Holds::Image => {
+                    "the service embeds no pictures; a dataset of pictures cannot be trained on it"
+                }
+            };
+            return Err(Refusal::at("$.datasetId", message).into());
+        }
+        let (choice, _) = self.read_config(config)?;
+        let index = choice.resolve_among(&self.variants, of(holds))?;
+        Ok(&self.variants.entries[index])
+    }
+}
+
+/// Whether a method makes vectors of what is held.
+fn of(holds: Holds) -> impl Fn(&Entry) -> bool {
+    move |entry| match holds {
+        Holds::Text => entry.embeds(),
+        Holds::Image => entry.embeds_pictures(),
+    }
+}

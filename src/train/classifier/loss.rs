@@ -1,0 +1,174 @@
+//! What is minimised: the mean loss of rows with a penalty on the weights, and its gradient.
+//!
+//! Invariant: sums are made in one order, however many threads there are.
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2, ArrayViewMut2};
+use rayon::prelude::*;
+
+use super::Examples;
+
+/// Rows that are looked at together: their numbers stay in the processor's cache.
+const BLOCK: usize = 128;
+
+/// Parts that threads share. Each has a gradient of its own.
+const PARTS: usize = 16;
+
+/// The loss of labels by weights and intercepts. Parameters are labels × width weights, then one intercept a
+/// label.
+#[derive(Debug)]
+pub(super) struct Loss<'a> {
+    examples: Examples<'a>,
+    /// How much each row counts; the sum is 1.
+    shares: Vec<f64>,
+    /// The penalty's strength, for shares with the sum 1.
+    penalty: f64,
+}
+
+/// A loss and its gradient.
+#[derive(Debug, Clone)]
+pub(super) struct Slope {
+    pub(super) loss: f64,
+    pub(super) gradient: Vec<f64>,
+}
+
+impl<'a> Loss<'a> {
+    /// `weights` are how much each row counts.
+    pub(super) fn new(examples: Examples<'a>, weights: Vec<f64>, l2: f64) -> Self {
+        let sum: f64 = weights.iter().sum();
+        let shares = weights.into_iter().map(|weight| weight / sum).collect();
+        // Two labels have one vector of weights, as the usual form of such a model has it: here the same
+        // vector stands twice, half as long and with both signs, so its squares are half as many.
+        let strength = if examples.count == 2 { 2.0 * l2 } else { l2 };
+        Self {
+            examples,
+            shares,
+            penalty: strength / sum,
+        }
+    }
+
+    /// How many numbers there are to find.
+    pub(super) fn parameters(&self) -> usize {
+        self.examples.count * (self.examples.width + 1)
+    }
+
+    /// The loss of parameters, and how it changes with each.
+    pub(super) fn at(&self, parameters: &[f64]) -> Slope {
+        let rows = self.examples.labels.len();
+        let size = rows.div_ceil(PARTS).max(1);
+        let parts: Vec<Slope> = (0..rows.div_ceil(size))
+            .into_par_iter()
+            .map(|part| self.part(parameters, part * size, rows.min((part + 1) * size)))
+            .collect();
+        let mut sum = Slope {
+            loss: 0.0,
+            gradient: vec![0.0; self.parameters()],
+        };
+        for part in parts {
+            sum.loss += part.loss;
+            for (sum, part) in sum.gradient.iter_mut().zip(&part.gradient) {
+                *sum += part;
+            }
+        }
+        let weights = self.examples.count * self.examples.width;
+        let mut squares = 0.0;
+        for (slope, weight) in sum.gradient.iter_mut().zip(&parameters[..weights]) {
+            squares += weight * weight;
+            *slope += self.penalty * weight;
+        }
+        sum.loss += 0.5 * self.penalty * squares;
+        sum
+    }
+
+    fn part(&self, parameters: &[f64], start: usize, end: usize) -> Slope {
+        let Examples { width, count, .. } = self.examples;
+        let shape = "parameters are labels × width weights and an intercept a label";
+        let (weights, intercepts) = parameters.split_at(count * width);
+        let weights = ArrayView2::from_shape((count, width), weights).expect(shape);
+        let mut slope = Slope {
+            loss: 0.0,
+            gradient: vec![0.0; parameters.len()],
+        };
+        let (by_weight, by_intercept) = slope.gradient.split_at_mut(count * width);
+        let mut by_weight = ArrayViewMut2::from_shape((count, width), by_weight).expect(shape);
+        let mut vectors = Array2::<f64>::zeros((BLOCK, width));
+        let mut scores = Array2::<f64>::zeros((BLOCK, count));
+        for first in (start..end).step_by(BLOCK) {
+            let rows = BLOCK.min(end - first);
+            let given = &self.examples.vectors[first * width..(first + rows) * width];
+            let kept = vectors.as_slice_mut().expect("it is whole");
+            for (kept, given) in kept.iter_mut().zip(given) {
+                *kept = f64::from(*given);
+            }
+            let x = vectors.slice(ndarray::s![..rows, ..]);
+            let mut z = scores.slice_mut(ndarray::s![..rows, ..]);
+            general_mat_mul(1.0, &x, &weights.t(), 0.0, &mut z);
+            for (row, mut z) in z.rows_mut().into_iter().enumerate() {
+                let z = z.as_slice_mut().expect("rows are whole");
+                slope.loss += self.row(first + row, z, intercepts);
+                for (sum, residual) in by_intercept.iter_mut().zip(z) {
+                    *sum += *residual;
+                }
+            }
+            general_mat_mul(1.0, &z.t(), &x, 1.0, &mut by_weight);
+        }
+        slope
+    }
+
+    /// A row's part of the loss; its scores become the loss's slope by them.
+    fn row(&self, row: usize, scores: &mut [f64], intercepts: &[f64]) -> f64 {
+        let label = self.examples.labels[row] as usize;
+        let share = self.shares[row];
+        for (score, intercept) in scores.iter_mut().zip(intercepts) {
+            *score += intercept;
+        }
+        let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let own = scores[label] - most;
+        let mut sum = 0.0;
+        for score in scores.iter_mut() {
+            *score = (*score - most).exp();
+            sum += *score;
+        }
+        for score in scores.iter_mut() {
+            *score *= share / sum;
+        }
+        scores[label] -= share;
+        share * (sum.ln() - own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gradient_is_that_of_the_loss() {
+        let vectors: Vec<f32> = (0_u16..60)
+            .map(|it| f32::from(it * 37 % 61) / 30.0 - 1.0)
+            .collect();
+        for count in [2_usize, 3] {
+            let label = |row: usize| u32::try_from(row * 7 % count).expect("a few");
+            let labels: Vec<u32> = (0..20).map(label).collect();
+            let examples = Examples {
+                vectors: &vectors,
+                width: 3,
+                labels: &labels,
+                count,
+            };
+            let weights = (0..20).map(|row| 1.0 + f64::from(row) / 10.0).collect();
+            let loss = Loss::new(examples, weights, 0.7);
+            let numbers = (0_u8..).map(|it| f64::from(it).sin());
+            let at: Vec<f64> = numbers.take(loss.parameters()).collect();
+            let slope = loss.at(&at);
+            for place in 0..at.len() {
+                let moved = |by: f64| {
+                    let mut at = at.clone();
+                    at[place] += by;
+                    loss.at(&at).loss
+                };
+                let numeric = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+                assert!((numeric - slope.gradient[place]).abs() < 1e-8);
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! How well a classifier does, on rows that it was not trained on.
+
+use serde::{Deserialize, Serialize};
+
+/// How well a classifier does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Part of the rows whose label is found.
+    pub accuracy: f64,
+    /// Mean of the labels' F1.
+    pub macro_f1: f64,
+    /// The labels, in the order of the matrix.
+    pub labels: Vec<LabelMetrics>,
+    /// How many rows of a label (row) were taken for which (column).
+    pub confusion_matrix: Vec<Vec<u64>>,
+}
+
+/// How well one label is found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LabelMetrics {
+    /// The label.
+    pub label: String,
+    /// Part of the rows taken for it that are of it; 0 where there are none.
+    pub precision: f64,
+    /// Part of its rows that are taken for it; 0 where there are none.
+    pub recall: f64,
+    /// The harmonic mean of both; 0 where both are.
+    pub f1: f64,
+    /// Its rows.
+    pub support: u64,
+}
+
+impl Metrics {
+    /// Of rows with these labels that were taken for those.
+    pub fn of(names: &[String], labels: &[u32], taken: &[u32]) -> Self {
+        let count = names.len();
+        let mut confusion_matrix = vec![vec![0_u64; count]; count];
+        for (label, taken) in labels.iter().zip(taken) {
+            confusion_matrix[*label as usize][*taken as usize] += 1;
+        }
+        let matrix = &confusion_matrix;
+        let found: u64 = (0..count).map(|label| matrix[label][label]).sum();
+        let of_label = |label: usize| {
+            let support = matrix[label].iter().sum();
+            let taken = matrix.iter().map(|row| row[label]).sum();
+            let hits = matrix[label][label];
+            let (precision, recall) = (ratio(hits, taken), ratio(hits, support));
+            LabelMetrics {
+                label: names[label].clone(),
+                precision,
+                recall,
+                f1: ratio(2 * hits, support + taken),
+                support,
+            }
+        };
+        let labels_of: Vec<LabelMetrics> = (0..count).map(of_label).collect();
+        let sum: f64 = labels_of.iter().map(|it| it.f1).sum();
+        Self {
+            accuracy: ratio(found, labels.len() as u64),
+            macro_f1: sum / ratio_of(count),
+            labels: labels_of,
+            confusion_matrix,
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of rows")]
+fn ratio(part: u64, all: u64) -> f64 {
+    if all == 0 {
+        return 0.0;
+    }
+    part as f64 / all as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of labels")]
+fn ratio_of(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_the_matrix() {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let metrics = Metrics::of(&names, &[0, 0, 0, 1, 1, 2], &[0, 0, 1, 1, 1, 0]);
+        assert_eq!(
+            metrics.confusion_matrix,
+            [vec![2, 1, 0], vec![0, 2, 0], vec![1, 0, 0]]
+        );
+        let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12);
+        close(metrics.accuracy, 4.0 / 6.0);
+        // As scikit-learn's `f1_score(average="macro", zero_division=0)` has it.
+        close(metrics.macro_f1, (2.0 / 3.0 + 0.8 + 0.0) / 3.0);
+        close(metrics.labels[0].precision, 2.0 / 3.0);
+        close(metrics.labels[1].recall, 1.0);
+        close(metrics.labels[2].f1, 0.0);
+        assert_eq!(metrics.labels[2].support, 1);
+    }
+}

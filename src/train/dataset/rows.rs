@@ -1,0 +1,566 @@
+//! The rows of a dataset, one after the other.
+//!
+//! Invariant: no more than one row is in memory, and of one that is too long no more than the bound.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
+
+use serde_json::value::RawValue;
+
+use super::{Bounds, Format, Holds, MAX_LABEL};
+use crate::service::json;
+use crate::text::embedding::MAX_TEXT;
+
+/// How much is read at once, in bytes.
+const CHUNK: usize = 64 << 10;
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The line that it begins in, from 1.
+    pub line: u64,
+    /// What it holds.
+    pub holds: Holds,
+    /// The text, or the picture as base64.
+    pub content: String,
+    /// Its label.
+    pub label: String,
+}
+
+/// What is wrong with a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The line, from 1; `None` for what is wrong with all of it.
+    pub line: Option<u64>,
+    /// What was expected, what was found, what to do.
+    pub reason: String,
+}
+
+/// Why there is no row.
+#[derive(Debug)]
+pub enum RowError {
+    /// This row is wrong; others may follow.
+    Row(Fault),
+    /// Nothing can be read from here on.
+    End(Fault),
+    /// The bytes could not be had.
+    Read(io::Error),
+}
+
+/// The rows of a dataset.
+pub struct Rows<R> {
+    bounds: Bounds,
+    source: Source<R>,
+    /// Rows that were read, good ones or not.
+    count: u64,
+    /// How labels are written, once one was seen.
+    labels: Option<&'static str>,
+    ended: bool,
+}
+
+enum Source<R> {
+    Lines {
+        reader: BufReader<Bounded<R>>,
+        line: u64,
+        buffer: Vec<u8>,
+    },
+    Records {
+        reader: Box<csv::Reader<BufReader<Bounded<R>>>>,
+        place: Rc<Place>,
+        columns: Columns,
+        record: csv::ByteRecord,
+    },
+}
+
+/// Where the columns are.
+#[derive(Debug, Clone, Copy)]
+struct Columns {
+    holds: Holds,
+    content: usize,
+    label: usize,
+    count: usize,
+}
+
+/// How much was read, and how much may be before the row must have ended.
+#[derive(Debug, Default)]
+struct Place {
+    read: Cell<u64>,
+    allowed: Cell<u64>,
+    /// Blank lines before the first record.
+    blank: Cell<u64>,
+    stopped: Cell<Option<Stop>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stop {
+    Row,
+    All,
+}
+
+/// A reader that stops where a bound is passed.
+struct Bounded<R> {
+    inner: R,
+    bytes: u64,
+    place: Rc<Place>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl Fault {
+    /// A fault in a line.
+    pub(super) fn at(line: u64, reason: impl Into<String>) -> Self {
+        Self {
+            line: Some(line),
+            reason: reason.into(),
+        }
+    }
+
+    /// A fault of all of it.
+    pub(super) fn of_all(reason: impl Into<String>) -> Self {
+        Self {
+            line: None,
+            reason: reason.into(),
+        }
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.place.read.get();
+        let stop = if read > self.bytes {
+            Some(Stop::All)
+        } else if read > self.place.allowed.get() {
+            Some(Stop::Row)
+        } else {
+            None
+        };
+        if stop.is_some() {
+            self.place.stopped.set(stop);
+            return Err(io::Error::other("a bound was passed"));
+        }
+        let count = self.inner.read(buffer)?;
+        self.place.read.set(read + count as u64);
+        Ok(count)
+    }
+}
+
+impl<R: Read> Rows<R> {
+    /// The rows in these bytes: JSON lines if the first that is no space is `{` or `[`, else CSV.
+    pub fn new(inner: R, bounds: Bounds) -> Result<Self, RowError> {
+        let place = Rc::new(Place::default());
+        place.allowed.set(bounds.row_bytes as u64);
+        let bounded = Bounded {
+            inner,
+            bytes: bounds.bytes,
+            place: Rc::clone(&place),
+        };
+        let mut reader = BufReader::with_capacity(CHUNK, bounded);
+        let blank = skip_start(&mut reader)?;
+        let first = peek(&mut reader)?.first().copied();
+        let source = if matches!(first, Some(b'{' | b'[')) || first.is_none() {
+            Source::Lines {
+                reader,
+                line: blank,
+                buffer: Vec::new(),
+            }
+        } else {
+            place.blank.set(blank);
+            let ends_with_return = ends_with_return(peek(&mut reader)?);
+            records(reader, (place, ends_with_return), bounds)?
+        };
+        Ok(Self {
+            bounds,
+            source,
+            count: 0,
+            labels: None,
+            ended: false,
+        })
+    }
+
+    /// How the rows are written.
+    pub fn format(&self) -> Format {
+        match &self.source {
+            Source::Lines { .. } => Format::Jsonl,
+            Source::Records { .. } => Format::Csv,
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<Row>, RowError> {
+        let read = match &mut self.source {
+            Source::Lines {
+                reader,
+                line,
+                buffer,
+            } => next_line(reader, line, buffer, self.bounds)?
+                .then(|| of_line(buffer, *line, &mut self.labels)),
+            Source::Records {
+                reader,
+                place,
+                columns,
+                record,
+            } => next_record(reader, place, record, self.bounds)?
+                .map(|line| of_record(record, line, *columns)),
+        };
+        let Some(read) = read else { return Ok(None) };
+        self.count += 1;
+        if self.count > self.bounds.rows {
+            let most = self.bounds.rows;
+            return Err(RowError::End(Fault::of_all(format!(
+                "there are more than {most} rows, as many as are taken; leave some out"
+            ))));
+        }
+        read.map(Some).map_err(RowError::Row)
+    }
+}
+
+impl<R: Read> Iterator for Rows<R> {
+    type Item = Result<Row, RowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let read = self.read();
+        self.ended = matches!(&read, Ok(None) | Err(RowError::End(_) | RowError::Read(_)));
+        read.transpose()
+    }
+}
+
+fn peek<R: Read>(reader: &mut BufReader<R>) -> Result<&[u8], RowError> {
+    reader.fill_buf().map_err(RowError::Read)
+}
+
+/// Passes over the mark of UTF-8 and blank lines; gives how many those are.
+fn skip_start<R: Read>(reader: &mut BufReader<Bounded<R>>) -> Result<u64, RowError> {
+    let start = peek(reader)?;
+    if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
+        return Err(RowError::End(Fault::at(
+            1,
+            "this is UTF-16; datasets are UTF-8: save the file in that encoding",
+        )));
+    }
+    if start.starts_with(&[0xef, 0xbb, 0xbf]) {
+        reader.consume(3);
+    }
+    let mut lines = 0;
+    loop {
+        let there = peek(reader)?;
+        let spaces = there.iter().take_while(|it| it.is_ascii_whitespace());
+        let count = spaces.count();
+        for byte in &there[..count] {
+            lines += u64::from(*byte == b'\n');
+        }
+        if count == 0 || count < there.len() {
+            reader.consume(count);
+            return Ok(lines);
+        }
+        reader.consume(count);
+        let place = Rc::clone(&reader.get_ref().place);
+        // Blank lines are no row: they end when the file's bound does.
+        place.allowed.set(place.read.get() + CHUNK as u64);
+    }
+}
+
+fn too_long(line: u64, bounds: Bounds) -> RowError {
+    let most = bounds.row_bytes;
+    RowError::End(Fault::at(
+        line,
+        format!("the row has more than {most} bytes, as many as are taken"),
+    ))
+}
+
+fn too_large(bounds: Bounds) -> RowError {
+    let most = bounds.bytes;
+    RowError::End(Fault::of_all(format!(
+        "the dataset has more than {most} bytes, as many as are taken"
+    )))
+}
+
+/// What stopped the reader.
+fn stopped(error: io::Error, place: &Place, line: u64, bounds: Bounds) -> RowError {
+    match place.stopped.get() {
+        Some(Stop::Row) => too_long(line, bounds),
+        Some(Stop::All) => too_large(bounds),
+        None => RowError::Read(error),
+    }
+}
+
+/// Reads the next line that is not blank; `false` at the end.
+fn next_line<R: Read>(
+    reader: &mut BufReader<Bounded<R>>,
+    line: &mut u64,
+    buffer: &mut Vec<u8>,
+    bounds: Bounds,
+) -> Result<bool, RowError> {
+    let place = Rc::clone(&reader.get_ref().place);
+    loop {
+        buffer.clear();
+        *line += 1;
+        place
+            .allowed
+            .set(place.read.get() + bounds.row_bytes as u64);
+        loop {
+            let found = reader.fill_buf();
+            let there = found.map_err(|error| stopped(error, &place, *line, bounds))?;
+            if there.is_empty() {
+                break;
+            }
+            let end = there.iter().position(|it| *it == b'\n');
+            let taken = end.map_or(there.len(), |end| end + 1);
+            if buffer.len() + taken > bounds.row_bytes {
+                return Err(too_long(*line, bounds));
+            }
+            buffer.extend_from_slice(&there[..taken]);
+            reader.consume(taken);
+            if end.is_some() {
+                break;
+            }
+        }
+        if buffer.is_empty() {
+            return if place.read.get() > bounds.bytes {
+                Err(too_large(bounds))
+            } else {
+                Ok(false)
+            };
+        }
+        if !buffer.trim_ascii().is_empty() {
+            return Ok(true);
+        }
+    }
+}
+
+fn of_line(bytes: &[u8], line: u64, labels: &mut Option<&'static str>) -> Result<Row, Fault> {
+    let text = utf8(bytes, line)?;
+    if text.trim_start().starts_with('[') {
+        let reason = "an array begins here; a dataset has one JSON object a line, without brackets \
+                      and commas around them";
+        return Err(Fault::at(line, reason));
+    }
+    let members = json::members(text.trim(), "$");
+    let members = members.map_err(|refusal| Fault::at(line, refusal.message))?;
+    let member = |key: &str| members.iter().find(|(known, _)| known == key);
+    let content = match (member("text"), member("image_base64")) {
+        (Some((_, text)), None) => (Holds::Text, text),
+        (None, Some((_, image))) => (Holds::Image, image),
+        (Some(_), Some(_)) => {
+            return Err(Fault::at(
+                line,
+                "has both `text` and `image_base64`; one belongs there",
+            ));
+        }
+        (None, None) => return Err(Fault::at(line, "has neither `text` nor `image_base64`")),
+    };
+    let (holds, content) = content;
+    let content = string(content, holds.key(), line)?;
+    let Some((_, label)) = member("label") else {
+        return Err(Fault::at(line, "has no `label`"));
+    };
+    let (kind, label) = label_of(label, line)?;
+    match *labels {
+        Some(known) if known != kind => {
+            let reason = format!(
+                "`label` is {kind}, and {known} in the rows before; write all of them alike"
+            );
+            return Err(Fault::at(line, reason));
+        }
+        _ => *labels = Some(kind),
+    }
+    checked(Row {
+        line,
+        holds,
+        content,
+        label,
+    })
+}
+
+fn string(value: &RawValue, key: &str, line: u64) -> Result<String, Fault> {
+    let text = json::string(value, key);
+    let text = text.map_err(|refusal| Fault::at(line, format!("`{key}`: {}", refusal.message)))?;
+    Ok(text.into_owned())
+}
+
+/// How a label is written, and what it is.
+fn label_of(value: &RawValue, line: u64) -> Result<(&'static str, String), Fault> {
+    let written = value.get();
+    match json::kind(written) {
+        "a number" if written.parse::<i64>().is_ok() => Ok(("a number", written.to_owned())),
+        "a boolean" => Ok(("a boolean", written.to_owned())),
+        "a string" => Ok(("a string", string(value, "label", line)?)),
+        kind => {
+            let reason =
+                format!("`label` is {kind}; a string, a whole number or a boolean belongs there");
+            Err(Fault::at(line, reason))
+        }
+    }
+}
+
+/// What holds for rows however they are written.
+fn checked(row: Row) -> Result<Row, Fault> {
+    let fault = |reason: String| Err(Fault::at(row.line, reason));
+    let key = row.holds.key();
+    if row.content.trim().is_empty() {
+        return fault(format!("`{key}` is empty"));
+    }
+    if row.holds == Holds::Text && row.content.len() > MAX_TEXT {
+        let bytes = row.content.len();
+        return fault(format!(
+            "`text` has {bytes} bytes; no more than {MAX_TEXT} are embedded"
+        ));
+    }
+    if row.label.trim().is_empty() {
+        return fault("`label` is empty".to_owned());
+    }
+    if row.label.len() > MAX_LABEL || row.label.chars().any(char::is_control) {
+        let shown = json::shown(&row.label);
+        return fault(format!(
+            "`label` is {shown}; a label has at most {MAX_LABEL} bytes and no control characters"
+        ));
+    }
+    Ok(row)
+}
+
+fn utf8(bytes: &[u8], line: u64) -> Result<&str, Fault> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to() + 1;
+        let reason = format!(
+            "byte {at} of the row is no UTF-8; datasets are UTF-8: save the file in that encoding"
+        );
+        Fault::at(line, reason)
+    })
+}
+
+/// Whether the first line ends with a return before its line feed.
+fn ends_with_return(start: &[u8]) -> bool {
+    let end = start.iter().position(|byte| *byte == b'\n');
+    end.is_some_and(|end| end > 0 && start[end - 1] == b'\r')
+}
+
+/// A file of comma-separated values, with its header read.
+fn records<R: Read>(
+    reader: BufReader<Bounded<R>>,
+    (place, ends_with_return): (Rc<Place>, bool),
+    bounds: Bounds,
+) -> Result<Source<R>, RowError> {
+    let mut builder = csv::ReaderBuilder::new();
+    builder.has_headers(false).flexible(true);
+    let mut reader = Box::new(builder.from_reader(reader));
+    let mut record = csv::ByteRecord::new();
+    let found = next_record(&mut reader, &place, &mut record, bounds)?;
+    let line = found.unwrap_or(1);
+    // A record ends with the return: to the library its line feed belongs to the record behind it.
+    place
+        .blank
+        .set(place.blank.get() + u64::from(ends_with_return));
+    let wrong = |reason: String| Err(RowError::End(Fault::at(line, reason)));
+    let mut names = Vec::with_capacity(record.len());
+    for field in &record {
+        let Ok(name) = std::str::from_utf8(field) else {
+            let reason =
+                "the header is no UTF-8; datasets are UTF-8: save the file in that encoding";
+            return wrong(reason.to_owned());
+        };
+        names.push(name.trim());
+    }
+    let find = |wanted: &str| -> Result<Option<usize>, RowError> {
+        let mut places = names
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| **name == wanted);
+        let first = places.next().map(|(place, _)| place);
+        if places.next().is_some() {
+            let reason = format!("the header has two columns `{wanted}`");
+            return Err(RowError::End(Fault::at(line, reason)));
+        }
+        Ok(first)
+    };
+    let (text, image, label) = (find("text")?, find("image_base64")?, find("label")?);
+    let (holds, content) = match (text, image) {
+        (Some(place), None) => (Holds::Text, place),
+        (None, Some(place)) => (Holds::Image, place),
+        (Some(_), Some(_)) => {
+            return wrong(
+                "the header has both `text` and `image_base64`; one belongs there".to_owned(),
+            );
+        }
+        (None, None) => {
+            return wrong(format!(
+                "this is neither JSON lines nor a CSV header with the columns `text` (or \
+                 `image_base64`) and `label`: it begins with {}",
+                json::shown(&names.join(","))
+            ));
+        }
+    };
+    let Some(label) = label else {
+        return wrong(format!(
+            "the header has no column `label`; it has {}",
+            json::shown(&names.join(","))
+        ));
+    };
+    let columns = Columns {
+        holds,
+        content,
+        label,
+        count: record.len(),
+    };
+    Ok(Source::Records {
+        reader,
+        place,
+        columns,
+        record,
+    })
+}
+
+/// Reads the next record; gives the line that it begins in, and nothing at the end.
+fn next_record<R: Read>(
+    reader: &mut csv::Reader<BufReader<Bounded<R>>>,
+    place: &Place,
+    record: &mut csv::ByteRecord,
+    bounds: Bounds,
+) -> Result<Option<u64>, RowError> {
+    place
+        .allowed
+        .set(place.read.get() + bounds.row_bytes as u64);
+    let blank = place.blank.get();
+    let before = blank + reader.position().line();
+    match reader.read_byte_record(record) {
+        Ok(false) if place.read.get() > bounds.bytes => Err(too_large(bounds)),
+        Ok(false) => Ok(None),
+        Ok(true) => Ok(Some(
+            record.position().map_or(before, |it| blank + it.line()),
+        )),
+        Err(error) => match error.into_kind() {
+            csv::ErrorKind::Io(error) => Err(stopped(error, place, before, bounds)),
+            other => Err(RowError::End(Fault::at(
+                before,
+                format!("no CSV: {other:?}"),
+            ))),
+        },
+    }
+}
+
+fn of_record(record: &csv::ByteRecord, line: u64, columns: Columns) -> Result<Row, Fault> {
+    if record.len() != columns.count {
+        let (found, expected) = (record.len(), columns.count);
+        let reason = format!(
+            "has {found} fields, and the header {expected}; a text with commas, quotes or line ends \
+             stands in double quotes"
+        );
+        return Err(Fault::at(line, reason));
+    }
+    let field = |place: usize| utf8(record.get(place).unwrap_or_default(), line);
+    checked(Row {
+        line,
+        holds: columns.holds,
+        content: field(columns.content)?.to_owned(),
+        label: field(columns.label)?.to_owned(),
+    })
+}

@@ -1,0 +1,13 @@
+//! Checksums as names.
+
+use std::fmt::Write as _;
+
+/// The first bytes of a checksum, in hexadecimal.
+pub(super) fn name_of(sum: &[u8], bytes: usize) -> String {
+    let mut name = String::new();
+    for byte in sum.iter().take(bytes) {
+        // Writing to a string does not fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}

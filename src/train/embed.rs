@@ -1,0 +1,323 @@
+//! The vectors of a dataset's rows: read, embedded in batches, kept for another time.
+
+use std::io::Read;
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use tokio::sync::mpsc;
+
+use super::cache::{self, Cache, CacheDirectory, Key};
+use super::dataset::{Bounds, Holds, Row, RowError, Rows};
+use super::error::TrainError;
+use super::options::FitOptions;
+use crate::account::AccountId;
+use crate::service::{CallError, Device, EncoderFiles, Refusal};
+use crate::text::embedding::{Given, MAX_TEXTS_BYTES};
+
+/// Rows of a batch, and the bytes from which on it is full.
+const BATCH: usize = 64;
+const BATCH_BYTES: usize = MAX_TEXTS_BYTES / 4;
+
+/// Batches on their way: while one runs the next is made ready.
+const AHEAD: usize = 2;
+
+/// How long is waited before what could not be taken is asked again, and how often.
+const AGAIN: std::time::Duration = std::time::Duration::from_millis(250);
+const TIMES: u32 = 240;
+
+/// A dataset's bytes.
+pub type Source = Box<dyn Read + Send>;
+
+/// What embeds.
+pub(super) struct Embedding<'a> {
+    pub(super) device: &'a Device,
+    pub(super) caller: AccountId,
+    pub(super) encoder: &'a EncoderFiles,
+    pub(super) holds: Holds,
+    pub(super) options: &'a FitOptions,
+    pub(super) cache: Option<&'a CacheDirectory>,
+    pub(super) bounds: Bounds,
+    /// How many rows there are.
+    pub(super) rows: u64,
+    /// Bytes that all vectors may take.
+    pub(super) memory: u64,
+}
+
+/// The vectors of all rows.
+#[derive(Debug)]
+pub(super) struct Embedded {
+    /// Rows × width numbers.
+    pub(super) vectors: Vec<f32>,
+    pub(super) width: usize,
+    /// The label of each row.
+    pub(super) labels: Vec<String>,
+}
+
+/// Rows, with the vectors that are known of them.
+struct Batch {
+    rows: Vec<Row>,
+    keys: Vec<Key>,
+    vectors: Vec<Option<Vec<f32>>>,
+}
+
+impl Embedding<'_> {
+    /// Embeds all rows; `done` is told how many of how many.
+    pub(super) async fn run(
+        &self,
+        source: Source,
+        done: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Embedded, TrainError> {
+        let mut cache = self.open_cache();
+        let mut batches = read(source, self.bounds);
+        let mut embedded = Embedded {
+            vectors: Vec::new(),
+            width: 0,
+            labels: Vec::new(),
+        };
+        loop {
+            let mut ready = Vec::new();
+            for _ in 0..AHEAD {
+                if let Some(batch) = batches.recv().await {
+                    ready.push(known(batch?, &mut cache));
+                }
+            }
+            if ready.is_empty() {
+                break;
+            }
+            let ready = stream::iter(ready.into_iter().map(|batch| self.embed(batch)));
+            let ready: Vec<Batch> = ready.buffered(AHEAD).try_collect().await?;
+            for batch in ready {
+                self.add(batch, &mut embedded, &mut cache)?;
+                done(embedded.labels.len() as u64, self.rows);
+            }
+        }
+        if embedded.labels.len() as u64 != self.rows {
+            let message = "the dataset changed while it was trained on";
+            return Err(TrainError::Dataset(message.to_owned()));
+        }
+        Ok(embedded)
+    }
+
+    /// Vectors of another time; a fault of theirs costs time and nothing else.
+    fn open_cache(&self) -> Option<Cache> {
+        let name = cache::name(self.encoder, self.holds, self.options.truncate);
+        self.cache?.open(&name).unwrap_or_else(|error| {
+            tracing::warn!(%error, "vectors that were kept cannot be read");
+            None
+        })
+    }
+
+    fn add(
+        &self,
+        batch: Batch,
+        embedded: &mut Embedded,
+        cache: &mut Option<Cache>,
+    ) -> Result<(), TrainError> {
+        let mut fresh = Vec::new();
+        for ((row, key), vector) in batch.rows.into_iter().zip(batch.keys).zip(batch.vectors) {
+            let vector = vector.unwrap_or_default();
+            if embedded.width == 0 {
+                self.require_room(vector.len())?;
+                embedded.width = vector.len();
+            }
+            if vector.is_empty() || vector.len() != embedded.width {
+                let (width, line) = (vector.len(), row.line);
+                return Err(TrainError::Dataset(format!(
+                    "line {line}: the model gave {width} numbers, and {} for the rows before; only models \
+                     whose vectors have one length can be trained on",
+                    embedded.width
+                )));
+            }
+            embedded.vectors.extend_from_slice(&vector);
+            embedded.labels.push(row.label);
+            fresh.push((key, vector));
+        }
+        if let Some(kept) = cache {
+            fresh.retain(|(key, _)| kept.get(key).is_none());
+            if let Err(error) = kept.put(&fresh) {
+                tracing::warn!(%error, "vectors are not kept");
+                *cache = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Vectors stand twice in memory while some of the rows are picked.
+    fn require_room(&self, width: usize) -> Result<(), TrainError> {
+        let needed = self.rows.saturating_mul(width as u64).saturating_mul(8);
+        if needed <= self.memory {
+            return Ok(());
+        }
+        Err(TrainError::Memory {
+            rows: self.rows,
+            width,
+            needed,
+            limit: self.memory,
+        })
+    }
+
+    async fn embed(&self, mut batch: Batch) -> Result<Batch, TrainError> {
+        let missing = batch.vectors.iter().enumerate();
+        let missing = missing.filter(|(_, vector)| vector.is_none());
+        let missing: Vec<usize> = missing.map(|(place, _)| place).collect();
+        match self.holds {
+            Holds::Text if !missing.is_empty() => {
+                let vectors = self.embed_texts(&batch.rows, &missing).await?;
+                for (place, vector) in missing.into_iter().zip(vectors) {
+                    batch.vectors[place] = Some(vector);
+                }
+            }
+            Holds::Text => {}
+            Holds::Image => {
+                for place in missing {
+                    let vector = self.embed_picture(&batch.rows[place]).await?;
+                    batch.vectors[place] = Some(vector);
+                }
+            }
+        }
+        Ok(batch)
+    }
+
+    async fn embed_texts(
+        &self,
+        rows: &[Row],
+        missing: &[usize],
+    ) -> Result<Vec<Vec<f32>>, TrainError> {
+        let texts: Vec<String> = missing.iter().map(|it| rows[*it].content.clone()).collect();
+        let mut config = self.options.predict_config();
+        config["truncate"] = self.options.truncate.into();
+        let config = config.to_string();
+        let mut patience = Patience::default();
+        let embedded = loop {
+            let embedded = self.ask(texts.clone(), &config).await;
+            match embedded {
+                Err(error) if patience.again(&error).await => {}
+                embedded => break embedded,
+            }
+        };
+        let embedded = embedded.map_err(|error| match error {
+            CallError::Refused(refusal) => {
+                let row = text_of(&refusal).and_then(|text| rows.get(*missing.get(text)?));
+                of_row(row.map(|row| row.line), &refusal)
+            }
+            other => TrainError::Model(other),
+        })?;
+        Ok(embedded.vectors)
+    }
+
+    async fn ask(
+        &self,
+        texts: Vec<String>,
+        config: &str,
+    ) -> Result<crate::service::Embedded, CallError> {
+        let given = Given::Texts(texts);
+        let embedding = self.device.prepare_embedding(given, Some(config)).await?;
+        embedding.run(self.caller, None).await
+    }
+
+    async fn embed_picture(&self, row: &Row) -> Result<Vec<f32>, TrainError> {
+        let config = self.options.predict_config().to_string();
+        let mut patience = Patience::default();
+        let embedded = loop {
+            let embedding = self
+                .device
+                .embed_picture(&row.content, &config, self.caller);
+            match embedding.await {
+                Err(error) if patience.again(&error).await => {}
+                embedded => break embedded,
+            }
+        };
+        embedded.map_err(|error| match error {
+            CallError::Refused(refusal) => of_row(Some(row.line), &refusal),
+            other => TrainError::Model(other),
+        })
+    }
+}
+
+/// Waits for room where a request could not be taken for want of it.
+#[derive(Default)]
+struct Patience(u32);
+
+impl Patience {
+    /// Whether to ask again, after a while.
+    async fn again(&mut self, error: &CallError) -> bool {
+        let is_full = matches!(error, CallError::QueueFull { .. });
+        if !is_full || self.0 == TIMES {
+            return false;
+        }
+        self.0 += 1;
+        tokio::time::sleep(AGAIN).await;
+        true
+    }
+}
+
+/// The place of the text that a refusal is about.
+fn text_of(refusal: &Refusal) -> Option<usize> {
+    let place = refusal.place.as_deref()?.strip_prefix("$.texts[")?;
+    place.strip_suffix(']')?.parse().ok()
+}
+
+fn of_row(line: Option<u64>, refusal: &Refusal) -> TrainError {
+    let message = &refusal.message;
+    TrainError::Dataset(match line {
+        Some(line) => format!("line {line}: {message}"),
+        None => message.clone(),
+    })
+}
+
+/// Batches as they are read, on a thread that may wait.
+fn read(source: Source, bounds: Bounds) -> mpsc::Receiver<Result<Vec<Row>, TrainError>> {
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    tokio::task::spawn_blocking(move || {
+        let wrong = |error: RowError| {
+            TrainError::Dataset(match error {
+                RowError::Row(fault) | RowError::End(fault) => fault.to_string(),
+                RowError::Read(error) => format!("the dataset cannot be read: {error}"),
+            })
+        };
+        let rows = match Rows::new(source, bounds) {
+            Ok(rows) => rows,
+            Err(error) => {
+                // Nobody may be waiting any more.
+                let _ = sender.blocking_send(Err(wrong(error)));
+                return;
+            }
+        };
+        let (mut batch, mut bytes) = (Vec::with_capacity(BATCH), 0);
+        for row in rows {
+            let row = row.map_err(wrong);
+            let is_wrong = row.is_err();
+            let sent = match row {
+                Ok(row) => {
+                    bytes += row.content.len();
+                    batch.push(row);
+                    if batch.len() < BATCH && bytes < BATCH_BYTES {
+                        continue;
+                    }
+                    bytes = 0;
+                    sender.blocking_send(Ok(std::mem::take(&mut batch)))
+                }
+                Err(error) => sender.blocking_send(Err(error)),
+            };
+            if sent.is_err() || is_wrong {
+                return;
+            }
+        }
+        if !batch.is_empty() {
+            let _ = sender.blocking_send(Ok(batch));
+        }
+    });
+    receiver
+}
+
+/// A batch with what is known of it.
+fn known(rows: Vec<Row>, cache: &mut Option<Cache>) -> Batch {
+    let keys: Vec<Key> = rows.iter().map(|row| cache::key(&row.content)).collect();
+    let vectors = keys
+        .iter()
+        .map(|key| cache.as_mut().and_then(|cache| cache.get(key)));
+    Batch {
+        vectors: vectors.collect(),
+        rows,
+        keys,
+    }
+}

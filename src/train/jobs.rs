@@ -1,0 +1,426 @@
+//! Training jobs: taken in the order in which they came, run one at a time unless more are allowed, and served
+//! when they are done.
+//!
+//! Invariant: a job whose state is `SUCCESS` is served; one that ran when the server ended runs again from its
+//! start, and nothing of its former run shows.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::cache::CacheDirectory;
+use super::dataset::Bounds;
+use super::derived::DerivedServices;
+use super::embed::Source;
+use super::error::TrainError;
+use super::options::FitOptions;
+use super::record::{Dataset, Derived, Job, JobId, JobState};
+use super::store::TrainingStore;
+use super::trainer::{Progress, Trained, Training};
+use crate::account::AccountId;
+use crate::database::{DatabaseError, Timestamp, make_directory};
+use crate::service::{CallError, Catalog, Device, PackageDirectory, Service};
+
+/// How often the store is asked whether a job waits, though nobody said so.
+const POLL: Duration = Duration::from_secs(5);
+
+/// How often is noted how far a job is.
+const NOTE: Duration = Duration::from_millis(500);
+
+/// How long a package may take from its place to being served.
+const SERVED: Duration = Duration::from_mins(2);
+
+/// How often a training begins anew whose model was replaced meanwhile.
+const TIMES: u32 = 3;
+
+/// Where packages are made before they have their place.
+const MAKING: &str = "making";
+
+/// Finds a service by its owner and its name or number.
+pub type FindService = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
+
+/// Opens the content of a dataset.
+pub type OpenDataset = Box<
+    dyn Fn(Dataset) -> std::pin::Pin<Box<dyn Future<Output = Result<Source, String>> + Send>>
+        + Send
+        + Sync,
+>;
+
+/// What jobs are run with.
+pub struct JobsOptions {
+    /// Where they are kept.
+    pub store: Arc<dyn TrainingStore>,
+    /// Services that were derived.
+    pub derived: Arc<DerivedServices>,
+    /// Finds services.
+    pub find: FindService,
+    /// Opens datasets.
+    pub open: OpenDataset,
+    /// Where the results are served.
+    pub catalog: Arc<Catalog>,
+    /// Where the results are kept: a directory for each account, by its number.
+    pub directory: PathBuf,
+    /// Where vectors are kept.
+    pub cache: CacheDirectory,
+    /// What datasets may have.
+    pub bounds: Bounds,
+    /// Bytes that the vectors of a dataset may take.
+    pub memory: u64,
+    /// Jobs that may run at the same time.
+    pub running: usize,
+    /// How often a job is begun that the server's end cuts off.
+    pub attempts: u32,
+}
+
+/// The training jobs of a server.
+pub struct Jobs {
+    shared: Arc<Shared>,
+    worker: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    options: JobsOptions,
+    wake: Notify,
+    stop: watch::Sender<bool>,
+    /// How each job that runs is told that its user canceled it.
+    running: Mutex<HashMap<JobId, Arc<Notify>>>,
+}
+
+/// How a run of a job ended.
+enum End {
+    Done(Result<String, String>),
+    Canceled,
+    /// The server stops.
+    Stopped,
+}
+
+/// The directory of an account's results.
+pub fn directory_of(all: &Path, account: AccountId) -> PathBuf {
+    all.join(account.0.to_string())
+}
+
+/// The same as one of a catalog's, which is made if it is not there.
+pub fn package_directory(
+    all: &Path,
+    owner: AccountId,
+    owner_name: &str,
+) -> Result<PackageDirectory, DatabaseError> {
+    let path = directory_of(all, owner);
+    make_directory(&path)?;
+    Ok(PackageDirectory {
+        path,
+        owner,
+        owner_name: owner_name.to_owned(),
+    })
+}
+
+impl Jobs {
+    /// Has jobs that ran begin anew, and starts to run those that wait. Must be called on a tokio runtime.
+    pub async fn start(options: JobsOptions) -> Result<Arc<Self>, DatabaseError> {
+        let cut = options
+            .store
+            .recover_jobs(options.attempts, Timestamp::now());
+        let cut = cut.await?;
+        if cut > 0 {
+            tracing::warn!(
+                jobs = cut,
+                "training jobs were running when the server ended"
+            );
+        }
+        let making = options.directory.join(MAKING);
+        // What a former server was making.
+        if making.exists()
+            && let Err(error) = std::fs::remove_dir_all(&making)
+        {
+            tracing::warn!(%error, path = %making.display(), "what is left of a training stays");
+        }
+        make_directory(&making)?;
+        let shared = Arc::new(Shared {
+            options,
+            wake: Notify::new(),
+            stop: watch::channel(false).0,
+            running: Mutex::default(),
+        });
+        let worker = tokio::spawn(work(Arc::clone(&shared)));
+        Ok(Arc::new(Self {
+            shared,
+            worker: Mutex::new(Some(worker)),
+        }))
+    }
+
+    /// What keeps them.
+    pub fn store(&self) -> &Arc<dyn TrainingStore> {
+        &self.shared.options.store
+    }
+
+    /// Services that were derived.
+    pub fn derived(&self) -> &DerivedServices {
+        &self.shared.options.derived
+    }
+
+    /// What datasets may have.
+    pub fn bounds(&self) -> Bounds {
+        self.shared.options.bounds
+    }
+
+    /// Has the results of an account be served.
+    pub fn serve_results_of(&self, owner: AccountId, name: &str) -> Result<(), String> {
+        let options = &self.shared.options;
+        let directory = package_directory(&options.directory, owner, name);
+        let directory = directory.map_err(|error| error.to_string())?;
+        options.catalog.add_directory(directory)
+    }
+
+    /// A job was stored.
+    pub fn wake(&self) {
+        self.shared.wake.notify_one();
+    }
+
+    /// Cancels a job that has not ended; gives it as it is then.
+    pub async fn cancel(&self, id: JobId) -> Result<Option<Job>, DatabaseError> {
+        let canceled = self.store().cancel_job(id, Timestamp::now()).await?;
+        if canceled
+            .as_ref()
+            .is_some_and(|it| it.state == JobState::Canceled)
+            && let Some(running) = self.shared.running().get(&id)
+        {
+            running.notify_one();
+        }
+        Ok(canceled)
+    }
+
+    /// Has running jobs wait for the next start.
+    pub async fn stop(&self) {
+        self.shared.stop.send_replace(true);
+        let worker = self
+            .worker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(worker) = worker
+            && let Err(error) = worker.await
+        {
+            tracing::error!(%error, "ending the training jobs failed");
+        }
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.shared.stop.send_replace(true);
+    }
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, HashMap<JobId, Arc<Notify>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes jobs until it is told to stop.
+async fn work(shared: Arc<Shared>) {
+    let mut stop = shared.stop.subscribe();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < shared.options.running.max(1) {
+            match shared.options.store.claim_job(Timestamp::now()).await {
+                Ok(Some(job)) => {
+                    running.spawn(run(Arc::clone(&shared), job));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(%error, "training jobs cannot be looked for");
+                    break;
+                }
+            }
+        }
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => break,
+            Some(_) = running.join_next() => {}
+            () = shared.wake.notified() => {}
+            () = tokio::time::sleep(POLL) => {}
+        }
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// Runs a job to one of its ends.
+async fn run(shared: Arc<Shared>, job: Job) {
+    let canceled = Arc::new(Notify::new());
+    shared.running().insert(job.id, Arc::clone(&canceled));
+    let (number, service) = (job.id.0, &job.is.service_name);
+    tracing::info!(job = number, service, attempt = job.attempt, "training");
+    let end = ended(&shared, &job, &canceled).await;
+    shared.running().remove(&job.id);
+    let store = &shared.options.store;
+    let stored = match end {
+        End::Done(end) => {
+            match &end {
+                Ok(_) => tracing::info!(job = number, service, "trained"),
+                Err(error) => tracing::warn!(job = number, service, error, "training failed"),
+            }
+            store_end(&**store, &job, end).await
+        }
+        End::Canceled => {
+            tracing::info!(job = number, service, "training canceled");
+            Ok(())
+        }
+        End::Stopped => store.put_back(job.id, job.attempt).await,
+    };
+    if let Err(error) = stored {
+        // It runs as far as the store knows: the next start takes it up.
+        tracing::error!(job = number, %error, "the end of a training job could not be stored");
+    }
+}
+
+/// Stores the end of a job, again and again for a while if it can't be.
+async fn store_end(
+    store: &dyn TrainingStore,
+    job: &Job,
+    end: Result<String, String>,
+) -> Result<(), DatabaseError> {
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let stored = store.end_job(job.id, job.attempt, end.clone(), Timestamp::now());
+        match stored.await {
+            Err(error) if pause < Duration::from_secs(20) => {
+                tracing::warn!(%error, "the end of a training job is stored again");
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            stored => return stored.map(drop),
+        }
+    }
+}
+
+async fn ended(shared: &Shared, job: &Job, canceled: &Notify) -> End {
+    let progress = Progress::default();
+    let mut stop = shared.stop.subscribe();
+    let training = trained(shared, job, &progress);
+    tokio::select! {
+        done = training => End::Done(done),
+        () = note(shared, job, &progress) => End::Canceled,
+        () = canceled.notified() => End::Canceled,
+        _ = stop.wait_for(|stop| *stop) => End::Stopped,
+    }
+}
+
+/// Notes how far a job is; ends if it does not run any more.
+async fn note(shared: &Shared, job: &Job, progress: &Progress) {
+    let mut noted = 0;
+    loop {
+        tokio::time::sleep(NOTE).await;
+        let now = progress.percentage();
+        let store = &shared.options.store;
+        match store.progress(job.id, job.attempt, now.max(noted)).await {
+            Ok(true) => noted = now,
+            Ok(false) => return,
+            Err(error) => tracing::warn!(%error, "how far a training is cannot be noted"),
+        }
+    }
+}
+
+/// Trains, puts the result in its place, and waits until it is served. The error is for the user.
+async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<String, String> {
+    let options = &shared.options;
+    let dataset = options.store.dataset(job.is.dataset).await;
+    let dataset = dataset.map_err(|error| error.to_string())?;
+    let dataset = dataset.ok_or_else(|| format!("there is no dataset {}", job.is.dataset.0))?;
+    let derived = options.derived.get(job.is.service);
+    let derived = derived.ok_or("the service is not derived from another")?;
+    let fit = FitOptions::read_text(&job.is.config).map_err(|refusal| refusal.message)?;
+    let aside = options.directory.join(MAKING).join(job.id.0.to_string());
+    let mut times = 0;
+    let trained = loop {
+        let device = base(shared, &derived)?;
+        // Of an attempt before.
+        let _ = std::fs::remove_dir_all(&aside);
+        let source = (options.open)(dataset.clone()).await?;
+        let training = Training {
+            device: &device,
+            caller: job.is.account,
+            name: &derived.is.name,
+            summary: &dataset.is.summary,
+            bounds: options.bounds,
+            options: &fit,
+            cache: Some(&options.cache),
+            memory: options.memory,
+            progress,
+            aside: aside.clone(),
+        };
+        times += 1;
+        match training.run(source).await {
+            Ok(trained) => break trained,
+            Err(TrainError::Model(CallError::Stopped)) if times < TIMES => {
+                tracing::info!(
+                    job = job.id.0,
+                    "its model was replaced; training begins anew"
+                );
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    };
+    serve(shared, &derived, trained).await
+}
+
+/// The model that a service is derived from.
+fn base(shared: &Shared, derived: &Derived) -> Result<Arc<Device>, String> {
+    let of = &derived.is;
+    let shown = format!("{}/{}", of.base_owner_name, of.base_name);
+    let found = (shared.options.find)(of.base_owner, &of.base.to_string());
+    let found = found.ok_or_else(|| format!("`{shown}` is not served any more"))?;
+    if found.owner != of.owner && !found.settings.public {
+        return Err(format!("`{shown}` is not public any more"));
+    }
+    let device = found.device().cloned();
+    device.ok_or_else(|| format!("`{shown}` has no model here to train on"))
+}
+
+/// Puts a package in its place and waits until requests reach it.
+async fn serve(shared: &Shared, derived: &Derived, trained: Trained) -> Result<String, String> {
+    let options = &shared.options;
+    let of = &derived.is;
+    let find = || (options.find)(of.owner, &of.service.to_string());
+    let before = find();
+    let place = directory_of(&options.directory, of.owner).join(&of.name);
+    let mut changes = options.catalog.changes();
+    let metrics = trained.metrics.to_string();
+    let (published, shown) = (place.clone(), place.display().to_string());
+    let put = tokio::task::spawn_blocking(move || trained.publish(&published));
+    let put = put.await.map_err(|error| error.to_string())?;
+    put.map_err(|error| format!("the package could not be put in its place: {error}"))?;
+    options.catalog.look_again();
+    let is_new = || {
+        let now = find().filter(|now| now.device().is_some());
+        now.is_some_and(|now| {
+            before
+                .as_ref()
+                .is_none_or(|before| !Arc::ptr_eq(before, &now))
+        })
+    };
+    let served = async {
+        while !is_new() {
+            if changes.changed().await.is_err() {
+                return Err("the server stops".to_owned());
+            }
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(SERVED, served).await {
+        Ok(Ok(())) => Ok(metrics),
+        Ok(Err(error)) => Err(error),
+        Err(_) => {
+            let unserved = options.catalog.unserved();
+            let reason = unserved
+                .iter()
+                .find(|it| place.starts_with(&it.path) || it.path == place);
+            let reason = reason.map_or("", |it| it.reason.as_str());
+            Err(format!("the package at {shown} is not served: {reason}"))
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! A training configuration: how the classifier is fitted.
+//!
+//! Invariant: what was read is within its bounds; a key that is not known is refused.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::service::Refusal;
+use crate::source::suggest;
+
+/// Where configs stand in the places of refusals.
+const PLACE: &str = "$.config";
+
+/// The keys.
+const KEYS: [&str; 9] = [
+    "l2",
+    "max_iterations",
+    "tolerance",
+    "validation_fraction",
+    "seed",
+    "class_weights",
+    "truncate",
+    "backend",
+    "precision",
+];
+
+/// Bounds of `l2`: beyond them no weight can be told from another.
+const L2: (f64, f64) = (0.0, 1e9);
+
+/// Most iterations.
+const MOST_ITERATIONS: u64 = 100_000;
+
+/// Greatest seed: what every reader of JSON holds exactly.
+const MOST_SEED: u64 = (1 << 53) - 1;
+
+/// How much a row counts, by its label.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum ClassWeights {
+    /// All rows alike.
+    #[default]
+    Equal,
+    /// All labels alike: a row of a label with `n` of `rows` rows counts `rows / (labels · n)`.
+    Balanced,
+    /// As given; a label that is not named counts 1.
+    Given(BTreeMap<String, f64>),
+}
+
+/// How a classifier is fitted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FitOptions {
+    /// Strength of the penalty on the squares of the weights (`l2`), the intercepts left out: what is
+    /// minimised is the sum of the rows' losses + `l2`/2 · the sum of the squared weights. It is scikit-learn's
+    /// `1/C`, for two labels and for more.
+    pub l2: f64,
+    /// Most iterations of L-BFGS (`max_iterations`).
+    pub max_iterations: u64,
+    /// Ends where no part of the gradient of the mean loss is greater (`tolerance`).
+    pub tolerance: f64,
+    /// The part of each label's rows that is kept from training, to measure by (`validation_fraction`).
+    pub validation_fraction: f64,
+    /// Decides which rows those are (`seed`).
+    pub seed: u64,
+    /// How much a row counts (`class_weights`).
+    pub class_weights: ClassWeights,
+    /// Cuts texts that are too long for the model rather than to fail (`truncate`).
+    pub truncate: bool,
+    /// The backend whose model embeds (`backend`); the one that a request without a config means otherwise.
+    pub backend: Option<String>,
+    /// Its precision (`precision`), likewise.
+    pub precision: Option<String>,
+}
+
+impl Default for FitOptions {
+    fn default() -> Self {
+        Self {
+            l2: 1.0,
+            max_iterations: 200,
+            tolerance: 1e-4,
+            validation_fraction: 0.2,
+            seed: 0,
+            class_weights: ClassWeights::Equal,
+            truncate: false,
+            backend: None,
+            precision: None,
+        }
+    }
+}
+
+impl FitOptions {
+    /// Reads a config.
+    pub fn read(config: &Value) -> Result<Self, Refusal> {
+        let Value::Object(members) = config else {
+            return Err(Refusal::at(PLACE, "an object belongs here"));
+        };
+        let mut options = Self::default();
+        for (key, value) in members {
+            let field = Field { key, value };
+            match key.as_str() {
+                _ if !KEYS.contains(&key.as_str()) => return Err(field.unknown()),
+                _ if value.is_null() => {}
+                "l2" => options.l2 = field.number(L2.0, L2.1)?,
+                "max_iterations" => options.max_iterations = field.whole(1, MOST_ITERATIONS)?,
+                "tolerance" => options.tolerance = field.number(f64::MIN_POSITIVE, 1.0)?,
+                "validation_fraction" => options.validation_fraction = field.number(0.0, 0.9)?,
+                "seed" => options.seed = field.whole(0, MOST_SEED)?,
+                "class_weights" => options.class_weights = field.weights()?,
+                "truncate" => {
+                    let truncate = value.as_bool();
+                    options.truncate = truncate.ok_or_else(|| field.wrong("true or false"))?;
+                }
+                "backend" => options.backend = Some(field.text()?),
+                _ => options.precision = Some(field.text()?),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Reads a config's text.
+    pub fn read_text(config: &str) -> Result<Self, Refusal> {
+        let value = serde_json::from_str(config);
+        let value =
+            value.map_err(|error| Refusal::at(PLACE, format!("this is no JSON: {error}")))?;
+        Self::read(&value)
+    }
+
+    /// The config that says all of it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "l2": self.l2,
+            "max_iterations": self.max_iterations,
+            "tolerance": self.tolerance,
+            "validation_fraction": self.validation_fraction,
+            "seed": self.seed,
+            "class_weights": match &self.class_weights {
+                ClassWeights::Equal => Value::Null,
+                ClassWeights::Balanced => json!("balanced"),
+                ClassWeights::Given(weights) => json!(weights),
+            },
+            "truncate": self.truncate,
+            "backend": self.backend,
+            "precision": self.precision,
+        })
+    }
+
+    /// The predict config by which the model embeds.
+    pub fn predict_config(&self) -> Value {
+        let mut config = json!({});
+        if let Some(backend) = &self.backend {
+            config["backend"] = json!(backend);
+        }
+        if let Some(precision) = &self.precision {
+            config["precision"] = json!(precision);
+        }
+        config
+    }
+}
+
+/// A member of a config.
+struct Field<'a> {
+    key: &'a str,
+    value: &'a Value,
+}
+
+impl Field<'_> {
+    fn number(&self, least: f64, most: f64) -> Result<f64, Refusal> {
+        let number = self.value.as_f64();
+        let number = number.filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| {
+            let from = if least.is_normal() {
+                "above 0 and up".to_owned()
+            } else {
+                format!("from {least}")
+            };
+            self.wrong(&format!("a number {from} to {most}"))
+        })
+    }
+
+    fn whole(&self, least: u64, most: u64) -> Result<u64, Refusal> {
+        let number = self.value.as_u64();
+        let number = number.filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| self.wrong(&format!("a whole number from {least} to {most}")))
+    }
+
+    fn text(&self) -> Result<String, Refusal> {
+        let text = self.value.as_str().map(str::to_owned);
+        text.ok_or_else(|| self.wrong("a string"))
+    }
+
+    fn weights(&self) -> Result<ClassWeights, Refusal> {
+        let expected = "null, \"balanced\", or an object with a number above 0 and up to 1000000 for each \
+                        label";
+        let weight = |value: &Value| {
+            let number = value.as_f64();
+            number.filter(|number| *number > 0.0 && *number <= 1e6)
+        };
+        match self.value {
+            Value::String(text) if text == "balanced" => Ok(ClassWeights::Balanced),
+            Value::Object(members) => {
+                let weights = members.iter();
+                let weights = weights.map(|(label, value)| Some((label.clone(), weight(value)?)));
+                let weights = weights.collect::<Option<_>>();
+                weights
+                    .map(ClassWeights::Given)
+                    .ok_or_else(|| self.wrong(expected))
+            }
+            _ => Err(self.wrong(expected)),
+        }
+    }
+
+    fn wrong(&self, expected: &str) -> Refusal {
+        let shown = crate::service::json::shown(&self.value.to_string());
+        let message = format!("{expected} belongs here, not {shown}");
+        Refusal::at(format!("{PLACE}.{}", self.key), message)
+    }
+
+    fn unknown(&self) -> Refusal {
+        let key = crate::service::json::shown(self.key);
+        let meant = suggest::nearest(self.key, KEYS.into_iter());
+        let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
+        let known = KEYS.map(|key| format!("`{key}`")).join(", ");
+        let meant = meant.unwrap_or_default();
+        Refusal::at(
+            PLACE,
+            format!("there is no key {key}{meant}; keys are {known}"),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_reads_back() {
+        let given = ClassWeights::Given([("a".to_owned(), 2.5)].into());
+        for class_weights in [ClassWeights::Equal, ClassWeights::Balanced, given] {
+            let options = FitOptions {
+                l2: 0.25,
+                max_iterations: 7,
+                tolerance: 1e-9,
+                validation_fraction: 0.0,
+                seed: 11,
+                class_weights,
+                truncate: true,
+                backend: Some("xnnpack".to_owned()),
+                precision: Some("fp32".to_owned()),
+            };
+            assert_eq!(FitOptions::read(&options.to_json()), Ok(options));
+        }
+        assert_eq!(FitOptions::read_text("{}"), Ok(FitOptions::default()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (config, place, word) in [
+            ("[]", "$.config", "an object"),
+            ("{", "$.config", "no JSON"),
+            (r#"{"L2": 1}"#, "$.config", "did you mean `l2`?"),
+            (r#"{"l2": -1}"#, "$.config.l2", "from 0"),
+            (r#"{"l2": "1"}"#, "$.config.l2", "a number"),
+            (
+                r#"{"max_iterations": 0}"#,
+                "$.config.max_iterations",
+                "from 1",
+            ),
+            (
+                r#"{"max_iterations": 1.5}"#,
+                "$.config.max_iterations",
+                "whole",
+            ),
+            (r#"{"tolerance": 0}"#, "$.config.tolerance", "above 0"),
+            (
+                r#"{"validation_fraction": 1}"#,
+                "$.config.validation_fraction",
+                "0.9",
+            ),
+            (r#"{"seed": -1}"#, "$.config.seed", "whole"),
+            (
+                r#"{"class_weights": "even"}"#,
+                "$.config.class_weights",
+                "balanced",
+            ),
+            (
+                r#"{"class_weights": {"a": 0}}"#,
+                "$.config.class_weights",
+                "above 0",
+            ),
+            (r#"{"truncate": 1}"#, "$.config.truncate", "true or false"),
+            (r#"{"backend": 1}"#, "$.config.backend", "a string"),
+        ] {
+            let refusal = FitOptions::read_text(config).expect_err(config);
+            assert_eq!(refusal.place.as_deref(), Some(place), "{config}");
+            assert!(
+                refusal.message.contains(word),
+                "{config}: {}",
+                refusal.message
+            );
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Putting a package that was made aside in its place.
+//!
+//! Invariant: at every moment the place has the old package, or the new one, whole. (Where the system can't
+//! exchange two directories in one step, nothing is there for a moment.)
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::PackageError;
+use crate::database::sync_path;
+
+/// Moves a directory, which is on the disk, to `place`; what was there is removed.
+pub(in super::super) fn publish(made: &Path, place: &Path) -> Result<(), PackageError> {
+    let fault = || PackageError::at(place);
+    let parent = place.parent().unwrap_or(Path::new("."));
+    if place.symlink_metadata().is_ok() {
+        exchange(made, place).map_err(fault())?;
+        sync_path(parent).map_err(fault())?;
+        // What was there before is where the new one was made.
+        fs::remove_dir_all(made).map_err(PackageError::at(made))?;
+    } else {
+        fs::rename(made, place).map_err(fault())?;
+        sync_path(parent).map_err(fault())?;
+    }
+    Ok(())
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn exchange(made: &Path, place: &Path) -> io::Result<()> {
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+    match renameat2(
+        AT_FDCWD,
+        made,
+        AT_FDCWD,
+        place,
+        RenameFlags::RENAME_EXCHANGE,
+    ) {
+        Ok(()) => Ok(()),
+        // The file system does not know it.
+        Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOSYS) => in_steps(made, place),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn exchange(made: &Path, place: &Path) -> io::Result<()> {
+    in_steps(made, place)
+}
+
+fn in_steps(made: &Path, place: &Path) -> io::Result<()> {
+    let old = made.with_extension("old");
+    if old.exists() {
+        fs::remove_dir_all(&old)?;
+    }
+    fs::rename(place, &old)?;
+    fs::rename(made, place)?;
+    fs::rename(&old, made)
+}

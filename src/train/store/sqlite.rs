@@ -1,0 +1,405 @@
+//! What is kept of training, in SQLite.
+//!
+//! Invariant: reading never waits for a change; a change is one transaction.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use super::super::dataset::{Format, Summary};
+use super::{Created, Deleted, TrainingStore};
+use crate::account::AccountId;
+use crate::database::sqlite::Sqlite;
+use crate::database::{DatabaseError, Timestamp};
+use crate::train::record::{
+    Dataset, DatasetId, Derived, FitConfig, Job, JobId, JobState, NewDataset, NewDerived,
+    NewFitConfig, NewJob,
+};
+
+const DATASET: &str = "id, account, name, description, data_type, access_mode, file_name, format,
+    summary, blob, size, sha256, created_at";
+const FIT_CONFIG: &str = "id, service, name, config, is_default, created_at";
+const DERIVED: &str = "service, owner, owner_name, name, base_owner, base_owner_name, base, base_name, hidden, created_at";
+const JOB: &str = "id, account, service, service_name, dataset, config, state, percentage, attempt,
+    error, metrics, created_at, started_at, ended_at";
+
+/// Training's records in a database.
+#[derive(Debug)]
+pub(crate) struct SqliteTraining {
+    database: Sqlite,
+    writer: Mutex<Connection>,
+    reader: Mutex<Connection>,
+}
+
+impl SqliteTraining {
+    /// Those of a database.
+    pub(crate) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
+        Ok(Arc::new(Self {
+            writer: Mutex::new(database.connect()?),
+            reader: Mutex::new(database.connect_to_read()?),
+            database: database.clone(),
+        }))
+    }
+
+    fn read<T>(
+        &self,
+        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, DatabaseError> {
+        let connection = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        call(&connection).map_err(|error| self.database.error(&error))
+    }
+
+    /// One transaction.
+    fn write<T>(
+        &self,
+        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, DatabaseError> {
+        let write = || {
+            let mut connection = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let change = || {
+                let change = connection
+                    .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+                let done = call(&change)?;
+                change.commit()?;
+                Ok(done)
+            };
+            change().map_err(|error| self.database.error(&error))
+        };
+        // What waits for another process's lock waits for seconds: on a thread that nobody else needs.
+        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(write),
+            _ => write(),
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl TrainingStore for SqliteTraining {
+    async fn create_dataset(
+        &self,
+        new: NewDataset,
+        now: Timestamp,
+    ) -> Result<Dataset, DatabaseError> {
+        let sql =
+            "INSERT INTO dataset (account, name, description, data_type, access_mode, file_name,
+                format, summary, blob, size, sha256, created_at)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) RETURNING id";
+        let id = self.write(|connection| {
+            let values = params![
+                new.account.0,
+                new.name,
+                new.description,
+                new.data_type,
+                new.access_mode,
+                new.file_name,
+                new.format.name(),
+                new.summary.to_json(),
+                new.blob,
+                i64::try_from(new.size).unwrap_or(i64::MAX),
+                new.sha256,
+                now.0,
+            ];
+            connection.query_row(sql, values, |row| row.get(0))
+        })?;
+        Ok(Dataset {
+            id: DatasetId(id),
+            is: new,
+            created_at: now,
+        })
+    }
+
+    async fn datasets(&self, account: Option<AccountId>) -> Result<Vec<Dataset>, DatabaseError> {
+        let sql =
+            format!("SELECT {DATASET} FROM dataset WHERE ?1 IS NULL OR account = ?1 ORDER BY id");
+        self.read(|connection| {
+            let mut read = connection.prepare_cached(&sql)?;
+            read.query_map([account.map(|account| account.0)], dataset)?
+                .collect()
+        })
+    }
+
+    async fn dataset(&self, id: DatasetId) -> Result<Option<Dataset>, DatabaseError> {
+        self.read(|connection| dataset_of(connection, id))
+    }
+
+    async fn delete_dataset(&self, id: DatasetId) -> Result<Deleted, DatabaseError> {
+        let needed = "SELECT id FROM job WHERE dataset = ?1 AND state IN ('WAITING', 'RUNNING')";
+        self.write(|connection| {
+            let Some(found) = dataset_of(connection, id)? else {
+                return Ok(Deleted::Unknown);
+            };
+            let job = connection.query_row(needed, [id.0], |row| row.get(0));
+            if let Some(job) = job.optional()? {
+                return Ok(Deleted::Needed(JobId(job)));
+            }
+            connection.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
+            Ok(Deleted::Done(Box::new(found)))
+        })
+    }
+
+    async fn create_fit_config(
+        &self,
+        new: NewFitConfig,
+        now: Timestamp,
+    ) -> Result<FitConfig, DatabaseError> {
+        let clear = "UPDATE fit_config SET is_default = 0 WHERE service = ?1";
+        let insert = format!(
+            "INSERT INTO fit_config (service, name, config, is_default, created_at)
+            VALUES (?1, ?2, ?3, ?4, ?5) RETURNING {FIT_CONFIG}"
+        );
+        self.write(|connection| {
+            if new.is_default {
+                connection.execute(clear, [new.service])?;
+            }
+            let values = params![new.service, new.name, new.config, new.is_default, now.0];
+            connection.query_row(&insert, values, fit_config)
+        })
+    }
+
+    async fn fit_configs(&self, service: i64) -> Result<Vec<FitConfig>, DatabaseError> {
+        let sql = format!("SELECT {FIT_CONFIG} FROM fit_config WHERE service = ?1 ORDER BY id");
+        self.read(|connection| {
+            let mut read = connection.prepare_cached(&sql)?;
+            read.query_map([service], fit_config)?.collect()
+        })
+    }
+
+    async fn create_derived(
+        &self,
+        new: NewDerived,
+        now: Timestamp,
+    ) -> Result<Option<Derived>, DatabaseError> {
+        let sql = format!(
+            "INSERT INTO derived ({DERIVED}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+            ON CONFLICT (service) DO NOTHING RETURNING {DERIVED}"
+        );
+        self.write(|connection| {
+            let values = params![
+                new.service,
+                new.owner.0,
+                new.owner_name,
+                new.name,
+                new.base_owner.0,
+                new.base_owner_name,
+                new.base,
+                new.base_name,
+                new.hidden,
+                now.0
+            ];
+            connection.query_row(&sql, values, derived).optional()
+        })
+    }
+
+    async fn derived(&self) -> Result<Vec<Derived>, DatabaseError> {
+        let sql = format!("SELECT {DERIVED} FROM derived ORDER BY created_at, service");
+        self.read(|connection| {
+            let mut read = connection.prepare_cached(&sql)?;
+            read.query_map([], derived)?.collect()
+        })
+    }
+
+    async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<Created, DatabaseError> {
+        let open = "SELECT id FROM job WHERE service = ?1 AND state IN ('WAITING', 'RUNNING')";
+        let insert = format!(
+            "INSERT INTO job (account, service, service_name, dataset, config, state, created_at)
+            VALUES (?1, ?2, ?3, ?4, ?5, 'WAITING', ?6) RETURNING {JOB}"
+        );
+        self.write(|connection| {
+            let found = dataset_of(connection, new.dataset)?;
+            if found.is_none_or(|found| found.is.account != new.account) {
+                return Ok(Created::NoDataset);
+            }
+            let busy = connection.query_row(open, [new.service], |row| row.get(0));
+            if let Some(busy) = busy.optional()? {
+                return Ok(Created::Busy(JobId(busy)));
+            }
+            let values = params![
+                new.account.0,
+                new.service,
+                new.service_name,
+                new.dataset.0,
+                new.config,
+                now.0
+            ];
+            let made = connection.query_row(&insert, values, job)?;
+            Ok(Created::Done(Box::new(made)))
+        })
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<Job>, DatabaseError> {
+        let sql = format!("SELECT {JOB} FROM job WHERE id = ?1");
+        self.read(|connection| connection.query_row(&sql, [id.0], job).optional())
+    }
+
+    async fn jobs(
+        &self,
+        account: AccountId,
+        service: Option<i64>,
+        most: usize,
+    ) -> Result<Vec<Job>, DatabaseError> {
+        let sql = format!(
+            "SELECT {JOB} FROM job WHERE account = ?1 AND (?2 IS NULL OR service = ?2)
+            ORDER BY id DESC LIMIT ?3"
+        );
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.read(|connection| {
+            let mut read = connection.prepare_cached(&sql)?;
+            read.query_map(params![account.0, service, most], job)?
+                .collect()
+        })
+    }
+
+    async fn claim_job(&self, now: Timestamp) -> Result<Option<Job>, DatabaseError> {
+        let sql = format!(
+            "UPDATE job SET state = 'RUNNING', percentage = 0, attempt = attempt + 1, started_at = ?1
+            WHERE id = (SELECT min(id) FROM job WHERE state = 'WAITING') RETURNING {JOB}"
+        );
+        self.write(|connection| connection.query_row(&sql, [now.0], job).optional())
+    }
+
+    async fn progress(
+        &self,
+        id: JobId,
+        attempt: u32,
+        percentage: u8,
+    ) -> Result<bool, DatabaseError> {
+        let sql = "UPDATE job SET percentage = ?3
+            WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
+        self.write(
+            |connection| Ok(connection.execute(sql, params![id.0, attempt, percentage])? > 0),
+        )
+    }
+
+    async fn end_job(
+        &self,
+        id: JobId,
+        attempt: u32,
+        end: Result<String, String>,
+        now: Timestamp,
+    ) -> Result<bool, DatabaseError> {
+        let sql = "UPDATE job SET state = ?3, metrics = ?4, error = ?5, ended_at = ?6,
+                percentage = CASE WHEN ?3 = 'SUCCESS' THEN 100 ELSE percentage END
+            WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
+        let (state, metrics, error) = match end {
+            Ok(metrics) => (JobState::Success, Some(metrics), None),
+            Err(error) => (JobState::Failed, None, Some(error)),
+        };
+        self.write(|connection| {
+            let values = params![id.0, attempt, state.name(), metrics, error, now.0];
+            Ok(connection.execute(sql, values)? > 0)
+        })
+    }
+
+    async fn cancel_job(&self, id: JobId, now: Timestamp) -> Result<Option<Job>, DatabaseError> {
+        let cancel = "UPDATE job SET state = 'CANCELED', ended_at = ?2
+            WHERE id = ?1 AND state IN ('WAITING', 'RUNNING')";
+        let read = format!("SELECT {JOB} FROM job WHERE id = ?1");
+        self.write(|connection| {
+            connection.execute(cancel, params![id.0, now.0])?;
+            connection.query_row(&read, [id.0], job).optional()
+        })
+    }
+
+    async fn put_back(&self, id: JobId, attempt: u32) -> Result<(), DatabaseError> {
+        let sql = "UPDATE job SET state = 'WAITING', percentage = 0, attempt = attempt - 1
+            WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
+        self.write(|connection| connection.execute(sql, params![id.0, attempt]).map(drop))
+    }
+
+    async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
+        let fail = "UPDATE job SET state = 'FAILED', ended_at = ?2,
+                error = 'the server ended each of the ' || attempt || ' times that the job ran'
+            WHERE state = 'RUNNING' AND attempt >= ?1";
+        let again = "UPDATE job SET state = 'WAITING', percentage = 0 WHERE state = 'RUNNING'";
+        self.write(|connection| {
+            let failed = connection.execute(fail, params![attempts, now.0])?;
+            let waiting = connection.execute(again, [])?;
+            Ok((failed + waiting) as u64)
+        })
+    }
+}
+
+fn dataset_of(connection: &Connection, id: DatasetId) -> Result<Option<Dataset>, rusqlite::Error> {
+    let sql = format!("SELECT {DATASET} FROM dataset WHERE id = ?1");
+    connection.query_row(&sql, [id.0], dataset).optional()
+}
+
+fn dataset(row: &Row<'_>) -> Result<Dataset, rusqlite::Error> {
+    let (format, summary): (String, String) = (row.get(7)?, row.get(8)?);
+    Ok(Dataset {
+        id: DatasetId(row.get(0)?),
+        is: NewDataset {
+            account: AccountId(row.get(1)?),
+            name: row.get(2)?,
+            description: row.get(3)?,
+            data_type: row.get(4)?,
+            access_mode: row.get(5)?,
+            file_name: row.get(6)?,
+            format: Format::from_name(&format).ok_or_else(|| unknown(7, &format))?,
+            summary: Summary::from_json(&summary).ok_or_else(|| unknown(8, &summary))?,
+            blob: row.get(9)?,
+            size: u64::try_from(row.get::<_, i64>(10)?).unwrap_or(0),
+            sha256: row.get(11)?,
+        },
+        created_at: Timestamp(row.get(12)?),
+    })
+}
+
+fn fit_config(row: &Row<'_>) -> Result<FitConfig, rusqlite::Error> {
+    Ok(FitConfig {
+        id: row.get(0)?,
+        is: NewFitConfig {
+            service: row.get(1)?,
+            name: row.get(2)?,
+            config: row.get(3)?,
+            is_default: row.get(4)?,
+        },
+        created_at: Timestamp(row.get(5)?),
+    })
+}
+
+fn derived(row: &Row<'_>) -> Result<Derived, rusqlite::Error> {
+    Ok(Derived {
+        is: NewDerived {
+            service: row.get(0)?,
+            owner: AccountId(row.get(1)?),
+            owner_name: row.get(2)?,
+            name: row.get(3)?,
+            base_owner: AccountId(row.get(4)?),
+            base_owner_name: row.get(5)?,
+            base: row.get(6)?,
+            base_name: row.get(7)?,
+            hidden: row.get(8)?,
+        },
+        created_at: Timestamp(row.get(9)?),
+    })
+}
+
+fn job(row: &Row<'_>) -> Result<Job, rusqlite::Error> {
+    let state: String = row.get(6)?;
+    Ok(Job {
+        id: JobId(row.get(0)?),
+        is: NewJob {
+            account: AccountId(row.get(1)?),
+            service: row.get(2)?,
+            service_name: row.get(3)?,
+            dataset: DatasetId(row.get(4)?),
+            config: row.get(5)?,
+        },
+        state: JobState::from_name(&state).ok_or_else(|| unknown(6, &state))?,
+        percentage: row.get(7)?,
+        attempt: row.get(8)?,
+        error: row.get(9)?,
+        metrics: row.get(10)?,
+        created_at: Timestamp(row.get(11)?),
+        started_at: row.get::<_, Option<i64>>(12)?.map(Timestamp),
+        ended_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
+    })
+}
+
+/// A text in the database that this release does not know.
+fn unknown(column: usize, text: &str) -> rusqlite::Error {
+    let error = format!("`{text}` is not known").into();
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error)
+}

@@ -1,0 +1,283 @@
+//! One training: a dataset's rows to vectors, vectors to a classifier, both to a package made aside.
+//!
+//! Invariant: rows keep their order, whatever order their vectors come in; no more rows are in memory than are
+//! being embedded. Dropping the future ends the work; nothing is in its place before [`Trained::publish`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use serde_json::{Value, json};
+
+use super::cache::CacheDirectory;
+use super::classifier::{self, Examples, Metrics};
+use super::dataset::{Bounds, Summary};
+use super::embed::{Embedded, Embedding, Source};
+use super::error::TrainError;
+use super::options::{ClassWeights, FitOptions};
+use super::package::{Made, PackageError, publish};
+use crate::account::AccountId;
+use crate::service::Device;
+
+/// How much of a training embedding is, in percent; fitting is up to [`FITTED`].
+const EMBEDDED: u8 = 80;
+const FITTED: u8 = 95;
+
+/// What is trained.
+pub struct Training<'a> {
+    /// The service whose vectors are learned from.
+    pub device: &'a Device,
+    /// Whose requests embeddings are.
+    pub caller: AccountId,
+    /// The name of the result: a model token.
+    pub name: &'a str,
+    /// What is known of the dataset.
+    pub summary: &'a Summary,
+    /// What the dataset's rows may be.
+    pub bounds: Bounds,
+    /// How the classifier is fitted.
+    pub options: &'a FitOptions,
+    /// Where vectors are kept for another time, if they are.
+    pub cache: Option<&'a CacheDirectory>,
+    /// Bytes that the vectors of all rows may take.
+    pub memory: u64,
+    /// What is told of how far it is.
+    pub progress: &'a Progress,
+    /// Where the package is made: a directory that is not there.
+    pub aside: PathBuf,
+}
+
+/// How far a training is, in percent.
+#[derive(Debug, Default)]
+pub struct Progress(AtomicU8);
+
+/// A training's result, made aside.
+#[derive(Debug)]
+pub struct Trained {
+    made: PathBuf,
+    /// How well it does, as JSON.
+    pub metrics: Value,
+}
+
+impl Progress {
+    /// The percentage.
+    pub fn percentage(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// From one percentage to another, so much of so many.
+    pub(super) fn at(&self, from: u8, to: u8, done: u64, all: u64) {
+        let part = u64::from(to - from) * done.min(all) / all.max(1);
+        let now = from + u8::try_from(part).unwrap_or(0);
+        self.0.fetch_max(now, Ordering::Relaxed);
+    }
+}
+
+impl Trained {
+    /// Puts the package in its place.
+    pub fn publish(&self, place: &Path) -> Result<(), PackageError> {
+        publish(&self.made, place)
+    }
+}
+
+impl Drop for Trained {
+    fn drop(&mut self) {
+        // It is not there once it was published.
+        let _ = std::fs::remove_dir_all(&self.made);
+    }
+}
+
+/// Tells a thread to stop when nobody waits for it any more.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Training<'_> {
+    /// Trains on the rows that are read from `source`.
+    pub async fn run(self, source: Source) -> Result<Trained, TrainError> {
+        let holds = self.summary.holds;
+        let config = self.options.predict_config().to_string();
+        let encoder = self.device.encoder(holds, &config);
+        let encoder = encoder.map_err(TrainError::Model)?;
+        let embedding = Embedding {
+            device: self.device,
+            caller: self.caller,
+            encoder: &encoder,
+            holds,
+            options: self.options,
+            cache: self.cache,
+            bounds: self.bounds,
+            rows: self.summary.rows,
+            memory: self.memory,
+        };
+        let embedded = embedding
+            .run(source, &|done, all| {
+                self.progress.at(0, EMBEDDED, done, all);
+            })
+            .await?;
+        let labels: Vec<String> = self.summary.labels.keys().cloned().collect();
+        let stopped = Arc::new(AtomicBool::new(false));
+        let stop = Stop(Arc::clone(&stopped));
+        let progress = Arc::new(Progress::default());
+        let fitting = Fitting {
+            options: self.options.clone(),
+            labels: labels.clone(),
+            stopped,
+            progress: Arc::clone(&progress),
+        };
+        let mut fitted = tokio::task::spawn_blocking(move || fitting.fit(&embedded));
+        let fitted = loop {
+            tokio::select! {
+                fitted = &mut fitted => break fitted,
+                () = tokio::time::sleep(std::time::Duration::from_millis(200)) => {
+                    let done = u64::from(progress.percentage());
+                    self.progress.at(EMBEDDED, FITTED, done, 100);
+                }
+            }
+        };
+        let fitted = fitted.map_err(|error| TrainError::Other(error.to_string()))??;
+        drop(stop);
+        self.progress.at(EMBEDDED, FITTED, 1, 1);
+        let training = json!({"config": self.options.to_json(), "metrics": fitted.metrics});
+        let (name, aside) = (self.name.to_owned(), self.aside.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let made = Made {
+                name: &name,
+                encoder: &encoder,
+                classifier: &fitted.classifier,
+                labels: &labels,
+                training: &training,
+            };
+            let trained = Trained {
+                made: aside,
+                metrics: fitted.metrics,
+            };
+            made.write(&trained.made).map(|()| trained)
+        });
+        let written = written.await;
+        Ok(written.map_err(|error| TrainError::Other(error.to_string()))??)
+    }
+}
+
+/// What is needed to fit, apart from vectors.
+struct Fitting {
+    options: FitOptions,
+    labels: Vec<String>,
+    stopped: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+}
+
+/// A classifier and how well it does.
+struct Fit {
+    classifier: classifier::Classifier,
+    metrics: Value,
+}
+
+impl Fitting {
+    fn fit(&self, embedded: &Embedded) -> Result<Fit, TrainError> {
+        let place = |label: &String| {
+            let found = self.labels.binary_search(label).ok();
+            found.and_then(|place| u32::try_from(place).ok())
+        };
+        let places: Option<Vec<u32>> = embedded.labels.iter().map(place).collect();
+        let places = places.ok_or_else(|| {
+            TrainError::Dataset("the dataset changed while it was trained on".to_owned())
+        })?;
+        let options = &self.options;
+        let count = self.labels.len();
+        let fraction = options.validation_fraction;
+        let split = classifier::split(&places, count, fraction, options.seed);
+        let training = Rows::of(embedded, &places, &split.training);
+        let validation = Rows::of(embedded, &places, &split.validation);
+        let weights = weights(&options.class_weights, &self.labels, &training.labels)?;
+        let goes_on = |evaluations: u64| {
+            self.progress
+                .at(0, 100, evaluations, options.max_iterations);
+            !self.stopped.load(Ordering::Relaxed)
+        };
+        let examples = training.examples(embedded.width, count);
+        let fitted = classifier::fit(examples, weights, options, &goes_on)?;
+        let measure = |rows: &Rows| {
+            let taken = fitted.classifier.predict(&rows.vectors);
+            Metrics::of(&self.labels, &rows.labels, &taken)
+        };
+        let metrics = json!({
+            "rows": places.len(),
+            "training_rows": training.labels.len(),
+            "validation_rows": validation.labels.len(),
+            "dimensions": embedded.width,
+            "loss": fitted.loss,
+            "evaluations": fitted.evaluations,
+            "converged": fitted.converged,
+            "training_accuracy": measure(&training).accuracy,
+            "validation": (!validation.labels.is_empty()).then(|| measure(&validation)),
+        });
+        Ok(Fit {
+            classifier: fitted.classifier,
+            metrics,
+        })
+    }
+}
+
+/// Some of the rows.
+struct Rows {
+    vectors: Vec<f32>,
+    labels: Vec<u32>,
+}
+
+impl Rows {
+    fn of(embedded: &Embedded, places: &[u32], rows: &[usize]) -> Self {
+        let width = embedded.width;
+        let mut vectors = Vec::with_capacity(rows.len() * width);
+        for row in rows {
+            vectors.extend_from_slice(&embedded.vectors[row * width..(row + 1) * width]);
+        }
+        let labels = rows.iter().map(|row| places[*row]).collect();
+        Self { vectors, labels }
+    }
+
+    fn examples(&self, width: usize, count: usize) -> Examples<'_> {
+        Examples {
+            vectors: &self.vectors,
+            width,
+            labels: &self.labels,
+            count,
+        }
+    }
+}
+
+/// How much each row counts.
+#[expect(clippy::cast_precision_loss, reason = "numbers of rows")]
+fn weights(wanted: &ClassWeights, labels: &[String], rows: &[u32]) -> Result<Vec<f64>, TrainError> {
+    let by_label: Vec<f64> = match wanted {
+        ClassWeights::Equal => vec![1.0; labels.len()],
+        ClassWeights::Balanced => {
+            let mut counts = vec![0_u64; labels.len()];
+            for label in rows {
+                counts[*label as usize] += 1;
+            }
+            let share = rows.len() as f64 / labels.len() as f64;
+            counts
+                .iter()
+                .map(|count| share / (*count).max(1) as f64)
+                .collect()
+        }
+        ClassWeights::Given(given) => {
+            if let Some(stray) = given
+                .keys()
+                .find(|label| labels.binary_search(label).is_err())
+            {
+                let message =
+                    format!("`class_weights` names the label `{stray}`, which no row has");
+                return Err(TrainError::Dataset(message));
+            }
+            let weight = |label: &String| given.get(label).copied().unwrap_or(1.0);
+            labels.iter().map(weight).collect()
+        }
+    };
+    Ok(rows.iter().map(|label| by_label[*label as usize]).collect())
+}

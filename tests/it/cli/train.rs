@@ -1,0 +1,113 @@
+//! `pkgtool train`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::run::{pkgtool, validate};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn train(dataset: &Path, out: &Path, more: &[&str]) -> crate::support::run::Ran {
+    let base = root().join("packages-examples/hush-sentence");
+    let plain = |path: &Path| path.to_str().expect("a plain path").to_owned();
+    let arguments = [
+        "train",
+        &plain(&base),
+        &plain(dataset),
+        "--name",
+        "scenes",
+        "--out",
+        &plain(out),
+    ];
+    pkgtool(arguments.iter().copied().chain(more.iter().copied())).run()
+}
+
+/// All files of a directory, with their content.
+fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = walkdir::WalkDir::new(directory)
+        .into_iter()
+        .map(|entry| entry.expect("it can be read"))
+        .filter(|entry| entry.file_type().is_file())
+        .map(|entry| {
+            let path = entry.path().strip_prefix(directory).expect("it is below");
+            (
+                path.to_owned(),
+                fs::read(entry.path()).expect("it can be read"),
+            )
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_package_is_made_and_made_again_to_the_byte() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let dataset = root().join("tests/fixtures/train/scenes.csv");
+    let (one, two) = (directory.path().join("one"), directory.path().join("two"));
+    let said = train(&dataset, &one, &["--json"]).expect_code(0);
+    let metrics: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert!(
+        metrics["validation"]["accuracy"]
+            .as_f64()
+            .expect("a number")
+            > 0.8,
+        "{metrics}"
+    );
+    assert_eq!(
+        validate(&one, ".").expect_code(0).codes(),
+        Vec::<String>::new()
+    );
+    let told = train(&dataset, &two, &[]).expect_code(0).stdout;
+    assert!(
+        told.contains("accuracy") && told.contains("animals"),
+        "{told}"
+    );
+    assert_eq!(
+        files(&one),
+        files(&two),
+        "the same rows give the same package"
+    );
+    // Another seed takes its place.
+    train(&dataset, &two, &["--config", "{\"seed\": 5, \"l2\": 3}"]).expect_code(0);
+    assert_ne!(files(&one), files(&two));
+    assert_eq!(
+        validate(&two, ".").expect_code(0).codes(),
+        Vec::<String>::new()
+    );
+    let left: Vec<_> = fs::read_dir(directory.path())
+        .expect("it is there")
+        .flatten()
+        .collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let dataset = root().join("tests/fixtures/train/scenes.csv");
+    let foreign = directory.path().join("foreign");
+    fs::create_dir(&foreign).expect("a directory");
+    fs::write(foreign.join("mine"), "x").expect("a file");
+    let refused = train(&dataset, &foreign, &[]).expect_code(2).stderr;
+    assert!(refused.contains("not made by training"), "{refused}");
+    assert!(foreign.join("mine").is_file());
+    let out = directory.path().join("out");
+    let refused = train(&dataset, &out, &["--config", "{\"depth\": 1}"])
+        .expect_code(2)
+        .stderr;
+    assert!(refused.contains("there is no key `depth`"), "{refused}");
+    let bad = directory.path().join("bad.csv");
+    fs::write(&bad, "text,label\na,x\nb\n").expect("a file");
+    let refused = train(&bad, &out, &[]).expect_code(2).stderr;
+    assert!(
+        refused.contains("bad.csv: line 3: has 1 fields"),
+        "{refused}"
+    );
+    train(&directory.path().join("nothing"), &out, &[]).expect_code(3);
+    assert!(!out.exists());
+}

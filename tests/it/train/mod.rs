@@ -1,0 +1,6 @@
+//! Training: datasets, the classifier, its records.
+
+mod classifier;
+mod dataset;
+mod memory;
+mod story;

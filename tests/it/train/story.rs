@@ -1,0 +1,327 @@
+//! What every store of training does, told once.
+
+use std::sync::Arc;
+
+use pkgtool::account::AccountId;
+use pkgtool::database::{DatabaseUrl, Timestamp};
+use pkgtool::task::Stores;
+use pkgtool::train::dataset::{Format, Holds, Summary};
+use pkgtool::train::{
+    Created, DatasetId, Deleted, Job, JobId, JobState, NewDataset, NewDerived, NewFitConfig,
+    NewJob, TrainingStore,
+};
+
+use super::memory::MemoryTraining;
+use crate::task::{accounts, block_on};
+
+const NOW: Timestamp = Timestamp(1_000);
+const LATER: Timestamp = Timestamp(2_000);
+const ONE: AccountId = AccountId(1);
+const TWO: AccountId = AccountId(2);
+
+/// Has a story told of every store, in which accounts 1 and 2 have the services 1 to 4.
+fn of_every_store<F: Future<Output = ()>>(story: impl Fn(Arc<dyn TrainingStore>) -> F) {
+    let directory = tempfile::tempdir().expect("a directory");
+    block_on(async {
+        let url = DatabaseUrl::in_directory(directory.path());
+        let stores = Stores::open(&url).await.expect("it opens");
+        let made = accounts(&stores).await;
+        for name in ["one", "two"] {
+            made.create(name, 10, NOW).await.expect("it is new");
+        }
+        let numbers = stores.accounts().await.expect("it opens");
+        for name in ["a", "b", "c", "d"] {
+            numbers.service_number(ONE, name).await.expect("it works");
+        }
+        story(stores.training().await.expect("it opens")).await;
+        // What the third process sees is what the first stored.
+        for _ in 0..2 {
+            let again = Stores::open(&url).await.expect("it opens");
+            again.training().await.expect("it opens");
+        }
+        story(Arc::new(MemoryTraining::default())).await;
+    });
+}
+
+fn dataset(account: AccountId, name: &str) -> NewDataset {
+    NewDataset {
+        account,
+        name: name.to_owned(),
+        description: "of tests".to_owned(),
+        data_type: String::new(),
+        access_mode: "private".to_owned(),
+        file_name: "a.csv".to_owned(),
+        format: Format::Csv,
+        summary: Summary {
+            format: Format::Csv,
+            holds: Holds::Image,
+            rows: 3,
+            labels: [("x".to_owned(), 1), ("é".to_owned(), 2)].into(),
+        },
+        blob: format!("dataset/aa/{}-{name}", account.0),
+        size: u64::from(u32::MAX) + 7,
+        sha256: [9; 32],
+    }
+}
+
+fn new_job(service: i64, dataset: DatasetId) -> NewJob {
+    NewJob {
+        account: ONE,
+        service,
+        service_name: "s".to_owned(),
+        dataset,
+        config: "{}".to_owned(),
+    }
+}
+
+async fn begun(store: &dyn TrainingStore, service: i64, dataset: DatasetId) -> Job {
+    let created = store.create_job(new_job(service, dataset), NOW).await;
+    assert!(matches!(created, Ok(Created::Done(_))), "{created:?}");
+    store
+        .claim_job(NOW)
+        .await
+        .expect("it works")
+        .expect("it waits")
+}
+
+#[test]
+fn datasets_are_listed_by_account_and_go_once() {
+    of_every_store(async |store| {
+        let made = store
+            .create_dataset(dataset(ONE, "a"), NOW)
+            .await
+            .expect("it works");
+        let other = store
+            .create_dataset(dataset(TWO, "a"), LATER)
+            .await
+            .expect("it works");
+        assert_eq!((made.is.clone(), made.created_at), (dataset(ONE, "a"), NOW));
+        assert_eq!(
+            store.datasets(Some(ONE)).await.expect("it works"),
+            std::slice::from_ref(&made)
+        );
+        assert_eq!(
+            store.datasets(None).await.expect("it works"),
+            [made.clone(), other]
+        );
+        assert_eq!(
+            store.dataset(made.id).await.expect("it works"),
+            Some(made.clone())
+        );
+        let deleted = store.delete_dataset(made.id).await.expect("it works");
+        assert_eq!(deleted, Deleted::Done(Box::new(made.clone())));
+        assert_eq!(
+            store.delete_dataset(made.id).await.expect("it works"),
+            Deleted::Unknown
+        );
+        let third = store
+            .create_dataset(dataset(ONE, "b"), NOW)
+            .await
+            .expect("it works");
+        assert_ne!(third.id, made.id, "a number is given once");
+    });
+}
+
+#[test]
+fn a_new_default_takes_the_place_of_the_old() {
+    of_every_store(async |store| {
+        let new = |service, name: &str, is_default| NewFitConfig {
+            service,
+            name: name.to_owned(),
+            config: "{\"l2\":1}".to_owned(),
+            is_default,
+        };
+        for (service, name, is_default) in [
+            (1, "a", true),
+            (2, "b", true),
+            (1, "c", false),
+            (1, "d", true),
+        ] {
+            let made = store
+                .create_fit_config(new(service, name, is_default), NOW)
+                .await;
+            assert_eq!(made.expect("it works").is, new(service, name, is_default));
+        }
+        let of = async |service| {
+            let configs = store.fit_configs(service).await.expect("it works");
+            let told = configs.into_iter().map(|it| (it.is.name, it.is.is_default));
+            told.collect::<Vec<_>>()
+        };
+        let told = |name: &str, is_default| (name.to_owned(), is_default);
+        assert_eq!(
+            of(1).await,
+            [told("a", false), told("c", false), told("d", true)]
+        );
+        assert_eq!(of(2).await, [told("b", true)]);
+    });
+}
+
+#[test]
+fn a_service_is_derived_once() {
+    of_every_store(async |store| {
+        let new = NewDerived {
+            service: 2,
+            owner: ONE,
+            owner_name: "one".to_owned(),
+            name: "b".to_owned(),
+            base_owner: ONE,
+            base_owner_name: "one".to_owned(),
+            base: 1,
+            base_name: "a".to_owned(),
+            hidden: true,
+        };
+        let made = store
+            .create_derived(new.clone(), NOW)
+            .await
+            .expect("it works");
+        assert_eq!(made.expect("it is new").is, new);
+        assert_eq!(
+            store
+                .create_derived(new.clone(), LATER)
+                .await
+                .expect("it works"),
+            None
+        );
+        let all = store.derived().await.expect("it works");
+        assert_eq!((all.len(), all[0].created_at), (1, NOW));
+    });
+}
+
+#[test]
+fn jobs_are_taken_in_turn_and_end_once() {
+    of_every_store(async |store| {
+        let data = store
+            .create_dataset(dataset(ONE, "a"), NOW)
+            .await
+            .expect("it works")
+            .id;
+        let of_other = store
+            .create_dataset(dataset(TWO, "a"), NOW)
+            .await
+            .expect("it works")
+            .id;
+        let refused = store.create_job(new_job(1, of_other), NOW).await;
+        assert_eq!(refused.expect("it works"), Created::NoDataset);
+        for service in [1, 2, 3] {
+            let created = store.create_job(new_job(service, data), NOW).await;
+            assert!(matches!(created, Ok(Created::Done(_))), "{created:?}");
+        }
+        let busy = store
+            .create_job(new_job(1, data), NOW)
+            .await
+            .expect("it works");
+        assert_eq!(busy, Created::Busy(JobId(1)));
+        let first = store
+            .claim_job(LATER)
+            .await
+            .expect("it works")
+            .expect("it waits");
+        assert_eq!(
+            (first.id, first.attempt, first.state),
+            (JobId(1), 1, JobState::Running)
+        );
+        assert_eq!(first.started_at, Some(LATER));
+        assert!(store.progress(first.id, 1, 40).await.expect("it works"));
+        assert!(
+            !store.progress(first.id, 2, 90).await.expect("it works"),
+            "of another attempt"
+        );
+        assert_eq!(
+            store.delete_dataset(data).await.expect("it works"),
+            Deleted::Needed(first.id)
+        );
+        let second = store
+            .claim_job(LATER)
+            .await
+            .expect("it works")
+            .expect("it waits");
+        assert_eq!(second.id, JobId(2));
+        let done = store.end_job(first.id, 1, Ok("{}".to_owned()), LATER).await;
+        assert!(done.expect("it works"));
+        let again = store
+            .end_job(first.id, 1, Err("late".to_owned()), LATER)
+            .await;
+        assert!(!again.expect("it works"), "it ended");
+        let failed = store
+            .end_job(second.id, 1, Err("bad".to_owned()), LATER)
+            .await;
+        assert!(failed.expect("it works"));
+        let canceled = store.cancel_job(JobId(3), LATER).await.expect("it works");
+        assert_eq!(canceled.expect("it is there").state, JobState::Canceled);
+        assert_eq!(store.claim_job(LATER).await.expect("it works"), None);
+        let late = store.cancel_job(first.id, LATER).await.expect("it works");
+        let late = late.expect("it is there");
+        assert_eq!((late.state, late.percentage), (JobState::Success, 100));
+        assert_eq!(late.metrics.as_deref(), Some("{}"));
+        assert_eq!(
+            store.cancel_job(JobId(9), LATER).await.expect("it works"),
+            None
+        );
+        let jobs = store.jobs(ONE, None, 2).await.expect("it works");
+        let told: Vec<_> = jobs.iter().map(|job| (job.id.0, job.state)).collect();
+        assert_eq!(told, [(3, JobState::Canceled), (2, JobState::Failed)]);
+        assert_eq!(jobs[1].error.as_deref(), Some("bad"));
+        assert_eq!(store.jobs(TWO, None, 9).await.expect("it works"), []);
+        let of_first = store.jobs(ONE, Some(1), 9).await.expect("it works");
+        assert_eq!(of_first.len(), 1);
+        let fourth = store
+            .create_job(new_job(1, data), NOW)
+            .await
+            .expect("it works");
+        assert!(
+            matches!(fourth, Created::Done(_)),
+            "the service is free again"
+        );
+    });
+}
+
+#[test]
+fn what_ran_when_the_server_ended_runs_again_so_often() {
+    of_every_store(async |store| {
+        let data = store
+            .create_dataset(dataset(ONE, "a"), NOW)
+            .await
+            .expect("it works")
+            .id;
+        let first = begun(&*store, 1, data).await;
+        store.put_back(first.id, 1).await.expect("it works");
+        for attempt in 1..=3 {
+            let again = store
+                .claim_job(NOW)
+                .await
+                .expect("it works")
+                .expect("it waits");
+            assert_eq!(
+                (again.id, again.attempt, again.percentage),
+                (first.id, attempt, 0)
+            );
+            assert!(
+                store
+                    .progress(first.id, attempt, 60)
+                    .await
+                    .expect("it works")
+            );
+            assert_eq!(store.recover_jobs(3, LATER).await.expect("it works"), 1);
+        }
+        assert_eq!(store.claim_job(NOW).await.expect("it works"), None);
+        let failed = store
+            .job(first.id)
+            .await
+            .expect("it works")
+            .expect("it is there");
+        assert_eq!(
+            (failed.state, failed.ended_at),
+            (JobState::Failed, Some(LATER))
+        );
+        let error = failed.error.expect("it says why");
+        assert!(error.contains("3 times"), "{error}");
+        assert_eq!(store.recover_jobs(3, LATER).await.expect("it works"), 0);
+        let canceled = begun(&*store, 1, data).await;
+        store
+            .cancel_job(canceled.id, LATER)
+            .await
+            .expect("it works");
+        assert_eq!(store.recover_jobs(3, LATER).await.expect("it works"), 0);
+        assert!(!store.progress(canceled.id, 1, 50).await.expect("it works"));
+    });
+}
