@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::worker::{Launcher, Worker};
 use crate::engine::{
     self, Answer, Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, Placement,
-    Provider, Session,
+    Provider, Rounding, Session,
 };
 use crate::model::ModelInfo;
 use crate::package::Backend;
@@ -212,6 +212,7 @@ fn attempt(
             observe: wish.observe || candidate.provider != Provider::Cpu,
             library: wish.library.clone(),
             carrying: wish.carrying.clone(),
+            rounding: Rounding::default(),
         },
     };
     let mut worker = launcher.load(candidate.engine, &request)?;

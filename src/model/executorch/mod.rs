@@ -27,8 +27,10 @@ mod relations;
 mod schema;
 mod shape;
 mod storage;
+mod stored;
 mod value;
 mod verify;
+pub mod vulkan;
 mod wiring;
 pub mod xnnpack;
 
@@ -37,6 +39,7 @@ use std::path::Path;
 pub use error::{Error, Place};
 pub use flat_tensor::FlatTensor;
 pub use place::place;
+pub use stored::Data;
 
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::ReadAt;

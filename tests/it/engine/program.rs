@@ -89,7 +89,7 @@ fn fixtures() -> PathBuf {
 }
 
 /// Loads a method of a program.
-fn load(
+pub(super) fn load(
     engine_name: &str,
     path: &Path,
     method: &str,
@@ -110,16 +110,16 @@ fn load(
 }
 
 /// The arrays of a program's cases.
-struct Arrays(zip::ZipArchive<File>);
+pub(super) struct Arrays(zip::ZipArchive<File>);
 
 impl Arrays {
-    fn open(path: &Path) -> Self {
+    pub(super) fn open(path: &Path) -> Self {
         let file = File::open(path).expect("fixtures can be read");
         Self(zip::ZipArchive::new(file).expect("it is an archive"))
     }
 
     /// The tensor that a case describes.
-    fn tensor(&mut self, described: &Value) -> Tensor {
+    pub(super) fn tensor(&mut self, described: &Value) -> Tensor {
         let Some(name) = described["array"].as_str() else {
             return number(&described["value"]);
         };

@@ -1,26 +1,42 @@
 //! The delegates whose payloads are graphs that can be lowered, and what runs the others.
 
+use std::collections::BTreeSet;
+
 use super::super::guard::Failure;
 use super::frame::Frame;
-use super::xnnpack;
-use crate::model::executorch::body::ByteRange;
+use super::{vulkan, xnnpack};
+use crate::model::executorch::body::{ByteRange, DelegateBody};
 use crate::package::Backend;
+use crate::source::FileSource;
 
 /// A backend whose graphs are lowered.
 struct Portable {
     backend: Backend,
     lower: Lower,
+    /// What of a payload cannot be lowered, where that is not all or nothing.
+    missing: Option<Missing>,
 }
 
 /// Reads a payload and lowers the call of its graph: the frame, where in the program the call stands, the
 /// payload, the call's arguments.
 type Lower = fn(&mut Frame<'_>, &str, ByteRange, &[usize]) -> Result<(), Failure>;
 
+/// The operators of a payload that cannot be lowered, by their names.
+type Missing = fn(&FileSource, ByteRange) -> Result<BTreeSet<String>, Failure>;
+
 /// All of them.
-static PORTABLE: &[Portable] = &[Portable {
-    backend: Backend::Xnnpack,
-    lower: xnnpack::lower,
-}];
+static PORTABLE: &[Portable] = &[
+    Portable {
+        backend: Backend::Xnnpack,
+        lower: xnnpack::lower,
+        missing: None,
+    },
+    Portable {
+        backend: Backend::Vulkan,
+        lower: vulkan::lower,
+        missing: Some(vulkan::missing),
+    },
+];
 
 fn find(id: &str) -> Option<&'static Portable> {
     PORTABLE
@@ -38,6 +54,25 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// Whether graphs of a delegate are lowered.
 pub(super) fn is_known(id: &str) -> bool {
     find(id).is_some()
+}
+
+/// What of a delegate's payload cannot be lowered.
+pub(super) fn missing(
+    delegate: &DelegateBody,
+    source: &FileSource,
+) -> Result<BTreeSet<String>, Failure> {
+    let portable = find(&delegate.id).and_then(|portable| portable.missing);
+    match (portable, delegate.payload) {
+        (Some(missing), Some(payload)) => missing(source, payload),
+        _ => Ok(BTreeSet::new()),
+    }
+}
+
+/// Why a payload with these operators cannot be lowered, and what would run it.
+pub(super) fn refusal(id: &str, missing: &BTreeSet<String>) -> String {
+    let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+    let (names, runner) = (names.join(", "), runner(id));
+    format!("there is no code for {names} in {id}; {runner} runs it")
 }
 
 /// Lowers a call of a delegate's graph.

@@ -14,6 +14,7 @@ use super::super::guard::{Failure, guarded};
 use super::builder::{Builder, Wire};
 use super::datum_type;
 use super::weights::Weights;
+use crate::engine::Rounding;
 use crate::model::executorch::body::{BodyValue, MethodBody, TensorBody, TensorData};
 use crate::tensor::DType;
 
@@ -53,6 +54,8 @@ pub(super) struct Frame<'a> {
     pub(super) method: &'a MethodBody,
     /// Its constants.
     pub(super) weights: &'a Weights,
+    /// How delegates' graphs in half precision are computed.
+    pub(super) rounding: Rounding,
     /// What was written so far.
     pub(super) now: Written,
     /// Values that are kept from run to run, as they are before this one, and before the first.
@@ -76,6 +79,7 @@ impl<'a> Frame<'a> {
             builder: Builder::new(),
             method,
             weights,
+            rounding: Rounding::default(),
             now: Written::default(),
             states: Vec::new(),
             constants: HashMap::new(),

@@ -4,7 +4,9 @@
 //! then optimises across what were borders between delegates. Invariant: what has no meaning here is
 //! refused by its name before anything runs; nothing is approximated.
 
+mod attention;
 mod builder;
+mod calling;
 mod convolution;
 mod delegates;
 mod frame;
@@ -12,6 +14,7 @@ mod operators;
 mod pointwise;
 mod resize;
 mod session;
+mod vulkan;
 mod walk;
 mod weights;
 mod xnnpack;

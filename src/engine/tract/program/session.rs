@@ -20,8 +20,8 @@ use super::super::runner::Runner;
 use super::super::session::{answer, executor, placement};
 use super::super::{failed, unsupported};
 use super::weights::Weights;
-use super::{Lowered, Shapes, Size, give, lower, missing, refusal};
-use crate::engine::{Answer, EngineError, LoadRequest, Placement, Session};
+use super::{Lowered, Shapes, Size, delegates, give, lower, missing, refusal};
+use crate::engine::{Answer, EngineError, LoadRequest, Placement, Rounding, Session};
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
 use crate::model::{Dim, Dynamism};
 use crate::source::FileSource;
@@ -35,6 +35,7 @@ pub(in super::super) struct ProgramSession {
     method: MethodBody,
     weights: Weights,
     signature: Signature,
+    rounding: Rounding,
     executor: Executor,
     plans: Plans<Vec<Vec<u64>>, Plan>,
     /// What the last successful run left, by its place; what is not here is as the program has it.
@@ -83,6 +84,14 @@ impl ProgramSession {
             let reason = refusal(&missing);
             return Err(unsupported(missing, &reason));
         }
+        for delegate in &method.delegates {
+            let missing =
+                delegates::missing(delegate, &source).map_err(|failure| failed(&failure))?;
+            if !missing.is_empty() {
+                let reason = delegates::refusal(&delegate.id, &missing);
+                return Err(unsupported(missing, &reason));
+            }
+        }
         let unbounded = |value: &BodyValue| {
             let tensor = value.tensor();
             tensor.is_some_and(|tensor| tensor.dynamism == Dynamism::Unbounded)
@@ -101,6 +110,7 @@ impl ProgramSession {
             method,
             weights,
             signature: request.signature.clone(),
+            rounding: request.options.rounding,
             executor: executor(request.options.threads).map_err(|failure| failed(&failure))?,
             states: HashMap::new(),
             nodes: 0,
@@ -114,7 +124,7 @@ impl ProgramSession {
     }
 
     fn make(&self, shapes: &Shapes, optimise: bool) -> Result<Plan, Failure> {
-        let lowered = lower(&self.method, shapes, &self.weights)?;
+        let lowered = lower(&self.method, shapes, &self.weights, self.rounding)?;
         let Lowered {
             model,
             given,

@@ -13,8 +13,8 @@ use tract_onnx::tract_core::internal::{DatumType, Tensor};
 use super::super::guard::{Failure, guarded};
 use super::datum_type;
 use crate::model::ElementType;
+use crate::model::executorch::Data;
 use crate::model::executorch::body::{ByteRange, DataFile, NamedTensor};
-use crate::model::executorch::xnnpack::Data;
 use crate::source::{FileSource, ReadAt};
 use crate::tensor::{DType, byte_size};
 

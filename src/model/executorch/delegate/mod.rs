@@ -8,7 +8,6 @@
 
 mod checked;
 mod mlx;
-mod vulkan;
 
 pub(super) use checked::{Check, Checked};
 
@@ -17,7 +16,7 @@ use super::flatbuffer::{Buffer, Table};
 use super::payload_graph::{Graph, Ports, Room};
 use super::relations::Relations;
 use super::storage::ByteRange;
-use super::xnnpack;
+use super::{vulkan, xnnpack};
 use crate::package::Backend;
 use crate::source::{Pages, ReadAt};
 

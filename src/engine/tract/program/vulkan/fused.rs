@@ -1,0 +1,194 @@
+//! Operators that only Vulkan's graphs have, and those the table has otherwise.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::math;
+
+use super::super::attention::Attention;
+use super::super::builder::Wire;
+use super::super::calling::Arg;
+use super::quantized;
+use super::{Lowering, Slot};
+use crate::model::executorch::vulkan::Value;
+use crate::tensor::DType;
+
+/// Lowers a call: its arguments, then its result.
+type Lower = fn(&mut Lowering<'_>, &[usize], usize) -> TractResult<()>;
+
+/// The operators by name.
+const TABLE: &[(&[&str], Lower)] = &[
+    (
+        &[
+            "et_vk.prepack.default",
+            "aten.clone.default",
+            "aten.alias_copy.default",
+            "aten._to_copy.default",
+            "aten.contiguous.default",
+            "dim_order_ops._to_dim_order_copy.default",
+            "dim_order_ops._clone_dim_order.default",
+        ],
+        same,
+    ),
+    (&["et_vk.conv_with_clamp.default"], conv_with_clamp),
+    (&["et_vk.rms_norm.default"], rms_norm),
+    (&["et_vk.sdpa.default"], sdpa),
+    (&["aten.relu6.default"], relu6),
+    (&["aten.ones_like.default"], |lowering, args, out| {
+        like(lowering, args, out, 1.0)
+    }),
+    (&["aten.zeros_like.default"], |lowering, args, out| {
+        like(lowering, args, out, 0.0)
+    }),
+    (&["et_vk.select_as_symint.default"], select),
+    (&["et_vk.linear_q4gsw.default"], |lowering, args, out| {
+        quantized::linear4(lowering, args, out, [0, 1, 2, 3, 4], None)
+    }),
+    (
+        &["et_vk.linear_dq8ca_q4gsw.default"],
+        |lowering, args, out| {
+            quantized::linear4(lowering, args, out, [0, 3, 5, 6, 7], Some([1, 2]))
+        },
+    ),
+    (&["et_vk.embedding_q4gsw.default"], quantized::embedding),
+    (
+        &["torchao.choose_qparams_affine.default"],
+        quantized::choose,
+    ),
+    (
+        &[
+            "et_vk.q8ta_linear.default",
+            "et_vk.q8ta_linear_gemv.default",
+        ],
+        quantized::linear8,
+    ),
+    (
+        &["et_vk.linear_q8ta_q8csw.default"],
+        quantized::linear8_real,
+    ),
+    (&["aten._weight_int8pack_mm.default"], quantized::int8pack),
+    (
+        &["et_vk.q8ta_conv2d.default", "et_vk.q8ta_conv2d_pw.default"],
+        |lowering, args, out| quantized::convolution(lowering, args, out, false),
+    ),
+    (&["et_vk.q8ta_conv2d_dw.default"], |lowering, args, out| {
+        quantized::convolution(lowering, args, out, true)
+    }),
+    (&["et_vk.q8ta_add.default"], quantized::add),
+    (&["et_vk.q8ta_relu.default"], quantized::relu),
+];
+
+/// How an operator of this name is lowered, if it is one of these.
+pub(super) fn find(name: &str) -> Option<Lower> {
+    let row = TABLE.iter().find(|(names, _)| names.contains(&name));
+    row.map(|(_, lower)| *lower)
+}
+
+/// An argument that may be left out at the end.
+pub(super) fn at(args: &[usize], place: usize) -> TractResult<usize> {
+    let value = args.get(place).copied();
+    value.with_context(|| format!("argument {place} is missing"))
+}
+
+fn same(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let wire = lowering.tensor(at(args, 0)?)?;
+    lowering.set(out, wire)
+}
+
+fn conv_with_clamp(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let dtype = lowering.dtype(out)?;
+    ensure!(args.len() == 11, "{} arguments for 11", args.len());
+    let given = args.iter().map(|&arg| lowering.arg(arg));
+    let mut given: Vec<Arg> = given.collect::<TractResult<_>>()?;
+    let limits = given.split_off(9);
+    let mut caller = lowering.caller();
+    let wire = caller.tensor("aten::convolution.out", given, DType::Float32)?;
+    let args = std::iter::once(Arg::Tensor(wire)).chain(limits.into_iter().map(limit));
+    let wire = caller.tensor("aten::clamp.out", args.collect(), dtype)?;
+    lowering.set(out, wire)
+}
+
+/// A limit; what float32 cannot hold is none.
+fn limit(arg: Arg) -> Arg {
+    match arg {
+        Arg::Double(limit) if limit.abs() > f64::from(f32::MAX) => Arg::None,
+        other => other,
+    }
+}
+
+fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let (input, weight) = (
+        lowering.tensor(at(args, 0)?)?,
+        lowering.tensor(at(args, 1)?)?,
+    );
+    let Value::Double(epsilon) = lowering.graph.values[at(args, 2)?] else {
+        bail!("no epsilon");
+    };
+    let mut caller = lowering.caller();
+    let wire = caller.root_mean_square(input, Some(weight), epsilon)?;
+    lowering.set(out, wire)
+}
+
+fn sdpa(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let [queries, keys, values] = [0, 1, 2].map(|place| lowering.tensor(at(args, place)?));
+    let mask = match lowering.arg(at(args, 3)?)? {
+        Arg::Tensor(mask) => Some(mask),
+        _ => None,
+    };
+    let scale = match lowering.arg(at(args, 4)?)? {
+        Arg::Double(scale) => Some(scale),
+        _ => None,
+    };
+    let attention = Attention {
+        queries: queries?,
+        keys: keys?,
+        values: values?,
+        mask,
+        scale,
+    };
+    let outlet = attention.wire(lowering.builder)?;
+    let dtype = DType::Float32;
+    lowering.set(out, Wire { outlet, dtype })
+}
+
+fn relu6(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let wire = lowering.tensor(at(args, 0)?)?;
+    let args = vec![wire.into(), Arg::Double(0.0), Arg::Double(6.0)];
+    let dtype = lowering.dtype(out)?;
+    let wire = lowering.caller().tensor("aten::clamp.out", args, dtype)?;
+    lowering.set(out, wire)
+}
+
+fn like(lowering: &mut Lowering<'_>, args: &[usize], out: usize, value: f64) -> TractResult<()> {
+    let wire = lowering.tensor(at(args, 0)?)?;
+    let shape = lowering.builder.shape(wire.outlet)?;
+    let dtype = lowering.dtype(out)?;
+    let filled = lowering.builder.scalar(value, dtype, shape.len())?;
+    let outlet = lowering.builder.expand(filled.outlet, &shape)?;
+    lowering.set(out, Wire { outlet, dtype })
+}
+
+/// An element of a tensor as an integer.
+fn select(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let given = args.iter().map(|&arg| lowering.arg(arg));
+    let given: Vec<Arg> = given.collect::<TractResult<_>>()?;
+    let mut caller = lowering.caller();
+    let one = caller.tensor("aten::select_copy.int_out", given, DType::Int64)?;
+    let read = caller.call(
+        "aten::_local_scalar_dense",
+        vec![one.into()],
+        &[super::Out::Number],
+    )?;
+    let slot = read.into_iter().next().unwrap_or(Slot::Null);
+    lowering.slots.insert(out, slot);
+    Ok(())
+}
+
+/// Adds a bias to the last dimension, if there is one.
+pub(super) fn with_bias(
+    lowering: &mut Lowering<'_>,
+    outlet: OutletId,
+    bias: Option<Arc<Tensor>>,
+) -> TractResult<OutletId> {
+    let Some(bias) = bias else { return Ok(outlet) };
+    let bias = lowering.builder.constant(bias, DType::Float32)?.outlet;
+    lowering.builder.binary(Box::new(math::Add), outlet, bias)
+}
