@@ -73,7 +73,7 @@ def answers(name, network, folder):
 
     arrays, methods = {}, {}
     for method_name, method in network.methods.items():
-        module = copy.deepcopy(quantized(method).eval())
+        module = copy.deepcopy(quantized(method))
         cases = []
         for number, inputs in enumerate(method.cases):
             key = f"{number}" if len(network.methods) == 1 else f"{method_name}{number}"
@@ -96,7 +96,7 @@ def answers(name, network, folder):
 def quantized(method):
     """The network, with quantized weights where it asks for them."""
     if method.quantize is None:
-        return method.network
+        return method.network.eval()
     return method.quantize(copy.deepcopy(method.network).eval(), method)
 
 
@@ -110,7 +110,7 @@ def build(network, variant):
     backend, _, precision = variant.partition("_")
     exported = {}
     for name, method in network.methods.items():
-        module, inputs = quantized(method).eval(), method.cases[0]
+        module, inputs = quantized(method), method.cases[0]
         if backend in ("mlx", "vulkan") and precision in ("bf16", "half"):
             kind = {"bf16": torch.bfloat16, "half": torch.float16}[precision]
             module, inputs = copy.deepcopy(module).to(kind), floats(inputs, kind)

@@ -124,15 +124,21 @@ impl ProgramSession {
     }
 
     fn make(&self, shapes: &Shapes, optimise: bool) -> Result<Plan, Failure> {
-        let lowered = lower(&self.method, shapes, &self.weights, self.rounding)?;
+        let lower = || lower(&self.method, shapes, &self.weights, self.rounding);
         let Lowered {
             model,
             given,
             outputs,
             states,
-        } = lowered;
-        let runner = Runner::new(&self.executor, optimise, || Ok(model), exact::settle)
-            .map_err(|unplanned| unplanned.failure)?;
+        } = lower()?;
+        let planned = Runner::new(&self.executor, optimise, || Ok(model), exact::settle);
+        let runner = planned.or_else(|unplanned| {
+            // The library's optimiser joins what is repeated with a product, and fails if both sides are.
+            let model = lower().map_err(|_| unplanned.failure.clone())?.model;
+            let model = || exact::repeated(model);
+            let planned = Runner::new(&self.executor, optimise, model, exact::settle);
+            planned.map_err(|_| unplanned.failure)
+        })?;
         let mut holdings = runner.holdings().clone();
         for state in &states {
             holdings.tensor(&state.initial);

@@ -3,7 +3,6 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
-use super::super::attention::Attention;
 use super::super::builder::Wire;
 use super::super::calling::Arg;
 use super::quantized;
@@ -30,15 +29,6 @@ const TABLE: &[(&[&str], Lower)] = &[
     ),
     (&["et_vk.conv_with_clamp.default"], conv_with_clamp),
     (&["et_vk.rms_norm.default"], rms_norm),
-    (&["et_vk.sdpa.default"], sdpa),
-    (&["aten.relu6.default"], relu6),
-    (&["aten.ones_like.default"], |lowering, args, out| {
-        like(lowering, args, out, 1.0)
-    }),
-    (&["aten.zeros_like.default"], |lowering, args, out| {
-        like(lowering, args, out, 0.0)
-    }),
-    (&["et_vk.select_as_symint.default"], select),
     (&["et_vk.linear_q4gsw.default"], |lowering, args, out| {
         quantized::linear4(lowering, args, out, [0, 1, 2, 3, 4], None)
     }),
@@ -48,7 +38,6 @@ const TABLE: &[(&[&str], Lower)] = &[
             quantized::linear4(lowering, args, out, [0, 3, 5, 6, 7], Some([1, 2]))
         },
     ),
-    (&["et_vk.embedding_q4gsw.default"], quantized::embedding),
     (
         &["torchao.choose_qparams_affine.default"],
         quantized::choose,
@@ -61,11 +50,6 @@ const TABLE: &[(&[&str], Lower)] = &[
         quantized::linear8,
     ),
     (
-        &["et_vk.linear_q8ta_q8csw.default"],
-        quantized::linear8_real,
-    ),
-    (&["aten._weight_int8pack_mm.default"], quantized::int8pack),
-    (
         &["et_vk.q8ta_conv2d.default", "et_vk.q8ta_conv2d_pw.default"],
         |lowering, args, out| quantized::convolution(lowering, args, out, false),
     ),
@@ -73,7 +57,6 @@ const TABLE: &[(&[&str], Lower)] = &[
         quantized::convolution(lowering, args, out, true)
     }),
     (&["et_vk.q8ta_add.default"], quantized::add),
-    (&["et_vk.q8ta_relu.default"], quantized::relu),
 ];
 
 /// How an operator of this name is lowered, if it is one of these.
@@ -125,61 +108,6 @@ fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractRes
     let mut caller = lowering.caller();
     let wire = caller.root_mean_square(input, Some(weight), epsilon)?;
     lowering.set(out, wire)
-}
-
-fn sdpa(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
-    let [queries, keys, values] = [0, 1, 2].map(|place| lowering.tensor(at(args, place)?));
-    let mask = match lowering.arg(at(args, 3)?)? {
-        Arg::Tensor(mask) => Some(mask),
-        _ => None,
-    };
-    let scale = match lowering.arg(at(args, 4)?)? {
-        Arg::Double(scale) => Some(scale),
-        _ => None,
-    };
-    let attention = Attention {
-        queries: queries?,
-        keys: keys?,
-        values: values?,
-        mask,
-        scale,
-    };
-    let outlet = attention.wire(lowering.builder)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
-}
-
-fn relu6(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
-    let wire = lowering.tensor(at(args, 0)?)?;
-    let args = vec![wire.into(), Arg::Double(0.0), Arg::Double(6.0)];
-    let dtype = lowering.dtype(out)?;
-    let wire = lowering.caller().tensor("aten::clamp.out", args, dtype)?;
-    lowering.set(out, wire)
-}
-
-fn like(lowering: &mut Lowering<'_>, args: &[usize], out: usize, value: f64) -> TractResult<()> {
-    let wire = lowering.tensor(at(args, 0)?)?;
-    let shape = lowering.builder.shape(wire.outlet)?;
-    let dtype = lowering.dtype(out)?;
-    let filled = lowering.builder.scalar(value, dtype, shape.len())?;
-    let outlet = lowering.builder.expand(filled.outlet, &shape)?;
-    lowering.set(out, Wire { outlet, dtype })
-}
-
-/// An element of a tensor as an integer.
-fn select(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
-    let given = args.iter().map(|&arg| lowering.arg(arg));
-    let given: Vec<Arg> = given.collect::<TractResult<_>>()?;
-    let mut caller = lowering.caller();
-    let one = caller.tensor("aten::select_copy.int_out", given, DType::Int64)?;
-    let read = caller.call(
-        "aten::_local_scalar_dense",
-        vec![one.into()],
-        &[super::Out::Number],
-    )?;
-    let slot = read.into_iter().next().unwrap_or(Slot::Null);
-    lowering.slots.insert(out, slot);
-    Ok(())
 }
 
 /// Adds a bias to the last dimension, if there is one.

@@ -5,7 +5,6 @@
 //! of four.
 
 use tract_onnx::tract_core::internal::*;
-use tract_onnx::tract_core::ops::array::Gather;
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::{Builder, Wire};
@@ -117,12 +116,11 @@ fn constant(builder: &mut Builder, shape: &[usize], values: &[f32]) -> TractResu
     Ok(builder.constant(Arc::new(tensor), DType::Float32)?.outlet)
 }
 
-/// Weights of four bits as floats: `[out, in / 2]` bytes, the even column in the lower half unless `swapped`,
+/// Weights of four bits as floats: `[out, in / 2]` bytes, the even column in the lower half,
 /// 8 more than they are. The scale of a place is `scales(row, group)`.
 fn four_bits(
     (bytes, shape): &(Vec<f32>, Vec<usize>),
     group: usize,
-    swapped: bool,
     scales: impl Fn(usize, usize) -> Option<f32>,
 ) -> TractResult<Vec<f32>> {
     let &[_, half] = shape.as_slice() else {
@@ -142,8 +140,7 @@ fn four_bits(
             )]
             let byte = *byte as u8;
             let (low, high) = (byte & 15, byte >> 4);
-            let pair = if swapped { [high, low] } else { [low, high] };
-            for (odd, bits) in pair.into_iter().enumerate() {
+            for (odd, bits) in [low, high].into_iter().enumerate() {
                 let scale = scales(row, (2 * place + odd) / group).context("too few scales")?;
                 weights.push((f32::from(bits) - 8.0) * scale);
             }
@@ -170,7 +167,7 @@ pub(super) fn linear4(
         bail!("scales of {} dimensions", of_scales.len());
     };
     let weights_shape = [weights.1[0], weights.1.get(1).copied().unwrap_or(0) * 2];
-    let weights = four_bits(&weights, group, false, |row, group| {
+    let weights = four_bits(&weights, group, |row, group| {
         (row < count).then(|| scales.get(group * count + row).copied())?
     })?;
     let bias = match bias {
@@ -306,33 +303,6 @@ fn of_row(row: &[f32], epsilon: f32) -> [f32; 2] {
     [scale, zero.clamp(-128.0, 127.0)]
 }
 
-/// Rows of a table of four bits.
-pub(super) fn embedding(
-    lowering: &mut Lowering<'_>,
-    args: &[usize],
-    out: usize,
-) -> TractResult<()> {
-    let table = lowering.floats(at(args, 0)?)?;
-    let (scales, of_scales) = lowering.floats(at(args, 1)?)?;
-    let group = usize::try_from(lowering.int(at(args, 2)?)?)?;
-    let is_linear = match args.get(4) {
-        Some(&value) => lowering.int(value)? != 0,
-        None => false,
-    };
-    let groups = of_scales.get(1).copied().unwrap_or(1);
-    let weights = four_bits(&table, group, !is_linear, |row, group| {
-        (group < groups).then(|| scales.get(row * groups + group).copied())?
-    })?;
-    let shape = [table.1[0], table.1[1] * 2];
-    let weights = constant(lowering.builder, &shape, &weights)?;
-    let indices = lowering.tensor(at(args, 3)?)?;
-    let builder = &mut *lowering.builder;
-    let indices = builder.cast(indices, DType::Int64)?.outlet;
-    let outlet = builder.wire(Gather::new(0), &[weights, indices])?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
-}
-
 /// Weights of eight bits, `[out, ..]`, as the numbers they stand for: a scale for each of the first dimension.
 fn eight_bits(
     (codes, shape): (Vec<f32>, Vec<usize>),
@@ -348,18 +318,6 @@ fn eight_bits(
     let scaled = codes.chunks(row.max(1)).zip(scales);
     let values = scaled.flat_map(|(codes, scale)| codes.iter().map(move |code| code * scale));
     Ok((values.collect(), shape))
-}
-
-/// `aten._weight_int8pack_mm`: a product with rows of eight bits.
-pub(super) fn int8pack(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
-    let (scales, _) = lowering.floats(at(args, 2)?)?;
-    let weights = lowering.floats(at(args, 1)?)?;
-    let (weights, shape) = eight_bits(weights, &scales)?;
-    let weights = constant(lowering.builder, &shape, &weights)?;
-    let wire = lowering.tensor(at(args, 0)?)?;
-    let outlet = linear(lowering, wire, weights)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
 }
 
 /// The product of a layer with rows of eight bits: weights at 3, scales at 5.
@@ -392,17 +350,6 @@ pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -
     let wire = lowering.activated(wire, at(args, 9)?)?;
     let steps = lowering.steps(args, 6)?;
     lowering.rounded(out, wire, steps)
-}
-
-/// A layer that takes eight bits as the numbers they stand for.
-pub(super) fn linear8_real(
-    lowering: &mut Lowering<'_>,
-    args: &[usize],
-    out: usize,
-) -> TractResult<()> {
-    let wire = lowering.tensor(at(args, 0)?)?;
-    let wire = product8(lowering, args, wire, args.get(6).copied())?;
-    lowering.set(out, wire)
 }
 
 /// A convolution that takes and gives eight bits. Weights are rows of kernel height, width, channels, filled
@@ -519,16 +466,4 @@ pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tr
     let dtype = DType::Float32;
     let steps = lowering.steps(args, 6)?;
     lowering.rounded(out, Wire { outlet, dtype }, steps)
-}
-
-/// What is negative becomes zero, in eight bits.
-pub(super) fn relu(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
-    let steps = lowering.steps(args, 1)?;
-    let wire = lowering.real(at(args, 0)?, steps)?;
-    let args_of = vec![wire.into()];
-    let wire = lowering
-        .caller()
-        .tensor("aten::relu.out", args_of, DType::Float32)?;
-    let steps = lowering.steps(args, 3)?;
-    lowering.rounded(out, wire, steps)
 }
