@@ -7,6 +7,7 @@
 
 pub mod body;
 mod container;
+pub mod coreml;
 mod couple;
 mod declared;
 mod delegate;
