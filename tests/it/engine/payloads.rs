@@ -171,3 +171,8 @@ fn run_all(backend: &str) -> usize {
 fn vulkan_programs_answer_as_their_networks() {
     assert!(run_all("vulkan") >= 20);
 }
+
+#[test]
+fn core_ml_programs_answer_as_their_networks() {
+    assert!(run_all("coreml") >= 20);
+}

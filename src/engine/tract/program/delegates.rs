@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::super::guard::Failure;
 use super::frame::Frame;
-use super::{vulkan, xnnpack};
+use super::weights::Weights;
+use super::{coreml, vulkan, xnnpack};
 use crate::model::executorch::body::{ByteRange, DelegateBody};
 use crate::package::Backend;
-use crate::source::FileSource;
 
 /// A backend whose graphs are lowered.
 struct Portable {
@@ -22,7 +22,7 @@ struct Portable {
 type Lower = fn(&mut Frame<'_>, &str, ByteRange, &[usize]) -> Result<(), Failure>;
 
 /// The operators of a payload that cannot be lowered, by their names.
-type Missing = fn(&FileSource, ByteRange) -> Result<BTreeSet<String>, Failure>;
+type Missing = fn(&Weights, ByteRange) -> Result<BTreeSet<String>, Failure>;
 
 /// All of them.
 static PORTABLE: &[Portable] = &[
@@ -30,6 +30,11 @@ static PORTABLE: &[Portable] = &[
         backend: Backend::Xnnpack,
         lower: xnnpack::lower,
         missing: None,
+    },
+    Portable {
+        backend: Backend::CoreMl,
+        lower: coreml::lower,
+        missing: Some(coreml::missing),
     },
     Portable {
         backend: Backend::Vulkan,
@@ -59,11 +64,11 @@ pub(super) fn is_known(id: &str) -> bool {
 /// What of a delegate's payload cannot be lowered.
 pub(super) fn missing(
     delegate: &DelegateBody,
-    source: &FileSource,
+    weights: &Weights,
 ) -> Result<BTreeSet<String>, Failure> {
     let portable = find(&delegate.id).and_then(|portable| portable.missing);
     match (portable, delegate.payload) {
-        (Some(missing), Some(payload)) => missing(source, payload),
+        (Some(missing), Some(payload)) => missing(weights, payload),
         _ => Ok(BTreeSet::new()),
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Frame<'a> {
     /// Values that are kept from run to run, as they are before this one, and before the first.
     pub(super) states: Vec<(usize, Wire, Arc<Tensor>)>,
     constants: HashMap<usize, Wire>,
+    /// Names of what delegates keep.
+    own: Vec<String>,
 }
 
 /// What was written so far on one way through a method.
@@ -83,6 +85,7 @@ impl<'a> Frame<'a> {
             now: Written::default(),
             states: Vec::new(),
             constants: HashMap::new(),
+            own: Vec::new(),
         };
         frame.place_states();
         frame
@@ -220,6 +223,30 @@ impl<'a> Frame<'a> {
         let wire = Wire { outlet, dtype };
         self.constants.insert(value, wire);
         Ok(wire)
+    }
+
+    /// A tensor that a delegate keeps from run to run, zero before the first, by a name that no other has: the
+    /// place it is kept at, which is none of the method's, and what it holds now.
+    pub(super) fn own_state(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[usize],
+    ) -> TractResult<(usize, Wire)> {
+        let known = self.own.iter().position(|known| known == name);
+        let at = known.unwrap_or_else(|| {
+            self.own.push(name.to_owned());
+            self.own.len() - 1
+        });
+        let place = self.method.values.len() + at;
+        if let Some(Slot::Tensor(wire)) = self.now.slots.get(&place) {
+            return Ok((place, *wire));
+        }
+        let sizes: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
+        let initial = zeros(dtype, &sizes);
+        let initial = initial.map_err(|failure| format_err!("{}", failure.reason))?;
+        let wire = self.state(place, initial, dtype)?;
+        Ok((place, wire))
     }
 
     fn state(&mut self, value: usize, initial: Arc<Tensor>, dtype: DType) -> TractResult<Wire> {

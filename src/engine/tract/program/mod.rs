@@ -8,6 +8,7 @@ mod attention;
 mod builder;
 mod calling;
 mod convolution;
+mod coreml;
 mod delegates;
 mod frame;
 mod operators;

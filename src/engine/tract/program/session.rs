@@ -84,14 +84,6 @@ impl ProgramSession {
             let reason = refusal(&missing);
             return Err(unsupported(missing, &reason));
         }
-        for delegate in &method.delegates {
-            let missing =
-                delegates::missing(delegate, &source).map_err(|failure| failed(&failure))?;
-            if !missing.is_empty() {
-                let reason = delegates::refusal(&delegate.id, &missing);
-                return Err(unsupported(missing, &reason));
-            }
-        }
         let unbounded = |value: &BodyValue| {
             let tensor = value.tensor();
             tensor.is_some_and(|tensor| tensor.dynamism == Dynamism::Unbounded)
@@ -101,6 +93,14 @@ impl ProgramSession {
             return Err(unsupported(BTreeSet::new(), reason));
         }
         let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
+        for delegate in &method.delegates {
+            let missing =
+                delegates::missing(delegate, &weights).map_err(|failure| failed(&failure))?;
+            if !missing.is_empty() {
+                let reason = delegates::refusal(&delegate.id, &missing);
+                return Err(unsupported(missing, &reason));
+            }
+        }
         let files = needs_data.then(|| data_files(path));
         weights
             .add(files.unwrap_or_default())

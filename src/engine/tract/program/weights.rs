@@ -68,6 +68,11 @@ impl Weights {
         &self.program
     }
 
+    /// Where the program itself holds named bytes.
+    pub(super) fn place(&self, name: &str) -> Option<ByteRange> {
+        self.named.get(name).copied()
+    }
+
     /// A tensor of these bytes of the program.
     pub(super) fn tensor(
         &self,

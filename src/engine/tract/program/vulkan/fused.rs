@@ -3,10 +3,9 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
-use super::super::builder::Wire;
 use super::super::calling::Arg;
+use super::Lowering;
 use super::quantized;
-use super::{Lowering, Slot};
 use crate::model::executorch::vulkan::Value;
 use crate::tensor::DType;
 

@@ -20,7 +20,6 @@ use super::weights::Weights;
 use crate::engine::Rounding;
 use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::vulkan::{Call, Graph, Value};
-use crate::source::FileSource;
 use crate::tensor::DType;
 
 /// A graph that is being lowered.
@@ -33,11 +32,8 @@ struct Lowering<'g> {
 }
 
 /// The names of a payload's operators that cannot be lowered.
-pub(super) fn missing(
-    source: &FileSource,
-    payload: ByteRange,
-) -> Result<BTreeSet<String>, Failure> {
-    let graph = read(source, payload)?;
+pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
+    let graph = read(weights, payload)?;
     let names = graph.calls.iter().map(|call| call.name.as_str());
     Ok(names
         .filter(|name| !is_known(name))
@@ -45,8 +41,8 @@ pub(super) fn missing(
         .collect())
 }
 
-fn read(source: &FileSource, payload: ByteRange) -> Result<Graph, Failure> {
-    Graph::read(source, payload).map_err(|error| Failure::new(error.to_string()))
+fn read(weights: &Weights, payload: ByteRange) -> Result<Graph, Failure> {
+    Graph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
 }
 
 fn is_known(name: &str) -> bool {
@@ -60,7 +56,7 @@ pub(super) fn lower(
     payload: ByteRange,
     args: &[usize],
 ) -> Result<(), Failure> {
-    let graph = read(frame.weights.program(), payload)?;
+    let graph = read(frame.weights, payload)?;
     let (inputs, outputs) = (graph.inputs.len(), graph.outputs.len());
     if args.len() != inputs + outputs {
         return Err(Failure::new(format!(
