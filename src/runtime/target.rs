@@ -51,6 +51,8 @@ pub struct Wish {
     pub library: Option<PathBuf>,
     /// What of the method's inputs and outputs stays with the session.
     pub carrying: Carrying,
+    /// How portable readings of programs in half precision are computed.
+    pub rounding: Rounding,
 }
 
 /// A model that is loaded and has run once.
@@ -212,7 +214,7 @@ fn attempt(
             observe: wish.observe || candidate.provider != Provider::Cpu,
             library: wish.library.clone(),
             carrying: wish.carrying.clone(),
-            rounding: Rounding::default(),
+            rounding: wish.rounding,
         },
     };
     let mut worker = launcher.load(candidate.engine, &request)?;

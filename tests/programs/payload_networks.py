@@ -178,7 +178,7 @@ class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
         self.words, self.places = nn.Embedding(40, 16), nn.Embedding(12, 16)
-        self.norm, self.block = nn.LayerNorm(16), Block(gelu="tanh")
+        self.norm, self.block = nn.LayerNorm(16), Block()
 
     def forward(self, tokens, mask):
         length = tokens.shape[1]
@@ -622,6 +622,35 @@ def mobile_int8():
 def residual_int8():
     cases = [(noise(2, 3, 16, 16),) for _ in range(3)]
     return forward(settled(Residual()), *cases, quantize=PER_CHANNEL, variants=("vulkan_int8",))
+
+
+class Pieces(nn.Module):
+    """What the other networks have not."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 64)
+        self.up = nn.ConvTranspose1d(4, 3, 4, 2, 1)
+
+    def forward(self, x, ids):
+        both = torch.logical_and(x > 0, x < 1)
+        return self.words(ids), self.up(x), x.repeat_interleave(2, dim=1), both
+
+
+def int4_words(module, method):
+    """A table of words in 4 bits, a scale for each 32 of them."""
+    from torchao.quantization.granularity import PerGroup
+    from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
+
+    config = IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32))
+    quantize_(module, config, filter_fn=lambda part, name: isinstance(part, nn.Embedding))
+    return module
+
+
+@network
+def pieces():
+    case = (noise(1, 4, 8), torch.tensor([[1, 7, 3]]))
+    return forward(Pieces(), case, quantize=int4_words, variants=("mlx_fp32",))
 
 
 @network

@@ -18,6 +18,7 @@ mod evidence;
 mod flat_tensor;
 mod flatbuffer;
 mod load;
+pub mod mlx;
 mod path;
 mod payload_graph;
 mod payload_header;

@@ -30,9 +30,22 @@ fn tolerance(variant: &str) -> f64 {
         Some("fp16") => 5e-3,
         Some("bf16") => 2e-2,
         // A difference of the last bit may move a number across one of 255 steps.
-        Some("int8" | "8da4w") => 1.5e-2,
+        Some("int8" | "8da4w") => 5e-3,
         _ => 1e-5,
     }
+}
+
+/// Outputs that an exporter writes otherwise than the network has them, and how far that is off: Core ML's
+/// takes gelu by tanh for the exact one, and adds 1e-4 to what it divides by.
+const EXPORTED_OTHERWISE: [(&str, &str, f64); 2] = [
+    ("unary_coreml_fp32", "gelu tanh", 5e-4),
+    ("unary_coreml_fp32", "reciprocal", 5e-4),
+];
+
+fn allowed(name: &str, variant: &str, label: &str) -> f64 {
+    let mut otherwise = EXPORTED_OTHERWISE.iter();
+    let found = otherwise.find(|(program, output, _)| *program == name && *output == label);
+    found.map_or(tolerance(variant), |(.., allowed)| *allowed)
 }
 
 /// The worst difference of two tensors of one shape, as a part of the largest magnitude.
@@ -77,7 +90,7 @@ fn run_case(
     session: &mut dyn Session,
     signature: &Signature,
     arrays: &mut Arrays,
-    (case, labels, allowed): (&Value, &[Value], f64),
+    (case, labels, allowed): (&Value, &[Value], &dyn Fn(&str) -> f64),
     report: &mut String,
 ) -> f64 {
     let inputs = case["inputs"].as_array().expect("inputs");
@@ -98,7 +111,7 @@ fn run_case(
     for (at, (found, described)) in answer.outputs.iter().zip(outputs).enumerate() {
         let label = labels.get(at).and_then(Value::as_str).unwrap_or("output");
         match difference(found, &arrays.tensor(described)) {
-            Ok(apart) if apart <= allowed => worst = worst.max(apart),
+            Ok(apart) if apart <= allowed(label) => worst = worst.max(apart),
             Ok(apart) => {
                 let _ = writeln!(report, "  {label} (output {at}) differs by {apart:.1e}");
             }
@@ -112,9 +125,9 @@ fn run_case(
 
 /// Runs all methods of a variant: its report, and the worst difference.
 fn run_variant(program: &Value, variant: &str) -> (String, f64) {
-    let name = program["name"].as_str().expect("a name");
-    let path = fixtures().join(format!("{name}_{variant}.pte"));
-    let mut arrays = Arrays::open(&fixtures().join(format!("{name}.npz")));
+    let program_name = program["name"].as_str().expect("a name");
+    let path = fixtures().join(format!("{program_name}_{variant}.pte"));
+    let mut arrays = Arrays::open(&fixtures().join(format!("{program_name}.npz")));
     let (mut report, mut worst) = (String::new(), 0.0_f64);
     for (name, method) in program["methods"].as_object().expect("methods") {
         let (mut session, signature) = match load("tract", &path, name) {
@@ -129,7 +142,9 @@ fn run_variant(program: &Value, variant: &str) -> (String, f64) {
         // What is kept from run to run is kept within a round and forgotten after it.
         for _ in 0..3 {
             for case in method["cases"].as_array().expect("cases") {
-                let what = (case, labels.as_slice(), tolerance(variant));
+                let full = format!("{program_name}_{variant}");
+                let allowed = |label: &str| allowed(&full, variant, label);
+                let what: (_, _, &dyn Fn(&str) -> f64) = (case, labels.as_slice(), &allowed);
                 let apart = run_case(&mut *session, &signature, &mut arrays, what, &mut report);
                 worst = worst.max(apart);
             }
@@ -175,4 +190,9 @@ fn vulkan_programs_answer_as_their_networks() {
 #[test]
 fn core_ml_programs_answer_as_their_networks() {
     assert!(run_all("coreml") >= 20);
+}
+
+#[test]
+fn mlx_programs_answer_as_their_networks() {
+    assert!(run_all("mlx") >= 20);
 }

@@ -253,4 +253,29 @@ impl Caller<'_, '_> {
             None => Ok(normed),
         }
     }
+
+    /// Rows of a tensor along a dimension: those of the indices take its place.
+    pub(super) fn rows(&mut self, x: Wire, indices: Wire, axis: usize) -> TractResult<Wire> {
+        let rank = self.builder.rank(x.outlet)?;
+        let of_indices = self.builder.rank(indices.outlet)?;
+        ensure!(axis < rank, "there is no dimension {axis}");
+        let others = (0..rank).filter(|&at| at != axis);
+        let first: Vec<usize> = std::iter::once(axis).chain(others).collect();
+        let mut rows = x;
+        rows.outlet = self.builder.transpose(x.outlet, &first)?;
+        let args = vec![
+            rows.into(),
+            indices.into(),
+            Arg::from(-1),
+            false.into(),
+            false.into(),
+        ];
+        let mut wire = self.tensor("aten::embedding.out", args, x.dtype)?;
+        // The dimensions before the chosen one go to the front again.
+        let before = of_indices..of_indices + axis;
+        let after = before.end..of_indices + rank - 1;
+        let order: Vec<usize> = before.chain(0..of_indices).chain(after).collect();
+        wire.outlet = self.builder.transpose(wire.outlet, &order)?;
+        Ok(wire)
+    }
 }

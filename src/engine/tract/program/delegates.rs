@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::guard::Failure;
 use super::frame::Frame;
 use super::weights::Weights;
-use super::{coreml, vulkan, xnnpack};
+use super::{coreml, mlx, vulkan, xnnpack};
 use crate::model::executorch::body::{ByteRange, DelegateBody};
 use crate::package::Backend;
 
@@ -35,6 +35,11 @@ static PORTABLE: &[Portable] = &[
         backend: Backend::CoreMl,
         lower: coreml::lower,
         missing: Some(coreml::missing),
+    },
+    Portable {
+        backend: Backend::Mlx,
+        lower: mlx::lower,
+        missing: Some(mlx::missing),
     },
     Portable {
         backend: Backend::Vulkan,
@@ -106,5 +111,60 @@ pub(super) fn runner(id: &str) -> &'static str {
         Some(Backend::Vulkan) => "ExecuTorch with Vulkan, on a machine with a GPU",
         Some(Backend::Qnn) => "ExecuTorch with Qualcomm's runtime, on the device it was made for",
         Some(Backend::Xnnpack) | None => "ExecuTorch with that backend",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::executorch::body::ProgramBody;
+    use crate::source::FileSource;
+
+    /// The names of the operators in a payload.
+    type Met = fn(&Weights, ByteRange) -> Vec<String>;
+
+    /// The names of all operators in the payloads of a backend among the fixtures, as `read` finds them.
+    fn met(backend: Backend, read: Met) -> BTreeSet<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/payloads");
+        let mut names = BTreeSet::new();
+        for entry in std::fs::read_dir(folder).expect("fixtures can be read") {
+            let path = entry.expect("fixtures can be read").path();
+            if path.extension().is_none_or(|extension| extension != "pte") {
+                continue;
+            }
+            let source = FileSource::open(&path).expect("fixtures can be read");
+            let body = ProgramBody::read(&source).expect("fixtures can be read");
+            let weights = Weights::open(&path, body.named).expect("fixtures can be read");
+            let delegates = body.methods.iter().flat_map(|method| &method.delegates);
+            for delegate in delegates.filter(|found| found.id == backend.delegate_id()) {
+                names.extend(read(&weights, delegate.payload.expect("a payload")));
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn every_operator_of_payloads_that_is_lowered_is_in_a_program() {
+        let tried: [(Backend, Vec<&str>, Met); 3] = [
+            (Backend::CoreMl, coreml::names(), coreml::met),
+            (Backend::Mlx, mlx::names(), mlx::met),
+            (Backend::Vulkan, vulkan::names(), vulkan::met),
+        ];
+        let mut failures = Vec::new();
+        for (backend, known, read) in tried {
+            let met = met(backend, read);
+            let untried: Vec<&str> = known
+                .into_iter()
+                .filter(|name| !met.contains(*name))
+                .collect();
+            failures.extend(
+                untried
+                    .into_iter()
+                    .map(|name| format!("{backend:?} {name}")),
+            );
+        }
+        assert!(failures.is_empty(), "{failures:?}");
     }
 }

@@ -225,13 +225,13 @@ impl<'a> Frame<'a> {
         Ok(wire)
     }
 
-    /// A tensor that a delegate keeps from run to run, zero before the first, by a name that no other has: the
-    /// place it is kept at, which is none of the method's, and what it holds now.
+    /// A tensor that a delegate keeps from run to run, by a name that no other has: the place it is kept at,
+    /// which is none of the method's, and what it holds now. It begins as `initial`, or else as zero.
     pub(super) fn own_state(
         &mut self,
         name: &str,
-        dtype: DType,
-        shape: &[usize],
+        (dtype, shape): (DType, &[u64]),
+        initial: Option<Arc<Tensor>>,
     ) -> TractResult<(usize, Wire)> {
         let known = self.own.iter().position(|known| known == name);
         let at = known.unwrap_or_else(|| {
@@ -242,8 +242,7 @@ impl<'a> Frame<'a> {
         if let Some(Slot::Tensor(wire)) = self.now.slots.get(&place) {
             return Ok((place, *wire));
         }
-        let sizes: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
-        let initial = zeros(dtype, &sizes);
+        let initial = initial.map_or_else(|| zeros(dtype, shape), Ok);
         let initial = initial.map_err(|failure| format_err!("{}", failure.reason))?;
         let wire = self.state(place, initial, dtype)?;
         Ok((place, wire))

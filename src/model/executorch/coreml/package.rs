@@ -106,7 +106,7 @@ impl Package {
         let model = model.ok_or_else(|| missing("no model.mlmodel"))?;
         let metadata = files.find(&["metadata.json"]);
         let metadata = metadata.ok_or_else(|| missing("no metadata.json"))?;
-        let names: Metadata = json(&bytes(&pages, metadata, MAX_SMALL)?, metadata.offset)?;
+        let said: Metadata = json(&bytes(&pages, metadata, MAX_SMALL)?, metadata.offset)?;
         let bytes = bytes(&pages, model, MAX_MODEL)?;
         let mut program = None;
         for field in Message::new(&bytes, model.offset, "model").fields() {
@@ -123,16 +123,16 @@ impl Package {
             None => None,
         };
         let function = function.ok_or_else(|| missing(&format!("no function `{name}`")))?;
-        let names = match (&wanted, names.names) {
-            (Some(wanted), _) => names.methods.get(wanted).cloned(),
-            (None, Some(names)) => Some(names),
-            (None, None) => names.methods.into_values().next(),
+        let found = match (&wanted, said.names) {
+            (Some(wanted), _) => said.methods.get(wanted).cloned(),
+            (None, Some(found)) => Some(found),
+            (None, None) => said.methods.into_values().next(),
         };
-        let names = names.ok_or_else(|| missing("no names of inputs and outputs"))?;
+        let found = found.ok_or_else(|| missing("no names of inputs and outputs"))?;
         Ok(Self {
             function,
-            inputs: names.input_names,
-            outputs: names.output_names,
+            inputs: found.input_names,
+            outputs: found.output_names,
             weights: files.find(&[a, b, c, "weights", "weight.bin"]),
         })
     }

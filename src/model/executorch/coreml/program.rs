@@ -384,8 +384,8 @@ fn immediate(message: Message<'_>) -> Result<Option<Content>, Error> {
         if field.number != 1 {
             continue;
         }
-        for values in field.message("tensor value")?.fields() {
-            let values = values?;
+        let values = field.message("tensor value")?.fields().next();
+        if let Some(values) = values.transpose()? {
             return elements(values.number, values.message("values")?);
         }
     }

@@ -7,7 +7,6 @@
 //! and is no error here: the program can be described without it. What a device refuses is found by `checked`.
 
 mod checked;
-mod mlx;
 
 pub(super) use checked::{Check, Checked};
 
@@ -16,7 +15,7 @@ use super::flatbuffer::{Buffer, Table};
 use super::payload_graph::{Graph, Ports, Room};
 use super::relations::Relations;
 use super::storage::ByteRange;
-use super::{vulkan, xnnpack};
+use super::{mlx, vulkan, xnnpack};
 use crate::package::Backend;
 use crate::source::{Pages, ReadAt};
 

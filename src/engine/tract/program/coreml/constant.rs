@@ -99,12 +99,12 @@ impl Lowering<'_, '_, '_> {
         }
         Ok(elements)
     }
+}
 
-    /// The first of floats that lie as bytes.
-    pub(super) fn first_float(&self, value: &Value, bytes: &[u8]) -> TractResult<f64> {
-        let floats = halves(dtype_of(value.ty.kind)?, bytes)?;
-        Ok(floats.first().copied().unwrap_or(0.0).into())
-    }
+/// The first of floats that lie as bytes.
+pub(super) fn first_float(value: &Value, bytes: &[u8]) -> TractResult<f64> {
+    let floats = halves(dtype_of(value.ty.kind)?, bytes)?;
+    Ok(floats.first().copied().unwrap_or(0.0).into())
 }
 
 /// float16 or bfloat16 from their bytes.

@@ -3,6 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
+use super::constant::first_float;
 use super::{Lowering, Value};
 use crate::model::executorch::coreml::{Argument, Content, Operation};
 use crate::tensor::DType;
@@ -190,7 +191,7 @@ impl Lowering<'_, '_, '_> {
             Held::Constant(value) => match &value.content {
                 Content::Floats(floats) => floats.first().copied().unwrap_or(0.0),
                 Content::Ints(ints) => ints.first().copied().unwrap_or(0) as f64,
-                Content::Bytes(bytes) => self.first_float(value, bytes)?,
+                Content::Bytes(bytes) => first_float(value, bytes)?,
                 _ => bail!("a constant that is no number"),
             },
             Held::Sizes { sizes, .. } => match sizes.first() {

@@ -7,6 +7,7 @@ use super::super::calling::Arg;
 use super::held::Held;
 use super::shape::INDEX;
 use super::{Lowering, Operation, Table, one};
+use crate::model::executorch::coreml::Argument;
 
 /// The operations of this theme.
 pub(super) const TABLE: Table = &[
@@ -38,10 +39,8 @@ fn state<'l>(
     lowering: &'l mut Lowering<'_, '_, '_>,
     operation: &Operation,
 ) -> TractResult<&'l mut (usize, Wire)> {
-    use crate::model::executorch::coreml::Argument;
-    let name = match operation.inputs.get("input").map(Vec::as_slice) {
-        Some([Argument::Name(name)]) => name,
-        _ => bail!("no state is named"),
+    let Some([Argument::Name(name)]) = operation.inputs.get("input").map(Vec::as_slice) else {
+        bail!("no state is named");
     };
     let state = lowering.states.get_mut(name);
     state.with_context(|| format!("there is no state `{name}`"))
@@ -194,18 +193,18 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
             starts.push(start);
         }
         let mut updated = Tensor::clone(&inputs[0]);
-        write(&mut updated, &inputs[1], &starts)?;
+        write(&mut updated, &inputs[1], &starts);
         Ok(updated)
     })?;
     Ok(one(wire))
 }
 
 /// Copies a part to where it begins, row by row.
-pub(super) fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) -> TractResult<()> {
+fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
     let width = into.datum_type().size_of();
     let (shape, sizes) = (into.shape().to_vec(), part.shape().to_vec());
     let row = sizes.last().copied().unwrap_or(1);
-    let rows = if row == 0 { 0 } else { part.len() / row };
+    let rows = part.len().checked_div(row).unwrap_or(0);
     let from = part.as_bytes();
     let to = into.as_bytes_mut();
     for at in 0..rows {
@@ -224,7 +223,6 @@ pub(super) fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) -> Tract
         let bytes = row * width;
         to[place * width..place * width + bytes].copy_from_slice(&from[at * bytes..][..bytes]);
     }
-    Ok(())
 }
 
 /// Rows of a tensor along a dimension: the indices' dimensions take its place.
@@ -250,37 +248,7 @@ fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let x = lowering.tensor(operation, "x")?;
     let indices = lowering.tensor(operation, "indices")?;
     let indices = lowering.frame.builder.cast(indices, INDEX)?;
-    let (rank, of_indices) = (lowering.shape(x)?.len(), lowering.shape(indices)?.len());
+    let rank = lowering.shape(x)?.len();
     let axis = lowering.axis(operation, "axis", rank)?;
-    gathered(lowering, (x, rank), (indices, of_indices), axis).map(one)
-}
-
-fn gathered(
-    lowering: &mut Lowering<'_, '_, '_>,
-    (x, rank): (Wire, usize),
-    (indices, of_indices): (Wire, usize),
-    axis: usize,
-) -> TractResult<Wire> {
-    let mut rows = x;
-    let first: Vec<usize> = std::iter::once(axis)
-        .chain((0..rank).filter(|&at| at != axis))
-        .collect();
-    rows.outlet = lowering.frame.builder.transpose(x.outlet, &first)?;
-    let args = vec![
-        rows.into(),
-        indices.into(),
-        Arg::from(-1),
-        false.into(),
-        false.into(),
-    ];
-    let mut wire = lowering.aten("aten::embedding.out", args, x.dtype)?;
-    // The dimensions before the chosen one go to the front again.
-    let before = of_indices..of_indices + axis;
-    let order: Vec<usize> = before
-        .clone()
-        .chain(0..of_indices)
-        .chain(before.end..of_indices + rank - 1)
-        .collect();
-    wire.outlet = lowering.frame.builder.transpose(wire.outlet, &order)?;
-    Ok(wire)
+    lowering.caller().rows(x, indices, axis).map(one)
 }

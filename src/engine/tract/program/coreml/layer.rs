@@ -5,7 +5,7 @@ use tract_onnx::tract_core::internal::*;
 use super::super::attention::Attention;
 use super::super::builder::Wire;
 use super::super::calling::Arg;
-use super::super::operators::einsum;
+use super::super::product::matrices;
 use super::held::Held;
 use super::shape::padded;
 use super::{Lowering, Operation, Table, one};
@@ -80,36 +80,8 @@ fn matmul(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
         builder.cast(x, dtype)?.outlet,
         builder.cast(y, dtype)?.outlet,
     );
-    let outlet = product(builder, (x, swap_x?), (y, swap_y?))?;
+    let outlet = matrices(builder, (x, swap_x?), (y, swap_y?))?;
     Ok(one(Wire { outlet, dtype }))
-}
-
-/// A product of matrices in the last two dimensions, each perhaps transposed.
-pub(super) fn product(
-    builder: &mut super::super::builder::Builder,
-    (x, swap_x): (OutletId, bool),
-    (y, swap_y): (OutletId, bool),
-) -> TractResult<OutletId> {
-    let [x, y] = builder.same_rank([x, y])?;
-    let (of_x, of_y) = (builder.shape(x)?, builder.shape(y)?);
-    let rank = of_x.len();
-    ensure!((2..=6).contains(&rank), "a product of {rank} dimensions");
-    let broadcast = |axis: usize| match (&of_x[axis], &of_y[axis]) {
-        (a, b) if a.is_one() => Ok(b.clone()),
-        (a, b) if b.is_one() || a == b => Ok(a.clone()),
-        (a, b) => bail!("sizes {a} and {b} do not broadcast"),
-    };
-    let lead: Vec<TDim> = (0..rank - 2).map(broadcast).collect::<TractResult<_>>()?;
-    let mut wide = [x, y];
-    for (outlet, own) in wide.iter_mut().zip([&of_x, &of_y]) {
-        let shape: Vec<TDim> = lead.iter().chain(&own[rank - 2..]).cloned().collect();
-        *outlet = builder.expand(*outlet, &shape)?;
-    }
-    let letters = &"abcd"[..rank - 2];
-    let left = if swap_x { "km" } else { "mk" };
-    let right = if swap_y { "nk" } else { "kn" };
-    let formula = format!("{letters}{left},{letters}{right}->{letters}mn");
-    einsum(builder, &formula, &wide, DType::Float32)
 }
 
 /// How a window moves.
@@ -205,12 +177,11 @@ fn convolution(
         sizes.len()
     );
     let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
-    let pads = match window.even() {
-        Some(pads) => pads,
-        None => {
-            x = padded(lowering, x, &window.pads, 0.0)?;
-            vec![0; kernel.len()]
-        }
+    let pads = if let Some(pads) = window.even() {
+        pads
+    } else {
+        x = padded(lowering, x, &window.pads, 0.0)?;
+        vec![0; kernel.len()]
     };
     let groups = lowering.int(operation, "groups", 1)?;
     let args = vec![

@@ -1,6 +1,6 @@
 //! Core ML's programs as part of a method's: operations of an ML Program, through the table of operators.
 //!
-//! Most are built of calls of ATen's operators ([`Lowering::aten`]). What the program declares as float16 is
+//! Most are built of calls of `ATen`'s operators ([`Lowering::aten`]). What the program declares as float16 is
 //! computed in float32, or rounded where it declares so ([`Rounding`](crate::engine::Rounding)). Sizes that
 //! only a run knows are kept as sizes, not as tensors.
 
@@ -130,9 +130,8 @@ impl Lowering<'_, '_, '_> {
             .map(|(name, ty)| (name, ty))
             .collect();
         for (name, &value) in self.package.inputs.iter().zip(args) {
-            let wire = match self.frame.slot(value)? {
-                Slot::Tensor(wire) => wire,
-                _ => bail!("the input `{name}` is no tensor"),
+            let Slot::Tensor(wire) = self.frame.slot(value)? else {
+                bail!("the input `{name}` is no tensor");
             };
             let ty = declared.get(name);
             let ty = ty.with_context(|| format!("no input of the function is `{name}`"))?;
@@ -143,16 +142,11 @@ impl Lowering<'_, '_, '_> {
             if !ty.is_state {
                 continue;
             }
-            let shape: Option<Vec<usize>> = ty
-                .dims
-                .iter()
-                .map(|dim| usize::try_from((*dim)?).ok())
-                .collect();
+            let shape: Option<Vec<u64>> = ty.dims.iter().copied().collect();
             let shape = shape.context("a state of open sizes")?;
             let dtype = self.held(ty)?;
-            let state = self
-                .frame
-                .own_state(&format!("{scope} {name}"), dtype, &shape)?;
+            let name_of = format!("{scope} {name}");
+            let state = self.frame.own_state(&name_of, (dtype, &shape), None)?;
             self.states.insert(name.clone(), state);
         }
         Ok(())
@@ -254,4 +248,19 @@ fn dtype_of(kind: Kind) -> TractResult<DType> {
         Kind::Uint64 => DType::Uint64,
         Kind::Text | Kind::Unknown => bail!("there are no tensors of {kind:?}"),
     })
+}
+
+/// The types of all operations that are lowered.
+#[cfg(test)]
+pub(super) fn names() -> Vec<&'static str> {
+    let rows = THEMES.into_iter().flatten();
+    rows.flat_map(|(names, _)| names.iter().copied()).collect()
+}
+
+/// The types of a payload's operations.
+#[cfg(test)]
+pub(super) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
+    let package = read(weights, payload).expect("fixtures can be read");
+    let operations = package.function.block.operations.into_iter();
+    operations.map(|operation| operation.kind).collect()
 }

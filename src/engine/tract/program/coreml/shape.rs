@@ -181,17 +181,16 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
-    let sizes = match lowering.sizes(operation, "split_sizes")? {
-        Some(sizes) => sizes,
-        None => {
-            let count = operation.outputs.len();
-            let size = shape[axis].to_usize()?;
-            ensure!(
-                count > 0 && size.is_multiple_of(count),
-                "{size} in {count} parts"
-            );
-            vec![(size / count).to_dim(); count]
-        }
+    let sizes = if let Some(sizes) = lowering.sizes(operation, "split_sizes")? {
+        sizes
+    } else {
+        let count = operation.outputs.len();
+        let size = shape[axis].to_usize()?;
+        ensure!(
+            count > 0 && size.is_multiple_of(count),
+            "{size} in {count} parts"
+        );
+        vec![(size / count).to_dim(); count]
     };
     let outs = [Out::Tensors(vec![x.dtype; sizes.len()])];
     let args = vec![x.into(), Arg::Ints(sizes), i64::try_from(axis)?.into()];
@@ -205,7 +204,7 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
     given.collect()
 }
 
-/// Pairs for the last dimensions, outermost first; ATen has them innermost first.
+/// Pairs for the last dimensions, outermost first; `ATen` has them innermost first.
 fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let mode = lowering.text(operation, "mode", "constant")?;
     ensure!(mode == "constant", "padding by {mode} is not supported");

@@ -29,6 +29,7 @@ use std::sync::LazyLock;
 
 pub(super) use elements::{broadcast_strides, places};
 pub(super) use neural::einsum;
+pub(super) use promotion::promoted;
 
 use tract_onnx::tract_core::internal::*;
 

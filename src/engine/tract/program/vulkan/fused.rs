@@ -18,11 +18,7 @@ const TABLE: &[(&[&str], Lower)] = &[
         &[
             "et_vk.prepack.default",
             "aten.clone.default",
-            "aten.alias_copy.default",
-            "aten._to_copy.default",
-            "aten.contiguous.default",
             "dim_order_ops._to_dim_order_copy.default",
-            "dim_order_ops._clone_dim_order.default",
         ],
         same,
     ),
@@ -118,4 +114,11 @@ pub(super) fn with_bias(
     let Some(bias) = bias else { return Ok(outlet) };
     let bias = lowering.builder.constant(bias, DType::Float32)?.outlet;
     lowering.builder.binary(Box::new(math::Add), outlet, bias)
+}
+
+/// All of them.
+#[cfg(test)]
+pub(super) fn names() -> Vec<&'static str> {
+    let rows = TABLE.iter();
+    rows.flat_map(|(names, _)| names.iter().copied()).collect()
 }

@@ -281,3 +281,16 @@ fn is_list(name: &str) -> bool {
         .iter()
         .any(|begin| name.starts_with(begin))
 }
+
+/// The names of operators that are not the table's.
+#[cfg(test)]
+pub(super) fn names() -> Vec<&'static str> {
+    fused::names()
+}
+
+/// The names of a payload's operators.
+#[cfg(test)]
+pub(super) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
+    let graph = read(weights, payload).expect("fixtures can be read");
+    graph.calls.into_iter().map(|call| call.name).collect()
+}
