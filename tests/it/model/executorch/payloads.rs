@@ -33,6 +33,10 @@ fn program(name: &str) -> (Vec<u8>, Vec<(String, ByteRange)>) {
 }
 
 /// Reads a payload as that of a backend; what is read of it can be followed.
+#[expect(
+    clippy::ptr_arg,
+    reason = "a vector is a source of bytes, a slice is none"
+)]
 fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), Error> {
     match id {
         "VulkanBackend" => {
@@ -49,7 +53,9 @@ fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), Error> {
             mlx::Graph::read(bytes, payload)?;
         }
         _ => {
-            let package = coreml::Package::read(bytes, payload, &|_| None)?;
+            let body = ProgramBody::read(bytes);
+            let named = |key: &str| body.as_ref().ok()?.named.get(key).copied();
+            let package = coreml::Package::read(bytes, payload, &named)?;
             for operation in &package.function.block.operations {
                 for value in operation.attributes.values() {
                     if let coreml::Content::Blob(offset) = value.content

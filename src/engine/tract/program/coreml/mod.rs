@@ -8,6 +8,7 @@ mod constant;
 mod held;
 mod index;
 mod layer;
+mod packed;
 mod pointwise;
 mod reduce;
 mod shape;
@@ -35,9 +36,9 @@ type Lower = fn(&mut Lowering<'_, '_, '_>, &Operation) -> TractResult<Vec<Held>>
 type Table = &'static [(&'static [&'static str], Lower)];
 
 const THEMES: [Table; 6] = [
-    constant::TABLE,
     index::TABLE,
     layer::TABLE,
+    packed::TABLE,
     pointwise::TABLE,
     reduce::TABLE,
     shape::TABLE,

@@ -1,10 +1,10 @@
 //! Operators that only Vulkan's graphs have, and those the table has otherwise.
 
 use tract_onnx::tract_core::internal::*;
-use tract_onnx::tract_core::ops::math;
 
 use super::super::calling::Arg;
 use super::Lowering;
+use super::args::at;
 use super::quantized;
 use crate::model::executorch::vulkan::Value;
 use crate::tensor::DType;
@@ -60,12 +60,6 @@ pub(super) fn find(name: &str) -> Option<Lower> {
     row.map(|(_, lower)| *lower)
 }
 
-/// An argument that may be left out at the end.
-pub(super) fn at(args: &[usize], place: usize) -> TractResult<usize> {
-    let value = args.get(place).copied();
-    value.with_context(|| format!("argument {place} is missing"))
-}
-
 fn same(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let wire = lowering.tensor(at(args, 0)?)?;
     lowering.set(out, wire)
@@ -103,17 +97,6 @@ fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractRes
     let mut caller = lowering.caller();
     let wire = caller.root_mean_square(input, Some(weight), epsilon)?;
     lowering.set(out, wire)
-}
-
-/// Adds a bias to the last dimension, if there is one.
-pub(super) fn with_bias(
-    lowering: &mut Lowering<'_>,
-    outlet: OutletId,
-    bias: Option<Arc<Tensor>>,
-) -> TractResult<OutletId> {
-    let Some(bias) = bias else { return Ok(outlet) };
-    let bias = lowering.builder.constant(bias, DType::Float32)?.outlet;
-    lowering.builder.binary(Box::new(math::Add), outlet, bias)
 }
 
 /// All of them.

@@ -4,6 +4,7 @@
 //! inputs. What a graph holds in float16 is computed in float32, or rounded where the graph rounds
 //! ([`Rounding`]).
 
+mod args;
 mod fused;
 mod names;
 mod quantized;

@@ -10,7 +10,7 @@ use tract_onnx::tract_core::ops::math;
 use super::super::builder::{Builder, Wire};
 use super::super::calling::Arg;
 use super::super::operators::einsum;
-use super::fused::{at, with_bias};
+use super::args::{at, with_bias};
 use super::{Lowering, Value};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
