@@ -2,7 +2,7 @@
 //!
 //! [`READERS`] is the list of those that can be read, by the id of their backend. Each keeps a graph: `mlx`
 //! says of each dimension whether it varies, `vulkan` and `xnnpack` how dimensions hang together. Payloads of
-//! Core ML and Qualcomm are not opened. Reading is bounded: no weights, a budget of accesses of its own for all
+//! Core ML and Qualcomm tell nothing here. Reading is bounded: no weights, a budget of accesses of its own for all
 //! payloads of a program, a limit to what is kept. Invariant: a payload that is unknown or broken tells nothing
 //! and is no error here: the program can be described without it. What a device refuses is found by `checked`.
 
