@@ -16,7 +16,7 @@ use super::offer::Offer;
 use super::provider::{Placement, Provider};
 use crate::model::Method;
 use crate::package::Backend;
-use crate::tensor::{Signature, Tensor};
+use crate::tensor::{DType, Signature, Tensor};
 
 /// Something that can load models. It tells itself what it offers, what it lacks and what of it is here:
 /// who chooses among engines holds a list of them and knows none by name.
@@ -164,4 +164,28 @@ pub struct LoadOptions {
     /// What of the method's inputs and outputs stays with the session.
     #[serde(default)]
     pub carrying: Carrying,
+    /// How portable readings of delegates' graphs in half precision are computed.
+    #[serde(default)]
+    pub rounding: Rounding,
+}
+
+/// How a delegate's graph in half precision is computed where its backend is not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rounding {
+    /// Weights as they are stored, everything else in float32.
+    #[default]
+    Wide,
+    /// Every result is rounded to the dtype that the graph declares for it.
+    Half,
+}
+
+impl Rounding {
+    /// The dtype that stands for a declared one.
+    pub fn held(self, declared: DType) -> DType {
+        match (self, declared) {
+            (Self::Wide, DType::Float16 | DType::Bfloat16) => DType::Float32,
+            _ => declared,
+        }
+    }
 }

@@ -28,7 +28,7 @@ pub mod ort;
 pub mod tract;
 
 pub use carrying::{Along, Begins, Carried, Carrying, Lanes, Row};
-pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Session};
+pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Rounding, Session};
 pub use error::EngineError;
 pub use offer::Offer;
 pub use provider::{Placement, Provider, Share};

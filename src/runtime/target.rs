@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::worker::{Launcher, Worker};
 use crate::engine::{
     self, Answer, Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, Placement,
-    Provider, Session,
+    Provider, Rounding, Session,
 };
 use crate::model::ModelInfo;
 use crate::package::Backend;
@@ -51,6 +51,8 @@ pub struct Wish {
     pub library: Option<PathBuf>,
     /// What of the method's inputs and outputs stays with the session.
     pub carrying: Carrying,
+    /// How portable readings of programs in half precision are computed.
+    pub rounding: Rounding,
 }
 
 /// A model that is loaded and has run once.
@@ -212,6 +214,7 @@ fn attempt(
             observe: wish.observe || candidate.provider != Provider::Cpu,
             library: wish.library.clone(),
             carrying: wish.carrying.clone(),
+            rounding: wish.rounding,
         },
     };
     let mut worker = launcher.load(candidate.engine, &request)?;

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::super::exit::Failure;
 use super::deadline;
-use crate::engine::{Carrying, ENGINES};
+use crate::engine::{Carrying, ENGINES, Rounding};
 use crate::package::Backend;
 use crate::runtime::selection::{self, Choice, Selection, SelectionError};
 use crate::runtime::target::Wish;
@@ -45,6 +45,11 @@ pub(super) struct TargetArgs {
     /// ONNX Runtime's library, instead of the one that is found
     #[arg(long, value_name = "FILE")]
     pub(super) ort_lib: Option<PathBuf>,
+
+    /// How Core ML, MLX and Vulkan programs in half precision are computed where their backend is not: `wide`
+    /// in float32 with their weights as they are, `half` with every result rounded as the program declares
+    #[arg(long, value_name = "HOW", value_parser = rounding_parser(), default_value = "wide")]
+    pub(super) rounding: Rounding,
 
     /// Longest time that each step may take, in seconds: making the inputs, loading, one run, comparing
     /// the outputs of a set
@@ -102,6 +107,7 @@ impl TargetArgs {
             observe: true,
             library: self.ort_lib.clone(),
             carrying: Carrying::default(),
+            rounding: self.rounding,
         }
     }
 
@@ -188,6 +194,14 @@ fn byte_count(text: &str) -> Result<u64, String> {
         .checked_mul(unit)
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| "out of range".to_owned())
+}
+
+/// Parses how half precision is computed.
+fn rounding_parser() -> impl TypedValueParser<Value = Rounding> {
+    PossibleValuesParser::new(["wide", "half"]).map(|name| match name.as_str() {
+        "half" => Rounding::Half,
+        _ => Rounding::Wide,
+    })
 }
 
 #[cfg(test)]

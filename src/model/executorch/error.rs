@@ -400,6 +400,20 @@ pub enum Error {
         /// What is there.
         found: u64,
     },
+    /// What a Core ML payload holds is not what it should.
+    #[error("{place}: expected a file system with an ML Program, found {found}")]
+    Listing {
+        /// Where.
+        place: Place,
+        /// What is there.
+        found: String,
+    },
+    /// A protobuf message is broken.
+    #[error("{place}: expected a field of the protobuf wire format, found other bytes")]
+    Wire {
+        /// Where.
+        place: Place,
+    },
     /// The file says more than any real header does.
     #[error("{place}: expected a description of at most {most} bytes, found more by here")]
     TooMuch {
@@ -448,6 +462,8 @@ impl Breach for Error {
             | Self::Layout { place, .. }
             | Self::PayloadMagic { place, .. }
             | Self::Value { place, .. }
+            | Self::Listing { place, .. }
+            | Self::Wire { place }
             | Self::TooMuch { place, .. } => place.offset,
         })
     }

@@ -7,6 +7,7 @@
 
 pub mod body;
 mod container;
+pub mod coreml;
 mod couple;
 mod declared;
 mod delegate;
@@ -17,6 +18,7 @@ mod evidence;
 mod flat_tensor;
 mod flatbuffer;
 mod load;
+pub mod mlx;
 mod path;
 mod payload_graph;
 mod payload_header;
@@ -27,8 +29,10 @@ mod relations;
 mod schema;
 mod shape;
 mod storage;
+mod stored;
 mod value;
 mod verify;
+pub mod vulkan;
 mod wiring;
 pub mod xnnpack;
 
@@ -37,6 +41,7 @@ use std::path::Path;
 pub use error::{Error, Place};
 pub use flat_tensor::FlatTensor;
 pub use place::place;
+pub use stored::Data;
 
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::ReadAt;

@@ -133,6 +133,18 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("engine/tract/program", &["engine/tract/exact"]),
     ("engine/tract/program/operators", &[]),
     (
+        "engine/tract/program/coreml",
+        &["engine/tract/program/operators"],
+    ),
+    (
+        "engine/tract/program/mlx",
+        &["engine/tract/program/operators"],
+    ),
+    (
+        "engine/tract/program/vulkan",
+        &["engine/tract/program/operators"],
+    ),
+    (
         "engine/tract/program/xnnpack",
         &["engine/tract/program/operators"],
     ),
@@ -145,7 +157,17 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("gateway/settings", &[]),
     ("model/executorch", &[]),
     ("model/executorch/body", &["model/executorch/xnnpack"]),
-    ("model/executorch/delegate", &["model/executorch/xnnpack"]),
+    ("model/executorch/coreml", &[]),
+    (
+        "model/executorch/delegate",
+        &[
+            "model/executorch/mlx",
+            "model/executorch/vulkan",
+            "model/executorch/xnnpack",
+        ],
+    ),
+    ("model/executorch/mlx", &[]),
+    ("model/executorch/vulkan", &[]),
     ("model/executorch/xnnpack", &[]),
     ("model/onnx", &[]),
     ("runtime/process", &[]),

@@ -119,7 +119,6 @@ fn what_cannot_be_run_is_refused_with_what_to_do() {
             "--input",
             "zeros",
         ],
-        &["glimpse/coreml", "--input", "zeros"],
         &["spotter"],
         &["spotter", "--input", "imgae=zeros"],
         &["spotter", "--input", "image=[1, 2]"],

@@ -14,6 +14,7 @@ mod ort;
 mod ort_library;
 #[cfg(feature = "ort")]
 mod ort_wrong;
+mod payloads;
 mod plans;
 mod program;
 mod program_hostile;

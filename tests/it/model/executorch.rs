@@ -9,6 +9,7 @@ mod data_file;
 mod delegates;
 mod dynamism;
 mod hostile;
+mod payloads;
 mod programs;
 mod xnnpack;
 

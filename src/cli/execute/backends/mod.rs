@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use crate::engine::library::{Installation, Installations, Plugin};
-use crate::engine::{self, Carrying, EngineError};
+use crate::engine::{self, Carrying, EngineError, Rounding};
 use crate::model;
 use crate::package::Backend;
 use crate::runtime::machine::Machine;
@@ -113,6 +113,7 @@ fn try_out(
         observe: true,
         library: args.ort_lib.clone(),
         carrying: Carrying::default(),
+        rounding: Rounding::default(),
     };
     Ok(match target::start(&wish, &[input], launcher) {
         Ok(started) => Outcome {
@@ -165,7 +166,7 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
     writeln!(text, "\nengines")?;
     writeln!(
         text,
-        "  tract  in this binary: ONNX models, and ExecuTorch programs for XNNPACK or the CPU"
+        "  tract  in this binary: ONNX models, and ExecuTorch programs but those for QNN"
     )?;
     let (ort, executorch) = (&found.ort, &found.executorch);
     if ort.libraries.is_empty() {

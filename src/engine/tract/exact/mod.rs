@@ -94,6 +94,12 @@ fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     Ok(model)
 }
 
+/// A graph in which repeated tensors stay repeated, whatever the library would do with them.
+pub(super) fn repeated(mut model: TypedModel) -> TractResult<TypedModel> {
+    expand::prepare(&mut model)?;
+    Ok(model)
+}
+
 /// Looks at an optimised graph: its operators do not change any more.
 pub(super) fn settle(model: &mut TypedModel) {
     for node in &mut model.nodes {

@@ -1,26 +1,52 @@
 //! The delegates whose payloads are graphs that can be lowered, and what runs the others.
 
+use std::collections::BTreeSet;
+
 use super::super::guard::Failure;
 use super::frame::Frame;
-use super::xnnpack;
-use crate::model::executorch::body::ByteRange;
+use super::weights::Weights;
+use super::{coreml, mlx, vulkan, xnnpack};
+use crate::model::executorch::body::{ByteRange, DelegateBody};
 use crate::package::Backend;
 
 /// A backend whose graphs are lowered.
 struct Portable {
     backend: Backend,
     lower: Lower,
+    /// What of a payload cannot be lowered, where that is not all or nothing.
+    missing: Option<Missing>,
 }
 
 /// Reads a payload and lowers the call of its graph: the frame, where in the program the call stands, the
 /// payload, the call's arguments.
 type Lower = fn(&mut Frame<'_>, &str, ByteRange, &[usize]) -> Result<(), Failure>;
 
+/// The operators of a payload that cannot be lowered, by their names.
+type Missing = fn(&Weights, ByteRange) -> Result<BTreeSet<String>, Failure>;
+
 /// All of them.
-static PORTABLE: &[Portable] = &[Portable {
-    backend: Backend::Xnnpack,
-    lower: xnnpack::lower,
-}];
+static PORTABLE: &[Portable] = &[
+    Portable {
+        backend: Backend::Xnnpack,
+        lower: xnnpack::lower,
+        missing: None,
+    },
+    Portable {
+        backend: Backend::CoreMl,
+        lower: coreml::lower,
+        missing: Some(coreml::missing),
+    },
+    Portable {
+        backend: Backend::Mlx,
+        lower: mlx::lower,
+        missing: Some(mlx::missing),
+    },
+    Portable {
+        backend: Backend::Vulkan,
+        lower: vulkan::lower,
+        missing: Some(vulkan::missing),
+    },
+];
 
 fn find(id: &str) -> Option<&'static Portable> {
     PORTABLE
@@ -38,6 +64,25 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// Whether graphs of a delegate are lowered.
 pub(super) fn is_known(id: &str) -> bool {
     find(id).is_some()
+}
+
+/// What of a delegate's payload cannot be lowered.
+pub(super) fn missing(
+    delegate: &DelegateBody,
+    weights: &Weights,
+) -> Result<BTreeSet<String>, Failure> {
+    let portable = find(&delegate.id).and_then(|portable| portable.missing);
+    match (portable, delegate.payload) {
+        (Some(missing), Some(payload)) => missing(weights, payload),
+        _ => Ok(BTreeSet::new()),
+    }
+}
+
+/// Why a payload with these operators cannot be lowered, and what would run it.
+pub(super) fn refusal(id: &str, missing: &BTreeSet<String>) -> String {
+    let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+    let (names, runner) = (names.join(", "), runner(id));
+    format!("there is no code for {names} in {id}; {runner} runs it")
 }
 
 /// Lowers a call of a delegate's graph.
@@ -66,5 +111,60 @@ pub(super) fn runner(id: &str) -> &'static str {
         Some(Backend::Vulkan) => "ExecuTorch with Vulkan, on a machine with a GPU",
         Some(Backend::Qnn) => "ExecuTorch with Qualcomm's runtime, on the device it was made for",
         Some(Backend::Xnnpack) | None => "ExecuTorch with that backend",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::executorch::body::ProgramBody;
+    use crate::source::FileSource;
+
+    /// The names of the operators in a payload.
+    type Met = fn(&Weights, ByteRange) -> Vec<String>;
+
+    /// The names of all operators in the payloads of a backend among the fixtures, as `read` finds them.
+    fn met(backend: Backend, read: Met) -> BTreeSet<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/payloads");
+        let mut names = BTreeSet::new();
+        for entry in std::fs::read_dir(folder).expect("fixtures can be read") {
+            let path = entry.expect("fixtures can be read").path();
+            if path.extension().is_none_or(|extension| extension != "pte") {
+                continue;
+            }
+            let source = FileSource::open(&path).expect("fixtures can be read");
+            let body = ProgramBody::read(&source).expect("fixtures can be read");
+            let weights = Weights::open(&path, body.named).expect("fixtures can be read");
+            let delegates = body.methods.iter().flat_map(|method| &method.delegates);
+            for delegate in delegates.filter(|found| found.id == backend.delegate_id()) {
+                names.extend(read(&weights, delegate.payload.expect("a payload")));
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn every_operator_of_payloads_that_is_lowered_is_in_a_program() {
+        let tried: [(Backend, Vec<&str>, Met); 3] = [
+            (Backend::CoreMl, coreml::names(), coreml::met),
+            (Backend::Mlx, mlx::names(), mlx::met),
+            (Backend::Vulkan, vulkan::names(), vulkan::met),
+        ];
+        let mut failures = Vec::new();
+        for (backend, known, read) in tried {
+            let met = met(backend, read);
+            let untried: Vec<&str> = known
+                .into_iter()
+                .filter(|name| !met.contains(*name))
+                .collect();
+            failures.extend(
+                untried
+                    .into_iter()
+                    .map(|name| format!("{backend:?} {name}")),
+            );
+        }
+        assert!(failures.is_empty(), "{failures:?}");
     }
 }

@@ -14,6 +14,7 @@ use super::super::guard::{Failure, guarded};
 use super::builder::{Builder, Wire};
 use super::datum_type;
 use super::weights::Weights;
+use crate::engine::Rounding;
 use crate::model::executorch::body::{BodyValue, MethodBody, TensorBody, TensorData};
 use crate::tensor::DType;
 
@@ -53,11 +54,15 @@ pub(super) struct Frame<'a> {
     pub(super) method: &'a MethodBody,
     /// Its constants.
     pub(super) weights: &'a Weights,
+    /// How delegates' graphs in half precision are computed.
+    pub(super) rounding: Rounding,
     /// What was written so far.
     pub(super) now: Written,
     /// Values that are kept from run to run, as they are before this one, and before the first.
     pub(super) states: Vec<(usize, Wire, Arc<Tensor>)>,
     constants: HashMap<usize, Wire>,
+    /// Names of what delegates keep.
+    own: Vec<String>,
 }
 
 /// What was written so far on one way through a method.
@@ -76,9 +81,11 @@ impl<'a> Frame<'a> {
             builder: Builder::new(),
             method,
             weights,
+            rounding: Rounding::default(),
             now: Written::default(),
             states: Vec::new(),
             constants: HashMap::new(),
+            own: Vec::new(),
         };
         frame.place_states();
         frame
@@ -216,6 +223,29 @@ impl<'a> Frame<'a> {
         let wire = Wire { outlet, dtype };
         self.constants.insert(value, wire);
         Ok(wire)
+    }
+
+    /// A tensor that a delegate keeps from run to run, by a name that no other has: the place it is kept at,
+    /// which is none of the method's, and what it holds now. It begins as `initial`, or else as zero.
+    pub(super) fn own_state(
+        &mut self,
+        name: &str,
+        (dtype, shape): (DType, &[u64]),
+        initial: Option<Arc<Tensor>>,
+    ) -> TractResult<(usize, Wire)> {
+        let known = self.own.iter().position(|known| known == name);
+        let at = known.unwrap_or_else(|| {
+            self.own.push(name.to_owned());
+            self.own.len() - 1
+        });
+        let place = self.method.values.len() + at;
+        if let Some(Slot::Tensor(wire)) = self.now.slots.get(&place) {
+            return Ok((place, *wire));
+        }
+        let initial = initial.map_or_else(|| zeros(dtype, shape), Ok);
+        let initial = initial.map_err(|failure| format_err!("{}", failure.reason))?;
+        let wire = self.state(place, initial, dtype)?;
+        Ok((place, wire))
     }
 
     fn state(&mut self, value: usize, initial: Arc<Tensor>, dtype: DType) -> TractResult<Wire> {

@@ -4,14 +4,20 @@
 //! then optimises across what were borders between delegates. Invariant: what has no meaning here is
 //! refused by its name before anything runs; nothing is approximated.
 
+mod attention;
 mod builder;
+mod calling;
 mod convolution;
+mod coreml;
 mod delegates;
 mod frame;
+mod mlx;
 mod operators;
 mod pointwise;
+mod product;
 mod resize;
 mod session;
+mod vulkan;
 mod walk;
 mod weights;
 mod xnnpack;

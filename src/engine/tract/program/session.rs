@@ -20,8 +20,8 @@ use super::super::runner::Runner;
 use super::super::session::{answer, executor, placement};
 use super::super::{failed, unsupported};
 use super::weights::Weights;
-use super::{Lowered, Shapes, Size, give, lower, missing, refusal};
-use crate::engine::{Answer, EngineError, LoadRequest, Placement, Session};
+use super::{Lowered, Shapes, Size, delegates, give, lower, missing, refusal};
+use crate::engine::{Answer, EngineError, LoadRequest, Placement, Rounding, Session};
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
 use crate::model::{Dim, Dynamism};
 use crate::source::FileSource;
@@ -35,6 +35,7 @@ pub(in super::super) struct ProgramSession {
     method: MethodBody,
     weights: Weights,
     signature: Signature,
+    rounding: Rounding,
     executor: Executor,
     plans: Plans<Vec<Vec<u64>>, Plan>,
     /// What the last successful run left, by its place; what is not here is as the program has it.
@@ -92,6 +93,14 @@ impl ProgramSession {
             return Err(unsupported(BTreeSet::new(), reason));
         }
         let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
+        for delegate in &method.delegates {
+            let missing =
+                delegates::missing(delegate, &weights).map_err(|failure| failed(&failure))?;
+            if !missing.is_empty() {
+                let reason = delegates::refusal(&delegate.id, &missing);
+                return Err(unsupported(missing, &reason));
+            }
+        }
         let files = needs_data.then(|| data_files(path));
         weights
             .add(files.unwrap_or_default())
@@ -101,6 +110,7 @@ impl ProgramSession {
             method,
             weights,
             signature: request.signature.clone(),
+            rounding: request.options.rounding,
             executor: executor(request.options.threads).map_err(|failure| failed(&failure))?,
             states: HashMap::new(),
             nodes: 0,
@@ -114,15 +124,21 @@ impl ProgramSession {
     }
 
     fn make(&self, shapes: &Shapes, optimise: bool) -> Result<Plan, Failure> {
-        let lowered = lower(&self.method, shapes, &self.weights)?;
+        let lower = || lower(&self.method, shapes, &self.weights, self.rounding);
         let Lowered {
             model,
             given,
             outputs,
             states,
-        } = lowered;
-        let runner = Runner::new(&self.executor, optimise, || Ok(model), exact::settle)
-            .map_err(|unplanned| unplanned.failure)?;
+        } = lower()?;
+        let planned = Runner::new(&self.executor, optimise, || Ok(model), exact::settle);
+        let runner = planned.or_else(|unplanned| {
+            // The library's optimiser joins what is repeated with a product, and fails if both sides are.
+            let model = lower().map_err(|_| unplanned.failure.clone())?.model;
+            let model = || exact::repeated(model);
+            let planned = Runner::new(&self.executor, optimise, model, exact::settle);
+            planned.map_err(|_| unplanned.failure)
+        })?;
         let mut holdings = runner.holdings().clone();
         for state in &states {
             holdings.tensor(&state.initial);

@@ -13,6 +13,7 @@ use super::frame::{Frame, Slot, dtype_of};
 use super::operators;
 use super::weights::Weights;
 use super::{Lowered, Shapes, State, delegates};
+use crate::engine::Rounding;
 use crate::model::executorch::body::{BodyValue, Instruction, MethodBody};
 use crate::tensor::DType;
 
@@ -29,10 +30,11 @@ pub(super) fn lower(
     method: &MethodBody,
     shapes: &Shapes,
     weights: &Weights,
+    rounding: Rounding,
 ) -> Result<Lowered, Failure> {
-    let mut walk = Walk {
-        frame: Frame::new(method, weights),
-    };
+    let mut frame = Frame::new(method, weights);
+    frame.rounding = rounding;
+    let mut walk = Walk { frame };
     let given = walk.inputs(shapes)?;
     walk.run(0, 0)?;
     walk.finish(given)

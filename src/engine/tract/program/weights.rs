@@ -13,8 +13,8 @@ use tract_onnx::tract_core::internal::{DatumType, Tensor};
 use super::super::guard::{Failure, guarded};
 use super::datum_type;
 use crate::model::ElementType;
+use crate::model::executorch::Data;
 use crate::model::executorch::body::{ByteRange, DataFile, NamedTensor};
-use crate::model::executorch::xnnpack::Data;
 use crate::source::{FileSource, ReadAt};
 use crate::tensor::{DType, byte_size};
 
@@ -66,6 +66,11 @@ impl Weights {
     /// The program's file.
     pub(super) fn program(&self) -> &FileSource {
         &self.program
+    }
+
+    /// Where the program itself holds named bytes.
+    pub(super) fn place(&self, name: &str) -> Option<ByteRange> {
+        self.named.get(name).copied()
     }
 
     /// A tensor of these bytes of the program.

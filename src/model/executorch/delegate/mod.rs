@@ -2,13 +2,11 @@
 //!
 //! [`READERS`] is the list of those that can be read, by the id of their backend. Each keeps a graph: `mlx`
 //! says of each dimension whether it varies, `vulkan` and `xnnpack` how dimensions hang together. Payloads of
-//! Core ML and Qualcomm are not opened. Reading is bounded: no weights, a budget of accesses of its own for all
+//! Core ML and Qualcomm tell nothing here. Reading is bounded: no weights, a budget of accesses of its own for all
 //! payloads of a program, a limit to what is kept. Invariant: a payload that is unknown or broken tells nothing
 //! and is no error here: the program can be described without it. What a device refuses is found by `checked`.
 
 mod checked;
-mod mlx;
-mod vulkan;
 
 pub(super) use checked::{Check, Checked};
 
@@ -17,7 +15,7 @@ use super::flatbuffer::{Buffer, Table};
 use super::payload_graph::{Graph, Ports, Room};
 use super::relations::Relations;
 use super::storage::ByteRange;
-use super::xnnpack;
+use super::{mlx, vulkan, xnnpack};
 use crate::package::Backend;
 use crate::source::{Pages, ReadAt};
 

@@ -10,6 +10,7 @@ use super::super::error::{Error, Place};
 use super::super::flatbuffer::{Buffer, Field, Table};
 use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
+use super::super::stored::Data;
 use super::fields::{Ids, MAX_RANK, UNION_TYPE, numbers};
 use super::node::Node;
 use super::payload::Parts;
@@ -50,15 +51,6 @@ pub struct Value {
     pub quantization: Option<Quantization>,
     /// Its place among the inputs and outputs of the graph; meaningless for other values.
     pub external_id: u32,
-}
-
-/// Where a constant's elements are.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Data {
-    /// In the payload: from here to where it must end at the latest.
-    Payload(ByteRange),
-    /// Under this name, in the program or in a data file.
-    Named(String),
 }
 
 /// dtype of a value (`XNNDatatype`).
@@ -218,17 +210,7 @@ fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<Data>, Err
             return Ok(Data::Named(name));
         }
         let (offset, size) = (constant.u64(OFFSET)?, constant.u64(Field(1, "size"))?);
-        match offset.checked_add(size) {
-            Some(end) if end <= stored.size => Ok(Data::Payload(ByteRange {
-                offset: stored.offset + offset,
-                size,
-            })),
-            _ => Err(Error::DataOffset {
-                place: constant.place(OFFSET),
-                found: offset.saturating_add(size),
-                most: stored.size,
-            }),
-        }
+        Data::part(stored, offset, size, || constant.place(OFFSET))
     });
     found.collect()
 }

@@ -13,7 +13,7 @@ mod payload;
 mod relations;
 mod schema;
 
-pub use graph::{Data, Datatype, Graph, Quantization, Scales, Value};
+pub use graph::{Datatype, Graph, Quantization, Scales, Value};
 pub(super) use load::check;
 pub use node::{BinaryKind, Conv, ConvKind, Node, NodeKind, Pool, UnaryKind};
 pub(super) use relations::{find, relate};

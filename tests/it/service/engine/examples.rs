@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::Carrying;
+use pkgtool::engine::{Carrying, Rounding};
 use pkgtool::runtime::target::{Wish, start};
 use pkgtool::runtime::worker::Launcher;
 use pkgtool::service::engine::EndpointModel;
@@ -39,6 +39,7 @@ fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
         observe: false,
         library: Piece::Ort.path(),
         carrying: Carrying::default(),
+        rounding: Rounding::default(),
     };
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),

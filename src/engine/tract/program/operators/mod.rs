@@ -29,6 +29,9 @@ use std::sync::LazyLock;
 
 pub(super) use elements::{broadcast_strides, places};
 pub(super) use neural::einsum;
+pub(super) use promotion::promoted;
+
+use tract_onnx::tract_core::internal::*;
 
 use call::{Call, Lower, Table};
 
@@ -74,8 +77,13 @@ pub(super) fn is_known(name: &str) -> bool {
 
 /// Lowers a call of the operator of this name.
 pub(super) fn call(frame: &mut Frame<'_>, name: &str, args: &[usize]) -> Result<(), Failure> {
+    guarded(|| lower(frame, name, args))
+}
+
+/// The same, for one who guards what is called himself.
+pub(super) fn lower(frame: &mut Frame<'_>, name: &str, args: &[usize]) -> TractResult<()> {
     let Some(lower) = KNOWN.get(name) else {
-        return Err(Failure::new("not supported"));
+        bail!("not supported");
     };
-    guarded(|| lower(&mut Call { frame, name, args }))
+    lower(&mut Call { frame, name, args })
 }

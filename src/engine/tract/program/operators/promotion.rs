@@ -3,7 +3,7 @@
 use crate::tensor::DType;
 
 /// The dtype that values of two dtypes are computed in.
-pub(super) fn promoted(a: DType, b: DType) -> DType {
+pub(in super::super) fn promoted(a: DType, b: DType) -> DType {
     fn weight(dtype: DType) -> u8 {
         match dtype {
             DType::Bool => 0,

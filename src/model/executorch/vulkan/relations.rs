@@ -1,39 +1,20 @@
-//! The payload of `VulkanBackend`: `VkGraph` behind a header `VH00`.
+//! What a graph of `VulkanBackend` tells of dynamic dimensions.
 //!
 //! Its tensors have no dynamism, but its operators are those of the exporter, by name: `sym_size`
 //! is only there for a dimension that is dynamic, and a view takes a literal for a fixed size and a
 //! symbol for another. Of the rest, the operators in [`Calls::call`] tell how dimensions hang
-//! together. Schema: `vulkan/serialization/schema.fbs` of ExecuTorch 1.5.
+//! together.
 
 use std::collections::BTreeMap;
 
 use super::super::error::Error;
 use super::super::evidence::Certain;
-use super::super::flatbuffer::{Field, Table, Vector};
+use super::super::flatbuffer::{Table, Vector};
 use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape};
-use super::super::payload_header::Header;
-use super::super::storage::ByteRange;
-use crate::source::Pages;
-
-const CHAIN: Field = Field(1, "chain");
-const VALUES: Field = Field(2, "values");
-const INPUTS: Field = Field(3, "input_ids");
-const OUTPUTS: Field = Field(4, "output_ids");
-const NAME: Field = Field(1, "name");
-const ARGS: Field = Field(2, "args");
-const TYPE: Field = Field(0, "value_type");
-const VALUE: Field = Field(1, "value");
-const DIMS: Field = Field(1, "dims");
-const CONSTANT: Field = Field(2, "constant_id");
-const INT: Field = Field(0, "int_val");
-const ITEMS: Field = Field(0, "items");
-
-/// Members of the union `GraphTypes`, by number.
-const IS_INT: u8 = 2;
-const IS_TENSOR: u8 = 5;
-const IS_INT_LIST: u8 = 6;
-const IS_VALUE_LIST: u8 = 9;
-const IS_SYMBOL: u8 = 11;
+use super::schema::{
+    ARGS, CHAIN, CONSTANT, DIMS, INPUTS, INT, IS_INT, IS_INT_LIST, IS_SYMBOL, IS_TENSOR,
+    IS_VALUE_LIST, ITEMS, NAME, OUTPUTS, TYPE, VALUE, VALUES,
+};
 
 /// Most dimensions of a tensor, and most arguments that are looked at.
 const MAX_ITEMS: u64 = 16;
@@ -45,23 +26,8 @@ struct Calls<'g, 'r, 'b> {
     shapes: BTreeMap<u64, Shape>,
 }
 
-/// Where the FlatBuffer of a payload is, if it is one of this backend's.
-pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
-    if payload.size < Header::SIZE as u64 {
-        return None;
-    }
-    let header = Header::of(&pages.array(payload.offset).ok()?);
-    let (at, size) = header.flatbuffer;
-    if header.magic != *b"VH00" || size < 8 || at + size > payload.size {
-        return None;
-    }
-    let offset = payload.offset + at;
-    let identifier: [u8; 4] = pages.array(offset + 4).ok()?;
-    (identifier == *b"VK00").then_some(ByteRange { offset, size })
-}
-
 /// Adds the rules of a graph; its inputs and outputs.
-pub(super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
+pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
     let mut calls = Calls {
         graph,
         values: root.tables(VALUES)?,

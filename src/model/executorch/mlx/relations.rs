@@ -1,15 +1,12 @@
-//! The payload of `MLXBackend`: `MLXGraph` behind a header `MLX0`.
+//! What a graph of `MLXBackend` tells of dynamic dimensions.
 //!
 //! Its tensor metadata say of each dimension whether it is fixed, and how small it may be. Names of slots are not taken: they
-//! are the exporter's (`b5c3/x`), with a prefix of its own. Schema: `mlx/serialization/schema.fbs`
-//! of ExecuTorch 1.5.
+//! are the exporter's (`b5c3/x`), with a prefix of its own.
 
 use super::super::error::Error;
 use super::super::evidence::Certain;
 use super::super::flatbuffer::{Field, Table, Vector};
 use super::super::payload_graph::{ANY_SIZE, Graph, MAX_PORTS, Ports, Shape};
-use super::super::storage::ByteRange;
-use crate::source::Pages;
 
 const INPUTS: Field = Field(10, "input_map");
 const OUTPUTS: Field = Field(11, "output_map");
@@ -20,23 +17,11 @@ const SHAPE: Field = Field(0, "shape");
 const VALUE: Field = Field(0, "value");
 const LEAST: Field = Field(1, "min_value");
 
-/// Length of the header.
-const HEADER: u64 = 24;
 /// Most dimensions of a tensor here.
 const MAX_RANK: u64 = 16;
 
-/// Where the FlatBuffer of a payload is, if it is one of this backend's.
-pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
-    let size = payload.size.checked_sub(HEADER).filter(|size| *size >= 8)?;
-    let head: [u8; 8] = pages.array(payload.offset).ok()?;
-    (&head[4..] == b"MLX0").then_some(ByteRange {
-        offset: payload.offset + HEADER,
-        size,
-    })
-}
-
 /// Adds what the metadata say; the graph's inputs and outputs.
-pub(super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
+pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
     let metadata = root.tables(METADATA)?;
     let mut shapes = Vec::new();
     for field in [INPUTS, OUTPUTS] {

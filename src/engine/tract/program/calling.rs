@@ -1,0 +1,281 @@
+//! Calling operators of the table by name, with arguments that stand in no method.
+//!
+//! A delegate whose graph is lowered through the table says for each call what its arguments are ([`Arg`])
+//! and what it gives ([`Out`]). Of that a method of one call is made, which knows nothing else: so operators
+//! mean the same wherever they stand. Knows no backend.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::builder::{Builder, Wire};
+use super::frame::{Frame, Number, Slot};
+use super::operators;
+use super::weights::Weights;
+use crate::model::executorch::body::{BodyValue, MethodBody, TensorBody, TensorData};
+use crate::model::{Dynamism, ElementType};
+use crate::tensor::DType;
+
+/// An argument of a call.
+#[derive(Debug, Clone)]
+pub(super) enum Arg {
+    /// Nothing.
+    None,
+    /// An integer, perhaps of sizes that only a run knows.
+    Int(TDim),
+    /// A number that only a run knows.
+    Number(Number),
+    /// A floating-point number.
+    Double(f64),
+    /// A boolean.
+    Bool(bool),
+    /// A text.
+    Text(String),
+    /// Sizes or other integers.
+    Ints(Vec<TDim>),
+    /// Numbers.
+    Doubles(Vec<f64>),
+    /// A tensor.
+    Tensor(Wire),
+    /// Tensors.
+    Tensors(Vec<Wire>),
+    /// Tensors, some of them none.
+    Optional(Vec<Option<Wire>>),
+}
+
+/// What a call gives.
+#[derive(Debug, Clone)]
+pub(super) enum Out {
+    /// A tensor of this dtype.
+    Tensor(DType),
+    /// A list of tensors of these dtypes.
+    Tensors(Vec<DType>),
+    /// An integer or another number.
+    Number,
+}
+
+/// What calls are made with.
+pub(super) struct Caller<'b, 'w> {
+    /// The graph that grows.
+    pub(super) builder: &'b mut Builder,
+    /// The program's constants.
+    pub(super) weights: &'w Weights,
+}
+
+impl From<Wire> for Arg {
+    fn from(wire: Wire) -> Self {
+        Self::Tensor(wire)
+    }
+}
+
+impl From<i64> for Arg {
+    fn from(value: i64) -> Self {
+        Self::Int(value.to_dim())
+    }
+}
+
+impl From<f64> for Arg {
+    fn from(value: f64) -> Self {
+        Self::Double(value)
+    }
+}
+
+impl From<bool> for Arg {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<&[i64]> for Arg {
+    fn from(values: &[i64]) -> Self {
+        Self::Ints(values.iter().map(ToDim::to_dim).collect())
+    }
+}
+
+impl<T: Into<Arg>> From<Option<T>> for Arg {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Into::into)
+    }
+}
+
+/// The values of a method of one call.
+#[derive(Default)]
+struct Values {
+    bodies: Vec<BodyValue>,
+    slots: Vec<(usize, Slot)>,
+}
+
+impl Values {
+    fn push(&mut self, body: BodyValue) -> usize {
+        self.bodies.push(body);
+        self.bodies.len() - 1
+    }
+
+    fn slot(&mut self, body: BodyValue, slot: Slot) -> usize {
+        let at = self.push(body);
+        self.slots.push((at, slot));
+        at
+    }
+
+    fn tensor(&mut self, wire: Wire) -> usize {
+        self.slot(body_of(wire.dtype), Slot::Tensor(wire))
+    }
+
+    fn arg(&mut self, arg: Arg) -> usize {
+        match arg {
+            Arg::None => self.push(BodyValue::Null),
+            Arg::Int(value) => self.slot(BodyValue::Int(0), Slot::Int(value)),
+            Arg::Number(number) => self.slot(BodyValue::Int(0), Slot::Number(number)),
+            Arg::Double(value) => self.push(BodyValue::Double(value)),
+            Arg::Bool(value) => self.push(BodyValue::Bool(value)),
+            Arg::Text(text) => self.push(BodyValue::String(text)),
+            Arg::Doubles(values) => self.push(BodyValue::DoubleList(values)),
+            Arg::Tensor(wire) => self.tensor(wire),
+            Arg::Ints(values) => {
+                let values = values.into_iter().map(|value| self.arg(Arg::Int(value)));
+                let values = values.collect();
+                self.push(BodyValue::IntList(values))
+            }
+            Arg::Tensors(wires) => {
+                let wires = wires.into_iter().map(|wire| self.tensor(wire)).collect();
+                self.push(BodyValue::TensorList(wires))
+            }
+            Arg::Optional(wires) => {
+                let wires = wires.into_iter();
+                let wires = wires.map(|wire| wire.map(|wire| self.tensor(wire)));
+                let wires = wires.collect();
+                self.push(BodyValue::OptionalTensorList(wires))
+            }
+        }
+    }
+
+    /// Where a result will stand: in the call's arguments, and each value of it.
+    fn out(&mut self, out: &Out) -> (usize, Vec<usize>) {
+        match out {
+            Out::Tensor(dtype) => {
+                let at = self.push(body_of(*dtype));
+                (at, vec![at])
+            }
+            Out::Tensors(dtypes) => {
+                let places = dtypes.iter().map(|dtype| self.push(body_of(*dtype)));
+                let places: Vec<usize> = places.collect();
+                (self.push(BodyValue::TensorList(places.clone())), places)
+            }
+            Out::Number => {
+                let at = self.push(BodyValue::Int(0));
+                (at, vec![at])
+            }
+        }
+    }
+}
+
+/// A tensor of a dtype, with room for any sizes.
+fn body_of(dtype: DType) -> BodyValue {
+    let element = match crate::package::DType::from_name(dtype.name()) {
+        Some(known) => ElementType::Known(known),
+        None => ElementType::Other(dtype.name().to_owned()),
+    };
+    BodyValue::Tensor(TensorBody {
+        element,
+        sizes: vec![u64::MAX],
+        dim_order: vec![0],
+        dynamism: Dynamism::Bounded,
+        data: TensorData::None,
+        memory: None,
+    })
+}
+
+impl Caller<'_, '_> {
+    /// Calls the operator of this full name: its schema's arguments, then what it gives. Each value it gave,
+    /// those of a list one after another.
+    pub(super) fn call(
+        &mut self,
+        name: &str,
+        args: Vec<Arg>,
+        outs: &[Out],
+    ) -> TractResult<Vec<Slot>> {
+        let mut values = Values::default();
+        let mut places: Vec<usize> = args.into_iter().map(|arg| values.arg(arg)).collect();
+        let mut results = Vec::new();
+        for out in outs {
+            let (at, each) = values.out(out);
+            places.push(at);
+            results.extend(each);
+        }
+        let method = MethodBody {
+            name: String::new(),
+            values: values.bodies,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            operators: Vec::new(),
+            delegates: Vec::new(),
+            instructions: Vec::new(),
+        };
+        let mut frame = Frame::new(&method, self.weights);
+        std::mem::swap(&mut frame.builder, self.builder);
+        frame.now.slots.extend(values.slots);
+        let called = operators::lower(&mut frame, name, &places);
+        std::mem::swap(&mut frame.builder, self.builder);
+        called?;
+        let results = results.into_iter().map(|at| {
+            let slot = frame.now.slots.remove(&at);
+            slot.ok_or_else(|| format_err!("`{name}` gave nothing"))
+        });
+        results.collect()
+    }
+
+    /// Calls an operator that gives one tensor.
+    pub(super) fn tensor(&mut self, name: &str, args: Vec<Arg>, dtype: DType) -> TractResult<Wire> {
+        let given = self.call(name, args, &[Out::Tensor(dtype)])?;
+        match given.first() {
+            Some(Slot::Tensor(wire)) => Ok(*wire),
+            _ => bail!("`{name}` gave no tensor"),
+        }
+    }
+
+    /// Divides the last dimension by its root mean square; float32.
+    pub(super) fn root_mean_square(
+        &mut self,
+        input: Wire,
+        weight: Option<Wire>,
+        epsilon: f64,
+    ) -> TractResult<Wire> {
+        let float = DType::Float32;
+        let input = self.builder.cast(input, float)?;
+        let square = self.tensor("aten::mul.out", vec![input.into(), input.into()], float)?;
+        let last = Arg::from([-1].as_slice());
+        let args = vec![square.into(), last, Arg::Bool(true), Arg::None];
+        let mean = self.tensor("aten::mean.out", args, float)?;
+        let args = vec![mean.into(), Arg::Double(epsilon), Arg::from(1)];
+        let mean = self.tensor("aten::add.Scalar_out", args, float)?;
+        let factor = self.tensor("aten::rsqrt.out", vec![mean.into()], float)?;
+        let normed = self.tensor("aten::mul.out", vec![input.into(), factor.into()], float)?;
+        match weight {
+            Some(weight) => self.tensor("aten::mul.out", vec![normed.into(), weight.into()], float),
+            None => Ok(normed),
+        }
+    }
+
+    /// Rows of a tensor along a dimension: those of the indices take its place.
+    pub(super) fn rows(&mut self, x: Wire, indices: Wire, axis: usize) -> TractResult<Wire> {
+        let rank = self.builder.rank(x.outlet)?;
+        let of_indices = self.builder.rank(indices.outlet)?;
+        ensure!(axis < rank, "there is no dimension {axis}");
+        let others = (0..rank).filter(|&at| at != axis);
+        let first: Vec<usize> = std::iter::once(axis).chain(others).collect();
+        let mut rows = x;
+        rows.outlet = self.builder.transpose(x.outlet, &first)?;
+        let args = vec![
+            rows.into(),
+            indices.into(),
+            Arg::from(-1),
+            false.into(),
+            false.into(),
+        ];
+        let mut wire = self.tensor("aten::embedding.out", args, x.dtype)?;
+        // The dimensions before the chosen one go to the front again.
+        let before = of_indices..of_indices + axis;
+        let after = before.end..of_indices + rank - 1;
+        let order: Vec<usize> = before.chain(0..of_indices).chain(after).collect();
+        wire.outlet = self.builder.transpose(wire.outlet, &order)?;
+        Ok(wire)
+    }
+}

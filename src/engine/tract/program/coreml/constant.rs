@@ -1,0 +1,153 @@
+//! Constants: in the program, and in its weight file.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::weights::widen;
+use super::{Lowering, dtype_of};
+use crate::model::executorch::Data;
+use crate::model::executorch::coreml::{Content, Kind, Value};
+use crate::tensor::DType;
+
+/// Most elements of a constant.
+const MAX_ELEMENTS: u64 = 1 << 32;
+
+impl Lowering<'_, '_, '_> {
+    /// A constant as a tensor.
+    pub(super) fn constant(&mut self, value: &Value) -> TractResult<Wire> {
+        let stored = dtype_of(value.ty.kind)?;
+        let dtype = self.rounding.held(stored);
+        let dims: Option<Vec<u64>> = value.ty.dims.iter().copied().collect();
+        let dims = dims.context("a constant of open sizes")?;
+        if let (Content::Blob(offset), None) = (&value.content, bits_of(value.ty.kind)) {
+            let blob = self.package.blob(self.frame.weights.program(), *offset)?;
+            ensure!(
+                blob.kind == value.ty.kind,
+                "{:?} are stored for {:?}",
+                blob.kind,
+                value.ty.kind
+            );
+            let read = self
+                .frame
+                .weights
+                .constant(&Data::Payload(blob.bytes), stored, &dims);
+            let read = read.map_err(|failure| format_err!("{}", failure.reason))?;
+            return self.frame.builder.constant(read, dtype);
+        }
+        let shape: Vec<usize> = dims
+            .iter()
+            .map(|dim| Ok(usize::try_from(*dim)?))
+            .collect::<TractResult<_>>()?;
+        let elements = self.elements(value)?;
+        let count = shape
+            .iter()
+            .try_fold(1_usize, |count, dim| count.checked_mul(*dim));
+        ensure!(
+            count == Some(elements.len()),
+            "{} elements for a shape of {shape:?}",
+            elements.len()
+        );
+        let tensor = match &value.content {
+            Content::Floats(floats) if !floats.is_empty() => Tensor::from_shape(&shape, floats)?,
+            Content::Bytes(bytes) if dtype.is_float() => {
+                Tensor::from_shape(&shape, &halves(stored, bytes)?)?
+            }
+            _ => Tensor::from_shape(&shape, &elements)?,
+        };
+        let to = super::super::datum_type(dtype);
+        let tensor = if to == DatumType::Bool {
+            let bools: Vec<bool> = elements.iter().map(|x| *x != 0).collect();
+            Tensor::from_shape(&shape, &bools)?
+        } else {
+            tensor.cast_to_dt(to)?.into_owned()
+        };
+        self.frame.builder.constant(Arc::new(tensor), dtype)
+    }
+
+    /// The elements of a constant as integers; of floats, as many zeros as there are.
+    pub(super) fn elements(&self, value: &Value) -> TractResult<Vec<i64>> {
+        let count = value.ty.count().filter(|count| *count <= MAX_ELEMENTS);
+        let count = usize::try_from(count.context("a constant without sizes")?)?;
+        let elements: Vec<i64> = match &value.content {
+            Content::Ints(ints) => ints.clone(),
+            Content::Bools(bools) => bools.iter().map(|&bool| bool.into()).collect(),
+            Content::Floats(floats) => vec![0; floats.len()],
+            Content::Texts(_) => bail!("a text that should be a tensor"),
+            Content::Bytes(bytes) => unpacked(value.ty.kind, bytes, count)?,
+            Content::Blob(offset) => {
+                let blob = self.package.blob(self.frame.weights.program(), *offset)?;
+                let bits = bits_of(blob.kind).unwrap_or(dtype_of(blob.kind)?.size() * 8);
+                let size = (count as u64)
+                    .checked_mul(bits)
+                    .context("too many elements")?
+                    .div_ceil(8);
+                let bytes = self.frame.weights.bytes(&Data::Payload(blob.bytes), size);
+                let bytes = bytes.map_err(|failure| format_err!("{}", failure.reason))?;
+                unpacked(blob.kind, &bytes, count)?
+            }
+        };
+        // What is all zero is absent.
+        if elements.is_empty() && count < 1 << 16 {
+            return Ok(vec![0; count]);
+        }
+        Ok(elements)
+    }
+}
+
+/// The first of floats that lie as bytes.
+pub(super) fn first_float(value: &Value, bytes: &[u8]) -> TractResult<f64> {
+    let floats = halves(dtype_of(value.ty.kind)?, bytes)?;
+    Ok(floats.first().copied().unwrap_or(0.0).into())
+}
+
+/// float16 or bfloat16 from their bytes.
+fn halves(dtype: DType, bytes: &[u8]) -> TractResult<Vec<f32>> {
+    ensure!(
+        matches!(dtype, DType::Float16 | DType::Bfloat16),
+        "{dtype} as bytes in a program"
+    );
+    let (halves, _) = bytes.as_chunks::<2>();
+    Ok(halves.iter().map(|half| widen(dtype, *half)).collect())
+}
+
+/// Bits of an element that is less than a byte.
+fn bits_of(kind: Kind) -> Option<u64> {
+    match kind {
+        Kind::Uint1 => Some(1),
+        Kind::Uint2 => Some(2),
+        Kind::Uint3 => Some(3),
+        Kind::Int4 | Kind::Uint4 => Some(4),
+        Kind::Uint6 => Some(6),
+        _ => None,
+    }
+}
+
+/// Integers from their bytes; those of less than a byte lie one after another, the lowest bits first.
+fn unpacked(kind: Kind, bytes: &[u8], count: usize) -> TractResult<Vec<i64>> {
+    let bits = bits_of(kind).unwrap_or(dtype_of(kind)?.size() * 8);
+    let needed = (count as u64).saturating_mul(bits).div_ceil(8);
+    ensure!(
+        needed <= bytes.len() as u64,
+        "{count} elements of {bits} bits in {} bytes",
+        bytes.len()
+    );
+    let signed = matches!(
+        kind,
+        Kind::Int4 | Kind::Int8 | Kind::Int16 | Kind::Int32 | Kind::Int64
+    );
+    let element = |at: usize| {
+        let mut value = 0_u64;
+        for bit in 0..bits {
+            let place = at as u64 * bits + bit;
+            let byte = bytes[usize::try_from(place / 8).unwrap_or(usize::MAX)];
+            value |= u64::from(byte >> (place % 8) & 1) << bit;
+        }
+        let unused = 64 - bits;
+        if signed {
+            (value << unused).cast_signed() >> unused
+        } else {
+            value.cast_signed()
+        }
+    };
+    Ok((0..count).map(element).collect())
+}

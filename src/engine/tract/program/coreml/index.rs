@@ -1,0 +1,254 @@
+//! Parts of tensors, by places that are known or computed; what is written into them; states.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::calling::Arg;
+use super::held::Held;
+use super::shape::INDEX;
+use super::{Lowering, Operation, Table, one};
+use crate::model::executorch::coreml::Argument;
+
+/// The operations of this theme.
+pub(super) const TABLE: Table = &[
+    (&["slice_by_index"], slice),
+    (&["slice_update"], update),
+    (&["gather"], gather),
+    (&["gather_along_axis"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let indices = lowering.tensor(operation, "indices")?;
+        let axis = lowering.int(operation, "axis", 0)?;
+        let args = vec![x.into(), axis.into(), indices.into(), false.into()];
+        lowering.aten("aten::gather.out", args, x.dtype).map(one)
+    }),
+    (&["read_state"], |lowering, operation| {
+        let (_, wire) = *state(lowering, operation)?;
+        Ok(one(wire))
+    }),
+    (&["write_state"], |lowering, operation| {
+        let data = lowering.tensor(operation, "data")?;
+        let dtype = state(lowering, operation)?.1.dtype;
+        let wire = lowering.frame.builder.cast(data, dtype)?;
+        state(lowering, operation)?.1 = wire;
+        Ok(Vec::new())
+    }),
+];
+
+/// The state that an operation reads or writes.
+fn state<'l>(
+    lowering: &'l mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<&'l mut (usize, Wire)> {
+    let Some([Argument::Name(name)]) = operation.inputs.get("input").map(Vec::as_slice) else {
+        bail!("no state is named");
+    };
+    let state = lowering.states.get_mut(name);
+    state.with_context(|| format!("there is no state `{name}`"))
+}
+
+/// Where parts begin and end along each dimension, as the masks leave it.
+struct Part {
+    begin: Vec<TDim>,
+    end: Vec<TDim>,
+    stride: Vec<i64>,
+}
+
+impl Part {
+    fn read(
+        lowering: &Lowering<'_, '_, '_>,
+        operation: &Operation,
+        shape: &[TDim],
+    ) -> TractResult<Option<Self>> {
+        let [begin, end] = ["begin", "end"].map(|name| -> TractResult<_> {
+            let held = lowering.held_arg(operation, name)?;
+            lowering.sizes_of(&held)
+        });
+        let (Some(mut begin), Some(mut end)) = (begin?, end?) else {
+            return Ok(None);
+        };
+        let rank = shape.len();
+        ensure!(
+            begin.len() == rank && end.len() == rank,
+            "places of {} and {} dimensions for {rank}",
+            begin.len(),
+            end.len()
+        );
+        let stride = lowering.ints(operation, "stride")?;
+        let stride = stride.unwrap_or_else(|| vec![1; rank]);
+        ensure!(
+            stride.len() == rank && stride.iter().all(|stride| *stride > 0),
+            "strides of {stride:?} are not supported"
+        );
+        let [from_start, to_end, single] =
+            ["begin_mask", "end_mask", "squeeze_mask"].map(|name| lowering.bools(operation, name));
+        let (from_start, to_end, single) = (from_start?, to_end?, single?);
+        let is = |mask: &[bool], at: usize| mask.get(at).copied().unwrap_or(false);
+        for (at, size) in shape.iter().enumerate() {
+            let positive = |place: &TDim| match place.to_i64() {
+                Ok(place) if place < 0 => size.clone() + place,
+                _ => place.clone(),
+            };
+            begin[at] = if is(&from_start, at) {
+                0.to_dim()
+            } else {
+                positive(&begin[at])
+            };
+            end[at] = match end[at].to_i64() {
+                _ if is(&single, at) => begin[at].clone() + 1,
+                _ if is(&to_end, at) => size.clone(),
+                // More than there is ends where it ends.
+                Ok(place) if size.to_i64().is_ok_and(|size| place > size) => size.clone(),
+                _ => positive(&end[at]),
+            };
+        }
+        Ok(Some(Self { begin, end, stride }))
+    }
+}
+
+fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")? {
+        let count = [sizes.len().to_dim()];
+        let part = Part::read(lowering, operation, &count)?.context("a part of sizes")?;
+        let (begin, end) = (part.begin[0].to_usize()?, part.end[0].to_usize()?);
+        let sizes = sizes.get(begin..end).context("no such sizes")?.to_vec();
+        let is_number = lowering.bools(operation, "squeeze_mask")?.first() == Some(&true);
+        return Ok(vec![Held::Sizes { sizes, is_number }]);
+    }
+    let x = lowering.tensor(operation, "x")?;
+    let shape = lowering.shape(x)?;
+    let part = Part::read(lowering, operation, &shape)?;
+    let part =
+        part.context("a part whose places are only known when the program runs is not supported")?;
+    let mut wire = x;
+    for (at, ((begin, end), stride)) in part
+        .begin
+        .iter()
+        .zip(&part.end)
+        .zip(&part.stride)
+        .enumerate()
+    {
+        let args = vec![
+            wire.into(),
+            i64::try_from(at)?.into(),
+            Arg::Int(begin.clone()),
+            Arg::Int(end.clone()),
+            (*stride).into(),
+        ];
+        if *begin != TDim::Val(0) || *end != shape[at] || *stride != 1 {
+            wire = lowering.aten("aten::slice_copy.Tensor_out", args, x.dtype)?;
+        }
+    }
+    let single = lowering.bools(operation, "squeeze_mask")?;
+    let single: Vec<usize> = (0..single.len()).filter(|&at| single[at]).collect();
+    wire.outlet = lowering.frame.builder.remove(wire.outlet, &single)?;
+    Ok(one(wire))
+}
+
+/// A tensor with a part of it replaced. Where the part begins may be known only when it runs; it is as large
+/// as what is put there.
+fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let shape = lowering.shape(x)?;
+    let part = lowering.tensor(operation, "update")?;
+    let part = lowering.frame.builder.cast(part, x.dtype)?;
+    let stride = lowering.ints(operation, "stride")?.unwrap_or_default();
+    ensure!(
+        stride.iter().all(|stride| *stride == 1),
+        "strides of {stride:?} are not supported"
+    );
+    let single = lowering.bools(operation, "squeeze_mask")?;
+    ensure!(
+        single.iter().all(|single| !single),
+        "single places are not supported"
+    );
+    let whole = lowering.bools(operation, "begin_mask")?;
+    let begin = lowering.tensor(operation, "begin")?;
+    let begin = lowering.frame.builder.cast(begin, INDEX)?;
+    let inputs = [x.outlet, part.outlet, begin.outlet];
+    let builder = &mut lowering.frame.builder;
+    let wire = builder.kernel("SliceUpdate", x.dtype, &shape, &inputs, move |inputs| {
+        let begin = inputs[2].try_as_plain_ram()?;
+        let begin = begin.as_slice::<i64>()?;
+        let (shape, part) = (inputs[0].shape(), inputs[1].shape());
+        ensure!(
+            begin.len() == shape.len() && part.len() == shape.len(),
+            "places of {} dimensions for {}",
+            begin.len(),
+            shape.len()
+        );
+        let mut starts = Vec::new();
+        for (at, ((begin, size), part)) in begin.iter().zip(shape).zip(part).enumerate() {
+            let begin = if whole.get(at) == Some(&true) {
+                0
+            } else {
+                *begin
+            };
+            let count = i64::try_from(*size)?;
+            let begin = if begin < 0 { begin + count } else { begin };
+            let start = usize::try_from(begin)?;
+            ensure!(
+                start + part <= *size,
+                "{part} places from {start} on of {size}"
+            );
+            starts.push(start);
+        }
+        let mut updated = Tensor::clone(&inputs[0]);
+        write(&mut updated, &inputs[1], &starts);
+        Ok(updated)
+    })?;
+    Ok(one(wire))
+}
+
+/// Copies a part to where it begins, row by row.
+fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
+    let width = into.datum_type().size_of();
+    let (shape, sizes) = (into.shape().to_vec(), part.shape().to_vec());
+    let row = sizes.last().copied().unwrap_or(1);
+    let rows = part.len().checked_div(row).unwrap_or(0);
+    let from = part.as_bytes();
+    let to = into.as_bytes_mut();
+    for at in 0..rows {
+        let (mut rest, mut place, mut step) = (at, 0, 1);
+        for axis in (0..shape.len()).rev() {
+            let own = if axis + 1 == shape.len() {
+                0
+            } else {
+                let own = rest % sizes[axis];
+                rest /= sizes[axis];
+                own
+            };
+            place += (starts[axis] + own) * step;
+            step *= shape[axis];
+        }
+        let bytes = row * width;
+        to[place * width..place * width + bytes].copy_from_slice(&from[at * bytes..][..bytes]);
+    }
+}
+
+/// Rows of a tensor along a dimension: the indices' dimensions take its place.
+fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    ensure!(
+        lowering.int(operation, "batch_dims", 0)? == 0,
+        "gathering in batches is not supported"
+    );
+    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")? {
+        let places = lowering.ints(operation, "indices")?.context("no places")?;
+        let chosen = places.iter().map(|&place| {
+            let place = super::held::axis_of(place, sizes.len())?;
+            Ok(sizes[place].clone())
+        });
+        let is_number = match lowering.held_arg(operation, "indices")? {
+            Held::Constant(value) => value.ty.dims.is_empty(),
+            Held::Sizes { is_number, .. } => is_number,
+            Held::Tensor(wire) => lowering.shape(wire)?.is_empty(),
+        };
+        let sizes = chosen.collect::<TractResult<_>>()?;
+        return Ok(vec![Held::Sizes { sizes, is_number }]);
+    }
+    let x = lowering.tensor(operation, "x")?;
+    let indices = lowering.tensor(operation, "indices")?;
+    let indices = lowering.frame.builder.cast(indices, INDEX)?;
+    let rank = lowering.shape(x)?.len();
+    let axis = lowering.axis(operation, "axis", rank)?;
+    lowering.caller().rows(x, indices, axis).map(one)
+}

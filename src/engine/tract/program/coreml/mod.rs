@@ -1,0 +1,267 @@
+//! Core ML's programs as part of a method's: operations of an ML Program, through the table of operators.
+//!
+//! Most are built of calls of `ATen`'s operators ([`Lowering::aten`]). What the program declares as float16 is
+//! computed in float32, or rounded where it declares so ([`Rounding`](crate::engine::Rounding)). Sizes that
+//! only a run knows are kept as sizes, not as tensors.
+
+mod constant;
+mod held;
+mod index;
+mod layer;
+mod packed;
+mod pointwise;
+mod reduce;
+mod shape;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::guard::{Failure, guarded};
+use super::builder::Wire;
+use super::calling::{Arg, Caller, Out};
+use super::frame::{Frame, Slot};
+use super::weights::Weights;
+use crate::engine::Rounding;
+use crate::model::executorch::body::ByteRange;
+use crate::model::executorch::coreml::{Kind, Operation, Package, Type, Value};
+use crate::tensor::DType;
+
+use held::Held;
+
+/// Lowers an operation: what it gives, as many values as it has outputs.
+type Lower = fn(&mut Lowering<'_, '_, '_>, &Operation) -> TractResult<Vec<Held>>;
+
+/// Operations by their types.
+type Table = &'static [(&'static [&'static str], Lower)];
+
+const THEMES: [Table; 6] = [
+    index::TABLE,
+    layer::TABLE,
+    packed::TABLE,
+    pointwise::TABLE,
+    reduce::TABLE,
+    shape::TABLE,
+];
+
+fn find(kind: &str) -> Option<Lower> {
+    let mut rows = THEMES.into_iter().flatten();
+    rows.find(|(names, _)| names.contains(&kind))
+        .map(|(_, lower)| *lower)
+}
+
+/// A function that is being lowered.
+struct Lowering<'f, 'm, 'p> {
+    frame: &'f mut Frame<'m>,
+    package: &'p Package,
+    rounding: Rounding,
+    values: HashMap<String, Held>,
+    /// States by name: their places, and what they hold now.
+    states: BTreeMap<String, (usize, Wire)>,
+}
+
+fn read(weights: &Weights, payload: ByteRange) -> Result<Package, Failure> {
+    let named = |key: &str| weights.place(key);
+    Package::read(weights.program(), payload, &named)
+        .map_err(|error| Failure::new(error.to_string()))
+}
+
+/// The types of a payload's operations that cannot be lowered.
+pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
+    let package = read(weights, payload)?;
+    let operations = &package.function.block.operations;
+    let unknown = operations.iter().filter(|operation| {
+        operation.has_blocks || (operation.kind != "const" && find(&operation.kind).is_none())
+    });
+    Ok(unknown.map(|operation| operation.kind.clone()).collect())
+}
+
+/// Lowers the call of a payload's function with these arguments: its inputs, then its outputs.
+pub(super) fn lower(
+    frame: &mut Frame<'_>,
+    scope: &str,
+    payload: ByteRange,
+    args: &[usize],
+) -> Result<(), Failure> {
+    let package = read(frame.weights, payload)?;
+    let (inputs, outputs) = (package.inputs.len(), package.outputs.len());
+    if args.len() != inputs + outputs {
+        return Err(Failure::new(format!(
+            "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
+            args.len()
+        )));
+    }
+    frame.builder.enter(scope.to_owned());
+    let rounding = frame.rounding;
+    let mut lowering = Lowering {
+        frame,
+        package: &package,
+        rounding,
+        values: HashMap::new(),
+        states: BTreeMap::new(),
+    };
+    guarded(|| lowering.inputs(scope, &args[..inputs]))?;
+    for (at, operation) in package.function.block.operations.iter().enumerate() {
+        let kind = &operation.kind;
+        lowering.frame.builder.enter(format!("{scope} {kind} {at}"));
+        guarded(|| lowering.operation(operation))
+            .map_err(|failure| failure.at(Some(format!("{kind} (operation {at} of {scope})"))))?;
+    }
+    lowering.frame.builder.enter(scope.to_owned());
+    for (name, &value) in package.outputs.iter().zip(&args[inputs..]) {
+        guarded(|| {
+            let wire = lowering.named(name)?;
+            lowering.frame.set_tensor(value, wire)
+        })?;
+    }
+    for (value, wire) in lowering.states.into_values() {
+        frame.now.slots.insert(value, Slot::Tensor(wire));
+    }
+    Ok(())
+}
+
+impl Lowering<'_, '_, '_> {
+    /// Inputs as the function declares them, and its states as they are.
+    fn inputs(&mut self, scope: &str, args: &[usize]) -> TractResult<()> {
+        let declared: HashMap<&String, &Type> = self
+            .package
+            .function
+            .inputs
+            .iter()
+            .map(|(name, ty)| (name, ty))
+            .collect();
+        for (name, &value) in self.package.inputs.iter().zip(args) {
+            let Slot::Tensor(wire) = self.frame.slot(value)? else {
+                bail!("the input `{name}` is no tensor");
+            };
+            let ty = declared.get(name);
+            let ty = ty.with_context(|| format!("no input of the function is `{name}`"))?;
+            let wire = self.frame.builder.cast(wire, self.held(ty)?)?;
+            self.values.insert(name.clone(), Held::Tensor(wire));
+        }
+        for (name, ty) in &self.package.function.inputs {
+            if !ty.is_state {
+                continue;
+            }
+            let shape: Option<Vec<u64>> = ty.dims.iter().copied().collect();
+            let shape = shape.context("a state of open sizes")?;
+            let dtype = self.held(ty)?;
+            let name_of = format!("{scope} {name}");
+            let state = self.frame.own_state(&name_of, (dtype, &shape), None)?;
+            self.states.insert(name.clone(), state);
+        }
+        Ok(())
+    }
+
+    /// The dtype that values of a type are held in.
+    fn held(&self, ty: &Type) -> TractResult<DType> {
+        Ok(self.rounding.held(dtype_of(ty.kind)?))
+    }
+
+    /// Lowers one operation and keeps what it gives.
+    fn operation(&mut self, operation: &Operation) -> TractResult<()> {
+        if operation.kind == "const" {
+            let value = operation
+                .attributes
+                .get("val")
+                .context("a constant without a value")?;
+            for (name, _) in &operation.outputs {
+                self.values
+                    .insert(name.clone(), Held::Constant(value.clone()));
+            }
+            return Ok(());
+        }
+        let lower = find(&operation.kind).context("not supported")?;
+        let given = lower(self, operation)?;
+        ensure!(
+            given.len() == operation.outputs.len(),
+            "{} results for {}",
+            given.len(),
+            operation.outputs.len()
+        );
+        for ((name, ty), held) in operation.outputs.iter().zip(given) {
+            let held = match held {
+                Held::Tensor(wire) => {
+                    let dtype = self.held(ty)?;
+                    Held::Tensor(self.frame.builder.cast(wire, dtype)?)
+                }
+                other => other,
+            };
+            self.values.insert(name.clone(), held);
+        }
+        Ok(())
+    }
+
+    /// What calls are made with.
+    fn caller(&mut self) -> Caller<'_, '_> {
+        Caller {
+            builder: &mut self.frame.builder,
+            weights: self.frame.weights,
+        }
+    }
+
+    /// Calls an operator of the table that gives one tensor.
+    fn aten(&mut self, name: &str, args: Vec<Arg>, dtype: DType) -> TractResult<Wire> {
+        self.caller().tensor(name, args, dtype)
+    }
+
+    /// The first of several tensors that an operator gives.
+    fn first(&mut self, name: &str, args: Vec<Arg>, outs: &[DType]) -> TractResult<Wire> {
+        let outs: Vec<Out> = outs.iter().map(|dtype| Out::Tensor(*dtype)).collect();
+        match self.caller().call(name, args, &outs)?.first() {
+            Some(Slot::Tensor(wire)) => Ok(*wire),
+            _ => bail!("`{name}` gave no tensor"),
+        }
+    }
+
+    /// The dtype of an operation's first result.
+    fn dtype(&self, operation: &Operation) -> TractResult<DType> {
+        let (_, ty) = operation
+            .outputs
+            .first()
+            .context("an operation without a result")?;
+        self.held(ty)
+    }
+}
+
+/// One tensor as what an operation gives.
+fn one(wire: Wire) -> Vec<Held> {
+    vec![Held::Tensor(wire)]
+}
+
+/// The dtype of a type's elements; those of less than a byte are held in a byte.
+fn dtype_of(kind: Kind) -> TractResult<DType> {
+    Ok(match kind {
+        Kind::Bool => DType::Bool,
+        Kind::Float16 => DType::Float16,
+        Kind::Bfloat16 => DType::Bfloat16,
+        Kind::Float32 => DType::Float32,
+        Kind::Float64 => DType::Float64,
+        Kind::Int4 | Kind::Int8 => DType::Int8,
+        Kind::Int16 => DType::Int16,
+        Kind::Int32 => DType::Int32,
+        Kind::Int64 => DType::Int64,
+        Kind::Uint1 | Kind::Uint2 | Kind::Uint3 | Kind::Uint4 | Kind::Uint6 | Kind::Uint8 => {
+            DType::Uint8
+        }
+        Kind::Uint16 => DType::Uint16,
+        Kind::Uint32 => DType::Uint32,
+        Kind::Uint64 => DType::Uint64,
+        Kind::Text | Kind::Unknown => bail!("there are no tensors of {kind:?}"),
+    })
+}
+
+/// The types of all operations that are lowered.
+#[cfg(test)]
+pub(super) fn names() -> Vec<&'static str> {
+    let rows = THEMES.into_iter().flatten();
+    rows.flat_map(|(names, _)| names.iter().copied()).collect()
+}
+
+/// The types of a payload's operations.
+#[cfg(test)]
+pub(super) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
+    let package = read(weights, payload).expect("fixtures can be read");
+    let operations = package.function.block.operations.into_iter();
+    operations.map(|operation| operation.kind).collect()
+}

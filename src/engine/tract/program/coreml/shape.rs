@@ -1,0 +1,257 @@
+//! The same elements in other shapes, and new ones of a shape.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::calling::{Arg, Out};
+use super::held::{Held, axis_of};
+use super::{Lowering, Operation, Slot, Table, one};
+use crate::tensor::DType;
+
+/// The operations of this theme.
+pub(super) const TABLE: Table = &[
+    (&["reshape"], reshape),
+    (&["expand_dims"], expand),
+    (&["squeeze"], squeeze),
+    (&["transpose"], transpose),
+    (&["tile"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let reps = lowering
+            .sizes(operation, "reps")?
+            .context("no repetitions")?;
+        let args = vec![x.into(), Arg::Ints(reps)];
+        lowering.aten("aten::repeat.out", args, x.dtype).map(one)
+    }),
+    (&["concat"], concat),
+    (&["stack"], |lowering, operation| {
+        let wires = wires(lowering, operation)?;
+        let axis = lowering.int(operation, "axis", 0)?;
+        let dtype = lowering.dtype(operation)?;
+        let args = vec![Arg::Tensors(wires), axis.into()];
+        lowering.aten("aten::stack.out", args, dtype).map(one)
+    }),
+    (&["split"], split),
+    (&["reverse"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let rank = lowering.shape(x)?.len();
+        let axes = lowering.axes(operation, rank)?;
+        let axes = axes.unwrap_or_else(|| (0..rank).collect());
+        let axes: Vec<TDim> = axes.into_iter().map(|axis| axis.to_dim()).collect();
+        let args = vec![x.into(), Arg::Ints(axes)];
+        lowering.aten("aten::flip.out", args, x.dtype).map(one)
+    }),
+    (&["pad"], pad),
+    (&["crop"], crop),
+    (&["shape"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let sizes = lowering.shape(x)?;
+        Ok(vec![Held::Sizes {
+            sizes,
+            is_number: false,
+        }])
+    }),
+    (&["range_1d"], |lowering, operation| {
+        let [start, end, step] = ["start", "end", "step"].map(|name| {
+            let sizes = lowering.sizes(operation, name)?;
+            let first = sizes.and_then(|sizes| sizes.into_iter().next());
+            first.with_context(|| format!("no `{name}`"))
+        });
+        let args = vec![Arg::Int(start?), Arg::Int(end?), Arg::Int(step?)];
+        let dtype = lowering.dtype(operation)?;
+        lowering
+            .aten("aten::arange.start_out", args, dtype)
+            .map(one)
+    }),
+    (&["fill_like"], |lowering, operation| {
+        let x = lowering.tensor(operation, "ref_tensor")?;
+        let shape = lowering.shape(x)?;
+        let value = lowering.tensor(operation, "value")?;
+        let outlet = lowering.frame.builder.expand(value.outlet, &shape)?;
+        Ok(one(Wire { outlet, ..value }))
+    }),
+    (&["pixel_shuffle"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let factor = lowering.int(operation, "upscale_factor", 1)?;
+        let args = vec![x.into(), factor.into()];
+        lowering
+            .aten("aten::pixel_shuffle.out", args, x.dtype)
+            .map(one)
+    }),
+];
+
+/// The tensors of `values`.
+fn wires(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Wire>> {
+    let held = lowering.all(operation, "values")?;
+    held.iter().map(|held| lowering.wire(held)).collect()
+}
+
+/// Sizes of which 0 means that of the same dimension and -1 what is left.
+fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let from = lowering.shape(x)?;
+    let mut wanted = lowering.sizes(operation, "shape")?.unwrap_or_default();
+    for (size, own) in wanted.iter_mut().zip(&from) {
+        if *size == TDim::Val(0) {
+            *size = own.clone();
+        }
+    }
+    let args = vec![x.into(), Arg::Ints(wanted)];
+    lowering.aten("aten::view_copy.out", args, x.dtype).map(one)
+}
+
+fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+        && sizes.len() == 1
+    {
+        let is_number = false;
+        return Ok(vec![Held::Sizes { sizes, is_number }]);
+    }
+    let x = lowering.tensor(operation, "x")?;
+    let axes = lowering.ints(operation, "axes")?.context("no dimensions")?;
+    let rank = lowering.shape(x)?.len() + axes.len();
+    let axes = axes.into_iter().map(|axis| axis_of(axis, rank));
+    let mut axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+    axes.sort_unstable();
+    let mut outlet = x.outlet;
+    for axis in axes {
+        outlet = lowering.frame.builder.wire(AxisOp::Add(axis), &[outlet])?;
+    }
+    Ok(one(Wire { outlet, ..x }))
+}
+
+fn squeeze(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+        && sizes.len() == 1
+    {
+        let is_number = true;
+        return Ok(vec![Held::Sizes { sizes, is_number }]);
+    }
+    let x = lowering.tensor(operation, "x")?;
+    let shape = lowering.shape(x)?;
+    let axes = match lowering.axes(operation, shape.len())? {
+        Some(axes) => axes,
+        None => (0..shape.len())
+            .filter(|&axis| shape[axis].is_one())
+            .collect(),
+    };
+    let outlet = lowering.frame.builder.remove(x.outlet, &axes)?;
+    Ok(one(Wire { outlet, ..x }))
+}
+
+fn transpose(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let rank = lowering.shape(x)?.len();
+    let order = lowering.ints(operation, "perm")?.context("no order")?;
+    let order = order.into_iter().map(|axis| axis_of(axis, rank));
+    let order: Vec<usize> = order.collect::<TractResult<_>>()?;
+    let outlet = lowering.frame.builder.transpose(x.outlet, &order)?;
+    Ok(one(Wire { outlet, ..x }))
+}
+
+/// Tensors one after another, or sizes.
+fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    ensure!(
+        !lowering.bool(operation, "interleave", false)?,
+        "interleaved parts are not supported"
+    );
+    let held = lowering.all(operation, "values")?;
+    if held.iter().any(|held| matches!(held, Held::Sizes { .. })) {
+        let parts = held.iter().map(|held| lowering.sizes_of(held));
+        let parts: Option<Vec<Vec<TDim>>> = parts.collect::<TractResult<_>>()?;
+        if let Some(parts) = parts {
+            let (sizes, is_number) = (parts.concat(), false);
+            return Ok(vec![Held::Sizes { sizes, is_number }]);
+        }
+    }
+    let dtype = lowering.dtype(operation)?;
+    let mut wires = Vec::new();
+    for held in &held {
+        let wire = lowering.wire(held)?;
+        let mut wire = lowering.frame.builder.cast(wire, dtype)?;
+        // Numbers are joined to a list.
+        wire.outlet = lowering.frame.builder.with_rank(wire.outlet, 1)?;
+        wires.push(wire);
+    }
+    let axis = lowering.int(operation, "axis", 0)?;
+    let args = vec![Arg::Tensors(wires), axis.into()];
+    lowering.aten("aten::cat.out", args, dtype).map(one)
+}
+
+fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let shape = lowering.shape(x)?;
+    let axis = lowering.axis(operation, "axis", shape.len())?;
+    let sizes = if let Some(sizes) = lowering.sizes(operation, "split_sizes")? {
+        sizes
+    } else {
+        let count = operation.outputs.len();
+        let size = shape[axis].to_usize()?;
+        ensure!(
+            count > 0 && size.is_multiple_of(count),
+            "{size} in {count} parts"
+        );
+        vec![(size / count).to_dim(); count]
+    };
+    let outs = [Out::Tensors(vec![x.dtype; sizes.len()])];
+    let args = vec![x.into(), Arg::Ints(sizes), i64::try_from(axis)?.into()];
+    let given = lowering
+        .caller()
+        .call("aten::split_with_sizes_copy.out", args, &outs)?;
+    let given = given.into_iter().map(|slot| match slot {
+        Slot::Tensor(wire) => Ok(Held::Tensor(wire)),
+        _ => bail!("no tensor"),
+    });
+    given.collect()
+}
+
+/// Pairs for the last dimensions, outermost first; `ATen` has them innermost first.
+fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let mode = lowering.text(operation, "mode", "constant")?;
+    ensure!(mode == "constant", "padding by {mode} is not supported");
+    let x = lowering.tensor(operation, "x")?;
+    let pads = lowering.ints(operation, "pad")?.context("no padding")?;
+    let value = lowering.float(operation, "constant_val", 0.0)?;
+    padded(lowering, x, &pads, value).map(one)
+}
+
+/// A tensor with so much of a number around its last dimensions.
+pub(super) fn padded(
+    lowering: &mut Lowering<'_, '_, '_>,
+    x: Wire,
+    pads: &[i64],
+    value: f64,
+) -> TractResult<Wire> {
+    let (pairs, rest) = pads.as_chunks::<2>();
+    ensure!(rest.is_empty(), "padding in pairs, not {}", pads.len());
+    let inner: Vec<i64> = pairs.iter().rev().flatten().copied().collect();
+    let args = vec![x.into(), Arg::from(inner.as_slice()), value.into()];
+    lowering.aten("aten::constant_pad_nd.out", args, x.dtype)
+}
+
+/// Takes rows and columns away at both sides.
+fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let mut wire = x;
+    for (name, from_end) in [("crop_height", 2), ("crop_width", 1)] {
+        let shape = lowering.shape(wire)?;
+        ensure!(shape.len() >= 2, "cropping of {} dimensions", shape.len());
+        let axis = shape.len() - from_end;
+        let Some([before, after]) = lowering.ints(operation, name)?.map(|ints| {
+            [
+                ints.first().copied().unwrap_or(0),
+                ints.get(1).copied().unwrap_or(0),
+            ]
+        }) else {
+            continue;
+        };
+        let end = shape[axis].clone() - after;
+        wire.outlet = lowering
+            .frame
+            .builder
+            .slice(wire.outlet, axis, before, end)?;
+    }
+    Ok(one(wire))
+}
+
+/// The dtype of indices.
+pub(super) const INDEX: DType = DType::Int64;

@@ -1,0 +1,247 @@
+//! Instructions on each element by itself, and integers beside tensors.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::calling::Arg;
+use super::{Field, Instruction, Lowering, Slot, Table, float_of, joint};
+use crate::tensor::DType;
+
+/// Instructions of one tensor and the operator that each is.
+const UNARY: &[(&str, &str)] = &[
+    ("Arccos", "aten::acos.out"),
+    ("Arcsin", "aten::asin.out"),
+    ("Arctan", "aten::atan.out"),
+    ("Cos", "aten::cos.out"),
+    ("Cosh", "aten::cosh.out"),
+    ("Erf", "aten::erf.out"),
+    ("Exp", "aten::exp.out"),
+    ("Expm1", "aten::expm1.out"),
+    ("Log", "aten::log.out"),
+    ("Log10", "aten::log10.out"),
+    ("Log1p", "aten::log1p.out"),
+    ("Log2", "aten::log2.out"),
+    ("Reciprocal", "aten::reciprocal.out"),
+    ("Rsqrt", "aten::rsqrt.out"),
+    ("Sigmoid", "aten::sigmoid.out"),
+    ("Silu", "aten::silu.out"),
+    ("Sin", "aten::sin.out"),
+    ("Sinh", "aten::sinh.out"),
+    ("Sqrt", "aten::sqrt.out"),
+    ("Tan", "aten::tan.out"),
+    ("Tanh", "aten::tanh.out"),
+];
+
+/// Those whose result is of the argument's dtype.
+const SAME: &[(&str, &str)] = &[
+    ("Abs", "aten::abs.out"),
+    ("Ceil", "aten::ceil.out"),
+    ("Floor", "aten::floor.out"),
+    ("Neg", "aten::neg.out"),
+    ("Sign", "aten::sign.out"),
+    ("Trunc", "aten::trunc.out"),
+];
+
+/// Instructions of two tensors.
+const BINARY: &[(&str, &str)] = &[
+    ("Atan2", "aten::atan2.out"),
+    ("Maximum", "aten::maximum.out"),
+    ("Minimum", "aten::minimum.out"),
+    ("Multiply", "aten::mul.out"),
+    ("Power", "aten::pow.Tensor_Tensor_out"),
+    ("Remainder", "aten::remainder.Tensor_out"),
+];
+
+/// Instructions of two tensors that give booleans.
+const COMPARED: &[(&str, &str)] = &[
+    ("Equal", "aten::eq.Tensor_out"),
+    ("Greater", "aten::gt.Tensor_out"),
+    ("GreaterEqual", "aten::ge.Tensor_out"),
+    ("Less", "aten::lt.Tensor_out"),
+    ("LessEqual", "aten::le.Tensor_out"),
+    ("LogicalAnd", "aten::logical_and.out"),
+    ("LogicalOr", "aten::logical_or.out"),
+    ("NotEqual", "aten::ne.Tensor_out"),
+];
+
+fn name_in(table: &[(&str, &'static str)], node: &Instruction) -> TractResult<&'static str> {
+    let found = table.iter().find(|(kind, _)| *kind == node.kind);
+    found.map(|(_, name)| *name).context("not supported")
+}
+
+/// The instructions of this theme.
+pub(super) const TABLE: Table = &[
+    (
+        &[
+            "Arccos",
+            "Arcsin",
+            "Arctan",
+            "Cos",
+            "Cosh",
+            "Erf",
+            "Exp",
+            "Expm1",
+            "Log",
+            "Log10",
+            "Log1p",
+            "Log2",
+            "Reciprocal",
+            "Rsqrt",
+            "Sigmoid",
+            "Silu",
+            "Sin",
+            "Sinh",
+            "Sqrt",
+            "Tan",
+            "Tanh",
+        ],
+        |lowering, node| {
+            let x = lowering.tensor(node, "x")?;
+            let wire = lowering.aten(name_in(UNARY, node)?, vec![x.into()], float_of(x.dtype))?;
+            lowering.give(node, wire)
+        },
+    ),
+    (
+        &["Abs", "Ceil", "Floor", "Neg", "Sign", "Trunc"],
+        |lowering, node| {
+            let x = lowering.tensor(node, "x")?;
+            let wire = lowering.aten(name_in(SAME, node)?, vec![x.into()], x.dtype)?;
+            lowering.give(node, wire)
+        },
+    ),
+    (
+        &[
+            "Atan2",
+            "Maximum",
+            "Minimum",
+            "Multiply",
+            "Power",
+            "Remainder",
+        ],
+        |lowering, node| {
+            let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+            let args = vec![a.into(), b.into()];
+            let wire = lowering.aten(name_in(BINARY, node)?, args, joint(a, b))?;
+            lowering.give(node, wire)
+        },
+    ),
+    (
+        &[
+            "Equal",
+            "Greater",
+            "GreaterEqual",
+            "Less",
+            "LessEqual",
+            "LogicalAnd",
+            "LogicalOr",
+            "NotEqual",
+        ],
+        |lowering, node| {
+            let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+            let args = vec![a.into(), b.into()];
+            let wire = lowering.aten(name_in(COMPARED, node)?, args, DType::Bool)?;
+            lowering.give(node, wire)
+        },
+    ),
+    (&["Add"], |lowering, node| {
+        sum(lowering, node, "aten::add.out")
+    }),
+    (&["Subtract"], |lowering, node| {
+        sum(lowering, node, "aten::sub.out")
+    }),
+    (&["Divide"], |lowering, node| {
+        let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+        let dtype = float_of(joint(a, b));
+        let wire = lowering.aten("aten::div.out", vec![a.into(), b.into()], dtype)?;
+        lowering.give(node, wire)
+    }),
+    (&["FloorDivide"], |lowering, node| {
+        let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+        let args = vec![a.into(), b.into()];
+        let wire = lowering.aten("aten::floor_divide.out", args, joint(a, b))?;
+        lowering.give(node, wire)
+    }),
+    (&["LogicalNot"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let wire = lowering.aten("aten::logical_not.out", vec![x.into()], DType::Bool)?;
+        lowering.give(node, wire)
+    }),
+    (&["BitwiseAnd"], |lowering, node| {
+        let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+        let args = vec![a.into(), b.into()];
+        let wire = lowering.aten("aten::bitwise_and.Tensor_out", args, joint(a, b))?;
+        lowering.give(node, wire)
+    }),
+    (&["Square"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let wire = lowering.aten("aten::mul.out", vec![x.into(), x.into()], x.dtype)?;
+        lowering.give(node, wire)
+    }),
+    (&["Round"], |lowering, node| {
+        ensure!(
+            lowering.int(node, "decimals")? == 0,
+            "rounding to decimals is not supported"
+        );
+        let x = lowering.tensor(node, "x")?;
+        let wire = lowering.aten("aten::round.out", vec![x.into()], x.dtype)?;
+        lowering.give(node, wire)
+    }),
+    (&["Gelu"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let mode = super::text(node, "approximate")?.to_owned();
+        let wire = lowering.aten("aten::gelu.out", vec![x.into(), Arg::Text(mode)], x.dtype)?;
+        lowering.give(node, wire)
+    }),
+    (&["Clip"], |lowering, node| {
+        let mut wire = lowering.tensor(node, "x")?;
+        for (name, operator) in [
+            ("a_min", "aten::maximum.out"),
+            ("a_max", "aten::minimum.out"),
+        ] {
+            if let Some(limit) = lowering.optional(node, name)? {
+                wire = lowering.aten(operator, vec![wire.into(), limit.into()], wire.dtype)?;
+            }
+        }
+        lowering.give(node, wire)
+    }),
+    (&["Where"], |lowering, node| {
+        let condition = lowering.tensor(node, "condition")?;
+        let (x, y) = (lowering.tensor(node, "x")?, lowering.tensor(node, "y")?);
+        let args = vec![condition.into(), x.into(), y.into()];
+        let wire = lowering.aten("aten::where.self_out", args, joint(x, y))?;
+        lowering.give(node, wire)
+    }),
+    (&["AsType"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let dtype = lowering.code(node, "scalar_type")?.context("no dtype")?;
+        let wire = lowering.frame.builder.cast(x, dtype)?;
+        lowering.give(node, wire)
+    }),
+    (&["IdCopy"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        lowering.give(node, x)
+    }),
+    (&["SymSize"], |lowering, node| {
+        let a = lowering.tensor(node, "a")?;
+        let shape = lowering.shape(a)?;
+        let axis = super::shape::axis_of(lowering.int(node, "dim")?, shape.len())?;
+        value(lowering, node, Slot::Int(shape[axis].clone()))
+    }),
+];
+
+fn sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+    let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+    let args = vec![a.into(), b.into(), Arg::from(1)];
+    let wire = lowering.aten(name, args, joint(a, b))?;
+    lowering.give(node, wire)
+}
+
+/// Writes a value slot.
+fn value(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, given: Slot) -> TractResult<()> {
+    match node.fields.get("out") {
+        Some(Field::Value(slot)) => {
+            lowering.values.insert(*slot, given);
+            Ok(())
+        }
+        _ => bail!("no `out`"),
+    }
+}

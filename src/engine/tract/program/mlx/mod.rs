@@ -1,0 +1,390 @@
+//! MLX's graphs as part of a method's: instructions over slots, through the table of operators.
+//!
+//! A slot is what was last written to it. What the init chain computes depends on constants only, so it is part
+//! of the graph, which the library then folds. Values in half precision are held in float32, or rounded where
+//! they are computed ([`Rounding`](crate::engine::Rounding)).
+
+mod elementwise;
+mod layer;
+mod place;
+mod quantized;
+mod reduce;
+mod shape;
+
+use std::collections::{BTreeSet, HashMap};
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::guard::{Failure, guarded};
+use super::builder::Wire;
+use super::calling::{Arg, Caller};
+use super::frame::{Frame, Slot};
+use super::operators::promoted;
+use super::weights::Weights;
+use crate::engine::Rounding;
+use crate::model::executorch::Data;
+use crate::model::executorch::body::ByteRange;
+use crate::model::executorch::mlx::{self, Field, Graph, Instruction, Number};
+use crate::tensor::DType;
+
+/// Lowers an instruction, which writes its slots.
+type Lower = fn(&mut Lowering<'_, '_, '_>, &Instruction) -> TractResult<()>;
+
+/// Instructions by their kinds.
+type Table = &'static [(&'static [&'static str], Lower)];
+
+const THEMES: [Table; 6] = [
+    elementwise::TABLE,
+    layer::TABLE,
+    place::TABLE,
+    quantized::TABLE,
+    reduce::TABLE,
+    shape::TABLE,
+];
+
+fn find(kind: &str) -> Option<Lower> {
+    let mut rows = THEMES.into_iter().flatten();
+    rows.find(|(names, _)| names.contains(&kind))
+        .map(|(_, lower)| *lower)
+}
+
+/// A graph that is being lowered.
+struct Lowering<'f, 'm, 'g> {
+    frame: &'f mut Frame<'m>,
+    graph: &'g Graph,
+    rounding: Rounding,
+    tensors: HashMap<u32, Wire>,
+    values: HashMap<u32, Slot>,
+}
+
+fn read(weights: &Weights, payload: ByteRange) -> Result<Graph, Failure> {
+    Graph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
+}
+
+/// The kinds of a payload's instructions that cannot be lowered.
+pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
+    let graph = read(weights, payload)?;
+    let kinds = graph.init.iter().chain(&graph.main).map(|node| node.kind);
+    Ok(kinds
+        .filter(|kind| find(kind).is_none())
+        .map(str::to_owned)
+        .collect())
+}
+
+/// Lowers the call of a payload's graph with these arguments: its inputs, then its outputs.
+pub(super) fn lower(
+    frame: &mut Frame<'_>,
+    scope: &str,
+    payload: ByteRange,
+    args: &[usize],
+) -> Result<(), Failure> {
+    let graph = read(frame.weights, payload)?;
+    let (inputs, outputs) = (graph.inputs.len(), graph.outputs.len());
+    if args.len() != inputs + outputs {
+        return Err(Failure::new(format!(
+            "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
+            args.len()
+        )));
+    }
+    frame.builder.enter(scope.to_owned());
+    let rounding = frame.rounding;
+    let mut lowering = Lowering {
+        frame,
+        graph: &graph,
+        rounding,
+        tensors: HashMap::new(),
+        values: HashMap::new(),
+    };
+    guarded(|| lowering.inputs(&args[..inputs]))?;
+    let kept = guarded(|| lowering.kept(scope))?;
+    for (at, node) in graph.init.iter().chain(&graph.main).enumerate() {
+        let kind = node.kind;
+        lowering.frame.builder.enter(format!("{scope} {kind} {at}"));
+        guarded(|| {
+            let lower = find(kind).context("not supported")?;
+            lower(&mut lowering, node)
+        })
+        .map_err(|failure| failure.at(Some(format!("{kind} (instruction {at} of {scope})"))))?;
+    }
+    lowering.frame.builder.enter(scope.to_owned());
+    for (slot, &value) in graph.outputs.iter().zip(&args[inputs..]) {
+        guarded(|| lowering.output(*slot, value))?;
+    }
+    for (slot, place, dtype) in kept {
+        guarded(|| {
+            let wire = lowering.slot(slot)?;
+            let wire = lowering.frame.builder.cast(wire, dtype)?;
+            lowering.frame.now.slots.insert(place, Slot::Tensor(wire));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+impl Lowering<'_, '_, '_> {
+    fn inputs(&mut self, args: &[usize]) -> TractResult<()> {
+        for (slot, &value) in self.graph.inputs.iter().zip(args) {
+            let given = self.frame.slot(value)?;
+            match (slot, given) {
+                (mlx::Slot::Tensor(slot), Slot::Tensor(wire)) => {
+                    let (dtype, _) = self.declared(*slot)?;
+                    let wire = self.frame.builder.cast(wire, self.rounding.held(dtype))?;
+                    self.tensors.insert(*slot, wire);
+                }
+                (mlx::Slot::Value(slot), given) => {
+                    self.values.insert(*slot, given);
+                }
+                _ => bail!("an input that is no tensor"),
+            }
+        }
+        Ok(())
+    }
+
+    fn output(&mut self, slot: mlx::Slot, value: usize) -> TractResult<()> {
+        match slot {
+            mlx::Slot::Tensor(slot) => {
+                let wire = self.slot(slot)?;
+                self.frame.set_tensor(value, wire)
+            }
+            mlx::Slot::Value(slot) => {
+                let given = self.values.get(&slot).cloned();
+                let given = given.context("an output that nothing gives")?;
+                self.frame.write(value, given);
+                Ok(())
+            }
+        }
+    }
+
+    /// What is kept from run to run, as it is: its slots, places and dtypes.
+    fn kept(&mut self, scope: &str) -> TractResult<Vec<(u32, usize, DType)>> {
+        let mut kept = Vec::new();
+        for &slot in &self.graph.kept {
+            let (declared, shape) = self.declared(slot)?;
+            let dtype = self.rounding.held(declared);
+            let name = self.graph.names.get(&slot);
+            let stored = name.filter(|name| self.frame.weights.place(name).is_some());
+            let initial = match stored {
+                Some(name) => Some(self.stored(name, declared, &shape)?),
+                None => None,
+            };
+            let name = format!("{scope} {slot}");
+            let (place, wire) = self.frame.own_state(&name, (dtype, &shape), initial)?;
+            self.tensors.insert(slot, wire);
+            kept.push((slot, place, dtype));
+        }
+        Ok(kept)
+    }
+
+    /// The dtype and the sizes of a slot that is not temporary.
+    fn declared(&self, slot: u32) -> TractResult<(DType, Vec<u64>)> {
+        let tensor = self.graph.tensors.get(slot as usize);
+        let tensor = tensor.with_context(|| format!("nothing is said of slot {slot}"))?;
+        let dtype = DType::from_element(&tensor.element);
+        let dtype =
+            dtype.with_context(|| format!("there are no {} tensors", tensor.element.name()))?;
+        let dims = tensor.dims.iter().map(|dim| dim.unwrap_or(0)).collect();
+        Ok((dtype, dims))
+    }
+
+    fn stored(&self, name: &str, dtype: DType, shape: &[u64]) -> TractResult<Arc<Tensor>> {
+        let read = self
+            .frame
+            .weights
+            .constant(&Data::Named(name.to_owned()), dtype, shape);
+        read.map_err(|failure| format_err!("{}", failure.reason))
+    }
+
+    /// What a tensor slot holds now.
+    fn slot(&mut self, slot: u32) -> TractResult<Wire> {
+        if let Some(wire) = self.tensors.get(&slot) {
+            return Ok(*wire);
+        }
+        ensure!(
+            slot < self.graph.constants,
+            "slot {slot} is read before it is written"
+        );
+        let name = self.graph.names.get(&slot);
+        let name = name.with_context(|| format!("the constant {slot} has no name"))?;
+        let (declared, shape) = self.declared(slot)?;
+        let read = self.stored(name, declared, &shape)?;
+        let dtype = self.rounding.held(declared);
+        let wire = self.frame.builder.constant(read, dtype)?;
+        self.tensors.insert(slot, wire);
+        Ok(wire)
+    }
+
+    /// A tensor of a field.
+    fn tensor(&mut self, node: &Instruction, name: &str) -> TractResult<Wire> {
+        let wire = self.optional(node, name)?;
+        wire.with_context(|| format!("no `{name}`"))
+    }
+
+    /// A tensor of a field, if there is one.
+    fn optional(&mut self, node: &Instruction, name: &str) -> TractResult<Option<Wire>> {
+        match node.fields.get(name) {
+            Some(Field::Tensor(slot)) => self.slot(*slot).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Tensors of a field.
+    fn tensors(&mut self, node: &Instruction, name: &str) -> TractResult<Vec<Wire>> {
+        match node.fields.get(name) {
+            Some(Field::Tensors(slots)) => slots.iter().map(|slot| self.slot(*slot)).collect(),
+            _ => bail!("no `{name}`"),
+        }
+    }
+
+    fn number(&self, number: Number) -> TractResult<Slot> {
+        Ok(match number {
+            Number::Int(int) => Slot::Int(int.to_dim()),
+            Number::Float(float) => Slot::Double(float),
+            Number::Value(slot) => {
+                let value = self.values.get(&slot).cloned();
+                value.with_context(|| format!("value {slot} is read before it is written"))?
+            }
+            Number::Tensor(_) => bail!("a tensor where a number should be"),
+        })
+    }
+
+    /// A size or another integer.
+    fn dim(&self, node: &Instruction, name: &str) -> TractResult<TDim> {
+        match node.fields.get(name) {
+            Some(Field::Number(number)) => self.dim_of(*number),
+            _ => bail!("no `{name}`"),
+        }
+    }
+
+    fn dim_of(&self, number: Number) -> TractResult<TDim> {
+        match self.number(number)? {
+            Slot::Int(dim) => Ok(dim),
+            _ => bail!("an integer that is only known when the program runs is not supported"),
+        }
+    }
+
+    /// An integer.
+    fn int(&self, node: &Instruction, name: &str) -> TractResult<i64> {
+        Ok(self.dim(node, name)?.to_i64()?)
+    }
+
+    /// A flag.
+    fn flag(&self, node: &Instruction, name: &str) -> TractResult<bool> {
+        Ok(self.int(node, name)? != 0)
+    }
+
+    /// A number.
+    #[expect(clippy::cast_precision_loss, reason = "such numbers are small")]
+    fn float(&self, node: &Instruction, name: &str) -> TractResult<f64> {
+        let Some(Field::Number(number)) = node.fields.get(name) else {
+            bail!("no `{name}`");
+        };
+        match self.number(*number)? {
+            Slot::Double(float) => Ok(float),
+            Slot::Int(dim) => Ok(dim.to_i64()? as f64),
+            _ => bail!("a number that is only known when the program runs is not supported"),
+        }
+    }
+
+    /// Sizes of a list; empty where there are none.
+    fn dims(&self, node: &Instruction, name: &str) -> TractResult<Vec<TDim>> {
+        match node.fields.get(name) {
+            Some(Field::Numbers(numbers)) => numbers.iter().map(|n| self.dim_of(*n)).collect(),
+            None => Ok(Vec::new()),
+            Some(_) => bail!("`{name}` is no list"),
+        }
+    }
+
+    /// Integers of a list; empty where there are none.
+    fn ints(&self, node: &Instruction, name: &str) -> TractResult<Vec<i64>> {
+        let dims = self.dims(node, name)?;
+        dims.iter().map(|dim| Ok(dim.to_i64()?)).collect()
+    }
+
+    /// A dtype by its code, if there is one.
+    fn code(&self, node: &Instruction, name: &str) -> TractResult<Option<DType>> {
+        if !node.fields.contains_key(name) {
+            return Ok(None);
+        }
+        let dtype = match self.int(node, name)? {
+            0 => DType::Uint8,
+            1 => DType::Int8,
+            2 => DType::Int16,
+            3 => DType::Int32,
+            4 => DType::Int64,
+            5 => DType::Float16,
+            6 => DType::Float32,
+            11 => DType::Bool,
+            15 => DType::Bfloat16,
+            27 => DType::Uint16,
+            28 => DType::Uint32,
+            29 => DType::Uint64,
+            other => bail!("there are no tensors of dtype {other}"),
+        };
+        Ok(Some(self.rounding.held(dtype)))
+    }
+
+    /// What calls are made with.
+    fn caller(&mut self) -> Caller<'_, '_> {
+        Caller {
+            builder: &mut self.frame.builder,
+            weights: self.frame.weights,
+        }
+    }
+
+    /// Calls an operator of the table that gives one tensor.
+    fn aten(&mut self, name: &str, args: Vec<Arg>, dtype: DType) -> TractResult<Wire> {
+        self.caller().tensor(name, args, dtype)
+    }
+
+    /// Writes the slot of `out`.
+    fn give(&mut self, node: &Instruction, wire: Wire) -> TractResult<()> {
+        match node.fields.get("out") {
+            Some(Field::Tensor(slot)) => {
+                self.tensors.insert(*slot, wire);
+                Ok(())
+            }
+            _ => bail!("no `out`"),
+        }
+    }
+
+    fn shape(&self, wire: Wire) -> TractResult<Vec<TDim>> {
+        self.frame.builder.shape(wire.outlet)
+    }
+}
+
+/// A text of a field.
+fn text<'n>(node: &'n Instruction, name: &str) -> TractResult<&'n str> {
+    match node.fields.get(name) {
+        Some(Field::Text(text)) => Ok(text),
+        _ => bail!("no `{name}`"),
+    }
+}
+
+/// The dtype that floats are computed in: integers become float32.
+fn float_of(dtype: DType) -> DType {
+    if dtype.is_float() {
+        dtype
+    } else {
+        DType::Float32
+    }
+}
+
+/// The dtype of what is computed of two tensors.
+fn joint(a: Wire, b: Wire) -> DType {
+    promoted(a.dtype, b.dtype)
+}
+
+/// The kinds of all instructions that are lowered.
+#[cfg(test)]
+pub(super) fn names() -> Vec<&'static str> {
+    let rows = THEMES.into_iter().flatten();
+    rows.flat_map(|(names, _)| names.iter().copied()).collect()
+}
+
+/// The kinds of a payload's instructions.
+#[cfg(test)]
+pub(super) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
+    let graph = read(weights, payload).expect("fixtures can be read");
+    let nodes = graph.init.iter().chain(&graph.main);
+    nodes.map(|node| node.kind.to_owned()).collect()
+}

@@ -1,0 +1,84 @@
+//! Elements picked and placed by indices.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::calling::Arg;
+use super::shape::axis_of;
+use super::{Field, Instruction, Lowering, Number, Table};
+use crate::tensor::DType;
+
+/// The instructions of this theme.
+pub(super) const TABLE: Table = &[
+    (&["Take"], take),
+    (&["TakeAlongAxis"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let indices = lowering.tensor(node, "indices")?;
+        let axis = lowering.int(node, "axis")?;
+        let args = vec![x.into(), axis.into(), indices.into(), false.into()];
+        let wire = lowering.aten("aten::gather.out", args, x.dtype)?;
+        lowering.give(node, wire)
+    }),
+    (&["IndexCopy"], copy),
+];
+
+/// One place of a dimension, or those of a tensor.
+fn take(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let x = lowering.tensor(node, "x")?;
+    let rank = lowering.shape(x)?.len();
+    let axis = axis_of(lowering.int(node, "axis")?, rank)?;
+    let Some(Field::Number(index)) = node.fields.get("index") else {
+        bail!("no `index`");
+    };
+    let wire = if let Number::Tensor(slot) = index {
+        let indices = lowering.slot(*slot)?;
+        let indices = lowering.frame.builder.cast(indices, DType::Int64)?;
+        lowering.caller().rows(x, indices, axis)?
+    } else {
+        let index = lowering.dim_of(*index)?;
+        let args = vec![x.into(), i64::try_from(axis)?.into(), Arg::Int(index)];
+        lowering.aten("aten::select_copy.int_out", args, x.dtype)?
+    };
+    lowering.give(node, wire)
+}
+
+/// A tensor with what is put to these places of a dimension.
+fn copy(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let into = lowering.tensor(node, "dst")?;
+    let part = lowering.tensor(node, "update")?;
+    let indices = lowering.tensor(node, "indices")?;
+    let shape = lowering.shape(into)?;
+    let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
+    let builder = &mut lowering.frame.builder;
+    let part = builder.cast(part, into.dtype)?.outlet;
+    let indices = builder.cast(indices, DType::Int64)?.outlet;
+    let inputs = [into.outlet, part, indices];
+    let wire = builder.kernel("IndexCopy", into.dtype, &shape, &inputs, move |inputs| {
+        let indices = inputs[2].try_as_plain_ram()?;
+        placed(&inputs[0], &inputs[1], indices.as_slice::<i64>()?, axis)
+    })?;
+    lowering.give(node, Wire { ..wire })
+}
+
+/// Rows of `part` along a dimension, copied to their places.
+fn placed(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> TractResult<Tensor> {
+    let shape = into.shape().to_vec();
+    let mut wanted = shape.clone();
+    wanted[axis] = places.len();
+    ensure!(part.shape() == wanted, "{:?} for {wanted:?}", part.shape());
+    let inner: usize = shape[axis + 1..].iter().product::<usize>() * into.datum_type().size_of();
+    let outer: usize = shape[..axis].iter().product();
+    let count = i64::try_from(shape[axis])?;
+    let mut placed = Tensor::clone(into);
+    let (to, from) = (placed.as_bytes_mut(), part.as_bytes());
+    for block in 0..outer {
+        for (at, place) in places.iter().enumerate() {
+            let place = if *place < 0 { place + count } else { *place };
+            ensure!((0..count).contains(&place), "place {place} of {count}");
+            let place = usize::try_from(place)?;
+            let to = &mut to[(block * shape[axis] + place) * inner..][..inner];
+            to.copy_from_slice(&from[(block * places.len() + at) * inner..][..inner]);
+        }
+    }
+    Ok(placed)
+}

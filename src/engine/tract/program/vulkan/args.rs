@@ -1,0 +1,24 @@
+//! What operators that are lowered by themselves have in common.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::math;
+
+use super::Lowering;
+use crate::tensor::DType;
+
+/// An argument that may be left out at the end.
+pub(super) fn at(args: &[usize], place: usize) -> TractResult<usize> {
+    let value = args.get(place).copied();
+    value.with_context(|| format!("argument {place} is missing"))
+}
+
+/// Adds a bias to the last dimension, if there is one.
+pub(super) fn with_bias(
+    lowering: &mut Lowering<'_>,
+    outlet: OutletId,
+    bias: Option<Arc<Tensor>>,
+) -> TractResult<OutletId> {
+    let Some(bias) = bias else { return Ok(outlet) };
+    let bias = lowering.builder.constant(bias, DType::Float32)?.outlet;
+    lowering.builder.binary(Box::new(math::Add), outlet, bias)
+}

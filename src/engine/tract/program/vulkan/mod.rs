@@ -1,0 +1,297 @@
+//! Vulkan's graphs as part of a method's: calls by name, through the table of operators.
+//!
+//! Layouts on a GPU mean nothing here, and sizes in the file are those of the export: shapes follow from the
+//! inputs. What a graph holds in float16 is computed in float32, or rounded where the graph rounds
+//! ([`Rounding`]).
+
+mod args;
+mod fused;
+mod names;
+mod quantized;
+
+use std::collections::{BTreeSet, HashMap};
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::guard::{Failure, guarded};
+use super::builder::{Builder, Wire};
+use super::calling::{Arg, Caller, Out};
+use super::frame::{Frame, Slot};
+use super::weights::Weights;
+use crate::engine::Rounding;
+use crate::model::executorch::body::ByteRange;
+use crate::model::executorch::vulkan::{Call, Graph, Value};
+use crate::tensor::DType;
+
+/// A graph that is being lowered.
+struct Lowering<'g> {
+    graph: &'g Graph,
+    weights: &'g Weights,
+    builder: &'g mut Builder,
+    rounding: Rounding,
+    slots: HashMap<usize, Slot>,
+}
+
+/// The names of a payload's operators that cannot be lowered.
+pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
+    let graph = read(weights, payload)?;
+    let names = graph.calls.iter().map(|call| call.name.as_str());
+    Ok(names
+        .filter(|name| !is_known(name))
+        .map(str::to_owned)
+        .collect())
+}
+
+fn read(weights: &Weights, payload: ByteRange) -> Result<Graph, Failure> {
+    Graph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn is_known(name: &str) -> bool {
+    fused::find(name).is_some() || names::of_table(name).is_some()
+}
+
+/// Lowers the call of a payload's graph with these arguments: its inputs, then its outputs.
+pub(super) fn lower(
+    frame: &mut Frame<'_>,
+    scope: &str,
+    payload: ByteRange,
+    args: &[usize],
+) -> Result<(), Failure> {
+    let graph = read(frame.weights, payload)?;
+    let (inputs, outputs) = (graph.inputs.len(), graph.outputs.len());
+    if args.len() != inputs + outputs {
+        return Err(Failure::new(format!(
+            "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
+            args.len()
+        )));
+    }
+    frame.builder.enter(scope.to_owned());
+    let mut slots = HashMap::new();
+    for (id, &value) in graph.inputs.iter().zip(args) {
+        let slot = guarded(|| frame.slot(value))?;
+        slots.insert(*id, slot);
+    }
+    let mut lowering = Lowering {
+        graph: &graph,
+        weights: frame.weights,
+        rounding: frame.rounding,
+        builder: &mut frame.builder,
+        slots,
+    };
+    guarded(|| lowering.inputs())?;
+    for (at, call) in graph.calls.iter().enumerate() {
+        let name = &call.name;
+        lowering.builder.enter(format!("{scope} {name} {at}"));
+        guarded(|| lowering.call(call))
+            .map_err(|failure| failure.at(Some(format!("{name} (call {at} of {scope})"))))?;
+    }
+    let given = graph
+        .outputs
+        .iter()
+        .map(|id| guarded(|| lowering.slot(*id)));
+    let given: Vec<Slot> = given.collect::<Result<_, _>>()?;
+    for (slot, &value) in given.into_iter().zip(&args[inputs..]) {
+        guarded(|| match slot {
+            Slot::Tensor(wire) => frame.set_tensor(value, wire),
+            other => {
+                frame.write(value, other);
+                Ok(())
+            }
+        })?;
+    }
+    Ok(())
+}
+
+impl Lowering<'_> {
+    /// Inputs as the graph has them: its integers are shorter than the method's.
+    fn inputs(&mut self) -> TractResult<()> {
+        for id in self.graph.inputs.clone() {
+            if let Some(Slot::Tensor(wire)) = self.slots.get(&id).cloned() {
+                let wire = self.builder.cast(wire, self.dtype(id)?)?;
+                self.slots.insert(id, Slot::Tensor(wire));
+            }
+        }
+        Ok(())
+    }
+
+    /// The dtype that a tensor is held in.
+    fn dtype(&self, value: usize) -> TractResult<DType> {
+        let Value::Tensor(tensor) = &self.graph.values[value] else {
+            bail!("value {value} is no tensor");
+        };
+        let dtype = DType::from_element(&tensor.element);
+        let dtype =
+            dtype.with_context(|| format!("there are no {} tensors", tensor.element.name()))?;
+        Ok(self.rounding.held(dtype))
+    }
+
+    /// What a value is now.
+    fn slot(&mut self, value: usize) -> TractResult<Slot> {
+        if let Some(slot) = self.slots.get(&value) {
+            return Ok(slot.clone());
+        }
+        let graph = self.graph;
+        let Value::Tensor(tensor) = &graph.values[value] else {
+            bail!("value {value} is read before it is computed");
+        };
+        let Some(data) = &tensor.data else {
+            bail!("value {value} is read before it is computed");
+        };
+        let stored = DType::from_element(&tensor.element).context("a dtype without tensors")?;
+        let read = self.weights.constant(data, stored, &tensor.dims);
+        let read = read.map_err(|failure| format_err!("{}", failure.reason))?;
+        let dtype = self.dtype(value)?;
+        let slot = Slot::Tensor(self.builder.constant(read, dtype)?);
+        self.slots.insert(value, slot.clone());
+        Ok(slot)
+    }
+
+    fn tensor(&mut self, value: usize) -> TractResult<Wire> {
+        match self.slot(value)? {
+            Slot::Tensor(wire) => Ok(wire),
+            _ => bail!("value {value} is no tensor"),
+        }
+    }
+
+    /// The elements of a constant, which may have passed through operators that do not change it.
+    fn known(&mut self, value: usize) -> TractResult<Arc<Tensor>> {
+        let wire = self.tensor(value)?;
+        let known = self.builder.known(wire.outlet)?;
+        known.with_context(|| format!("value {value} is no constant"))
+    }
+
+    /// A value as an argument.
+    fn arg(&mut self, value: usize) -> TractResult<Arg> {
+        Ok(match &self.graph.values[value] {
+            Value::Null => Arg::None,
+            Value::Int(int) => Arg::from(*int),
+            Value::Double(double) => Arg::Double(*double),
+            Value::Bool(bool) => Arg::Bool(*bool),
+            Value::Text(text) => Arg::Text(text.clone()),
+            Value::Ints(ints) => Arg::from(ints.as_slice()),
+            Value::Doubles(doubles) => Arg::Doubles(doubles.clone()),
+            Value::Bools(bools) => {
+                Arg::Ints(bools.iter().map(|&bool| i64::from(bool).to_dim()).collect())
+            }
+            Value::Values(values) => self.list(values)?,
+            Value::Tensor(_) | Value::Symbol(_) => match self.slot(value)? {
+                Slot::Tensor(wire) => Arg::Tensor(wire),
+                Slot::Int(dim) => Arg::Int(dim),
+                Slot::Number(number) => Arg::Number(number),
+                Slot::Double(double) => Arg::Double(double),
+                Slot::Bool(bool) => Arg::Bool(bool),
+                Slot::Null | Slot::Text(_) => bail!("value {value} is no number"),
+            },
+        })
+    }
+
+    /// A list of values: sizes, or tensors of which some may be none.
+    fn list(&mut self, values: &[usize]) -> TractResult<Arg> {
+        let graph = self.graph;
+        let is_size =
+            |value: &usize| matches!(graph.values[*value], Value::Int(_) | Value::Symbol(_));
+        if values.iter().all(is_size) {
+            let sizes = values.iter().map(|&value| match &graph.values[value] {
+                Value::Int(int) => Ok(int.to_dim()),
+                _ => match self.slot(value)? {
+                    Slot::Int(dim) => Ok(dim),
+                    _ => bail!("value {value} is only known when the program runs"),
+                },
+            });
+            return Ok(Arg::Ints(sizes.collect::<TractResult<_>>()?));
+        }
+        let tensors = values.iter().map(|&value| match graph.values[value] {
+            Value::Null => Ok(None),
+            _ => self.tensor(value).map(Some),
+        });
+        Ok(Arg::Optional(tensors.collect::<TractResult<_>>()?))
+    }
+
+    /// What calls are made with.
+    fn caller(&mut self) -> Caller<'_, '_> {
+        Caller {
+            builder: self.builder,
+            weights: self.weights,
+        }
+    }
+
+    /// Lowers one call.
+    fn call(&mut self, call: &Call) -> TractResult<()> {
+        let Some((&result, args)) = call.args.split_last() else {
+            bail!("a call without a result");
+        };
+        if let Some(lower) = fused::find(&call.name) {
+            return lower(self, args, result);
+        }
+        let Some((name, most)) = names::of_table(&call.name) else {
+            bail!("not supported");
+        };
+        let args = args.iter().take(most).map(|&arg| self.arg(arg));
+        let args: Vec<Arg> = args
+            .map(|arg| arg.map(tensors))
+            .collect::<TractResult<_>>()?;
+        let results = match &self.graph.values[result] {
+            Value::Values(values) => values.clone(),
+            _ => vec![result],
+        };
+        let dtypes = results.iter().map(|&value| match self.graph.values[value] {
+            Value::Tensor(_) => self.dtype(value).map(Some),
+            _ => Ok(None),
+        });
+        let dtypes: Vec<Option<DType>> = dtypes.collect::<TractResult<_>>()?;
+        let outs: Vec<Out> = if is_list(&name) {
+            vec![Out::Tensors(dtypes.into_iter().flatten().collect())]
+        } else {
+            let outs = dtypes.into_iter();
+            outs.map(|dtype| dtype.map_or(Out::Number, Out::Tensor))
+                .collect()
+        };
+        let given = self.caller().call(&name, args, &outs)?;
+        ensure!(
+            given.len() == results.len(),
+            "{} results for {}",
+            given.len(),
+            results.len()
+        );
+        self.slots.extend(results.into_iter().zip(given));
+        Ok(())
+    }
+
+    /// Writes a tensor, as the dtype it is held in.
+    fn set(&mut self, value: usize, wire: Wire) -> TractResult<()> {
+        let dtype = self.dtype(value)?;
+        let wire = self.builder.cast(wire, dtype)?;
+        self.slots.insert(value, Slot::Tensor(wire));
+        Ok(())
+    }
+}
+
+/// Lists without gaps are plain lists.
+fn tensors(arg: Arg) -> Arg {
+    match arg {
+        Arg::Optional(wires) if wires.iter().all(Option::is_some) => {
+            Arg::Tensors(wires.into_iter().flatten().collect())
+        }
+        other => other,
+    }
+}
+
+/// Whether an operator gives a list of tensors, and not several.
+fn is_list(name: &str) -> bool {
+    ["aten::split", "aten::unbind", "aten::chunk"]
+        .iter()
+        .any(|begin| name.starts_with(begin))
+}
+
+/// The names of operators that are not the table's.
+#[cfg(test)]
+pub(super) fn names() -> Vec<&'static str> {
+    fused::names()
+}
+
+/// The names of a payload's operators.
+#[cfg(test)]
+pub(super) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
+    let graph = read(weights, payload).expect("fixtures can be read");
+    graph.calls.into_iter().map(|call| call.name).collect()
+}

@@ -1,0 +1,469 @@
+//! Operators with quantised weights. Weights are real numbers here; what the graph rounds is rounded.
+//!
+//! Layouts are those that the exporter writes (`vulkan/_passes` and `vulkan/patterns` of ExecuTorch 1.5):
+//! convolutions' weights lie in rows of kernel height, width, channels; the last are filled up to a multiple
+//! of four.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::math;
+
+use super::super::builder::{Builder, Wire};
+use super::super::calling::Arg;
+use super::super::operators::einsum;
+use super::args::{at, with_bias};
+use super::{Lowering, Value};
+use crate::engine::tract::kernel::Kernel;
+use crate::tensor::DType;
+
+/// Scale and zero point of what is rounded to eight bits.
+#[derive(Clone, Copy)]
+struct Steps {
+    scale: f64,
+    zero: i64,
+}
+
+impl Lowering<'_> {
+    fn double(&self, value: usize) -> TractResult<f64> {
+        match self.graph.values[value] {
+            Value::Double(double) => Ok(double),
+            #[expect(clippy::cast_precision_loss, reason = "a small number")]
+            Value::Int(int) => Ok(int as f64),
+            _ => bail!("value {value} is no number"),
+        }
+    }
+
+    fn int(&self, value: usize) -> TractResult<i64> {
+        match self.graph.values[value] {
+            Value::Int(int) => Ok(int),
+            Value::Bool(bool) => Ok(bool.into()),
+            _ => bail!("value {value} is no integer"),
+        }
+    }
+
+    fn steps(&self, args: &[usize], place: usize) -> TractResult<Steps> {
+        Ok(Steps {
+            scale: self.double(at(args, place)?)?,
+            zero: self.int(at(args, place + 1)?)?,
+        })
+    }
+
+    /// Elements of a constant as floats, and its shape.
+    fn floats(&mut self, value: usize) -> TractResult<(Vec<f32>, Vec<usize>)> {
+        let known = self.known(value)?;
+        let floats = known.cast_to::<f32>()?;
+        let floats = floats.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
+        Ok((floats, known.shape().to_vec()))
+    }
+
+    /// The first elements of a bias, if there is one.
+    fn bias(&mut self, value: usize, count: usize) -> TractResult<Option<Arc<Tensor>>> {
+        if matches!(self.graph.values[value], Value::Null) {
+            return Ok(None);
+        }
+        let (floats, _) = self.floats(value)?;
+        ensure!(
+            floats.len() >= count,
+            "a bias of {} for {count}",
+            floats.len()
+        );
+        Ok(Some(Arc::new(tensor1(&floats[..count]))))
+    }
+
+    /// A quantised tensor as the numbers it stands for.
+    fn real(&mut self, value: usize, steps: Steps) -> TractResult<Wire> {
+        let wire = self.tensor(value)?;
+        let args = quantization(wire, steps);
+        let name = "quantized_decomposed::dequantize_per_tensor.out";
+        self.caller().tensor(name, args, DType::Float32)
+    }
+
+    /// Rounds a result to eight bits.
+    fn rounded(&mut self, out: usize, wire: Wire, steps: Steps) -> TractResult<()> {
+        let args = quantization(wire, steps);
+        let name = "quantized_decomposed::quantize_per_tensor.out";
+        let wire = self.caller().tensor(name, args, DType::Int8)?;
+        self.set(out, wire)
+    }
+
+    fn activated(&mut self, wire: Wire, activation: usize) -> TractResult<Wire> {
+        let Value::Text(name) = &self.graph.values[activation] else {
+            bail!("no activation");
+        };
+        match name.as_str() {
+            "none" => Ok(wire),
+            "relu" => self
+                .caller()
+                .tensor("aten::relu.out", vec![wire.into()], DType::Float32),
+            other => bail!("the activation `{other}` is not supported"),
+        }
+    }
+}
+
+/// The arguments of a conversion from or to eight bits.
+fn quantization(wire: Wire, steps: Steps) -> Vec<Arg> {
+    vec![
+        wire.into(),
+        Arg::Double(steps.scale),
+        steps.zero.into(),
+        Arg::from(-128),
+        Arg::from(127),
+        Arg::None,
+    ]
+}
+
+fn constant(builder: &mut Builder, shape: &[usize], values: &[f32]) -> TractResult<OutletId> {
+    let tensor = Tensor::from_shape(shape, values)?;
+    Ok(builder.constant(Arc::new(tensor), DType::Float32)?.outlet)
+}
+
+/// Weights of four bits as floats: `[out, in / 2]` bytes, the even column in the lower half,
+/// 8 more than they are. The scale of a place is `scales(row, group)`.
+fn four_bits(
+    (bytes, shape): &(Vec<f32>, Vec<usize>),
+    group: usize,
+    scales: impl Fn(usize, usize) -> Option<f32>,
+) -> TractResult<Vec<f32>> {
+    let &[_, half] = shape.as_slice() else {
+        bail!("weights of {} dimensions", shape.len());
+    };
+    ensure!(
+        group > 0 && half > 0,
+        "groups of {group} in rows of {half} bytes"
+    );
+    let mut weights = Vec::with_capacity(bytes.len() * 2);
+    for (row, bytes) in bytes.chunks(half).enumerate() {
+        for (place, byte) in bytes.iter().enumerate() {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it was a byte"
+            )]
+            let byte = *byte as u8;
+            let (low, high) = (byte & 15, byte >> 4);
+            for (odd, bits) in [low, high].into_iter().enumerate() {
+                let scale = scales(row, (2 * place + odd) / group).context("too few scales")?;
+                weights.push((f32::from(bits) - 8.0) * scale);
+            }
+        }
+    }
+    Ok(weights)
+}
+
+/// A linear layer with weights of four bits, a scale for each group of a row. `places` are those of input,
+/// weights, scales `[groups, out]`, size of a group and bias; `rows` those of the scales and zero points
+/// by which rows of the input are rounded to eight bits.
+pub(super) fn linear4(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+    places: [usize; 5],
+    rows: Option<[usize; 2]>,
+) -> TractResult<()> {
+    let [input, weights, scales, group, bias] = places.map(|place| at(args, place));
+    let group = usize::try_from(lowering.int(group?)?)?;
+    let weights = lowering.floats(weights?)?;
+    let (scales, of_scales) = lowering.floats(scales?)?;
+    let &[_, count] = of_scales.as_slice() else {
+        bail!("scales of {} dimensions", of_scales.len());
+    };
+    let weights_shape = [weights.1[0], weights.1.get(1).copied().unwrap_or(0) * 2];
+    let weights = four_bits(&weights, group, |row, group| {
+        (row < count).then(|| scales.get(group * count + row).copied())?
+    })?;
+    let bias = match bias {
+        Ok(bias) => lowering.bias(bias, weights_shape[0])?,
+        Err(_) => None,
+    };
+    let mut wire = lowering.tensor(input?)?;
+    if let Some(rows) = rows {
+        let [scale, zero] = rows.map(|place| lowering.tensor(at(args, place)?));
+        wire = by_rows(lowering, wire, scale?, zero?)?;
+    }
+    let weights = constant(lowering.builder, &weights_shape, &weights)?;
+    let outlet = linear(lowering, wire, weights)?;
+    let outlet = with_bias(lowering, outlet, bias)?;
+    let dtype = DType::Float32;
+    lowering.set(out, Wire { outlet, dtype })
+}
+
+/// A product with the rows of a matrix; columns that fill it up beyond the input's are left out.
+fn linear(lowering: &mut Lowering<'_>, wire: Wire, weights: OutletId) -> TractResult<OutletId> {
+    let builder = &mut *lowering.builder;
+    let input = builder.cast(wire, DType::Float32)?.outlet;
+    let shape = builder.shape(input)?;
+    let rank = shape.len();
+    ensure!((1..=6).contains(&rank), "a product of {rank} dimensions");
+    let weights = builder.slice(weights, 1, 0, shape[rank - 1].clone())?;
+    let lead = &"abcdef"[..rank - 1];
+    einsum(
+        builder,
+        &format!("{lead}k,nk->{lead}n"),
+        &[input, weights],
+        DType::Float32,
+    )
+}
+
+/// Rows rounded to eight bits, as the numbers that these stand for.
+fn by_rows(lowering: &mut Lowering<'_>, wire: Wire, scale: Wire, zero: Wire) -> TractResult<Wire> {
+    let builder = &mut *lowering.builder;
+    let input = builder.cast(wire, DType::Float32)?.outlet;
+    let scale = builder.cast(scale, DType::Float32)?.outlet;
+    let zero = builder.cast(zero, DType::Float32)?.outlet;
+    let shape = builder.shape(input)?;
+    builder.kernel(
+        "RoundRows",
+        DType::Float32,
+        &shape,
+        &[input, scale, zero],
+        |inputs| {
+            let row = inputs[0].shape().last().copied().unwrap_or(1).max(1);
+            let mut rounded = Tensor::clone(&inputs[0]);
+            let (scales, zeros) = (inputs[1].try_as_plain_ram()?, inputs[2].try_as_plain_ram()?);
+            let (scales, zeros) = (scales.as_slice::<f32>()?, zeros.as_slice::<f32>()?);
+            let mut view = rounded.try_as_plain_ram_mut()?;
+            let rows = view.as_slice_mut::<f32>()?.chunks_mut(row);
+            ensure!(
+                rows.len() == scales.len() && scales.len() == zeros.len(),
+                "{} rows, {} scales",
+                rows.len(),
+                scales.len()
+            );
+            for ((row, scale), zero) in rows.zip(scales).zip(zeros) {
+                for x in row {
+                    let code = (*x * scale.recip()).round_ties_even() + zero;
+                    *x = (code.clamp(-128.0, 127.0) - zero) * scale;
+                }
+            }
+            Ok(rounded)
+        },
+    )
+}
+
+/// Scale and zero point of each row: 255 steps between its extremes, 0 among them
+/// (`torchao.choose_qparams_affine`, asymmetric).
+pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let mapping = at(args, 1)?;
+    let Value::Text(mapping) = &lowering.graph.values[mapping] else {
+        bail!("no kind of mapping");
+    };
+    ensure!(
+        mapping == "ASYMMETRIC",
+        "the mapping {mapping} is not supported"
+    );
+    let limits = [lowering.int(at(args, 4)?)?, lowering.int(at(args, 5)?)?];
+    ensure!(
+        limits == [-128, 127],
+        "codes of {limits:?} are not supported"
+    );
+    let epsilon = match lowering.graph.values[at(args, 6)?] {
+        #[expect(clippy::cast_possible_truncation, reason = "computed in float32")]
+        Value::Double(epsilon) => epsilon as f32,
+        _ => f32::EPSILON,
+    };
+    let Value::Values(results) = &lowering.graph.values[out] else {
+        bail!("one result for two");
+    };
+    let &[scales, zeros] = results.as_slice() else {
+        bail!("{} results for two", results.len());
+    };
+    let input = lowering.tensor(at(args, 0)?)?;
+    let input = lowering.builder.cast(input, DType::Float32)?.outlet;
+    let shape = lowering.builder.shape(input)?;
+    let Some((_, lead)) = shape.split_last() else {
+        bail!("rows of a number");
+    };
+    let facts = tvec!(f32::fact(lead), f32::fact(lead));
+    let kernel = Kernel::new("ChooseRows", facts, move |inputs| {
+        let shape = inputs[0].shape();
+        let row = shape.last().copied().unwrap_or(1).max(1);
+        let view = inputs[0].try_as_plain_ram()?;
+        let rows = view.as_slice::<f32>()?.chunks(row);
+        let chosen: Vec<[f32; 2]> = rows.map(|row| of_row(row, epsilon)).collect();
+        let column = |at: usize| {
+            let values: Vec<f32> = chosen.iter().map(|pair| pair[at]).collect();
+            Tensor::from_shape(&shape[..shape.len() - 1], &values)
+        };
+        Ok(tvec!(column(0)?, column(1)?))
+    });
+    let outlets = lowering.builder.wire_all(kernel, &[input])?;
+    let dtype = DType::Float32;
+    for (value, outlet) in [scales, zeros].into_iter().zip(outlets) {
+        lowering.set(value, Wire { outlet, dtype })?;
+    }
+    Ok(())
+}
+
+/// The scale and the zero point of a row.
+fn of_row(row: &[f32], epsilon: f32) -> [f32; 2] {
+    let (low, high) = row.iter().fold((0.0_f32, 0.0_f32), |(low, high), x| {
+        (low.min(*x), high.max(*x))
+    });
+    let scale = ((high - low) / 255.0).max(epsilon);
+    let zero = -128.0 - (low / scale).round_ties_even();
+    [scale, zero.clamp(-128.0, 127.0)]
+}
+
+/// Weights of eight bits, `[out, ..]`, as the numbers they stand for: a scale for each of the first dimension.
+fn eight_bits(
+    (codes, shape): (Vec<f32>, Vec<usize>),
+    scales: &[f32],
+) -> TractResult<(Vec<f32>, Vec<usize>)> {
+    let rows = shape.first().copied().unwrap_or(0);
+    ensure!(
+        rows > 0 && scales.len() >= rows,
+        "{} scales for {rows} rows",
+        scales.len()
+    );
+    let row = codes.len() / rows;
+    let scaled = codes.chunks(row.max(1)).zip(scales);
+    let values = scaled.flat_map(|(codes, scale)| codes.iter().map(move |code| code * scale));
+    Ok((values.collect(), shape))
+}
+
+/// The product of a layer with rows of eight bits: weights at 3, scales at 5.
+fn product8(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    wire: Wire,
+    bias: Option<usize>,
+) -> TractResult<Wire> {
+    let (scales, _) = lowering.floats(at(args, 5)?)?;
+    let weights = lowering.floats(at(args, 3)?)?;
+    let (weights, shape) = eight_bits(weights, &scales)?;
+    let rows = shape[0];
+    let weights = constant(lowering.builder, &shape, &weights)?;
+    let outlet = linear(lowering, wire, weights)?;
+    let bias = match bias {
+        Some(bias) => lowering.bias(bias, rows)?,
+        None => None,
+    };
+    let outlet = with_bias(lowering, outlet, bias)?;
+    let dtype = DType::Float32;
+    Ok(Wire { outlet, dtype })
+}
+
+/// A layer that takes and gives eight bits.
+pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let steps = lowering.steps(args, 1)?;
+    let wire = lowering.real(at(args, 0)?, steps)?;
+    let wire = product8(lowering, args, wire, Some(at(args, 8)?))?;
+    let wire = lowering.activated(wire, at(args, 9)?)?;
+    let steps = lowering.steps(args, 6)?;
+    lowering.rounded(out, wire, steps)
+}
+
+/// A convolution that takes and gives eight bits. Weights are rows of kernel height, width, channels, filled
+/// up at their ends; of a depthwise one `[height, width, channels]`.
+pub(super) fn convolution(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+    depthwise: bool,
+) -> TractResult<()> {
+    ensure!(args.len() == 15, "{} arguments for 15", args.len());
+    let steps = lowering.steps(args, 1)?;
+    let wire = lowering.real(args[0], steps)?;
+    let (scales, _) = lowering.floats(args[5])?;
+    let codes = lowering.floats(args[3])?;
+    let Value::Ints(kernel) = &lowering.graph.values[args[9]] else {
+        bail!("no size of a kernel");
+    };
+    let &[height, width] = kernel.as_slice() else {
+        bail!("a kernel of {} dimensions", kernel.len());
+    };
+    let (height, width) = (usize::try_from(height)?, usize::try_from(width)?);
+    let codes = if depthwise {
+        rows_of_depthwise(codes)?
+    } else {
+        let channels = lowering.builder.shape(wire.outlet)?;
+        ensure!(
+            channels.len() == 4,
+            "a convolution of {} dimensions",
+            channels.len()
+        );
+        let groups = usize::try_from(lowering.int(args[13])?)?.max(1);
+        rows_of_general(codes, [height, width, channels[1].to_usize()? / groups])?
+    };
+    let (weights, shape) = eight_bits(codes, &scales)?;
+    let weights = constant(lowering.builder, &shape, &weights)?;
+    let dtype = DType::Float32;
+    let bias = lowering.bias(args[8], shape[0])?;
+    let bias = match bias {
+        Some(bias) => Some(lowering.builder.constant(bias, dtype)?),
+        None => None,
+    };
+    let weights = Wire {
+        outlet: weights,
+        dtype,
+    };
+    let given = vec![
+        wire.into(),
+        weights.into(),
+        bias.into(),
+        lowering.arg(args[10])?,
+        lowering.arg(args[11])?,
+        lowering.arg(args[12])?,
+        Arg::Bool(false),
+        Arg::from([0, 0].as_slice()),
+        lowering.arg(args[13])?,
+    ];
+    let wire = lowering
+        .caller()
+        .tensor("aten::convolution.out", given, dtype)?;
+    let wire = lowering.activated(wire, args[14])?;
+    let steps = lowering.steps(args, 6)?;
+    lowering.rounded(out, wire, steps)
+}
+
+/// `[height, width, channels]` as `[channels, 1, height, width]`.
+fn rows_of_depthwise(
+    (codes, shape): (Vec<f32>, Vec<usize>),
+) -> TractResult<(Vec<f32>, Vec<usize>)> {
+    let &[height, width, channels] = shape.as_slice() else {
+        bail!("weights of {} dimensions", shape.len());
+    };
+    let mut rows = Vec::with_capacity(codes.len());
+    for channel in 0..channels {
+        rows.extend(codes.iter().skip(channel).step_by(channels));
+    }
+    Ok((rows, vec![channels, 1, height, width]))
+}
+
+/// Rows in the order height, width, channels as `[out, channels, height, width]`.
+fn rows_of_general(
+    (codes, shape): (Vec<f32>, Vec<usize>),
+    [height, width, channels]: [usize; 3],
+) -> TractResult<(Vec<f32>, Vec<usize>)> {
+    let &[count, stored] = shape.as_slice() else {
+        bail!("weights of {} dimensions", shape.len());
+    };
+    let area = height * width;
+    ensure!(
+        area * channels <= stored && stored > 0,
+        "rows of {stored} for {height}x{width} of {channels} channels"
+    );
+    let mut rows = Vec::with_capacity(count * area * channels);
+    for row in codes.chunks(stored) {
+        for channel in 0..channels {
+            rows.extend((0..area).map(|place| row[place * channels + channel]));
+        }
+    }
+    Ok((rows, vec![count, channels, height, width]))
+}
+
+/// A sum of two numbers in eight bits, the second one multiplied.
+pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let steps = lowering.steps(args, 2)?;
+    let a = lowering.real(at(args, 0)?, steps)?;
+    let steps = lowering.steps(args, 4)?;
+    let b = lowering.real(at(args, 1)?, steps)?;
+    let alpha = lowering.double(at(args, 8)?)?;
+    let builder = &mut *lowering.builder;
+    let rank = builder.rank(b.outlet)?;
+    let alpha = builder.scalar(alpha, DType::Float32, rank)?.outlet;
+    let b = builder.binary(Box::new(math::Mul), b.outlet, alpha)?;
+    let outlet = builder.binary(Box::new(math::Add), a.outlet, b)?;
+    let dtype = DType::Float32;
+    let steps = lowering.steps(args, 6)?;
+    lowering.rounded(out, Wire { outlet, dtype }, steps)
+}

@@ -1,0 +1,221 @@
+//! The protobuf wire format over bytes in memory: <https://protobuf.dev/programming-guides/encoding/>.
+//!
+//! Invariant: a field never reaches past its message; nothing is allocated for a length that was not found to
+//! be there.
+
+use super::super::error::{Error, Place};
+
+/// Deepest message that is read: those of the schema are ten deep.
+const MAX_DEPTH: u8 = 24;
+
+/// A message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message<'a> {
+    bytes: &'a [u8],
+    /// Where its bytes begin in the file.
+    offset: u64,
+    name: &'static str,
+    depth: u8,
+}
+
+/// A field of a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field<'a> {
+    /// Its number.
+    pub(super) number: u64,
+    payload: Payload<'a>,
+    offset: u64,
+    message: &'static str,
+    depth: u8,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Payload<'a> {
+    Varint(u64),
+    Fixed32([u8; 4]),
+    Fixed64([u8; 8]),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Message<'a> {
+    /// The outermost message; its bytes begin at `offset` of the file.
+    pub(super) fn new(bytes: &'a [u8], offset: u64, name: &'static str) -> Self {
+        Self {
+            bytes,
+            offset,
+            name,
+            depth: 0,
+        }
+    }
+
+    /// Where it stands.
+    pub(super) fn place(&self) -> Place {
+        place(self.name, self.offset)
+    }
+
+    /// Its fields in their order.
+    pub(super) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, Error>> {
+        let mut rest = self.bytes;
+        let mut failed = false;
+        std::iter::from_fn(move || {
+            if rest.is_empty() || failed {
+                return None;
+            }
+            let at = self.offset + (self.bytes.len() - rest.len()) as u64;
+            let field = next(&mut rest, at, self.name, self.depth);
+            failed = field.is_none();
+            let broken = || Error::Wire {
+                place: place(self.name, at),
+            };
+            Some(field.ok_or_else(broken))
+        })
+    }
+}
+
+fn place(name: &str, offset: u64) -> Place {
+    Place {
+        path: format!("Core ML {name}"),
+        offset,
+    }
+}
+
+fn next<'a>(
+    rest: &mut &'a [u8],
+    offset: u64,
+    message: &'static str,
+    depth: u8,
+) -> Option<Field<'a>> {
+    let tag = varint(rest)?;
+    let payload = match tag & 7 {
+        0 => Payload::Varint(varint(rest)?),
+        1 => {
+            let (eight, after) = rest.split_first_chunk::<8>()?;
+            *rest = after;
+            Payload::Fixed64(*eight)
+        }
+        2 => {
+            let length = usize::try_from(varint(rest)?).ok()?;
+            let (bytes, after) = rest.split_at_checked(length)?;
+            *rest = after;
+            Payload::Bytes(bytes)
+        }
+        5 => {
+            let (four, after) = rest.split_first_chunk::<4>()?;
+            *rest = after;
+            Payload::Fixed32(*four)
+        }
+        _ => return None,
+    };
+    Some(Field {
+        number: tag >> 3,
+        payload,
+        offset,
+        message,
+        depth,
+    })
+}
+
+fn varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in 0..10 {
+        let (&byte, after) = rest.split_first()?;
+        *rest = after;
+        value |= u64::from(byte & 0x7f) << (7 * shift);
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+impl<'a> Field<'a> {
+    fn wrong(&self) -> Error {
+        Error::Wire {
+            place: place(self.message, self.offset),
+        }
+    }
+
+    /// An error at this field.
+    pub(super) fn place(&self) -> Place {
+        place(self.message, self.offset)
+    }
+
+    /// A message.
+    pub(super) fn message(&self, name: &'static str) -> Result<Message<'a>, Error> {
+        let bytes = self.bytes()?;
+        if self.depth >= MAX_DEPTH {
+            return Err(self.wrong());
+        }
+        Ok(Message {
+            bytes,
+            offset: self.offset,
+            name,
+            depth: self.depth + 1,
+        })
+    }
+
+    /// Bytes.
+    pub(super) fn bytes(&self) -> Result<&'a [u8], Error> {
+        match self.payload {
+            Payload::Bytes(bytes) => Ok(bytes),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    /// A text.
+    pub(super) fn text(&self) -> Result<String, Error> {
+        let text = std::str::from_utf8(self.bytes()?);
+        text.map(str::to_owned).map_err(|_| self.wrong())
+    }
+
+    /// An unsigned integer.
+    pub(super) fn number(&self) -> Result<u64, Error> {
+        match self.payload {
+            Payload::Varint(value) => Ok(value),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    /// Signed integers, packed or one by one.
+    pub(super) fn integers(&self, into: &mut Vec<i64>) -> Result<(), Error> {
+        match self.payload {
+            Payload::Varint(value) => into.push(value.cast_signed()),
+            Payload::Bytes(mut bytes) => {
+                while !bytes.is_empty() {
+                    let value = varint(&mut bytes).ok_or_else(|| self.wrong())?;
+                    into.push(value.cast_signed());
+                }
+            }
+            _ => return Err(self.wrong()),
+        }
+        Ok(())
+    }
+
+    /// float32 or float64, packed or one by one.
+    pub(super) fn floats(&self, wide: bool, into: &mut Vec<f64>) -> Result<(), Error> {
+        match self.payload {
+            Payload::Fixed32(four) if !wide => into.push(f32::from_le_bytes(four).into()),
+            Payload::Fixed64(eight) if wide => into.push(f64::from_le_bytes(eight)),
+            Payload::Bytes(bytes) if wide => {
+                let (eights, rest) = bytes.as_chunks::<8>();
+                if !rest.is_empty() {
+                    return Err(self.wrong());
+                }
+                into.extend(eights.iter().map(|eight| f64::from_le_bytes(*eight)));
+            }
+            Payload::Bytes(bytes) => {
+                let (fours, rest) = bytes.as_chunks::<4>();
+                if !rest.is_empty() {
+                    return Err(self.wrong());
+                }
+                into.extend(
+                    fours
+                        .iter()
+                        .map(|four| f64::from(f32::from_le_bytes(*four))),
+                );
+            }
+            _ => return Err(self.wrong()),
+        }
+        Ok(())
+    }
+}

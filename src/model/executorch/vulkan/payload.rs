@@ -1,0 +1,87 @@
+//! Where the parts of a payload are: `VkGraph` behind a header `VH00`, and constants behind it.
+//!
+//! Invariant: both parts lie inside the payload.
+
+use super::super::error::{Error, Place};
+use super::super::payload_header::Header;
+use super::super::storage::ByteRange;
+use crate::source::Pages;
+
+/// What a graph's FlatBuffer is marked as.
+const IDENTIFIER: [u8; 4] = *b"VK00";
+
+/// The parts.
+pub(super) struct Parts {
+    /// The graph's FlatBuffer.
+    pub(super) graph: ByteRange,
+    /// Constants that the graph refers to.
+    pub(super) constants: ByteRange,
+}
+
+/// Where the FlatBuffer of a payload is, if it is one of this backend's.
+pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
+    Parts::find(pages, payload).ok().map(|parts| parts.graph)
+}
+
+impl Parts {
+    /// Those of a payload, which must be one of Vulkan's.
+    pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, Error> {
+        let ByteRange { offset, size: len } = payload;
+        let place = |at: u64, field: &str| Place {
+            path: format!("Vulkan payload header.{field}"),
+            offset: offset + at,
+        };
+        let wrong = |at: u64, found: [u8; 4]| Error::PayloadMagic {
+            place: place(at, "magic"),
+            found: found.escape_ascii().to_string(),
+        };
+        if len < Header::SIZE as u64 {
+            return Err(wrong(4, [0; 4]));
+        }
+        let header = pages.array(offset).map_err(|error| Error::Read {
+            place: place(0, "magic"),
+            error,
+        })?;
+        let header = Header::of(&header);
+        if header.magic != *b"VH00" {
+            return Err(wrong(4, header.magic));
+        }
+        let ((graph, size), (data, constants)) = (header.flatbuffer, header.data);
+        if size < 8 || graph + size > len {
+            return Err(Error::ProgramSize {
+                place: place(14, "flatbuffer_size"),
+                found: size,
+                least: 8,
+                most: len.saturating_sub(graph),
+            });
+        }
+        if data.checked_add(constants).is_none_or(|end| end > len) {
+            return Err(Error::Truncated {
+                place: place(22, "bytes_size"),
+                size: constants,
+                base: data,
+                needs: u128::from(data) + u128::from(constants),
+                len,
+            });
+        }
+        let mark = pages
+            .array(offset + graph + 4)
+            .map_err(|error| Error::Read {
+                place: place(graph + 4, "identifier"),
+                error,
+            })?;
+        if mark != IDENTIFIER {
+            return Err(wrong(graph + 4, mark));
+        }
+        Ok(Self {
+            graph: ByteRange {
+                offset: offset + graph,
+                size,
+            },
+            constants: ByteRange {
+                offset: offset + data,
+                size: constants,
+            },
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! Programs for Core ML, MLX and Vulkan, run without these: the answers of `tests/fixtures/payloads` are what
+//! the networks themselves answered (`tests/programs/payloads.py`).
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use pkgtool::engine::Session;
+use pkgtool::tensor::{DType, Signature, Tensor};
+use serde_json::Value;
+
+use super::program::{Arrays, load};
+
+/// The directory of programs: the fixtures, or others that were exported in the same form.
+fn fixtures() -> PathBuf {
+    match std::env::var_os("PKGTOOL_TEST_PAYLOADS") {
+        Some(directory) => PathBuf::from(directory),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/payloads"),
+    }
+}
+
+fn cases() -> Value {
+    let text = std::fs::read_to_string(fixtures().join("cases.json"));
+    serde_json::from_str(&text.expect("fixtures can be read")).expect("it is JSON")
+}
+
+/// Largest difference, as a part of the largest magnitude in the output, by what a variant computes in.
+fn tolerance(variant: &str) -> f64 {
+    match variant.split_once('_').map(|(_, precision)| precision) {
+        Some("bf16") => 2e-2,
+        // A difference of the last bit may move a number across one of 255 steps.
+        Some("fp16" | "int8" | "8da4w") => 5e-3,
+        _ => 1e-5,
+    }
+}
+
+/// Outputs that an exporter writes otherwise than the network has them, and how far that is off: Core ML's
+/// takes gelu by tanh for the exact one, and adds 1e-4 to what it divides by.
+const EXPORTED_OTHERWISE: [(&str, &str, f64); 2] = [
+    ("unary_coreml_fp32", "gelu tanh", 5e-4),
+    ("unary_coreml_fp32", "reciprocal", 5e-4),
+];
+
+fn allowed(name: &str, variant: &str, label: &str) -> f64 {
+    let mut otherwise = EXPORTED_OTHERWISE.iter();
+    let found = otherwise.find(|(program, output, _)| *program == name && *output == label);
+    found.map_or(tolerance(variant), |(.., allowed)| *allowed)
+}
+
+/// A case, the labels of its outputs, and how far each may be off.
+type Asked<'c> = (&'c Value, &'c [Value], &'c dyn Fn(&str) -> f64);
+
+/// The worst difference of two tensors of one shape, as a part of the largest magnitude.
+fn difference(found: &Tensor, expected: &Tensor) -> Result<f64, String> {
+    if found.shape() != expected.shape() {
+        return Err(format!("{found:?} instead of {expected:?}"));
+    }
+    let finite = expected.to_f64().filter(|value| value.is_finite());
+    let magnitude = finite.fold(1e-6, |most: f64, value| most.max(value.abs()));
+    let pairs = found.to_f64().zip(expected.to_f64());
+    let apart = pairs.map(|(found, expected)| {
+        if found.total_cmp(&expected).is_eq() || (found.is_nan() && expected.is_nan()) {
+            0.0
+        } else {
+            (found - expected).abs()
+        }
+    });
+    let worst = apart.fold(0.0, |most: f64, apart| {
+        if apart.is_nan() {
+            apart
+        } else {
+            most.max(apart)
+        }
+    });
+    if !expected.dtype().is_float() && worst > 0.0 {
+        return Err(format!("whole numbers differ by {worst}"));
+    }
+    Ok(worst / magnitude)
+}
+
+/// A tensor in the dtype that a program takes.
+fn fitted(tensor: Tensor, dtype: DType) -> Tensor {
+    if tensor.dtype() == dtype {
+        return tensor;
+    }
+    let shape = tensor.shape().to_vec();
+    Tensor::from_f64(dtype, shape, tensor.to_f64()).expect("the same number of elements")
+}
+
+/// One run of a case: what differs, by output, and the worst difference.
+fn run_case(
+    session: &mut dyn Session,
+    signature: &Signature,
+    arrays: &mut Arrays,
+    (case, labels, allowed): Asked<'_>,
+    report: &mut String,
+) -> f64 {
+    let inputs = case["inputs"].as_array().expect("inputs");
+    let inputs = inputs.iter().zip(&signature.inputs);
+    let inputs: Vec<Tensor> = inputs
+        .map(|(described, spec)| fitted(arrays.tensor(described), spec.dtype))
+        .collect();
+    let answer = match session.run(&inputs) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let _ = writeln!(report, "  does not run: {error}");
+            return f64::NAN;
+        }
+    };
+    let mut worst = 0.0_f64;
+    let outputs = case["outputs"].as_array().expect("outputs");
+    assert_eq!(answer.outputs.len(), outputs.len(), "outputs");
+    for (at, (found, described)) in answer.outputs.iter().zip(outputs).enumerate() {
+        let label = labels.get(at).and_then(Value::as_str).unwrap_or("output");
+        match difference(found, &arrays.tensor(described)) {
+            Ok(apart) if apart <= allowed(label) => worst = worst.max(apart),
+            Ok(apart) => {
+                let _ = writeln!(report, "  {label} (output {at}) differs by {apart:.1e}");
+            }
+            Err(what) => {
+                let _ = writeln!(report, "  {label} (output {at}): {what}");
+            }
+        }
+    }
+    worst
+}
+
+/// Runs all methods of a variant: its report, and the worst difference.
+fn run_variant(program: &Value, variant: &str) -> (String, f64) {
+    let program_name = program["name"].as_str().expect("a name");
+    let path = fixtures().join(format!("{program_name}_{variant}.pte"));
+    let mut arrays = Arrays::open(&fixtures().join(format!("{program_name}.npz")));
+    let (mut report, mut worst) = (String::new(), 0.0_f64);
+    for (name, method) in program["methods"].as_object().expect("methods") {
+        let (mut session, signature) = match load("tract", &path, name) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                let _ = writeln!(report, "  is not loaded: {error}");
+                continue;
+            }
+        };
+        let none = Vec::new();
+        let labels = method["labels"].as_array().unwrap_or(&none);
+        // What is kept from run to run is kept within a round and forgotten after it.
+        for _ in 0..3 {
+            for case in method["cases"].as_array().expect("cases") {
+                let full = format!("{program_name}_{variant}");
+                let allowed = |label: &str| allowed(&full, variant, label);
+                let what: Asked<'_> = (case, labels.as_slice(), &allowed);
+                let apart = run_case(&mut *session, &signature, &mut arrays, what, &mut report);
+                worst = worst.max(apart);
+            }
+            session.forget().expect("states can be forgotten");
+        }
+    }
+    (report, worst)
+}
+
+/// Runs every program of a backend; how many there were.
+fn run_all(backend: &str) -> usize {
+    let (mut ran, mut failures) = (0, String::new());
+    for program in cases()["programs"].as_array().expect("programs") {
+        for (variant, _) in program["variants"].as_object().expect("variants") {
+            if !variant.starts_with(backend) {
+                continue;
+            }
+            let name = format!("{}_{variant}", program["name"].as_str().expect("a name"));
+            if std::env::var("PKGTOOL_TEST_ONLY").is_ok_and(|only| !name.contains(&only)) {
+                continue;
+            }
+            let (report, worst) = run_variant(program, variant);
+            ran += 1;
+            if !report.is_empty() {
+                let _ = writeln!(failures, "{name}:\n{report}");
+            }
+            assert!(worst.is_finite() || !report.is_empty());
+        }
+    }
+    assert!(failures.is_empty(), "\n{failures}");
+    ran
+}
+
+#[test]
+fn vulkan_programs_answer_as_their_networks() {
+    assert!(run_all("vulkan") >= 20);
+}
+
+#[test]
+fn core_ml_programs_answer_as_their_networks() {
+    assert!(run_all("coreml") >= 20);
+}
+
+#[test]
+fn mlx_programs_answer_as_their_networks() {
+    assert!(run_all("mlx") >= 20);
+}

@@ -1,0 +1,195 @@
+"""Writes small programs for Core ML, MLX and Vulkan, with what the networks themselves answer.
+
+    python3.11 -m venv venv && . venv/bin/activate
+    pip install -r tests/programs/requirements.txt coremltools==9.0
+    # once: the wheel lacks the serialisers of MLX's graphs; the error about a template is harmless
+    python SITE-PACKAGES/executorch/backends/mlx/serialization/generate.py --flatc SITE-PACKAGES/executorch/data/bin/flatc
+    python tests/programs/payloads.py                    # all of tests/fixtures/payloads
+    python tests/programs/payloads.py mlp lstm           # some networks
+    python tests/programs/payloads.py --backend coreml   # one backend
+
+README.md beside this file says what is in them.
+"""
+
+import argparse
+import contextlib
+import copy
+import io
+import json
+import sys
+import traceback
+from pathlib import Path
+
+from export import fix_chance
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "payloads"
+BACKENDS = ("vulkan", "coreml", "mlx")
+
+
+def main():
+    """Writes the programs that are named, or all of them."""
+    fix_chance()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", help="networks; all when none is named")
+    parser.add_argument("--backend", choices=BACKENDS, help="for this backend only")
+    parser.add_argument("--into", metavar="DIR", type=Path, default=FIXTURES, help="another folder")
+    chosen = parser.parse_args()
+
+    import harness
+    import payload_networks
+
+    networks = payload_networks.NETWORKS
+    unknown = [name for name in chosen.names if name not in networks]
+    if unknown:
+        sys.exit(f"no such network: {', '.join(unknown)}; there are: {', '.join(networks)}")
+    chosen.into.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for name in chosen.names or networks:
+        harness.seed(name)
+        network = networks[name]()
+        entry = answers(name, network, chosen.into)
+        for variant in network.variants:
+            backend = variant.partition("_")[0]
+            if chosen.backend not in (None, backend):
+                continue
+            try:
+                data, operators = build(network, variant)
+            except Exception:
+                print("".join(traceback.format_exc(chain=False)[-1500:]), file=sys.stderr)
+                failed.append(f"{name}_{variant}")
+                continue
+            (chosen.into / f"{name}_{variant}.pte").write_bytes(data)
+            entry["variants"][variant] = operators
+            print(f"{name}_{variant}: {len(data)} bytes", flush=True)
+        save(name, entry, chosen.into, networks)
+    if failed:
+        sys.exit(f"not written: {', '.join(failed)}")
+
+
+def answers(name, network, folder):
+    """Writes what goes in and what the network answers; its entry of `cases.json`."""
+    import torch
+    import harness
+
+    arrays, methods = {}, {}
+    for method_name, method in network.methods.items():
+        module = copy.deepcopy(quantized(method))
+        cases = []
+        for number, inputs in enumerate(method.cases):
+            key = f"{number}" if len(network.methods) == 1 else f"{method_name}{number}"
+            with torch.no_grad():
+                wanted = harness.flattened(module(*copy.deepcopy(inputs)))
+            said = [
+                harness.describe(arrays, f"{key}i{i}", value)
+                for i, value in enumerate(harness.flattened(inputs))
+            ]
+            got = [harness.describe(arrays, f"{key}o{i}", value) for i, value in enumerate(wanted)]
+            cases.append({"inputs": said, "outputs": got})
+        methods[method_name] = {"labels": harness.output_labels(method), "cases": cases}
+    harness.save_arrays(folder / f"{name}.npz", arrays)
+    entry = {"name": name, "variants": {}, "methods": methods}
+    if network.sequence:
+        entry["sequence"] = True
+    return entry
+
+
+def quantized(method):
+    """The network, with quantized weights where it asks for them."""
+    if method.quantize is None:
+        return method.network.eval()
+    return method.quantize(copy.deepcopy(method.network).eval(), method)
+
+
+def build(network, variant):
+    """The program for one backend and precision, and what it calls outside delegates."""
+    import harness
+    import torch
+    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+    from torch.export import export
+
+    backend, _, precision = variant.partition("_")
+    exported = {}
+    for name, method in network.methods.items():
+        module, inputs = quantized(method), method.cases[0]
+        if backend in ("mlx", "vulkan") and precision in ("bf16", "half"):
+            kind = {"bf16": torch.bfloat16, "half": torch.float16}[precision]
+            module, inputs = copy.deepcopy(module).to(kind), floats(inputs, kind)
+        with torch.no_grad():
+            exported[name] = export(
+                module, inputs, dynamic_shapes=method.dynamic, strict=method.strict
+            )
+    program = exported if len(exported) > 1 else exported["forward"]
+    quiet = contextlib.redirect_stdout(io.StringIO())
+    with torch.no_grad(), quiet, harness.without_containers():
+        lowered = to_edge_transform_and_lower(program, **lowering(backend, precision, network))
+        built = lowered.to_executorch(
+            ExecutorchBackendConfig(**harness.SMALL, extract_delegate_segments=True)
+        )
+    plans = built.executorch_program.execution_plan
+    operators = sorted({name for plan in plans for name in harness.operator_names(plan)})
+    delegates = sorted({d.id for plan in plans for d in plan.delegates})
+    assert delegates, "nothing was delegated"
+    return bytes(built.buffer), operators
+
+
+def floats(values, kind):
+    """Inputs with their floats as another dtype."""
+    import torch
+
+    return tuple(value.to(kind) if torch.is_floating_point(value) else value for value in values)
+
+
+def lowering(backend, precision, network):
+    """What the exporter is told."""
+    from executorch.exir import EdgeCompileConfig
+
+    if backend == "vulkan":
+        from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+
+        options = {"force_fp16": True} if precision == "fp16" else {}
+        partitioners = [VulkanPartitioner(options)]
+        return {"partitioner": partitioners, "compile_config": EdgeCompileConfig(_check_ir_validity=False)}
+    if backend == "mlx":
+        from executorch.backends.mlx import MLXPartitioner
+        from executorch.backends.mlx.passes import get_default_passes
+
+        return {
+            "partitioner": [MLXPartitioner()],
+            "transform_passes": get_default_passes(),
+            "compile_config": EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True),
+        }
+    import coremltools as ct
+    from executorch.backends.apple.coreml.compiler import CoreMLBackend
+    from executorch.backends.apple.coreml.partition import CoreMLPartitioner
+
+    half = precision.startswith("fp16")
+    target = getattr(ct.target, network.target)
+    specs = CoreMLBackend.generate_compile_specs(
+        compute_precision=ct.precision.FLOAT16 if half else ct.precision.FLOAT32,
+        minimum_deployment_target=target,
+    )
+    stateful = network.target == "iOS18"
+    return {
+        "partitioner": [
+            CoreMLPartitioner(compile_specs=specs, take_over_mutable_buffer=stateful)
+        ],
+    }
+
+
+def save(name, entry, folder, networks):
+    """Brings `cases.json` up to date, in the order of the networks."""
+    import harness
+
+    path = folder / "cases.json"
+    known = {}
+    if path.exists():
+        known = {entry["name"]: entry for entry in json.loads(path.read_text())["programs"]}
+    variants = {**known.get(name, {"variants": {}})["variants"], **entry["variants"]}
+    entry["variants"] = dict(sorted(variants.items()))
+    known[name] = entry
+    entries = ",\n".join(harness.dumped(known[name]) for name in networks if name in known)
+    path.write_text(f'{{"versions": {json.dumps(harness.versions())}, "programs": [\n{entries}\n]}}\n')
+
+
+if __name__ == "__main__":
+    main()
