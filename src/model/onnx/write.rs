@@ -1,4 +1,4 @@
-//! Messages of `onnx.proto`, written: the wire format of [`super::wire`], with the fields of [`super::schema`]
+//! Messages of `onnx.proto`, written: the wire format of `wire.rs`, with the fields of `schema.rs`
 //! by their names.
 
 use super::schema::{
