@@ -10,9 +10,6 @@ use super::lanes::{Kept, Next, Packed};
 use super::provider::Placement;
 use crate::tensor::{Tensor, TensorSpec};
 
-/// Why what has no positions is not cut.
-pub(super) const UNCUT: &str = "what it keeps has no positions that could be cut";
-
 /// The session, with what `request` wants to stay with it.
 pub(super) fn around(
     engine: &'static str,

@@ -8,8 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::carrying::{Begins, Carrying, Lanes};
-use super::feedback::UNCUT;
 use crate::tensor::{DType, Tensor};
+
+/// Why what has no positions is not cut.
+const UNCUT: &str = "what it keeps has no positions that could be cut";
 
 /// The lane of runs that name none.
 const ONLY: u32 = 0;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-use super::slots::{BETWEEN_STEPS, REST, is_over};
+use super::rest::{BETWEEN_STEPS, REST, is_over};
 use crate::account::AccountId;
 use crate::engine::{Begins, Lanes};
 use crate::service::engine::{Conversation, Endpoint};

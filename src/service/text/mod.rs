@@ -6,6 +6,7 @@
 mod answering;
 mod lanes;
 mod request;
+mod rest;
 mod slots;
 mod turns;
 mod wire;

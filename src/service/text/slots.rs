@@ -5,11 +5,11 @@
 //! session that others need is taken away from its slot.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use super::lanes::{LaneSteps, OnItsWay};
+use super::rest::{BETWEEN_STEPS, REST, is_over};
 use crate::account::AccountId;
 use crate::engine::Begins;
 use crate::service::CallError;
@@ -17,12 +17,6 @@ use crate::service::engine::{Conversation, Endpoint};
 use crate::tensor::Tensor;
 use crate::text::decoder::{Decoder as _, DecoderModel, Fed, StepError, Steps, TokenDecoder};
 use crate::text::generation::Transcripts;
-
-/// How long a session waits for the next step of a generation, at most.
-pub(super) const BETWEEN_STEPS: Duration = Duration::from_mins(1);
-
-/// How long a slot rests, at most.
-pub(super) const REST: Duration = Duration::from_mins(10);
 
 /// Conversations that rest.
 #[derive(Debug)]
@@ -199,17 +193,5 @@ impl Steps for Leased {
             Err(error) if is_over(&error, has_rested) => Err(StepError::Taken),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// Whether a step failed because its session had gone: it was taken away, or died while it rested.
-pub(super) fn is_over(error: &StepError, has_rested: bool) -> bool {
-    let StepError::Failed(cause) = error else {
-        return true;
-    };
-    match cause.downcast_ref() {
-        Some(CallError::Over(_)) => true,
-        Some(CallError::Crashed(_)) => has_rested,
-        _ => false,
     }
 }

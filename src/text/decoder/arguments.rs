@@ -3,8 +3,7 @@
 //! Invariant: integers that do not fit a dtype are an error, not another number.
 
 use super::error::DecodeError;
-use super::shape::{Argument, Feeding, Role, Shape};
-use super::steps::Fed;
+use super::shape::{Argument, Fed, Feeding, Role, Shape};
 use crate::tensor::{DType, Tensor};
 
 /// The inputs of a step that feeds each of `rows` behind what it holds. Several rows have as many tokens

@@ -5,7 +5,8 @@
 
 use super::error::DecodeError;
 use super::recognise::DecoderModel;
-use super::steps::{Fed, StepError};
+use super::shape::Fed;
+use super::steps::StepError;
 use crate::engine::{Begins, Lanes, Row};
 use crate::tensor::Tensor;
 

@@ -4,6 +4,15 @@
 
 use crate::tensor::DType;
 
+/// What a step feeds: tokens behind those that are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fed<'a> {
+    /// How many are held.
+    pub held: usize,
+    /// The tokens.
+    pub tokens: &'a [u32],
+}
+
 /// What an input is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {

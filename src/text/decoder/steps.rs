@@ -5,17 +5,9 @@
 use std::error::Error;
 
 use super::recognise::DecoderModel;
+use super::shape::Fed;
 use crate::engine::{Begins, Session};
 use crate::tensor::Tensor;
-
-/// What a step feeds: tokens behind those that are held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fed<'a> {
-    /// How many are held.
-    pub held: usize,
-    /// The tokens.
-    pub tokens: &'a [u32],
-}
 
 /// Runs a model step by step, keeping what it carries between them.
 pub trait Steps {

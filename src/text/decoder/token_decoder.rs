@@ -9,8 +9,8 @@ use super::Decoder;
 use super::error::DecodeError;
 use super::recognise::DecoderModel;
 use super::rows::are_same;
-use super::shape::{Feeding, Logits};
-use super::steps::{Fed, StepError, Steps};
+use super::shape::{Fed, Feeding, Logits};
+use super::steps::{StepError, Steps};
 use crate::engine::Begins;
 use crate::tensor::{DType, Tensor};
 

@@ -143,12 +143,19 @@ fn what_it_cannot_do_is_said() {
     let error = load_error(&asked);
     assert!(matches!(error, EngineError::Unavailable { .. }), "{error}");
 
-    let mut program = asked.clone();
-    program.options.provider = Provider::Cpu;
-    program.model = example("glimpse/coreml/glimpse_coreml_fp16.pte");
-    let error = load_error(&program);
+    // A delegate that nobody knows.
+    let mut bytes =
+        fs::read(example("glimpse/coreml/glimpse_coreml_fp16.pte")).expect("it is there");
+    let (known, unknown) = (b"CoreMLBackend", b"NobodyBackend");
+    let at = bytes.windows(known.len()).position(|it| it == known);
+    let at = at.expect("it names its delegate");
+    bytes[at..at + known.len()].copy_from_slice(unknown);
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("model.pte");
+    fs::write(&path, bytes).expect("it can be written");
+    let error = load_error(&request(&path).expect("its header is fine"));
     assert!(error.is_about_the_engine(), "{error}");
-    assert!(error.to_string().contains("CoreMLBackend"), "{error}");
+    assert!(error.to_string().contains("NobodyBackend"), "{error}");
 }
 
 #[test]

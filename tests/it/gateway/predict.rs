@@ -207,12 +207,6 @@ fn every_example_is_served_and_those_that_run_here_answer() {
         gateway.wait_for(task, "COMPLETED");
         assert_eq!(gateway.result(task).expect(200).json(), answer);
     }
-    let body = three([0.0; 3]);
-    let none = gateway.post(
-        "/api/mlpgateway/account/local/model/mosaic_nano/async/predict",
-        body,
-    );
-    none.expect_error(400, "NO_ACTIVE_INSTANCES");
 }
 
 #[test]
