@@ -28,6 +28,9 @@ const KEYS: [&str; 9] = [
 /// Bounds of `l2`: beyond them no weight can be told from another.
 const L2: (f64, f64) = (0.0, 1e9);
 
+/// The least number above 0.
+const LEAST: f64 = f64::from_bits(1);
+
 /// Most iterations.
 const MOST_ITERATIONS: u64 = 100_000;
 
@@ -101,7 +104,7 @@ impl FitOptions {
                 _ if value.is_null() => {}
                 "l2" => options.l2 = field.number(L2.0, L2.1)?,
                 "max_iterations" => options.max_iterations = field.whole(1, MOST_ITERATIONS)?,
-                "tolerance" => options.tolerance = field.number(f64::MIN_POSITIVE, 1.0)?,
+                "tolerance" => options.tolerance = field.number(LEAST, 1.0)?,
                 "validation_fraction" => options.validation_fraction = field.number(0.0, 0.9)?,
                 "seed" => options.seed = field.whole(0, MOST_SEED)?,
                 "class_weights" => options.class_weights = field.weights()?,
@@ -167,7 +170,7 @@ impl Field<'_> {
         let number = self.value.as_f64();
         let number = number.filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| {
-            let from = if least.is_normal() {
+            let from = if least > 0.0 {
                 "above 0 and up".to_owned()
             } else {
                 format!("from {least}")
@@ -177,7 +180,9 @@ impl Field<'_> {
     }
 
     fn whole(&self, least: u64, most: u64) -> Result<u64, Refusal> {
-        let number = self.value.as_u64();
+        // `5.0` is a whole number of JSON, too.
+        let written = self.value.to_string();
+        let number = written.strip_suffix(".0").unwrap_or(&written).parse().ok();
         let number = number.filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| self.wrong(&format!("a whole number from {least} to {most}")))
     }

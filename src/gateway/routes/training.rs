@@ -78,7 +78,7 @@ struct DeriveRequest {
 #[serde(rename_all = "camelCase")]
 struct FitRequest {
     /// A training configuration; as a text in `fit-v2`.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Fields>)]
     #[serde(default)]
     config: Option<Value>,
     /// The number of a stored one.
@@ -88,18 +88,57 @@ struct FitRequest {
     dataset_id: i64,
 }
 
+/// A training configuration, as the document has it. [`FitOptions`] reads it.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = FitConfigFields)]
+#[expect(dead_code, reason = "it is read elsewhere; this describes it")]
+struct Fields {
+    /// Strength of the penalty on squared weights: scikit-learn's 1/C.
+    #[schema(minimum = 0, maximum = 1_000_000_000)]
+    l2: Option<f64>,
+    /// Most iterations of L-BFGS.
+    #[schema(minimum = 1, maximum = 100_000)]
+    max_iterations: Option<u64>,
+    /// It ends where no part of the gradient of the mean loss is greater.
+    #[schema(exclusive_minimum = 0, maximum = 1)]
+    tolerance: Option<f64>,
+    /// The part of each label's rows that is kept to measure by.
+    #[schema(minimum = 0, maximum = 0.9)]
+    validation_fraction: Option<f64>,
+    /// Decides which rows those are.
+    #[schema(minimum = 0, maximum = 9_007_199_254_740_991_i64)]
+    seed: Option<u64>,
+    /// How much rows count by their labels; an object with a number for each label is taken, too.
+    class_weights: Option<Weights>,
+    /// Cut texts that are too long for the model.
+    truncate: Option<bool>,
+    /// The backend whose model embeds.
+    backend: Option<String>,
+    /// Its precision.
+    precision: Option<String>,
+}
+
+/// How much rows count.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = ClassWeights)]
+enum Weights {
+    Balanced,
+}
+
 /// A training configuration to be stored.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NewFitConfigData {
     /// Its name.
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(pattern = "^[!-~]", max_length = 200)]
     name: String,
     /// Whether it is the one to begin with.
     #[serde(default)]
     is_default: bool,
     /// The config: an object, or the text of one.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Fields)]
     config: Value,
 }
 
