@@ -12,7 +12,6 @@ use super::lanes::{LaneSteps, OnItsWay};
 use super::rest::{BETWEEN_STEPS, REST, is_over};
 use crate::account::AccountId;
 use crate::engine::Begins;
-use crate::service::CallError;
 use crate::service::engine::{Conversation, Endpoint};
 use crate::tensor::Tensor;
 use crate::text::decoder::{Decoder as _, DecoderModel, Fed, StepError, Steps, TokenDecoder};

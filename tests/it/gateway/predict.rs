@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{PREFIXES, examples, first_output, three, with_models};
+use super::{PREFIXES, examples, first_output, with_models};
 use crate::support::gateway::Setup;
 use crate::support::http::{self, Upstream};
 
