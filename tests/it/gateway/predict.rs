@@ -212,7 +212,8 @@ fn every_example_is_served_and_those_that_run_here_answer() {
         "/api/mlpgateway/account/local/model/mosaic_nano/async/predict",
         body,
     );
-    none.expect_error(400, "NO_ACTIVE_INSTANCES");
+    // It runs anywhere, if not on this.
+    assert_ne!(none.expect(400).code(), "NO_ACTIVE_INSTANCES");
 }
 
 #[test]
