@@ -1,7 +1,7 @@
 //! Core ML's programs as part of a method's: operations of an ML Program, through the table of operators.
 //!
 //! Most are built of calls of `ATen`'s operators ([`Lowering::aten`]). What the program declares as float16 is
-//! computed in float32, or rounded where it declares so ([`Rounding`](crate::engine::Rounding)). Sizes that
+//! computed in float32, or rounded where it declares so ([`Rounding`]). Sizes that
 //! only a run knows are kept as sizes, not as tensors.
 
 mod constant;

@@ -2,7 +2,7 @@
 //!
 //! A slot is what was last written to it. What the init chain computes depends on constants only, so it is part
 //! of the graph, which the library then folds. Values in half precision are held in float32, or rounded where
-//! they are computed ([`Rounding`](crate::engine::Rounding)).
+//! they are computed ([`Rounding`]).
 
 mod elementwise;
 mod layer;
