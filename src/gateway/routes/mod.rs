@@ -6,6 +6,7 @@ mod admin;
 mod configs;
 mod datasets;
 mod docs;
+mod fit_configs;
 mod health;
 mod jobs;
 mod path;
@@ -41,7 +42,7 @@ const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
 type Group = (fn() -> Routes, &'static [&'static str], &'static str);
 
 /// The groups under a prefix.
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 12] = [
     (tasks::routes, &PREFIXES, "/api/mlpgateway"),
     (predict::routes, &PREFIXES, "/api/mlpgateway"),
     (services::routes, &PREFIXES, "/api/mlpgateway"),
@@ -49,6 +50,7 @@ const GROUPS: [Group; 11] = [
     (usage::routes, &PREFIXES, "/api/mlpgateway"),
     (datasets::routes, &PREFIXES, "/api/mlpgate"),
     (training::routes, &PREFIXES, "/api/mlpgate"),
+    (fit_configs::routes, &PREFIXES, "/api/mlpgate"),
     (jobs::routes, &PREFIXES, "/api/mlpgate"),
     (registry::routes, &PREFIXES, "/api/mlpcore"),
     (
