@@ -129,11 +129,13 @@ impl Kept {
     }
 
     /// Keeps this for a lane.
+    #[cfg(feature = "ort")]
     pub(super) fn put(&mut self, lane: u32, states: Vec<Tensor>) {
         self.0.insert(lane, states);
     }
 
     /// All lanes.
+    #[cfg(feature = "ort")]
     pub(super) fn into_lanes(self) -> impl Iterator<Item = (u32, Vec<Tensor>)> {
         self.0.into_iter()
     }
