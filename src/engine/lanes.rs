@@ -129,15 +129,8 @@ impl Kept {
     }
 
     /// Keeps this for a lane.
-    #[cfg(feature = "ort")]
     pub(super) fn put(&mut self, lane: u32, states: Vec<Tensor>) {
         self.0.insert(lane, states);
-    }
-
-    /// All lanes.
-    #[cfg(feature = "ort")]
-    pub(super) fn into_lanes(self) -> impl Iterator<Item = (u32, Vec<Tensor>)> {
-        self.0.into_iter()
     }
 
     /// What rows begin with. `begun` is what one begins with that keeps nothing.
@@ -203,7 +196,7 @@ impl Kept {
         states: Vec<Tensor>,
     ) -> Result<(), String> {
         if let [only] = rows {
-            self.0.insert(only.lane, states);
+            self.put(only.lane, states);
             return Ok(());
         }
         let longest = packed.longest();
@@ -218,9 +211,19 @@ impl Kept {
             }
         }
         for (row, states) in rows.iter().zip(of_rows) {
-            self.0.insert(row.lane, states);
+            self.put(row.lane, states);
         }
         Ok(())
+    }
+}
+
+/// All lanes.
+impl IntoIterator for Kept {
+    type Item = (u32, Vec<Tensor>);
+    type IntoIter = std::collections::btree_map::IntoIter<u32, Vec<Tensor>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
     }
 }
 

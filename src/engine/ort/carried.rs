@@ -254,7 +254,7 @@ fn divide(
     kept.keep(carrying, rows, packed, tensors(left)?)
         .map_err(failed)?;
     let kept = kept
-        .into_lanes()
+        .into_iter()
         .map(|(lane, states)| Ok((lane, owned(&states)?)));
     lanes.extend(kept.collect::<Result<Vec<_>, EngineError>>()?);
     Ok(())
