@@ -21,7 +21,7 @@ use crate::database::Timestamp;
 use crate::service::Service;
 
 /// Longest name of a config, in characters.
-pub(super) const LONGEST_NAME: usize = 200;
+const LONGEST_NAME: usize = 200;
 
 /// Longest config, in bytes.
 const LONGEST_CONFIG: usize = 64 << 10;
@@ -151,13 +151,8 @@ async fn create(
 ) -> Result<Json<PredictConfigData>, Error> {
     let service = service(&gateway, caller, Permission::Write, &path)?;
     let (body, _memory) = read_body(&gateway, service.owner, request).await?;
-    let new: NewPredictConfig = serde_json::from_slice(&body).map_err(|error| {
-        Error::bad_request(format!("the body is wrong: {error}")).with("place", "$")
-    })?;
-    if new.name.trim().is_empty() || new.name.chars().count() > LONGEST_NAME {
-        let message = format!("a name has 1 to {LONGEST_NAME} characters");
-        return Err(Error::bad_request(message).with("place", "$.name"));
-    }
+    let new: NewPredictConfig = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
+    require_name(&new.name)?;
     let text = config_text(new.config)?;
     let base = gateway.services.base_of(&service);
     let models = service.device().or_else(|| base.as_ref()?.device());
@@ -261,4 +256,18 @@ pub(super) fn config_text(config: serde_json::Value) -> Result<String, Error> {
         return Err(wrong(message));
     }
     Ok(text)
+}
+
+/// Fails unless a config may be called so.
+pub(super) fn require_name(name: &str) -> Result<(), Error> {
+    if name.trim().is_empty() || name.chars().count() > LONGEST_NAME {
+        let message = format!("a name has 1 to {LONGEST_NAME} characters");
+        return Err(Error::bad_request(message).with("place", "$.name"));
+    }
+    Ok(())
+}
+
+/// A body that is not of its form.
+pub(super) fn wrong(error: &serde_json::Error) -> Error {
+    Error::bad_request(format!("the body is wrong: {error}")).with("place", "$")
 }

@@ -16,7 +16,7 @@ use super::super::body::read_body;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
-use super::configs::{LONGEST_NAME, config_text, service};
+use super::configs::{config_text, require_name, service, wrong};
 use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
@@ -209,12 +209,9 @@ async fn create(
     }
     let (body, _memory) = read_body(&gateway, service.owner, request).await?;
     let new: NewFitConfigData = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
-    if new.name.trim().is_empty() || new.name.chars().count() > LONGEST_NAME {
-        let message = format!("a name has 1 to {LONGEST_NAME} characters");
-        return Err(Error::bad_request(message).with("place", "$.name"));
-    }
+    require_name(&new.name)?;
     let config = config_text(new.config)?;
-    FitOptions::read_text(&config).map_err(Error::from)?;
+    FitOptions::read_text(&config)?;
     let new = NewFitConfig {
         service: service.id,
         name: new.name,
@@ -243,9 +240,4 @@ pub(super) async fn stored_config(
         }
     }
     Err(Error::no_entity("fit config", &id.to_string()))
-}
-
-/// A body that is not of its form.
-pub(super) fn wrong(error: &serde_json::Error) -> Error {
-    Error::bad_request(format!("the body is wrong: {error}")).with("place", "$")
 }

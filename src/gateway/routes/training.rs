@@ -16,8 +16,8 @@ use super::super::body::read_body;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, InQuery};
 use super::super::form::ServicePath;
-use super::configs::{config_text, service};
-use super::fit_configs::{Fields, stored_config, wrong};
+use super::configs::{config_text, service, wrong};
+use super::fit_configs::{Fields, stored_config};
 use super::jobs::JobData;
 use super::path::{Routes, only};
 use super::services::ServiceInfo;
@@ -285,7 +285,7 @@ async fn start(
         (None, None) => return Err(one_of("neither")),
         (Some(_), Some(_)) => return Err(one_of("both")),
     };
-    let mut options = FitOptions::read_text(&config).map_err(Error::from)?;
+    let mut options = FitOptions::read_text(&config)?;
     choose_model(gateway, &service, &mut options).await?;
     let dataset = gateway
         .jobs

@@ -75,6 +75,24 @@ pub(super) struct Written {
 }
 
 impl<'a> Frame<'a> {
+    /// Begins the call of a delegate that has so many inputs and outputs: the values among its arguments that
+    /// are its inputs, and those that are its outputs.
+    pub(super) fn begin_call<'v>(
+        &mut self,
+        scope: &str,
+        args: &'v [usize],
+        (inputs, outputs): (usize, usize),
+    ) -> Result<(&'v [usize], &'v [usize]), Failure> {
+        if args.len() != inputs + outputs {
+            return Err(Failure::new(format!(
+                "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
+                args.len()
+            )));
+        }
+        self.builder.enter(scope.to_owned());
+        Ok(args.split_at(inputs))
+    }
+
     /// A method of which nothing was lowered yet.
     pub(super) fn new(method: &'a MethodBody, weights: &'a Weights) -> Self {
         let mut frame = Self {

@@ -84,14 +84,8 @@ pub(super) fn lower(
     args: &[usize],
 ) -> Result<(), Failure> {
     let package = read(frame.weights, payload)?;
-    let (inputs, outputs) = (package.inputs.len(), package.outputs.len());
-    if args.len() != inputs + outputs {
-        return Err(Failure::new(format!(
-            "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
-            args.len()
-        )));
-    }
-    frame.builder.enter(scope.to_owned());
+    let counts = (package.inputs.len(), package.outputs.len());
+    let (inputs, outputs) = frame.begin_call(scope, args, counts)?;
     let rounding = frame.rounding;
     let mut lowering = Lowering {
         frame,
@@ -100,7 +94,7 @@ pub(super) fn lower(
         values: HashMap::new(),
         states: BTreeMap::new(),
     };
-    guarded(|| lowering.inputs(scope, &args[..inputs]))?;
+    guarded(|| lowering.inputs(scope, inputs))?;
     for (at, operation) in package.function.block.operations.iter().enumerate() {
         let kind = &operation.kind;
         lowering.frame.builder.enter(format!("{scope} {kind} {at}"));
@@ -108,7 +102,7 @@ pub(super) fn lower(
             .map_err(|failure| failure.at(Some(format!("{kind} (operation {at} of {scope})"))))?;
     }
     lowering.frame.builder.enter(scope.to_owned());
-    for (name, &value) in package.outputs.iter().zip(&args[inputs..]) {
+    for (name, &value) in package.outputs.iter().zip(outputs) {
         guarded(|| {
             let wire = lowering.named(name)?;
             lowering.frame.set_tensor(value, wire)

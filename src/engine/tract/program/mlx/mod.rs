@@ -79,14 +79,8 @@ pub(super) fn lower(
     args: &[usize],
 ) -> Result<(), Failure> {
     let graph = read(frame.weights, payload)?;
-    let (inputs, outputs) = (graph.inputs.len(), graph.outputs.len());
-    if args.len() != inputs + outputs {
-        return Err(Failure::new(format!(
-            "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
-            args.len()
-        )));
-    }
-    frame.builder.enter(scope.to_owned());
+    let counts = (graph.inputs.len(), graph.outputs.len());
+    let (inputs, outputs) = frame.begin_call(scope, args, counts)?;
     let rounding = frame.rounding;
     let mut lowering = Lowering {
         frame,
@@ -95,7 +89,7 @@ pub(super) fn lower(
         tensors: HashMap::new(),
         values: HashMap::new(),
     };
-    guarded(|| lowering.inputs(&args[..inputs]))?;
+    guarded(|| lowering.inputs(inputs))?;
     let kept = guarded(|| lowering.kept(scope))?;
     for (at, node) in graph.init.iter().chain(&graph.main).enumerate() {
         let kind = node.kind;
@@ -107,7 +101,7 @@ pub(super) fn lower(
         .map_err(|failure| failure.at(Some(format!("{kind} (instruction {at} of {scope})"))))?;
     }
     lowering.frame.builder.enter(scope.to_owned());
-    for (slot, &value) in graph.outputs.iter().zip(&args[inputs..]) {
+    for (slot, &value) in graph.outputs.iter().zip(outputs) {
         guarded(|| lowering.output(*slot, value))?;
     }
     for (slot, place, dtype) in kept {

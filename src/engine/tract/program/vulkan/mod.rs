@@ -58,16 +58,10 @@ pub(super) fn lower(
     args: &[usize],
 ) -> Result<(), Failure> {
     let graph = read(frame.weights, payload)?;
-    let (inputs, outputs) = (graph.inputs.len(), graph.outputs.len());
-    if args.len() != inputs + outputs {
-        return Err(Failure::new(format!(
-            "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
-            args.len()
-        )));
-    }
-    frame.builder.enter(scope.to_owned());
+    let counts = (graph.inputs.len(), graph.outputs.len());
+    let (inputs, outputs) = frame.begin_call(scope, args, counts)?;
     let mut slots = HashMap::new();
-    for (id, &value) in graph.inputs.iter().zip(args) {
+    for (id, &value) in graph.inputs.iter().zip(inputs) {
         let slot = guarded(|| frame.slot(value))?;
         slots.insert(*id, slot);
     }
@@ -90,7 +84,7 @@ pub(super) fn lower(
         .iter()
         .map(|id| guarded(|| lowering.slot(*id)));
     let given: Vec<Slot> = given.collect::<Result<_, _>>()?;
-    for (slot, &value) in given.into_iter().zip(&args[inputs..]) {
+    for (slot, &value) in given.into_iter().zip(outputs) {
         guarded(|| match slot {
             Slot::Tensor(wire) => frame.set_tensor(value, wire),
             other => {

@@ -60,16 +60,10 @@ pub(super) fn lower(
     let graph = Graph::read(frame.weights.program(), payload)
         .map_err(|error| Failure::new(error.to_string()))?;
     let graph = &graph;
-    let (inputs, outputs) = (graph.inputs.len(), graph.outputs.len());
-    if args.len() != inputs + outputs {
-        return Err(Failure::new(format!(
-            "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
-            args.len()
-        )));
-    }
-    frame.builder.enter(scope.to_owned());
+    let counts = (graph.inputs.len(), graph.outputs.len());
+    let (inputs, outputs) = frame.begin_call(scope, args, counts)?;
     let mut held = HashMap::new();
-    for (id, &value) in graph.inputs.iter().zip(args) {
+    for (id, &value) in graph.inputs.iter().zip(inputs) {
         let outlet = guarded(|| {
             let wire = frame.tensor(value)?;
             take(frame, wire, value, &graph.values[id])
@@ -105,8 +99,8 @@ pub(super) fn lower(
             }
         })?);
     }
-    let outputs = graph.outputs.iter().zip(outlets);
-    for ((id, outlet), &value) in outputs.zip(&args[inputs..]) {
+    let given = graph.outputs.iter().zip(outlets);
+    for ((id, outlet), &value) in given.zip(outputs) {
         guarded(|| give(frame, outlet, value, &graph.values[id]))?;
     }
     Ok(())
