@@ -14,9 +14,10 @@ use super::error::EngineError;
 use super::library::{Installations, NativeBackend};
 use super::offer::Offer;
 use super::provider::{Placement, Provider};
+use super::reading::{Reading, Rounding};
 use crate::model::Method;
 use crate::package::Backend;
-use crate::tensor::{DType, Signature, Tensor};
+use crate::tensor::{Signature, Tensor};
 
 /// Something that can load models. It tells itself what it offers, what it lacks and what of it is here:
 /// who chooses among engines holds a list of them and knows none by name.
@@ -48,6 +49,12 @@ pub trait Engine: Sync {
 
     /// What it lacks for a method of a model of a format, as far as the header tells.
     fn gaps(&self, _format: &str, _method: &Method) -> Option<Gaps> {
+        None
+    }
+
+    /// The backend whose program it reads in its own way, so that an answer is what the program says and not
+    /// what the backend's hardware rounds; nothing where it computes what the backend does.
+    fn reading(&self, _format: &str, _method: &Method) -> Option<Reading> {
         None
     }
 
@@ -167,25 +174,4 @@ pub struct LoadOptions {
     /// How portable readings of delegates' graphs in half precision are computed.
     #[serde(default)]
     pub rounding: Rounding,
-}
-
-/// How a delegate's graph in half precision is computed where its backend is not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rounding {
-    /// Weights as they are stored, everything else in float32.
-    #[default]
-    Wide,
-    /// Every result is rounded to the dtype that the graph declares for it.
-    Half,
-}
-
-impl Rounding {
-    /// The dtype that stands for a declared one.
-    pub fn held(self, declared: DType) -> DType {
-        match (self, declared) {
-            (Self::Wide, DType::Float16 | DType::Bfloat16) => DType::Float32,
-            _ => declared,
-        }
-    }
 }

@@ -11,6 +11,7 @@ mod lanes;
 pub mod library;
 mod offer;
 mod provider;
+mod reading;
 mod refusal;
 #[cfg(any(feature = "executorch", feature = "ort"))]
 pub mod surroundings;
@@ -28,10 +29,11 @@ pub mod ort;
 pub mod tract;
 
 pub use carrying::{Along, Begins, Carried, Carrying, Lanes, Row};
-pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Rounding, Session};
+pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Session};
 pub use error::EngineError;
 pub use offer::Offer;
 pub use provider::{Placement, Provider, Share};
+pub use reading::{Reading, Rounding};
 
 use crate::model::Method;
 

@@ -3,6 +3,7 @@
 //! Invariant: what ran is told as it was; whatever a model does to the process it runs in, the caller gets
 //! an error.
 
+pub mod every;
 pub mod machine;
 pub mod measure;
 pub mod peak_memory;

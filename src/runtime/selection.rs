@@ -301,18 +301,35 @@ fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<(PathBuf,
 /// The one config below a directory, for the backend if one is chosen. Of packages that differ only
 /// in their backend the first in the specification's order is taken: it runs on most machines.
 fn config_below(directory: &Path, backend: Option<Backend>) -> Selected<(PathBuf, Config)> {
+    let backend: Vec<Backend> = backend.into_iter().collect();
+    Ok(configs_below(directory, &backend)?.swap_remove(0))
+}
+
+/// The configs of one model below a directory, those for these backends if any are named, in the
+/// specification's order of backends; at least one.
+pub(super) fn configs_below(
+    directory: &Path,
+    backends: &[Backend],
+) -> Selected<Vec<(PathBuf, Config)>> {
+    let is_wanted = |backend: Option<Backend>| {
+        backends.is_empty() || backend.is_some_and(|backend| backends.contains(&backend))
+    };
     let mut configs = Vec::new();
     for found in Discovery::walk(&[directory.to_owned()]).found {
         let loaded = Loaded::read(&found.path);
         if found.is_config(&loaded) {
             let config = config_of(&found.path, &loaded)?;
-            if backend.is_none() || config.backend == backend {
+            if is_wanted(config.backend) {
                 configs.push((found.path, config));
             }
         }
     }
     let Some((_, first)) = configs.first() else {
-        let wanted = backend.map_or_else(String::new, |backend| format!(" for {backend}"));
+        let names: Vec<&str> = backends.iter().map(|backend| backend.name()).collect();
+        let wanted = match names.is_empty() {
+            true => String::new(),
+            false => format!(" for {}", names.join(" or ")),
+        };
         return Err(SelectionError::Nothing(format!(
             "{}: no package{wanted} is there (no {} in a directory named after a backend)",
             directory.display(),
@@ -334,7 +351,7 @@ fn config_below(directory: &Path, backend: Option<Backend>) -> Selected<(PathBuf
         config.backend.and_then(place).unwrap_or(usize::MAX)
     };
     configs.sort_by_key(|(_, config)| order(config));
-    Ok(configs.swap_remove(0))
+    Ok(configs)
 }
 
 /// What the config at `path` says.

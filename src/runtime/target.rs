@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::worker::{Launcher, Worker};
 use crate::engine::{
     self, Answer, Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, Placement,
-    Provider, Rounding, Session,
+    Provider, Reading, Rounding, Session,
 };
 use crate::model::ModelInfo;
 use crate::package::Backend;
@@ -254,6 +254,16 @@ fn finish(
     Ok(started)
 }
 
+impl StartError {
+    /// Whether it says that nothing here runs the model, and nothing of the model's own faults.
+    pub fn is_want_of_an_engine(&self) -> bool {
+        match self {
+            Self::Format(_) | Self::Engine(_) | Self::Strict { .. } => true,
+            Self::Failed(tried) => tried.iter().all(|(_, error)| error.is_about_the_engine()),
+        }
+    }
+}
+
 impl Started {
     /// Why it does not run on the backend that was asked for; `None` if it does.
     pub fn off_target(&self) -> Option<String> {
@@ -316,6 +326,12 @@ fn causes_first(tried: &[(Candidate, EngineError)]) -> Vec<&(Candidate, EngineEr
 }
 
 impl Candidate {
+    /// What is to be told of its answers, where they are an engine's own reading of a method's program.
+    pub fn reading(self, info: &ModelInfo, method: &str) -> Option<Reading> {
+        let method = info.method(method).or(info.methods.first())?;
+        engine::engine(self.engine)?.reading(info.format, method)
+    }
+
     /// Whether the next candidate is to be tried after this one failed so. A provider's failure is its
     /// own. A portable engine's may be the model's fault: the next would only repeat it, with a worse
     /// message. A limit is one for all.

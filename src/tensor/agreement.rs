@@ -36,6 +36,30 @@ pub struct Agreement {
     pub not_finite_b: u64,
 }
 
+impl Agreement {
+    /// The worst of each figure; none of no agreement.
+    pub fn worst<'a>(several: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        // Where there is no noise, or there are no rows, nothing is worse.
+        let lower = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let several = several.into_iter().cloned();
+        several.reduce(|a, b| Self {
+            elements: a.elements + b.elements,
+            max_abs: a.max_abs.max(b.max_abs),
+            max_rel: a.max_rel.max(b.max_rel),
+            mean_abs: a.mean_abs.max(b.mean_abs),
+            cosine: a.cosine.min(b.cosine),
+            snr_db: lower(a.snr_db, b.snr_db),
+            top1: lower(a.top1, b.top1),
+            equal: a.equal.min(b.equal),
+            not_finite_a: a.not_finite_a + b.not_finite_a,
+            not_finite_b: a.not_finite_b + b.not_finite_b,
+        })
+    }
+}
+
 /// Why two tensors cannot be compared at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Incomparable {

@@ -24,7 +24,7 @@ use crate::runtime::worker::{self, Launcher};
 use crate::source::FileSource;
 use crate::tensor::Tensor;
 use crate::text::template;
-use target_args::TargetArgs;
+use target_args::{TargetArgs, Which};
 
 /// `run`, `chat`, `bench`, `compare`, `backends`.
 #[derive(Debug, clap::Subcommand)]
@@ -77,8 +77,8 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
 }
 
 /// Selects a method below `path`.
-fn selected(args: &TargetArgs, path: &Path, precision: Option<&str>) -> Result<Selection, Failure> {
-    args.select(path, precision)
+fn selected(args: &TargetArgs, path: &Path, which: Which<'_>) -> Result<Selection, Failure> {
+    args.select(path, which)
         .map_err(|error| not_selected(&error))
 }
 

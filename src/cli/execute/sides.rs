@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::target_args::{TargetArgs, engine_parser, named_engine};
+use super::target_args::{TargetArgs, Which, backend_parser, engine_parser, named_engine};
 use crate::cli::exit::Failure;
 use crate::cli::output;
+use crate::package::Backend;
 use crate::runtime::selection::Selection;
 use crate::runtime::target::{Candidate, Wish};
 use crate::source::text::defuse_line;
@@ -22,6 +23,11 @@ pub(super) struct SideArgs {
     #[arg(long, value_name = "TOKEN,…", value_delimiter = ',')]
     precision: Vec<String>,
 
+    /// Backends: which packages of a directory, and what bare model files are run on; several for a
+    /// comparison of them
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = backend_parser(), help_heading = "Target")]
+    backend: Vec<Backend>,
+
     /// Engines, several for a comparison of them; `auto` takes the best that works
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto", value_parser = engine_parser())]
     engine: Vec<String>,
@@ -30,6 +36,8 @@ pub(super) struct SideArgs {
 /// One thing to run.
 #[derive(Debug, Clone)]
 pub(super) struct Side {
+    /// The backend that was named.
+    pub(super) backend: Option<Backend>,
     /// The method of a model.
     pub(super) selection: Selection,
     /// The engine that was named.
@@ -37,7 +45,7 @@ pub(super) struct Side {
 }
 
 impl SideArgs {
-    /// Every path with every precision on every engine, in this order of importance.
+    /// Every path for every backend in every precision on every engine, in this order of importance.
     pub(super) fn sides(
         &self,
         paths: &[PathBuf],
@@ -45,9 +53,10 @@ impl SideArgs {
     ) -> Result<Vec<Side>, Failure> {
         let mut sides = Vec::new();
         for path in paths {
-            for selection in self.selections(path, target)? {
+            for (backend, selection) in self.selections(path, target)? {
                 for engine in &self.engine {
                     sides.push(Side {
+                        backend,
                         selection: selection.clone(),
                         engine: named_engine(engine).map(str::to_owned),
                     });
@@ -57,21 +66,62 @@ impl SideArgs {
         Ok(sides)
     }
 
-    fn selections(&self, path: &Path, target: &TargetArgs) -> Result<Vec<Selection>, Failure> {
-        if self.precision.is_empty() {
-            return Ok(vec![super::selected(target, path, None)?]);
+    fn selections(
+        &self,
+        path: &Path,
+        target: &TargetArgs,
+    ) -> Result<Vec<(Option<Backend>, Selection)>, Failure> {
+        let mut selections = Vec::new();
+        for backend in or_open(&self.backend, Clone::clone) {
+            for precision in or_open(&self.precision, String::as_str) {
+                let which = Which {
+                    precision,
+                    backend,
+                    engine: None,
+                };
+                selections.push((backend, super::selected(target, path, which)?));
+            }
         }
-        let precisions = self.precision.iter();
-        precisions
-            .map(|precision| super::selected(target, path, Some(precision)))
-            .collect()
+        Ok(selections)
+    }
+
+    /// The backends that were named.
+    pub(super) fn backends(&self) -> &[Backend] {
+        &self.backend
+    }
+
+    /// The precisions that were named.
+    pub(super) fn precisions(&self) -> &[String] {
+        &self.precision
+    }
+
+    /// The engines that were named, [`None`] for the best that works.
+    pub(super) fn engines(&self) -> impl Iterator<Item = Option<&str>> {
+        self.engine.iter().map(|engine| named_engine(engine))
     }
 }
 
+/// Each of a list, or once nothing where the list is empty.
+fn or_open<'l, T, U: 'l>(list: &'l [T], view: fn(&'l T) -> U) -> Vec<Option<U>> {
+    if list.is_empty() {
+        return vec![None];
+    }
+    list.iter().map(|item| Some(view(item))).collect()
+}
+
 impl Side {
+    /// Backend and engine.
+    pub(super) fn which(&self) -> Which<'_> {
+        Which {
+            precision: None,
+            backend: self.backend,
+            engine: self.engine.as_deref(),
+        }
+    }
+
     /// What is to be run.
     pub(super) fn wish(&self, target: &TargetArgs) -> Wish {
-        target.wish(&self.selection, self.engine.as_deref())
+        target.wish(&self.selection, self.which())
     }
 
     /// `glimpse decoder int8 (qnn), ort on cpu`: what tells it from the others.

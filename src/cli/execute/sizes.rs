@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::target_args::{MAKING_INPUTS, TargetArgs};
+use super::target_args::{MAKING_INPUTS, TargetArgs, Which};
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::engine::EngineError;
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Model<'a> {
     /// Limits, backend, threads.
     pub(super) target: &'a TargetArgs,
-    /// The engine, if the user named one.
-    pub(super) engine: Option<&'a str>,
+    /// Backend and engine, if the user named them.
+    pub(super) which: Which<'a>,
     /// The method of a model.
     pub(super) selection: &'a Selection,
 }
@@ -123,7 +123,7 @@ fn try_out(
     let Ok(inputs) = inputs else {
         return Outcome::Hopeless;
     };
-    let wish = model.target.wish(model.selection, model.engine);
+    let wish = model.target.wish(model.selection, model.which);
     match target::start(&wish, &inputs, launcher) {
         Ok(_) => Outcome::Runs,
         Err(StartError::Failed(tried)) => {

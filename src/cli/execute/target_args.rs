@@ -18,14 +18,48 @@ use crate::tensor::limit::MemoryLimit;
 /// What the making of inputs is called when it takes too long.
 pub(super) const MAKING_INPUTS: &str = "making the inputs";
 
+/// Which variant of a package, and what runs it: for commands that run one.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct VariantArgs {
+    /// Precision of the variant; without it the first in the config
+    #[arg(long, value_name = "TOKEN")]
+    precision: Option<String>,
+
+    /// Backend: which package of a directory, and what a bare model file is run on
+    #[arg(long, value_name = "NAME", value_parser = backend_parser(), help_heading = "Target")]
+    backend: Option<Backend>,
+
+    /// Engine; `auto` takes the best that works
+    #[arg(long, default_value = "auto", value_parser = engine_parser())]
+    engine: String,
+}
+
+/// Which variant, and what runs it; what is absent is left open.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Which<'a> {
+    /// Precision of the variant.
+    pub(super) precision: Option<&'a str>,
+    /// Which package of a directory, and what a bare model file is run on.
+    pub(super) backend: Option<Backend>,
+    /// The engine that was named.
+    pub(super) engine: Option<&'a str>,
+}
+
+impl VariantArgs {
+    /// What they name.
+    pub(super) fn which(&self) -> Which<'_> {
+        Which {
+            precision: self.precision.as_deref(),
+            backend: self.backend,
+            engine: named_engine(&self.engine),
+        }
+    }
+}
+
 /// Where a model runs, and within which limits.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Target")]
 pub(super) struct TargetArgs {
-    /// Backend: which package of a directory, and what a bare model file is run on
-    #[arg(long, value_name = "NAME", value_parser = backend_parser())]
-    pub(super) backend: Option<Backend>,
-
     /// Component of a multi-component variant
     #[arg(long, value_name = "NAME")]
     pub(super) component: Option<String>,
@@ -67,9 +101,9 @@ impl TargetArgs {
     pub(super) fn select(
         &self,
         path: &Path,
-        precision: Option<&str>,
+        which: Which<'_>,
     ) -> Result<Selection, SelectionError> {
-        let choice = self.choice(precision);
+        let choice = self.choice(which);
         selection::select(path, &choice)
     }
 
@@ -77,31 +111,33 @@ impl TargetArgs {
     pub(super) fn select_link(
         &self,
         path: &Path,
-        precision: Option<&str>,
+        which: Which<'_>,
         name: &str,
     ) -> Result<Selection, SelectionError> {
-        selection::select_link(path, &self.choice(precision), name)
+        selection::select_link(path, &self.choice(which), name)
     }
 
     /// What these arguments leave to choose from.
-    pub(super) fn choice(&self, precision: Option<&str>) -> Choice {
+    pub(super) fn choice(&self, which: Which<'_>) -> Choice {
         Choice {
-            precision: precision.map(str::to_owned),
-            backend: self.backend,
+            precision: which.precision.map(str::to_owned),
+            backend: which.backend,
             component: self.component.clone(),
             method: self.method.clone(),
         }
     }
 
     /// What is to be run.
-    pub(super) fn wish(&self, selection: &Selection, engine: Option<&str>) -> Wish {
+    pub(super) fn wish(&self, selection: &Selection, which: Which<'_>) -> Wish {
         let variant = selection.variant.as_ref();
         Wish {
             model: selection.model.clone(),
             format: selection.info.format,
             signature: selection.signature.clone(),
-            backend: self.backend.or(variant.and_then(|variant| variant.backend)),
-            engine: engine.map(str::to_owned),
+            backend: which
+                .backend
+                .or(variant.and_then(|variant| variant.backend)),
+            engine: which.engine.map(str::to_owned),
             strict: self.strict,
             threads: self.threads.map(usize::from),
             observe: true,
@@ -150,7 +186,8 @@ pub(super) fn named_engine(argument: &str) -> Option<&str> {
     (argument != "auto").then_some(argument)
 }
 
-fn backend_parser() -> impl TypedValueParser<Value = Backend> {
+/// Backends by their names.
+pub(super) fn backend_parser() -> impl TypedValueParser<Value = Backend> {
     PossibleValuesParser::new(Backend::ALL.map(Backend::name))
         .map(|name| Backend::from_name(&name).expect("only their names pass"))
 }

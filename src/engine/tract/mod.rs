@@ -89,7 +89,7 @@ use source::Source;
 
 use super::feedback;
 use super::refusal::tells_beyond;
-use super::{Engine, EngineError, Gaps, LoadRequest, Offer, Provider, Session};
+use super::{Engine, EngineError, Gaps, LoadRequest, Offer, Provider, Reading, Session};
 use crate::model::{Method, ModelInfo, inspect};
 use crate::package::Backend;
 use crate::source::FileSource;
@@ -135,6 +135,12 @@ impl Engine for Tract {
         );
         let reason = program::refusal(&names);
         (!names.is_empty()).then_some(Gaps { names, reason })
+    }
+
+    fn reading(&self, format: &str, method: &Method) -> Option<Reading> {
+        let delegates = method.delegates.iter().filter(|_| format == "executorch");
+        let mut read = delegates.filter_map(|delegate| program::reading(&delegate.id));
+        read.next().map(|of| Reading { of })
     }
 
     /// Reads the model and, if all its shapes are fixed, plans it.

@@ -92,7 +92,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let first = &sides[0];
     let model = Model {
         target: &args.target,
-        engine: first.engine.as_deref(),
+        which: first.which(),
         selection: &first.selection,
     };
     let (mut started, shapes) = with_sizes(&model, &given, |given| start(args, &sides, given))?;

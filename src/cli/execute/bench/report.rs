@@ -41,6 +41,8 @@ pub(super) struct SeriesReport {
     engine: &'static str,
     provider: &'static str,
     fallback: bool,
+    /// What is to be told of the answers of an engine's own reading of a program.
+    reading: Option<String>,
     /// What it was run on.
     pub(super) inputs: Vec<GivenInput>,
     /// Time to load.
@@ -80,6 +82,10 @@ impl SeriesReport {
             engine: started.candidate.engine,
             provider: started.candidate.provider.name(),
             fallback: started.candidate.fallback,
+            reading: started
+                .candidate
+                .reading(&side.selection.info, &side.selection.signature.method)
+                .map(|reading| reading.to_string()),
             inputs: Vec::new(),
             load_ms: milliseconds(started.load_time),
             first_run_ms: milliseconds(started.first.time),
@@ -154,6 +160,9 @@ impl BenchReport {
         writeln!(text, "{}", self.conditions())?;
         for (place, series) in self.series.iter().enumerate() {
             writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
+            if let Some(reading) = &series.reading {
+                writeln!(text, "   {reading}")?;
+            }
             writeln!(text, "   on {}", GivenInput::line(&series.inputs))?;
         }
         let head = [

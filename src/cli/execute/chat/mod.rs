@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::target_args::{TargetArgs, engine_parser, named_engine};
+use super::target_args::{TargetArgs, VariantArgs};
 use super::{selected, started};
 use crate::runtime::selection::{self, Selection};
 use crate::runtime::target::Wish;
@@ -38,13 +38,8 @@ pub(in super::super) struct Args {
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
 
-    /// Precision of the variant; without it the first in the config
-    #[arg(long, value_name = "TOKEN")]
-    precision: Option<String>,
-
-    /// Engine; `auto` takes the best that works
-    #[arg(long, default_value = "auto", value_parser = engine_parser())]
-    engine: String,
+    #[command(flatten)]
+    variant: VariantArgs,
 
     #[command(flatten)]
     target: TargetArgs,
@@ -126,7 +121,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
 
 impl Chat {
     fn start(args: &Args) -> Result<Self, Failure> {
-        let selection = selected(&args.target, &args.path, args.precision.as_deref())?;
+        let selection = selected(&args.target, &args.path, args.variant.which())?;
         let files = tokenizer_files(&selection)?;
         let tokenizer = Tokenizer::of(&files).map_err(other)?;
         let decoder = DecoderModel::recognise(
@@ -148,7 +143,7 @@ impl Chat {
         let wish = Wish {
             carrying: decoder.carrying.clone(),
             observe: false,
-            ..args.target.wish(&selection, named_engine(&args.engine))
+            ..args.target.wish(&selection, args.variant.which())
         };
         let started = started(&wish, &decoder.first_inputs(), &args.target.launcher()?)?;
         let mut decoder = TokenDecoder::new(decoder, SessionSteps(started.worker));

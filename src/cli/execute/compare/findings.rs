@@ -1,6 +1,7 @@
 //! What a comparison found, as findings on the config's line, for CI's report formats.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::sides::Side;
@@ -8,6 +9,7 @@ use super::report::ComparisonReport;
 use crate::diagnostic::render::Style;
 use crate::diagnostic::{Anchor, Report, RuleMeta, Severity, SourceText};
 use crate::package::Loaded;
+use crate::source::JsonPath;
 
 /// Outputs that do not keep the tolerances.
 static OUTPUTS_DIFFER: RuleMeta = RuleMeta {
@@ -73,25 +75,62 @@ pub(super) fn style<'a>(
     }
 }
 
-/// The findings: on B's variant in its config, or on B's model file.
-pub(super) fn of(report: &ComparisonReport, b: &Side) -> Report {
-    let variant = b.selection.variant.as_ref();
-    let path = variant.map_or(&b.selection.model, |variant| &variant.config);
-    let shown = path.to_string_lossy().replace('\\', "/");
-    let loaded = variant.map(|variant| Loaded::read(&variant.config));
-    let text = loaded.as_ref().map(|loaded| loaded.text.clone());
-    let document = loaded
-        .as_ref()
-        .and_then(|loaded| loaded.document.as_ref().ok());
-    let source = Arc::new(SourceText::new(shown, text.unwrap_or_default()));
-    let anchor = variant.map_or(Anchor::File, |variant| Anchor::Value(variant.path.clone()));
-    let mut found = Report {
-        files: vec![source.path.clone()],
-        packages: usize::from(variant.is_some()),
-        ..Report::default()
-    };
+/// Where findings stand: on a variant in its config, or on a model file.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    path: PathBuf,
+    variant: Option<JsonPath>,
+}
+
+impl Place {
+    /// That of a side.
+    pub(super) fn of(side: &Side) -> Self {
+        match &side.selection.variant {
+            Some(variant) => Self::in_config(&variant.config, &variant.path),
+            None => Self {
+                path: side.selection.model.clone(),
+                variant: None,
+            },
+        }
+    }
+
+    /// That of a variant in a config.
+    pub(super) fn in_config(config: &Path, variant: &JsonPath) -> Self {
+        Self {
+            path: config.to_owned(),
+            variant: Some(variant.clone()),
+        }
+    }
+
+    /// A report of findings that stand here, each a rule and what it says.
+    fn report(&self, found: impl Iterator<Item = (&'static RuleMeta, String)>) -> Report {
+        let shown = self.path.to_string_lossy().replace('\\', "/");
+        let loaded = self.variant.as_ref().map(|_| Loaded::read(&self.path));
+        let text = loaded.as_ref().map(|loaded| loaded.text.clone());
+        let document = loaded
+            .as_ref()
+            .and_then(|loaded| loaded.document.as_ref().ok());
+        let source = Arc::new(SourceText::new(shown, text.unwrap_or_default()));
+        let anchor = self.variant.clone().map_or(Anchor::File, Anchor::Value);
+        let found = found.map(|(rule, message)| {
+            let finding = rule.finding(anchor.clone(), message);
+            finding.locate(&source, document)
+        });
+        let mut report = Report {
+            files: vec![source.path.clone()],
+            packages: usize::from(self.variant.is_some()),
+            diagnostics: found.collect(),
+            ..Report::default()
+        };
+        report.sort();
+        report
+    }
+}
+
+/// What a comparison found of B, which stands at `place`.
+pub(super) fn of(report: &ComparisonReport, place: &Place) -> Report {
     let against = format!("{} against {}", report.b.label, report.a.label);
-    for case in &report.cases {
+    let found = report.cases.iter().flat_map(|case| {
         let failures = case
             .failure
             .iter()
@@ -101,12 +140,30 @@ pub(super) fn of(report: &ComparisonReport, b: &Side) -> Report {
             .iter()
             .flat_map(super::report::OutputResult::complaints);
         let complaints = complaints.map(|text| (&OUTPUTS_DIFFER, text));
-        for (rule, text) in failures.chain(complaints) {
-            let message = format!("{against}, {}: {text}", case.label);
-            let finding = rule.finding(anchor.clone(), message);
-            found.diagnostics.push(finding.locate(&source, document));
+        let found: Vec<(&RuleMeta, String)> = failures.chain(complaints).collect();
+        let named = found.into_iter();
+        named.map(|(rule, text)| (rule, format!("{against}, {}: {text}", case.label)))
+    });
+    place.report(found.collect::<Vec<_>>().into_iter())
+}
+
+/// That what stands at `place` does not run where the reference does.
+pub(super) fn does_not_run(place: &Place, message: String) -> Report {
+    place.report(std::iter::once((&RUNS_ON_ONE_SIDE, message)))
+}
+
+/// Several reports as one.
+pub(super) fn merged(reports: Vec<Report>) -> Report {
+    let mut all = Report::default();
+    for report in reports {
+        for file in report.files {
+            if !all.files.contains(&file) {
+                all.files.push(file);
+            }
         }
+        all.diagnostics.extend(report.diagnostics);
     }
-    found.sort();
-    found
+    all.packages = all.files.len();
+    all.sort();
+    all
 }

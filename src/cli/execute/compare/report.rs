@@ -54,6 +54,8 @@ pub(super) struct SideInfo {
     engine: &'static str,
     provider: &'static str,
     fallback: bool,
+    /// What is to be told of the answers of an engine's own reading of a program.
+    pub(super) reading: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,7 +106,18 @@ impl SideInfo {
             engine: started.candidate.engine,
             provider: started.candidate.provider.name(),
             fallback: started.candidate.fallback,
+            reading: started
+                .candidate
+                .reading(&side.selection.info, &side.selection.signature.method)
+                .map(|reading| reading.to_string()),
         }
+    }
+}
+
+impl SideInfo {
+    /// `tract (cpu)`: where it ran.
+    pub(super) fn on(&self) -> String {
+        format!("{} ({})", self.engine, self.provider)
     }
 }
 
@@ -220,51 +233,28 @@ impl ComparisonReport {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         for (place, (name, side)) in [("A", &self.a), ("B", &self.b)].into_iter().enumerate() {
             writeln!(text, "{name}  {}", defuse_line(&side.label))?;
+            if let Some(reading) = &side.reading {
+                writeln!(text, "   {reading}")?;
+            }
             self.shapes(text, place)?;
         }
         let rows = self.outputs.iter().map(|output| {
-            let name = defuse_line(&output.name);
-            let found = &output.agreement;
-            [
-                name,
-                figure(Some(found.max_abs)),
-                figure(Some(found.max_rel)),
-                format!("{:.6}", found.cosine),
-                found
-                    .snr_db
-                    .map_or("∞".to_owned(), |snr| format!("{snr:.1} dB")),
-                found
-                    .top1
-                    .map_or("-".to_owned(), |top1| format!("{:.1}%", top1 * 100.0)),
-            ]
+            let [a, b, c, d, e] = figures(&output.agreement);
+            [defuse_line(&output.name), a, b, c, d, e]
         });
-        let head = ["output", "max abs", "max rel", "cosine", "SNR", "top-1"];
+        let [a, b, c, d, e] = FIGURES;
+        let head = ["output", a, b, c, d, e];
         let rows: Vec<[String; 6]> = std::iter::once(head.map(str::to_owned))
             .chain(rows)
             .collect();
-        write_table(text, &rows)?;
-        for case in &self.cases {
-            if let Some(reason) = &case.skipped {
-                writeln!(
-                    text,
-                    "{}: not compared, neither side runs it: {reason}",
-                    case.label
-                )?;
-            }
-            if let Some(failure) = &case.failure {
-                writeln!(text, "{}: {failure}", case.label)?;
-            }
-            for output in &case.outputs {
-                for sentence in output.complaints() {
-                    writeln!(text, "{}: {sentence}", defuse_line(&case.label))?;
-                }
-            }
+        write_table(text, &rows, |column| column > 0)?;
+        for line in self.complaints() {
+            writeln!(text, "{line}")?;
         }
         if let Some(judged) = &self.judged {
             writeln!(text, "{judged}")?;
         }
-        let cases = self.cases.iter().filter(|case| !case.outputs.is_empty());
-        let cases = cases.count();
+        let cases = self.compared_cases();
         let s = if cases == 1 { "" } else { "s" };
         let verdict = if self.agrees { "agree" } else { "differ" };
         writeln!(
@@ -276,8 +266,19 @@ impl ComparisonReport {
 }
 
 impl ComparisonReport {
-    /// The shapes that a side was run on, each once.
-    fn shapes(&self, text: &mut String, side: usize) -> std::fmt::Result {
+    /// The worst figures of all outputs.
+    pub(super) fn worst(&self) -> Option<Agreement> {
+        Agreement::worst(self.outputs.iter().map(|output| &output.agreement))
+    }
+
+    /// How many sets of inputs were compared.
+    pub(super) fn compared_cases(&self) -> usize {
+        let cases = self.cases.iter();
+        cases.filter(|case| !case.outputs.is_empty()).count()
+    }
+
+    /// The shapes that a side was run on, a line each.
+    pub(super) fn shape_lines(&self, side: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for case in &self.cases {
             let line = GivenInput::line(&case.inputs[side]);
@@ -285,6 +286,36 @@ impl ComparisonReport {
                 lines.push(line);
             }
         }
+        lines
+    }
+
+    /// What is wrong with it, a line each.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for case in &self.cases {
+            let label = defuse_line(&case.label);
+            if let Some(reason) = &case.skipped {
+                let told = "not compared, neither side runs it";
+                lines.push(format!("{label}: {told}: {reason}"));
+            }
+            lines.extend(case.failure.iter().map(|text| format!("{label}: {text}")));
+            let sentences = case.outputs.iter().flat_map(OutputResult::complaints);
+            lines.extend(sentences.map(|sentence| format!("{label}: {sentence}")));
+        }
+        lines
+    }
+
+    /// What is demanded, and of which precision that is.
+    pub(super) fn demands(&self) -> String {
+        match &self.judged {
+            Some(judged) => judged.precision.clone(),
+            None => demands(&self.tolerances),
+        }
+    }
+
+    /// The shapes that a side was run on.
+    fn shapes(&self, text: &mut String, side: usize) -> std::fmt::Result {
+        let lines = self.shape_lines(side);
         for line in lines.iter().take(MAX_SHAPES) {
             writeln!(text, "   on {line}")?;
         }
@@ -337,6 +368,22 @@ impl OutputResult {
     }
 }
 
+/// What [`figures`] are.
+pub(super) const FIGURES: [&str; 5] = ["max abs", "max rel", "cosine", "SNR", "top-1"];
+
+/// An agreement's figures, as a table shows them.
+pub(super) fn figures(found: &Agreement) -> [String; 5] {
+    let snr = found.snr_db;
+    let top1 = found.top1;
+    [
+        figure(Some(found.max_abs)),
+        figure(Some(found.max_rel)),
+        format!("{:.6}", found.cosine),
+        snr.map_or("∞".to_owned(), |snr| format!("{snr:.1} dB")),
+        top1.map_or("-".to_owned(), |top1| format!("{:.1}%", top1 * 100.0)),
+    ]
+}
+
 fn demands(tolerances: &Tolerances) -> String {
     let demands = [
         ("max rel", tolerances.max_rel),
@@ -364,7 +411,12 @@ fn figure(value: Option<f64>) -> String {
     }
 }
 
-fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) -> std::fmt::Result {
+/// Writes rows below each other, columns of numbers to the right.
+pub(super) fn write_table<const N: usize>(
+    text: &mut String,
+    rows: &[[String; N]],
+    is_number: impl Fn(usize) -> bool,
+) -> std::fmt::Result {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)
@@ -374,10 +426,10 @@ fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) -> std::
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];
-            if column == 0 {
-                write!(line, "  {cell:width$}")?;
-            } else {
+            if is_number(column) {
                 write!(line, "  {cell:>width$}")?;
+            } else {
+                write!(line, "  {cell:width$}")?;
             }
         }
         writeln!(text, "{}", line.trim_end())?;

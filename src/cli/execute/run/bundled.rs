@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::super::super::exit::{Exit, Failure};
 use super::super::super::output;
-use super::super::target_args::named_engine;
+use super::super::target_args::Which;
 use super::Args;
 use crate::runtime::precision::Precision;
 use crate::runtime::target::Candidate;
@@ -57,7 +57,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
     let mut target = args.target.clone();
     target.method = Some(case.method.clone());
-    let selection = super::super::selected(&target, &args.path, None)?;
+    let which = args.variant.which();
+    let open = Which {
+        precision: None,
+        ..which
+    };
+    let selection = super::super::selected(&target, &args.path, open)?;
     crate::tensor::input::check(&selection.signature, &case.inputs).map_err(|error| {
         let path = args.path.display();
         Failure::Other(format!(
@@ -65,7 +70,7 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
             case.index, case.method
         ))
     })?;
-    let wish = target.wish(&selection, named_engine(&args.engine));
+    let wish = target.wish(&selection, which);
     let started = super::super::started(&wish, &case.inputs, &target.launcher()?)?;
     let outputs = &started.first.outputs;
     let mut faults = Vec::new();

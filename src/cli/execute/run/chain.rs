@@ -2,7 +2,7 @@
 
 use super::{Args, Stage};
 use crate::cli::execute::sizes::{Model, with_sizes};
-use crate::cli::execute::target_args::{MAKING_INPUTS, named_engine};
+use crate::cli::execute::target_args::MAKING_INPUTS;
 use crate::cli::exit::Failure;
 use crate::runtime::selection::Selection;
 use crate::tensor::input::{self, Generator, Held, InputArgs};
@@ -10,13 +10,13 @@ use crate::tensor::{Signature, Tensor, TensorSpec};
 
 /// Runs what the arguments name: one method, or a chain of components or methods.
 pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
-    let precision = args.precision.as_deref();
+    let which = args.variant.which();
     if args.chain.is_empty() {
-        let selection = super::super::selected(&args.target, &args.path, precision)?;
+        let selection = super::super::selected(&args.target, &args.path, which)?;
         let given = args.target.limited(args.inputs.to_args());
         let model = Model {
             target: &args.target,
-            engine: named_engine(&args.engine),
+            which,
             selection: &selection,
         };
         let stage = with_sizes(&model, &given, |given| {
@@ -28,7 +28,7 @@ pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
     // All are selected before any runs: a slip in the last name costs no time.
     let mut selections = Vec::new();
     for name in &args.chain {
-        let link = args.target.select_link(&args.path, precision, name);
+        let link = args.target.select_link(&args.path, which, name);
         selections.push(link.map_err(|error| super::super::not_selected(&error))?);
     }
     let given = args.target.limited(args.inputs.to_args());

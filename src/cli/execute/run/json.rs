@@ -81,6 +81,8 @@ pub(super) fn head(selection: &Selection, started: &Started) -> Json {
             })
         })
         .collect();
+    let method = &selection.signature.method;
+    let reading = started.candidate.reading(&selection.info, method);
     json!({
         "version": 1,
         "package": variant.map(|variant| &variant.package),
@@ -91,6 +93,7 @@ pub(super) fn head(selection: &Selection, started: &Started) -> Json {
         "fallback": started.candidate.fallback,
         "passed_over": passed_over,
         "placement": started.placement.shares,
+        "reading": reading.map(|reading| reading.to_string()),
         "component": variant.and_then(|variant| variant.component.as_ref()),
         "method": selection.signature.method,
         "model": shown(&selection.model),

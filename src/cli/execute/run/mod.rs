@@ -13,8 +13,8 @@ use std::time::Duration;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
-use super::target_args::{TargetArgs, engine_parser};
-use crate::engine::Session;
+use super::target_args::{TargetArgs, VariantArgs};
+use crate::engine::{Reading, Session};
 use crate::runtime::selection::Selection;
 use crate::runtime::target::Started;
 use crate::tensor::input::{FEED_HELP, MAX_STEPS, STEP_INPUT_HELP};
@@ -29,13 +29,8 @@ pub(in super::super) struct Args {
     #[arg(value_name = "PACKAGE|CONFIG|MODEL")]
     path: PathBuf,
 
-    /// Precision of the variant; without it the first in the config
-    #[arg(long, value_name = "TOKEN")]
-    precision: Option<String>,
-
-    /// Engine; `auto` takes the best that works
-    #[arg(long, default_value = "auto", value_parser = engine_parser())]
-    engine: String,
+    #[command(flatten)]
+    variant: VariantArgs,
 
     #[command(flatten)]
     target: TargetArgs,
@@ -165,6 +160,13 @@ impl Stage {
         }
     }
 
+    /// What is to be told of answers that are an engine's own reading of the program.
+    fn reading(&self) -> Option<Reading> {
+        let method = &self.selection.signature.method;
+        let candidate = self.started.candidate;
+        candidate.reading(&self.selection.info, method)
+    }
+
     /// What a chain calls it: its component, else its method. A method's name may hold anything.
     fn link(&self) -> Option<String> {
         let variant = self.selection.variant.as_ref();
@@ -182,9 +184,7 @@ impl Stage {
     fn run(args: &Args, selection: Selection, inputs: Vec<Tensor>) -> Result<Self, Failure> {
         input::check(&selection.signature, &inputs)
             .map_err(|error| Failure::Other(error.to_string()))?;
-        let wish = args
-            .target
-            .wish(&selection, super::target_args::named_engine(&args.engine));
+        let wish = args.target.wish(&selection, args.variant.which());
         let launcher = args.target.launcher()?;
         let mut started = super::started(&wish, &inputs, &launcher)?;
         let again = if args.once {

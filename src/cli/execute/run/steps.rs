@@ -5,7 +5,7 @@
 
 use serde_json::Value as Json;
 
-use super::super::target_args::{MAKING_INPUTS, named_engine};
+use super::super::target_args::MAKING_INPUTS;
 use super::{Args, Shown, Stage, json, not_finite, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
@@ -25,8 +25,8 @@ struct Rendered {
 /// Runs all steps.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let fail = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
-    let precision = args.precision.as_deref();
-    let selection = super::super::selected(&args.target, &args.path, precision)?;
+    let which = args.variant.which();
+    let selection = super::super::selected(&args.target, &args.path, which)?;
     let signature = selection.signature.clone();
     let wanted = StepArgs {
         count: args.steps,
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         .target
         .within(MAKING_INPUTS, || steps.inputs(0, None))
         .map_err(|error| fail(&error))?;
-    let wish = args.target.wish(&selection, named_engine(&args.engine));
+    let wish = args.target.wish(&selection, which);
     let started = super::super::started(&wish, &first, &args.target.launcher()?)?;
     let mut stage = Stage {
         selection,

@@ -40,7 +40,11 @@ fn head(text: &mut String, stage: &Stage) -> std::fmt::Result {
         } else {
             ""
         }
-    )
+    )?;
+    match stage.reading() {
+        Some(reading) => writeln!(text, "  {reading}"),
+        None => Ok(()),
+    }
 }
 
 fn write(text: &mut String, stage: &Stage) -> std::fmt::Result {

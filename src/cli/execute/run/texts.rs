@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::super::sides::what;
-use super::super::target_args::named_engine;
 use super::super::{not_selected, started};
 use super::{Args, json, text};
 use crate::cli::exit::{Exit, Failure};
@@ -131,7 +130,7 @@ fn embed(args: &Args, texts: Vec<String>) -> Result<Embedded, Failure> {
         .target
         .within("making the inputs", || embedder.plan(&given, &options));
     let plan = plan.map_err(other)?;
-    let wish = args.target.wish(&selection, named_engine(&args.engine));
+    let wish = args.target.wish(&selection, args.variant.which());
     let launcher = args.target.launcher()?;
     let (first, others) = plan.runs.split_first().expect("there is a text, so a run");
     let mut started = started(&wish, &first.inputs, &launcher)?;
@@ -159,14 +158,14 @@ fn embed(args: &Args, texts: Vec<String>) -> Result<Embedded, Failure> {
 
 /// What the arguments select; of several components the one of texts.
 fn selected(args: &Args) -> Result<Selection, Failure> {
-    let precision = args.precision.as_deref();
+    let which = args.variant.which();
     let target = &args.target;
-    let error = match target.select(&args.path, precision) {
+    let error = match target.select(&args.path, which) {
         Ok(selection) => return Ok(selection),
         Err(error) => error,
     };
     if matches!(error, SelectionError::Refused(_)) && target.component.is_none() {
-        let mut choice = target.choice(precision);
+        let mut choice = target.choice(which);
         choice.component = Some(COMPONENT.to_owned());
         if let Ok(selection) = selection::select(&args.path, &choice) {
             return Ok(selection);

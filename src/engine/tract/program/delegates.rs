@@ -12,6 +12,8 @@ use crate::package::Backend;
 /// A backend whose graphs are lowered.
 struct Portable {
     backend: Backend,
+    /// Whether what is computed is what the backend's own code computes, to the bit where it is quantised.
+    exact: bool,
     lower: Lower,
     /// What of a payload cannot be lowered, where that is not all or nothing.
     missing: Option<Missing>,
@@ -28,21 +30,25 @@ type Missing = fn(&Weights, ByteRange) -> Result<BTreeSet<String>, Failure>;
 static PORTABLE: &[Portable] = &[
     Portable {
         backend: Backend::Xnnpack,
+        exact: true,
         lower: xnnpack::lower,
         missing: None,
     },
     Portable {
         backend: Backend::CoreMl,
+        exact: false,
         lower: coreml::lower,
         missing: Some(coreml::missing),
     },
     Portable {
         backend: Backend::Mlx,
+        exact: false,
         lower: mlx::lower,
         missing: Some(mlx::missing),
     },
     Portable {
         backend: Backend::Vulkan,
+        exact: false,
         lower: vulkan::lower,
         missing: Some(vulkan::missing),
     },
@@ -64,6 +70,12 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// Whether graphs of a delegate are lowered.
 pub(super) fn is_known(id: &str) -> bool {
     find(id).is_some()
+}
+
+/// The backend of a delegate whose graphs are lowered, but not as the backend's hardware computes them.
+pub(super) fn reading(id: &str) -> Option<Backend> {
+    let portable = find(id).filter(|portable| !portable.exact);
+    portable.map(|portable| portable.backend)
 }
 
 /// What of a delegate's payload cannot be lowered.

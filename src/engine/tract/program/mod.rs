@@ -31,6 +31,7 @@ pub(super) use session::ProgramSession;
 use walk::lower;
 
 use super::guard::Failure;
+use crate::package::Backend;
 use crate::tensor::{DType, Tensor};
 
 /// A method as a graph.
@@ -90,6 +91,12 @@ pub(super) fn missing<'a>(
     let operators = operators.filter(|name| !operators::is_known(name));
     let delegates = delegates.filter(|id| !delegates::is_known(id));
     operators.chain(delegates).map(str::to_owned).collect()
+}
+
+/// The backend whose graphs a delegate of this id has, if they are read in half precision otherwise than
+/// its hardware computes them.
+pub(super) fn reading(id: &str) -> Option<Backend> {
+    delegates::reading(id)
 }
 
 /// Why these names cannot be lowered, and what would run them.

@@ -1,0 +1,173 @@
+//! `pkgtool compare --all`: every variant of a package against one of them.
+//!
+//! Invariant: every variant is in the table. What was not compared stands there with its reason, and is no
+//! failure only where nothing here runs it or one of the two has no such part.
+
+mod document;
+mod reference;
+mod table;
+
+use std::fs;
+
+use super::super::not_selected;
+use super::super::sides::Side;
+use super::findings::{self, Place};
+use super::pair::{Starter, compared};
+use super::{Args, write};
+use crate::cli::exit::{Exit, Failure};
+use crate::runtime::every::{self, PackageVariant, Part, Wanted};
+use crate::runtime::target;
+use crate::source::text::defuse_line;
+use document::{Document, Outcome, Row};
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let [path] = &args.paths[..] else {
+        let reason = "--all compares the variants of one package: name one path";
+        return Err(Failure::Other(reason.to_owned()));
+    };
+    let wanted = Wanted {
+        backends: args.sides.backends().to_vec(),
+        precisions: args.sides.precisions().to_vec(),
+        component: args.target.component.clone(),
+        method: args.target.method.clone(),
+    };
+    let variants = every::variants(path, &wanted).map_err(|error| not_selected(&error))?;
+    let engines: Vec<Option<&str>> = args.sides.engines().collect();
+    if variants.len() * engines.len() < 2 {
+        return Err(Failure::Other(format!(
+            "{}: there must be two things to compare, and {} of its variants was chosen",
+            path.display(),
+            variants.len()
+        )));
+    }
+    let reference = reference::choose(&variants, args.reference.as_deref())?;
+    let comparison = Comparison {
+        args,
+        variants: &variants,
+        engines: &engines,
+        reference,
+    };
+    let rows = comparison.rows()?;
+    let found = rows.iter().filter_map(|row| found(args, row));
+    let found = findings::merged(found.collect());
+    let document = Document::new(reference::label(reference), rows, args.require_all);
+    if let Some(path) = &args.markdown {
+        fs::write(path, document.to_markdown())
+            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
+    }
+    write(args, &found, || {
+        if args.json {
+            document.to_json()
+        } else {
+            document.to_text()
+        }
+    })?;
+    Ok(if !document.has_compared() {
+        Exit::Failure
+    } else if document.agrees {
+        Exit::Clean
+    } else {
+        Exit::Findings
+    })
+}
+
+/// What is compared with what.
+struct Comparison<'a> {
+    args: &'a Args,
+    variants: &'a [PackageVariant],
+    engines: &'a [Option<&'a str>],
+    reference: &'a PackageVariant,
+}
+
+impl Comparison<'_> {
+    /// Every variant on every engine, part by part of the reference; then what the reference has no part for.
+    fn rows(&self) -> Result<Vec<Row>, Failure> {
+        let of_reference = &self.reference.parts;
+        let mut rows = Vec::new();
+        for part in of_reference {
+            let name = part.name(of_reference);
+            let Ok(selection) = &part.selection else {
+                continue;
+            };
+            let a = Side {
+                backend: None,
+                selection: selection.clone(),
+                engine: self.engines[0].map(str::to_owned),
+            };
+            let mut starter = Starter::in_a_row(&self.args.target)?;
+            for variant in self.variants {
+                for (place, engine) in self.engines.iter().enumerate() {
+                    if place == 0 && std::ptr::eq(variant, self.reference) {
+                        continue;
+                    }
+                    let found = variant.part(&name, of_reference.len() == 1);
+                    let outcome = match found {
+                        Some(part) => self.compare(&a, part, *engine, &mut starter),
+                        None => Outcome::Skipped(format!("it has no `{}`", defuse_line(&name))),
+                    };
+                    rows.push(Row::new(variant, *engine, name.clone(), outcome));
+                }
+            }
+        }
+        for variant in self.variants {
+            let alone = |part: &&Part| {
+                let name = part.name(&variant.parts);
+                let is_only = variant.parts.len() == 1;
+                self.reference.part(&name, is_only).is_none()
+            };
+            for part in variant.parts.iter().filter(alone) {
+                let reason = "the reference has none".to_owned();
+                let name = part.name(&variant.parts);
+                rows.push(Row::new(variant, None, name, Outcome::Skipped(reason)));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Compares a part of a variant with that of the reference.
+    fn compare(
+        &self,
+        a: &Side,
+        part: &Part,
+        engine: Option<&str>,
+        starter: &mut Starter,
+    ) -> Outcome {
+        let selection = match &part.selection {
+            Ok(selection) => selection,
+            Err(error) => return Outcome::Failed(error.to_string()),
+        };
+        let method = &selection.signature.method;
+        if let Err(error) = target::require_method_runnable(&selection.info, method) {
+            return Outcome::Skipped(error.to_string());
+        }
+        let b = Side {
+            backend: None,
+            selection: selection.clone(),
+            engine: engine.map(str::to_owned),
+        };
+        let sides = [a.clone(), b];
+        match compared(self.args, &sides, starter) {
+            Ok(report) => Outcome::Compared(Box::new(report)),
+            Err(failure) => match starter.refused() {
+                Some((1, true)) => Outcome::Skipped(failure.to_string()),
+                _ => Outcome::Failed(failure.to_string()),
+            },
+        }
+    }
+}
+
+/// The findings of a row, on the variant in its config.
+fn found(args: &Args, row: &Row) -> Option<crate::diagnostic::Report> {
+    let place = Place::in_config(&row.config, &row.path);
+    let alone = |reason: &str| {
+        let message = format!("{}, {}: {reason}", row.label, row.part);
+        Some(findings::does_not_run(&place, message))
+    };
+    match &row.outcome {
+        Outcome::Compared(report) => Some(findings::of(report, &place)),
+        Outcome::Failed(reason) => alone(reason),
+        Outcome::Skipped(reason) if args.require_all => alone(reason),
+        Outcome::Skipped(_) => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! The variant that all others are compared with.
+
+use crate::cli::exit::Failure;
+use crate::cli::output;
+use crate::package::Backend;
+use crate::runtime::every::PackageVariant;
+use crate::runtime::precision::Precision;
+use crate::runtime::selection::Selection;
+use crate::runtime::target;
+
+/// What the user says of it.
+struct Named<'n> {
+    text: &'n str,
+    backend: Option<Backend>,
+    precision: Option<&'n str>,
+}
+
+/// The variant that is named; without a name the least quantised of those that run here, the first of
+/// several.
+pub(super) fn choose<'v>(
+    variants: &'v [PackageVariant],
+    named: Option<&str>,
+) -> Result<&'v PackageVariant, Failure> {
+    let named = named.map(Named::read);
+    let is_named = |variant: &&PackageVariant| named.as_ref().is_none_or(|it| it.is(variant));
+    let chosen: Vec<&PackageVariant> = variants.iter().filter(is_named).collect();
+    if let Some(named) = named.filter(|_| chosen.is_empty()) {
+        let labels: Vec<String> = variants.iter().map(PackageVariant::label).collect();
+        return Err(Failure::Other(format!(
+            "--reference {}: no variant is that; there are {}",
+            named.text,
+            labels.join(", ")
+        )));
+    }
+    let least = |variants: Vec<&'v PackageVariant>| {
+        let ranked = variants.into_iter().filter_map(|variant| {
+            let selection = first(variant)?;
+            Some((variant, Precision::of(selection)))
+        });
+        ranked.reduce(|best, other| {
+            if best.1.is_below(&other.1) {
+                other
+            } else {
+                best
+            }
+        })
+    };
+    let runs = chosen.iter().copied().filter(|variant| runs(variant));
+    let runs: Vec<&PackageVariant> = runs.collect();
+    let Some((variant, _)) = least(runs) else {
+        let reasons: Vec<String> = chosen.iter().map(|variant| why_not(variant)).collect();
+        return Err(Failure::Other(format!(
+            "no variant can be the reference: {}",
+            reasons.join("; ")
+        )));
+    };
+    if let Some((best, _)) = least(chosen)
+        && !std::ptr::eq(best, variant)
+    {
+        output::note(&format!(
+            "the reference is {}, since {}",
+            variant.label(),
+            why_not(best)
+        ));
+    }
+    Ok(variant)
+}
+
+/// `glimpse fp32 for xnnpack`.
+pub(super) fn label(variant: &PackageVariant) -> String {
+    let label = variant.label();
+    match variant.selected() {
+        Some(selected) => format!("{} {label}", selected.package),
+        None => label,
+    }
+}
+
+impl<'n> Named<'n> {
+    fn read(text: &'n str) -> Self {
+        let (backend, precision) = match text.split_once('/') {
+            Some((backend, precision)) => (Backend::from_name(backend), Some(precision)),
+            None => match Backend::from_name(text) {
+                Some(backend) => (Some(backend), None),
+                None => (None, Some(text)),
+            },
+        };
+        Self {
+            text,
+            backend,
+            precision,
+        }
+    }
+
+    fn is(&self, variant: &PackageVariant) -> bool {
+        let of_backend = match self.text.split_once('/') {
+            // A backend that there is not is no backend of any variant.
+            Some(_) => self.backend.is_some() && self.backend == variant.backend,
+            None => self.backend.is_none() || self.backend == variant.backend,
+        };
+        let of_precision = |precision| variant.precision.as_deref() == Some(precision);
+        of_backend && self.precision.is_none_or(of_precision)
+    }
+}
+
+/// The first of a variant's parts that can be selected.
+fn first(variant: &PackageVariant) -> Option<&Selection> {
+    let mut parts = variant.parts.iter();
+    parts.find_map(|part| part.selection.as_ref().ok())
+}
+
+/// Whether something of it can run here, as far as headers tell.
+fn runs(variant: &PackageVariant) -> bool {
+    let selections = variant
+        .parts
+        .iter()
+        .filter_map(|part| part.selection.as_ref().ok());
+    let mut checked = selections.map(|selection| {
+        target::require_method_runnable(&selection.info, &selection.signature.method)
+    });
+    checked.any(|found| found.is_ok())
+}
+
+/// Why nothing of a variant can run here, in words.
+fn why_not(variant: &PackageVariant) -> String {
+    let reasons = variant.parts.iter().map(|part| match &part.selection {
+        Ok(selection) => {
+            let method = &selection.signature.method;
+            let found = target::require_method_runnable(&selection.info, method);
+            found.err().map(|error| error.to_string())
+        }
+        Err(error) => Some(error.to_string()),
+    });
+    let reason = reasons.flatten().next();
+    let reason = reason.unwrap_or_else(|| "it has no such component or method".to_owned());
+    format!("{} does not run here ({reason})", variant.label())
+}

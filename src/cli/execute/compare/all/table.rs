@@ -1,0 +1,199 @@
+//! The comparison of all variants as a table, for people and for model cards.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::super::report::{ComparisonReport, FIGURES, figures, write_table};
+use super::document::{Document, Outcome, Row};
+use crate::source::text::defuse_line;
+
+/// Most sentences on one row.
+const MAX_COMPLAINTS: usize = 4;
+/// Columns before the figures and after them.
+const COLUMNS: usize = FIGURES.len() + 6;
+
+impl Document {
+    /// The text, with a line end.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let reference = self.rows.iter().find_map(Row::report);
+        let reference = reference.map_or(&self.reference, |report| &report.a.label);
+        writeln!(text, "reference: {}", defuse_line(reference))?;
+        if let Some(reading) = self.reading() {
+            writeln!(text, "  {reading}")?;
+        }
+        let rows = self.rows.iter().enumerate();
+        let rows = rows.map(|(place, row)| cells(place + 1, row, ""));
+        let columns = head();
+        let head = columns.map(str::to_owned);
+        let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+        write_table(text, &rows, |column| is_number(columns[column]))?;
+        for (line, places) in self.remarks() {
+            writeln!(text, "{}: {line}", listed(&places))?;
+        }
+        for (place, row) in self.rows.iter().enumerate() {
+            for line in told(row) {
+                writeln!(text, "{}: {line}", place + 1)?;
+            }
+        }
+        writeln!(text, "{}", self.verdict())
+    }
+
+    /// The table in Markdown, with a line end.
+    pub(super) fn to_markdown(&self) -> String {
+        let escaped = |text: &str| defuse_line(text).replace('|', "\\|");
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let reference = self.rows.iter().find_map(Row::report);
+        let reference = reference.map_or(&self.reference, |report| &report.a.label);
+        let reading = self.reading();
+        let reading = reading.map_or_else(String::new, |reading| format!(" ({reading})"));
+        let mut text = format!("Compared with {}{reading}:\n\n", escaped(reference));
+        text += &line(&head().map(str::to_owned));
+        let rules = head().map(|name| if is_number(name) { "--:" } else { "---" }.to_owned());
+        text += &line(&rules);
+        for (place, row) in self.rows.iter().enumerate() {
+            text += &line(&cells(place + 1, row, "–").map(|cell| escaped(&cell)));
+        }
+        text.push('\n');
+        for (remark, places) in self.remarks() {
+            let _ = writeln!(text, "- {}: {}", listed(&places), escaped(&remark));
+        }
+        for (place, row) in self.rows.iter().enumerate() {
+            for line in told(row) {
+                let _ = writeln!(text, "- {}: {}", place + 1, escaped(&line));
+            }
+        }
+        let _ = writeln!(text, "\n{}.", self.verdict());
+        text
+    }
+
+    /// What is to be told of the reference's answers.
+    fn reading(&self) -> Option<&str> {
+        let reference = self.rows.iter().find_map(Row::report)?;
+        reference.a.reading.as_deref()
+    }
+
+    /// What several rows have in common: how programs were read, what they were run on. In the order of the
+    /// rows, with their numbers.
+    fn remarks(&self) -> Vec<(String, Vec<usize>)> {
+        let mut order = Vec::new();
+        let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let mut add = |line: String, place: usize| {
+            if !places.contains_key(&line) {
+                order.push(line.clone());
+            }
+            places.entry(line).or_default().push(place);
+        };
+        let reports = self.rows.iter().enumerate();
+        let reports: Vec<(usize, &ComparisonReport)> = reports
+            .filter_map(|(place, row)| Some((place + 1, row.report()?)))
+            .collect();
+        for (place, report) in &reports {
+            if let Some(reading) = &report.b.reading {
+                add(reading.clone(), *place);
+            }
+        }
+        for (place, report) in &reports {
+            add(format!("on {}", report.shape_lines(1).join("; ")), *place);
+        }
+        let found = order.into_iter();
+        found
+            .map(|line| {
+                let of = places.remove(&line).unwrap_or_default();
+                (line, of)
+            })
+            .collect()
+    }
+
+    fn verdict(&self) -> String {
+        let count = |is: fn(&Row) -> bool| self.rows.iter().filter(|row| is(row)).count();
+        let agree = count(|row| row.report().is_some_and(|report| report.agrees));
+        let differ = count(|row| row.report().is_some_and(|report| !report.agrees));
+        let failed = count(|row| matches!(row.outcome, Outcome::Failed(_)));
+        let skipped = count(|row| matches!(row.outcome, Outcome::Skipped(_)));
+        let mut words = vec![format!("{agree} agree")];
+        for (number, what) in [
+            (differ, "differ"),
+            (failed, "failed"),
+            (skipped, "not compared"),
+        ] {
+            if number > 0 {
+                words.push(format!("{number} {what}"));
+            }
+        }
+        words.join(", ")
+    }
+}
+
+fn head() -> [&'static str; COLUMNS] {
+    let [a, b, c, d, e] = FIGURES;
+    [
+        "#", "variant", "part", "on", "sets", a, b, c, d, e, "verdict",
+    ]
+}
+
+/// Whether a column holds numbers.
+fn is_number(name: &str) -> bool {
+    name == "#" || name == "sets" || FIGURES.contains(&name)
+}
+
+/// A row's cells; `nothing` where there is no figure.
+fn cells(place: usize, row: &Row, nothing: &str) -> [String; COLUMNS] {
+    let report = row.report();
+    let absent = || nothing.to_owned();
+    let [a, b, c, d, e] = row
+        .worst
+        .as_ref()
+        .map_or_else(|| FIGURES.map(|_| absent()), figures);
+    let on = report.map_or_else(
+        || row.engine().map_or_else(absent, str::to_owned),
+        |report| report.b.on(),
+    );
+    let sets = report.map_or_else(absent, |report| report.compared_cases().to_string());
+    let verdict = match &row.outcome {
+        Outcome::Compared(report) if report.agrees => format!("agrees ({})", report.demands()),
+        Outcome::Compared(report) => format!("differs ({})", report.demands()),
+        Outcome::Failed(_) => "failed".to_owned(),
+        Outcome::Skipped(_) => "not compared".to_owned(),
+    };
+    [
+        place.to_string(),
+        defuse_line(&row.label),
+        defuse_line(&row.part),
+        on,
+        sets,
+        a,
+        b,
+        c,
+        d,
+        e,
+        verdict,
+    ]
+}
+
+/// What is to be said of one row alone.
+fn told(row: &Row) -> Vec<String> {
+    let mut lines = match &row.outcome {
+        Outcome::Compared(report) => report.complaints(),
+        Outcome::Failed(reason) => vec![defuse_line(reason)],
+        Outcome::Skipped(reason) => vec![format!("not compared: {}", defuse_line(reason))],
+    };
+    let more = lines.len().saturating_sub(MAX_COMPLAINTS);
+    if more > 0 {
+        lines.truncate(MAX_COMPLAINTS);
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+/// `1, 2, 5`.
+fn listed(places: &[usize]) -> String {
+    let places: Vec<String> = places.iter().map(usize::to_string).collect();
+    places.join(", ")
+}

@@ -1,0 +1,265 @@
+//! Two sides on the same inputs: what both give, held against each other.
+
+use super::super::sides::{self, GivenInput, Side};
+use super::super::sizes::{Model, with_sizes};
+use super::super::target_args::{MAKING_INPUTS, TargetArgs};
+use super::super::{started, tell_wrong};
+use super::Args;
+use super::cases::{self, Case, Sources};
+use super::report::{CaseResult, ComparisonReport, OutputResult, SideInfo};
+use crate::cli::exit::Failure;
+use crate::engine::{Answer, EngineError, Session};
+use crate::runtime::target::{self, Started, Wish};
+use crate::runtime::worker::{Launcher, Worker};
+use crate::tensor::Tensor;
+use crate::tensor::agreement::{Comparison, Tolerances};
+use crate::tensor::input::{Generator, InputArgs, InputError, Joint, matched};
+
+/// Compares on the sets of inputs that the arguments name, in sizes that A takes.
+pub(super) fn compared(
+    args: &Args,
+    sides: &[Side; 2],
+    starter: &mut Starter,
+) -> Result<ComparisonReport, Failure> {
+    let outputs = sides
+        .each_ref()
+        .map(|side| &side.selection.signature.outputs);
+    let outputs = matched(outputs[0], outputs[1]).ok_or_else(|| {
+        Failure::Other(format!(
+            "A has {} outputs and B has {}: they cannot be compared",
+            outputs[0].len(),
+            outputs[1].len()
+        ))
+    })?;
+    let given = args.target.limited(args.inputs.to_args());
+    let mut on = |given: &InputArgs| {
+        let label = |place: usize, _: &Side| ["A", "B"][place].to_owned();
+        let (joint, given) = sides::joint(sides, label, given)?;
+        let sources = Sources {
+            given: &given,
+            directory: args.inputs_dir.as_deref(),
+            seeds: args.first_seed..args.first_seed.saturating_add(args.seeds),
+        };
+        let cases = args
+            .target
+            .within(MAKING_INPUTS, || cases::cases(joint.signature(), &sources))?;
+        let pair = Pair {
+            sides,
+            joint: &joint,
+            outputs: &outputs,
+        };
+        pair.compare(args, &cases, starter)
+    };
+    if args.inputs_dir.is_some() {
+        return on(&given);
+    }
+    let [a, _] = sides;
+    let model = Model {
+        target: &args.target,
+        which: a.which(),
+        selection: &a.selection,
+    };
+    let trial = InputArgs {
+        default: Some(Generator::Random { seed: 0 }),
+        ..given
+    };
+    with_sizes(&model, &trial, on)
+}
+
+/// Starts the sides of comparisons. In a row of them A is started once.
+pub(super) struct Starter {
+    launcher: Launcher,
+    /// Whether the user is told of fallbacks as they happen.
+    tells: bool,
+    /// A, of the comparison before; only where it is the same in all of them.
+    kept: Option<Started>,
+    keeps: bool,
+    /// Which side of the last comparison did not start, and whether that is for want of something that runs it.
+    refused: Option<(usize, bool)>,
+}
+
+impl Starter {
+    /// For one comparison.
+    pub(super) fn once(target: &TargetArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            launcher: target.launcher()?,
+            tells: true,
+            kept: None,
+            keeps: false,
+            refused: None,
+        })
+    }
+
+    /// For several, whose A is the same; what ran where is for the caller to tell.
+    pub(super) fn in_a_row(target: &TargetArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            tells: false,
+            keeps: true,
+            ..Self::once(target)?
+        })
+    }
+
+    /// Which side of the last comparison did not start, and whether nothing here runs it.
+    pub(super) fn refused(&mut self) -> Option<(usize, bool)> {
+        self.refused.take()
+    }
+
+    fn start(&mut self, place: usize, wish: &Wish, inputs: &[Tensor]) -> Result<Started, Failure> {
+        self.refused = None;
+        if place == 0
+            && let Some(mut started) = self.kept.take()
+        {
+            let run = |worker: &mut Worker| {
+                worker.forget()?;
+                worker.run(inputs)
+            };
+            // Whatever keeps it from running again is told by a new one.
+            if let Ok(first) = run(&mut started.worker) {
+                started.first = first;
+                return Ok(started);
+            }
+        }
+        if self.tells {
+            return started(wish, inputs, &self.launcher);
+        }
+        target::start(wish, inputs, &self.launcher).map_err(|error| {
+            self.refused = Some((place, error.is_want_of_an_engine()));
+            Failure::Other(format!("{}: {error}", wish.model.display()))
+        })
+    }
+
+    fn keep(&mut self, started: Started) {
+        self.kept = Some(started).filter(|_| self.keeps);
+    }
+}
+
+/// Two sides and what they have in common.
+struct Pair<'a> {
+    sides: &'a [Side; 2],
+    joint: &'a Joint,
+    /// For each output of A its place among B's.
+    outputs: &'a [usize],
+}
+
+/// What both sides gave for one set of inputs.
+type Answers = [Result<Answer, EngineError>; 2];
+
+impl Pair<'_> {
+    fn compare(
+        &self,
+        args: &Args,
+        cases: &[Case],
+        starter: &mut Starter,
+    ) -> Result<ComparisonReport, Failure> {
+        let [a, b] = self.sides;
+        let mut start = |side: &Side, place: usize| {
+            let wish = side.wish(&args.target);
+            starter.start(place, &wish, &self.inputs_of(place, &cases[0])?)
+        };
+        let mut started = [start(a, 0)?, start(b, 1)?];
+        if starter.tells && started[0].candidate.engine != started[1].candidate.engine {
+            tell_wrong(&a.wish(&args.target), &started[0], true);
+        }
+        let (tolerances, judged) = args.tolerances.of(self.sides, &started);
+        let specs = &a.selection.signature.outputs;
+        let mut pooled = vec![Comparison::default(); specs.len()];
+        let mut results = Vec::new();
+        for (place, case) in cases.iter().enumerate() {
+            let inputs = [self.inputs_of(0, case)?, self.inputs_of(1, case)?];
+            let answers: Answers = if place == 0 {
+                // A state has moved on by this run: another would be the second.
+                started.each_ref().map(|side| Ok(side.first.clone()))
+            } else {
+                let [one, other] = &mut started;
+                let run = |side: &mut Started, place: usize| {
+                    if !args.keep_state {
+                        side.worker.forget()?;
+                    }
+                    side.worker.run(&inputs[place])
+                };
+                [run(one, 0), run(other, 1)]
+            };
+            let mut result = self.judge(args, case, answers, &tolerances, &mut pooled)?;
+            let shown = |side: usize| {
+                let specs = &self.sides[side].selection.signature.inputs;
+                GivenInput::list(specs, &inputs[side])
+            };
+            result.inputs = [shown(0), shown(1)];
+            results.push(result);
+        }
+        let names = specs.iter().map(|spec| spec.name.clone());
+        let outputs = names
+            .zip(pooled.iter().map(Comparison::agreement))
+            .collect();
+        let mut report = ComparisonReport::new(
+            SideInfo::of(a, &started[0]),
+            SideInfo::of(b, &started[1]),
+            tolerances,
+            outputs,
+            results,
+        );
+        report.judged = judged;
+        let [a, _] = started;
+        starter.keep(a);
+        Ok(report)
+    }
+
+    fn inputs_of(&self, side: usize, case: &Case) -> Result<Vec<Tensor>, Failure> {
+        let inputs = self.joint.inputs_of(side, &case.inputs);
+        inputs.map_err(|error: InputError| Failure::Other(format!("{}: {error}", case.label)))
+    }
+
+    fn judge(
+        &self,
+        args: &Args,
+        case: &Case,
+        answers: Answers,
+        tolerances: &Tolerances,
+        pooled: &mut [Comparison],
+    ) -> Result<CaseResult, Failure> {
+        let specs = &self.sides[0].selection.signature.outputs;
+        match answers {
+            [Ok(a), Ok(b)] => {
+                let outputs = args.target.within("comparing the outputs", || {
+                    let mut outputs = Vec::new();
+                    for (place, spec) in specs.iter().enumerate() {
+                        let pair = (&a.outputs[place], &b.outputs[self.outputs[place]]);
+                        outputs.push(judge(&spec.name, pair, tolerances, &mut pooled[place]));
+                    }
+                    outputs
+                });
+                Ok(CaseResult::compared(&case.label, outputs))
+            }
+            // Sizes chosen here that neither can run say nothing of their agreement.
+            [Err(error), Err(_)] if case.sizes_are_ours => {
+                Ok(CaseResult::skipped(&case.label, &error))
+            }
+            [Err(error), _] => Err(failed(case, "A", &error)),
+            [_, Err(error)] if case.sizes_are_ours => Ok(CaseResult::failed(
+                &case.label,
+                format!("A runs, B does not: {error}"),
+            )),
+            [_, Err(error)] => Err(failed(case, "B", &error)),
+        }
+    }
+}
+
+fn judge(
+    name: &str,
+    (a, b): (&Tensor, &Tensor),
+    tolerances: &Tolerances,
+    pooled: &mut Comparison,
+) -> OutputResult {
+    let mut comparison = Comparison::default();
+    let added = comparison.add(a, b).and_then(|()| pooled.add(a, b));
+    if let Err(error) = added {
+        return OutputResult::incomparable(name, a, error.to_string());
+    }
+    let agreement = comparison.agreement();
+    let violations = tolerances.violations(&agreement);
+    OutputResult::compared(name, a, agreement, violations)
+}
+
+fn failed(case: &Case, side: &str, error: &EngineError) -> Failure {
+    Failure::Other(format!("{side} failed on {}: {error}", case.label))
+}

@@ -1,0 +1,77 @@
+//! What is demanded of an agreement: what the user says, or what suits the lower precision of the two.
+
+use super::super::sides::Side;
+use super::report::Judged;
+use crate::engine::Provider;
+use crate::runtime::precision::Precision;
+use crate::runtime::target::Started;
+use crate::tensor::agreement::Tolerances;
+
+/// Demands on the agreement.
+#[derive(Debug, clap::Args)]
+#[command(
+    next_help_heading = "Tolerances (without any, those that suit the lower precision of the two)"
+)]
+pub(super) struct ToleranceArgs {
+    /// Largest absolute error
+    #[arg(long, value_name = "X")]
+    max_abs: Option<f64>,
+
+    /// Largest error relative to an output's largest magnitude
+    #[arg(long, value_name = "X")]
+    max_rel: Option<f64>,
+
+    /// Least cosine similarity
+    #[arg(long, value_name = "X")]
+    min_cosine: Option<f64>,
+
+    /// Least signal-to-noise ratio, in decibels
+    #[arg(long, value_name = "DB")]
+    min_snr: Option<f64>,
+
+    /// Least share of rows whose largest element is at the same place
+    #[arg(long, value_name = "X")]
+    min_top1: Option<f64>,
+}
+
+impl ToleranceArgs {
+    /// Those given; if none is, those that suit the lower precision of the two, whichever it is, and what
+    /// says so. A provider that computes in half precision whatever the model says is judged as such.
+    pub(super) fn of(
+        &self,
+        sides: &[Side; 2],
+        started: &[Started; 2],
+    ) -> (Tolerances, Option<Judged>) {
+        let given = Tolerances {
+            max_abs: self.max_abs,
+            max_rel: self.max_rel,
+            min_cosine: self.min_cosine,
+            min_snr_db: self.min_snr,
+            min_top1: self.min_top1,
+        };
+        if !given.is_empty() {
+            return (given, None);
+        }
+        let precision = |place: usize| {
+            let own = Precision::of(&sides[place].selection);
+            let half = Precision::half(Provider::Qnn.name());
+            let is_half = started[place].placement.has(Provider::Qnn);
+            if is_half && half.is_below(&own) {
+                half
+            } else {
+                own
+            }
+        };
+        let (a, b) = (precision(0), precision(1));
+        let (side, lower) = if a.is_below(&b) {
+            ("A", a)
+        } else if b.is_below(&a) {
+            ("B", b)
+        } else if a.token == b.token {
+            ("both", b)
+        } else {
+            ("B", b)
+        };
+        (lower.tolerances(), Some(Judged::new(side, &lower)))
+    }
+}

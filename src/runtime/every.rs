@@ -1,0 +1,156 @@
+//! Every variant of a package, for all its backends: what `compare --all` goes through.
+//!
+//! Invariant: whatever a config names is in the list; what cannot be read of it stands there with its reason.
+
+use std::path::{Path, PathBuf};
+
+use super::selection::{self, ModelFile, SelectedVariant, Selection, SelectionError};
+use crate::package::{Backend, Config, Variant};
+use crate::source::json::JsonPath;
+
+/// A variant of a package for one backend.
+#[derive(Debug)]
+pub struct PackageVariant {
+    /// The config.
+    pub config: PathBuf,
+    /// Its place in the config.
+    pub path: JsonPath,
+    /// The config's backend.
+    pub backend: Option<Backend>,
+    /// Precision token.
+    pub precision: Option<String>,
+    /// What of it can be run, in the config's order.
+    pub parts: Vec<Part>,
+}
+
+/// A method of one of a variant's model files.
+#[derive(Debug)]
+pub struct Part {
+    /// The component, in a multi-component variant.
+    pub component: Option<String>,
+    /// The method; `None` where the file cannot be read.
+    pub method: Option<String>,
+    /// What it is, or why it cannot be run.
+    pub selection: Result<Selection, SelectionError>,
+}
+
+/// What of a package's variants is wanted; what is empty or absent leaves it open.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Backends.
+    pub backends: Vec<Backend>,
+    /// Precision tokens.
+    pub precisions: Vec<String>,
+    /// Component of multi-component variants.
+    pub component: Option<String>,
+    /// Method.
+    pub method: Option<String>,
+}
+
+/// All variants below `path`, a directory with packages of one model or a config.
+pub fn variants(path: &Path, wanted: &Wanted) -> Result<Vec<PackageVariant>, SelectionError> {
+    let is_config = path
+        .extension()
+        .is_some_and(|extension| extension == "json");
+    let configs = if path.is_dir() {
+        selection::configs_below(path, &wanted.backends)?
+    } else if is_config {
+        vec![(path.to_owned(), selection::config(path)?)]
+    } else {
+        return Err(SelectionError::Refused(format!(
+            "{} is no package: name its directory or a config",
+            path.display()
+        )));
+    };
+    let mut variants = Vec::new();
+    for (path, config) in &configs {
+        for variant in &config.variants {
+            let is_wanted = |token: &String| wanted.precisions.contains(token);
+            let precision = variant.precision.as_ref();
+            if wanted.precisions.is_empty() || precision.is_some_and(is_wanted) {
+                variants.push(PackageVariant::read(path, config, variant, wanted));
+            }
+        }
+    }
+    Ok(variants)
+}
+
+impl PackageVariant {
+    fn read(path: &Path, config: &Config, variant: &Variant, wanted: &Wanted) -> Self {
+        let mut parts = Vec::new();
+        for file in &variant.files {
+            if wanted.component.is_some() && wanted.component != file.component {
+                continue;
+            }
+            let component = file.component.clone();
+            let model = match ModelFile::of_variant(path, config, variant, file) {
+                Ok(model) => model,
+                Err(error) => {
+                    parts.push(Part {
+                        component,
+                        method: None,
+                        selection: Err(error),
+                    });
+                    continue;
+                }
+            };
+            for method in model.methods() {
+                if wanted.method.as_ref().is_none_or(|asked| *asked == method) {
+                    parts.push(Part {
+                        component: component.clone(),
+                        selection: model.select(Some(&method)),
+                        method: Some(method),
+                    });
+                }
+            }
+        }
+        Self {
+            config: path.to_owned(),
+            path: variant.path.clone(),
+            backend: config.backend,
+            precision: variant.precision.clone(),
+            parts,
+        }
+    }
+
+    /// `int8 for qnn`: what tells it from others of the package.
+    pub fn label(&self) -> String {
+        let precision = self.precision.as_deref().unwrap_or("(no precision)");
+        match self.backend {
+            Some(backend) => format!("{precision} for {backend}"),
+            None => precision.to_owned(),
+        }
+    }
+
+    /// Its part of this name; where it has but one, that one, if the name is the only one of the other, too.
+    pub fn part(&self, name: &str, is_only: bool) -> Option<&Part> {
+        let mut parts = self.parts.iter();
+        match &self.parts[..] {
+            [only] if is_only => Some(only),
+            _ => parts.find(|part| part.name(&self.parts) == name),
+        }
+    }
+
+    /// What selects it, as findings on it need it.
+    pub fn selected(&self) -> Option<&SelectedVariant> {
+        let mut parts = self.parts.iter();
+        parts.find_map(|part| part.selection.as_ref().ok()?.variant.as_ref())
+    }
+}
+
+impl Part {
+    /// Its name among the parts of its variant: the component, with the method where the component has
+    /// several; else the method.
+    pub fn name(&self, among: &[Self]) -> String {
+        let method = self.method.as_deref().unwrap_or("?");
+        let Some(component) = &self.component else {
+            return method.to_owned();
+        };
+        let of_it = among.iter().filter(|part| part.component == self.component);
+        if of_it.count() > 1 {
+            format!("{component}/{method}")
+        } else {
+            component.clone()
+        }
+    }
+}
