@@ -38,6 +38,17 @@ impl Backend {
         }
     }
 
+    /// Its name in sentences.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Xnnpack => "XNNPACK",
+            Self::CoreMl => "Core ML",
+            Self::Vulkan => "Vulkan",
+            Self::Qnn => "QNN",
+            Self::Mlx => "MLX",
+        }
+    }
+
     /// The backend of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|backend| backend.name() == name)

@@ -4,9 +4,9 @@
 //! was seen is told. Reads headers, operators and the types of stored values, no weights.
 
 use crate::model::executorch::body::{BodyValue, ProgramBody};
-use crate::model::executorch::xnnpack::{Datatype, Graph};
+use crate::model::executorch::{Lowered, contents};
 use crate::model::onnx::each_node;
-use crate::package::{Backend, PrecisionList};
+use crate::package::PrecisionList;
 use crate::source::{FileSource, Pages};
 
 use super::selection::Selection;
@@ -116,6 +116,17 @@ impl Held {
             Self::Bfloat16 => "bf16",
             Self::EightBits => "int8",
             Self::FourBits => "int4",
+        }
+    }
+}
+
+impl From<Lowered> for Held {
+    fn from(lowered: Lowered) -> Self {
+        match lowered {
+            Lowered::Float16 => Self::Float16,
+            Lowered::Bfloat16 => Self::Bfloat16,
+            Lowered::EightBits => Self::EightBits,
+            Lowered::FourBits => Self::FourBits,
         }
     }
 }
@@ -231,19 +242,15 @@ fn of_program(selection: &Selection) -> Vec<Seen> {
     let Some(method) = body.method(name) else {
         return seen;
     };
-    for delegate in &method.delegates {
-        let graph = delegate
-            .payload
-            .map(|payload| Graph::read(&source, payload));
-        let Some(Ok(graph)) = graph.filter(|_| delegate.id == Backend::Xnnpack.delegate_id())
-        else {
-            continue;
-        };
-        let types = graph.values.values().map(|value| value.datatype);
-        let lowest = types.filter_map(of_datatype).max_by_key(|(held, _)| *held);
-        seen.extend(
-            lowest.map(|(held, name)| (held, format!("its delegate for XNNPACK holds {name}"))),
-        );
+    // A payload that cannot be read runs nowhere; loading it will say why.
+    for payload in contents(&source, &body, method).into_iter().flatten() {
+        let name = payload.backend.title();
+        let content = payload.content.into_iter();
+        let lowered = content.flat_map(|content| content.lowered());
+        seen.extend(lowered.map(|(lowered, words)| {
+            let held = Held::from(lowered);
+            (held, format!("its delegate for {name} {words}"))
+        }));
     }
     for value in &method.values {
         let BodyValue::Tensor(tensor) = value else {
@@ -257,24 +264,6 @@ fn of_program(selection: &Selection) -> Vec<Seen> {
         seen.push((held, format!("it computes in {}", tensor.element.name())));
     }
     seen
-}
-
-fn of_datatype(datatype: Datatype) -> Option<(Held, &'static str)> {
-    Some(match datatype {
-        Datatype::Qcint4 | Datatype::Qbint4 => (Held::FourBits, "4-bit weights"),
-        Datatype::Qint8
-        | Datatype::Quint8
-        | Datatype::Qcint8
-        | Datatype::Qdint8
-        | Datatype::Qpint8 => (Held::EightBits, "8-bit values"),
-        Datatype::Bf16 => (Held::Bfloat16, "bfloat16 values"),
-        Datatype::Fp16 => (Held::Float16, "float16 values"),
-        Datatype::Fp32
-        | Datatype::Qint32
-        | Datatype::Qcint32
-        | Datatype::Int32
-        | Datatype::Pfp32 => return None,
-    })
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //! `container` finds the FlatBuffer in the file, `flatbuffer` reads it with every access checked,
 //! `verify` and `load` check what a device checks before it runs one, `storage` knows where bytes are kept, `plan` and `value` read methods, `dynamism` settles which
 //! dimensions vary. `delegate` looks into the payloads of delegates for evidence of that, `wiring`
-//! joins it to a method's values, `relations` draws the conclusions.
+//! joins it to a method's values, `relations` draws the conclusions. `contents` says what payloads hold.
 
 pub mod body;
 mod container;
+mod content;
+mod contents;
 pub mod coreml;
 mod couple;
 mod declared;
@@ -38,6 +40,8 @@ pub mod xnnpack;
 
 use std::path::Path;
 
+pub use content::{Content, Count, Lowered, Scheme, State, Stored};
+pub use contents::{Payload, contents};
 pub use error::{Error, Place};
 pub use flat_tensor::FlatTensor;
 pub use place::place;

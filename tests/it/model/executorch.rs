@@ -5,6 +5,7 @@
 
 mod broken;
 pub(crate) mod builder;
+mod contents;
 mod data_file;
 mod delegates;
 mod dynamism;

@@ -2,13 +2,20 @@
 //!
 //! `files` reads that file system, `proto` walks protobuf messages, `program` reads the ML Program in one,
 //! `blob` finds weights in its weight file, `package` puts them together. Compiled packages are refused by name.
+//! What only describes one is walked in the file (`walk`, `located`): `content` is what it holds, with how weights
+//! are `stored`.
 
 mod blob;
+mod content;
 mod files;
+mod located;
 mod package;
 mod program;
 mod proto;
+mod stored;
+mod walk;
 
 pub use blob::Blob;
+pub(super) use content::content;
 pub use package::Package;
 pub use program::{Argument, Block, Content, Function, Kind, Operation, Type, Value};

@@ -18,7 +18,7 @@ use crate::source::{Pages, ReadAt};
 /// The largest model description without its weights.
 const MAX_MODEL: u64 = 64 << 20;
 /// The largest of the small files.
-const MAX_SMALL: u64 = 1 << 20;
+pub(super) const MAX_SMALL: u64 = 1 << 20;
 /// The field of `Model` that an ML Program is.
 const ML_PROGRAM: u64 = 502;
 /// What a payload begins with that names another.
@@ -39,7 +39,7 @@ pub struct Package {
 /// What `metadata.json` says.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
+pub(super) struct Metadata {
     #[serde(flatten)]
     names: Option<Names>,
     #[serde(default)]
@@ -48,20 +48,35 @@ struct Metadata {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Names {
-    input_names: Vec<String>,
-    output_names: Vec<String>,
+pub(super) struct Names {
+    /// Of inputs, in the order of a call's arguments.
+    pub(super) input_names: Vec<String>,
+    /// Of outputs, likewise.
+    pub(super) output_names: Vec<String>,
+}
+
+impl Metadata {
+    /// The names of a function, or of the only one.
+    pub(super) fn of(self, function: Option<&str>) -> Option<Names> {
+        match (function, self.names) {
+            (Some(wanted), _) => self.methods.get(wanted).cloned(),
+            (None, Some(found)) => Some(found),
+            (None, None) => self.methods.into_values().next(),
+        }
+    }
 }
 
 /// What a payload says that names another.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Reference {
-    key: String,
-    function_name: String,
+pub(super) struct Reference {
+    /// What the other is stored under.
+    pub(super) key: String,
+    /// The function in it.
+    pub(super) function_name: String,
 }
 
-fn place(path: &str, offset: u64) -> Place {
+pub(super) fn place(path: &str, offset: u64) -> Place {
     Place {
         path: format!("Core ML {path}"),
         offset,
@@ -123,11 +138,7 @@ impl Package {
             None => None,
         };
         let function = function.ok_or_else(|| missing(&format!("no function `{name}`")))?;
-        let found = match (&wanted, said.names) {
-            (Some(wanted), _) => said.methods.get(wanted).cloned(),
-            (None, Some(found)) => Some(found),
-            (None, None) => said.methods.into_values().next(),
-        };
+        let found = said.of(wanted.as_deref());
         let found = found.ok_or_else(|| missing("no names of inputs and outputs"))?;
         Ok(Self {
             function,
@@ -152,7 +163,7 @@ impl Package {
 }
 
 /// What a payload says, if it names another.
-fn reference(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Reference>, Error> {
+pub(super) fn reference(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Reference>, Error> {
     let size = payload.size.min(4096);
     let found = bytes(pages, ByteRange { size, ..payload }, size)?;
     let Some(text) = found.strip_prefix(REFERENCE) else {
@@ -161,7 +172,7 @@ fn reference(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Reference>,
     json(text, payload.offset).map(Some)
 }
 
-fn bytes(pages: &Pages<'_>, range: ByteRange, most: u64) -> Result<Vec<u8>, Error> {
+pub(super) fn bytes(pages: &Pages<'_>, range: ByteRange, most: u64) -> Result<Vec<u8>, Error> {
     let here = || place("payload file", range.offset);
     if range.size > most {
         return Err(Error::TooMuch {
@@ -179,7 +190,7 @@ fn bytes(pages: &Pages<'_>, range: ByteRange, most: u64) -> Result<Vec<u8>, Erro
     Ok(bytes)
 }
 
-fn json<'a, T: Deserialize<'a>>(bytes: &'a [u8], offset: u64) -> Result<T, Error> {
+pub(super) fn json<'a, T: Deserialize<'a>>(bytes: &'a [u8], offset: u64) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(|error| Error::Listing {
         place: place("JSON", offset),
         found: error.to_string(),

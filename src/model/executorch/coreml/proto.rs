@@ -115,7 +115,8 @@ fn next<'a>(
     })
 }
 
-fn varint(rest: &mut &[u8]) -> Option<u64> {
+/// The varint at the beginning, which is taken away.
+pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in 0..10 {
         let (&byte, after) = rest.split_first()?;
