@@ -45,6 +45,12 @@ pub fn engine(name: &str) -> Option<&'static dyn Engine> {
     ENGINES.iter().copied().find(|engine| engine.name() == name)
 }
 
+/// What is to be told of the answers of the engines that need nothing but this build.
+pub fn reading_everywhere(format: &str, method: &Method) -> Option<Reading> {
+    let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
+    everywhere.find_map(|engine| engine.reading(format, method))
+}
+
 /// What every engine lacks that needs nothing but this build: what then runs on no machine by itself. None
 /// if one of them lacks nothing.
 pub fn gaps_everywhere(format: &str, method: &Method) -> Option<Gaps> {

@@ -3,7 +3,7 @@
 //! Invariant: nothing is taken to be less precise than something in the file, or its config, says; what
 //! was seen is told. Reads headers, operators and the types of stored values, no weights.
 
-use crate::model::executorch::body::{BodyValue, ProgramBody};
+use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody};
 use crate::model::executorch::{Lowered, contents};
 use crate::model::onnx::each_node;
 use crate::package::PrecisionList;
@@ -42,11 +42,12 @@ impl Precision {
         let variant = selection.variant.as_ref();
         if let Some(token) = variant.and_then(|variant| variant.precision.clone()) {
             let quantized = PrecisionList::embedded().is_quantized(&token);
-            return Self {
+            let said = Self {
                 token,
                 because: "its config says so".to_owned(),
                 quantized: quantized.unwrap_or(false),
             };
+            return said.or_computed(selection);
         }
         let mut seen = Vec::new();
         let signature = &selection.signature;
@@ -66,6 +67,30 @@ impl Precision {
             token: held.token().to_owned(),
             because,
             quantized: held >= Held::EightBits,
+        }
+    }
+
+    /// This, or the type of floats that the program's delegates compute in, where that is less precise: some
+    /// exporters compute in half precision unless they are told otherwise, whatever the package says.
+    fn or_computed(self, selection: &Selection) -> Self {
+        if self.quantized || selection.info.format != "executorch" {
+            return self;
+        }
+        let Some((source, body)) = read(selection) else {
+            return self;
+        };
+        let Some(method) = body.method(&selection.signature.method) else {
+            return self;
+        };
+        let seen = of_payloads(&source, &body, method).into_iter();
+        let floats = seen.filter(|(held, _)| matches!(held, Held::Float16 | Held::Bfloat16));
+        match floats.max_by_key(|(held, _)| *held) {
+            Some((held, because)) if held > self.held() => Self {
+                token: held.token().to_owned(),
+                because,
+                quantized: false,
+            },
+            _ => self,
         }
     }
 
@@ -90,6 +115,12 @@ impl Precision {
     /// What a model of this precision is expected to reach.
     pub fn tolerances(&self) -> Tolerances {
         Tolerances::of_precision(&self.token, self.quantized)
+    }
+
+    /// What a portable reading of a program of this precision is expected to reach on the engine that runs
+    /// the other, too.
+    pub fn tolerances_of_reading(&self) -> Tolerances {
+        Tolerances::of_reading(&self.token, self.quantized)
     }
 
     /// Whether less is expected of it than of the other.
@@ -211,6 +242,29 @@ fn bits(selection: &Selection, operator: &str) -> i64 {
     read.ok().and(fewest).unwrap_or(4)
 }
 
+/// A program's body, as far as it can be read.
+fn read(selection: &Selection) -> Option<(FileSource, ProgramBody)> {
+    let source = FileSource::open(&selection.model).ok()?;
+    let body = ProgramBody::read(&source).ok()?;
+    Some((source, body))
+}
+
+/// What the delegates of a program's method show.
+fn of_payloads(source: &FileSource, body: &ProgramBody, method: &MethodBody) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    // A payload that cannot be read runs nowhere; loading it will say why.
+    for payload in contents(source, body, method).into_iter().flatten() {
+        let name = payload.backend.title();
+        let content = payload.content.into_iter();
+        let lowered = content.flat_map(|content| content.lowered());
+        seen.extend(lowered.map(|(lowered, words)| {
+            let held = Held::from(lowered);
+            (held, format!("its delegate for {name} {words}"))
+        }));
+    }
+    seen
+}
+
 /// What the instructions, values and delegates of a program's method show.
 fn of_program(selection: &Selection) -> Vec<Seen> {
     let name = &selection.signature.method;
@@ -232,26 +286,14 @@ fn of_program(selection: &Selection) -> Vec<Seen> {
         };
         seen.push((held, format!("it calls `{operator}`")));
     }
-    let Ok(source) = FileSource::open(&selection.model) else {
-        return seen;
-    };
     // A program that cannot be read whole is described without; loading it will say why.
-    let Ok(body) = ProgramBody::read(&source) else {
+    let Some((source, body)) = read(selection) else {
         return seen;
     };
     let Some(method) = body.method(name) else {
         return seen;
     };
-    // A payload that cannot be read runs nowhere; loading it will say why.
-    for payload in contents(&source, &body, method).into_iter().flatten() {
-        let name = payload.backend.title();
-        let content = payload.content.into_iter();
-        let lowered = content.flat_map(|content| content.lowered());
-        seen.extend(lowered.map(|(lowered, words)| {
-            let held = Held::from(lowered);
-            (held, format!("its delegate for {name} {words}"))
-        }));
-    }
+    seen.extend(of_payloads(&source, &body, method));
     for value in &method.values {
         let BodyValue::Tensor(tensor) = value else {
             continue;

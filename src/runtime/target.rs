@@ -332,6 +332,11 @@ impl Candidate {
         engine::engine(self.engine)?.reading(info.format, method)
     }
 
+    /// Whether its engine needs nothing but this build.
+    pub fn is_everywhere(self) -> bool {
+        engine::engine(self.engine).is_some_and(Engine::is_everywhere)
+    }
+
     /// Whether the next candidate is to be tried after this one failed so. A provider's failure is its
     /// own. A portable engine's may be the model's fault: the next would only repeat it, with a worse
     /// message. A limit is one for all.

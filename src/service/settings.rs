@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::Rounding;
+
 /// Where a session runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -92,6 +94,8 @@ pub struct ServiceSettings {
     pub memory_limit: u64,
     /// Threads of a run; 0 leaves it to the engine.
     pub threads: usize,
+    /// How programs for Core ML, MLX and Vulkan in half precision are computed where their backend is not.
+    pub rounding: Rounding,
     /// Loads the default model when the service appears, not at the first request.
     pub warm_up: bool,
     /// Runs a task again whose process died.
@@ -112,6 +116,7 @@ impl Default for ServiceSettings {
             isolation: Isolation::Process,
             memory_limit: 0,
             threads: 0,
+            rounding: Rounding::Wide,
             warm_up: false,
             retry_after_crash: true,
         }

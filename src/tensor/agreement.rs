@@ -253,6 +253,22 @@ impl Tolerances {
         }
     }
 
+    /// What a portable reading of a program of this precision is expected to reach against another program of
+    /// the same network on the same engine: nothing but the order of sums, and the roundings of weights, is
+    /// between them.
+    pub fn of_reading(precision: &str, quantized: bool) -> Self {
+        let relative = |limit| Self {
+            max_rel: Some(limit),
+            ..Self::default()
+        };
+        match precision {
+            "fp32" => relative(1e-5),
+            "fp16" => relative(5e-3),
+            "bf16" => relative(2e-2),
+            _ => Self::of_precision(precision, quantized),
+        }
+    }
+
     /// These, and where they demand nothing, `other`'s.
     #[must_use]
     pub fn or(self, other: Self) -> Self {

@@ -276,6 +276,9 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
         "quantized_precisions",
         quantized.map(|(name, _)| name.as_str()).collect(),
     ));
+    if let Some(reading) = device.reading(backend) {
+        constants.push(text("reading", &reading.to_string()));
+    }
     if !description.labels.is_empty() {
         constants.push(list("labels", texts(&description.labels)));
     }

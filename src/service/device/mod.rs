@@ -26,6 +26,7 @@ use super::text::PreparedText;
 use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
 use crate::account::AccountId;
 use crate::database::Timestamp;
+use crate::engine::Reading;
 use crate::package::Backend;
 use crate::tensor::Tensor;
 use crate::text::embedding::{EmbeddingOptions, Given};
@@ -270,6 +271,22 @@ impl Device {
             let is_meant = backend.is_none_or(|backend| entry.backend.name() == backend);
             let is_refused = || entry.endpoint.get().is_some_and(|it| it.is_refused());
             is_meant && entry.model.is_ok() && !is_refused()
+        })
+    }
+
+    /// What is to be told of the answers of its models for a backend, where they are an engine's own reading
+    /// of programs for that: as they ran, or, before anything has run, as they will where nothing native is
+    /// found. On Apple's systems something may be, so there nothing is told before.
+    pub fn reading(&self, backend: &str) -> Option<Reading> {
+        let entries = self.variants.entries.iter();
+        let mut of_backend = entries.filter(|entry| entry.backend.name() == backend);
+        of_backend.find_map(|entry| {
+            let endpoint = entry.endpoint.get();
+            let is_portable = match endpoint.and_then(|endpoint| endpoint.runs_on()) {
+                Some(candidate) => candidate.is_everywhere(),
+                None => !cfg!(target_vendor = "apple"),
+            };
+            entry.reading.filter(|_| is_portable && entry.model.is_ok())
         })
     }
 

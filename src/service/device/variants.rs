@@ -12,7 +12,7 @@ use super::super::engine::{Endpoint, EndpointModel};
 use super::super::text::TextEndpoint;
 use super::embedding::{EmbedderCell, TextFiles};
 use super::takes::Takes;
-use crate::engine::Carrying;
+use crate::engine::{self, Carrying, Reading};
 use crate::model::{ModelInfo, OpenError};
 use crate::package::{Backend, Config, PrecisionList, Variant};
 use crate::runtime::selection::{ModelFile, SelectionError};
@@ -66,6 +66,8 @@ pub(super) struct Entry {
     pub(super) signature: Option<Signature>,
     /// What its sessions load, or why nothing here runs it.
     pub(super) model: Result<EndpointModel, String>,
+    /// What is to be told of answers where nothing but this build runs it.
+    pub(super) reading: Option<Reading>,
     /// Made when it is first called.
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
     /// Read when it is first asked for.
@@ -167,6 +169,8 @@ impl Entry {
         let format = file.info().format;
         let runnable = target::require_method_runnable(file.info(), &method)
             .map_err(|error| error.to_string());
+        let header = file.info().method(&method);
+        let reading = header.and_then(|header| engine::reading_everywhere(format, header));
         let signature = selection.as_ref().ok();
         let signature = signature.map(|selection| selection.signature.clone());
         let model = runnable.and(selection).map(|selection| EndpointModel {
@@ -194,6 +198,7 @@ impl Entry {
             method,
             signature,
             model,
+            reading,
             endpoint: OnceLock::new(),
             takes: OnceLock::new(),
         }

@@ -37,6 +37,11 @@ impl Choice {
             .or_else(|| self.candidates.iter().find(untried).copied())
     }
 
+    /// The candidate that has run the model.
+    pub(super) fn made(&self) -> Option<Candidate> {
+        self.proven
+    }
+
     /// Whether a candidate has run the model.
     pub(super) fn is_made(&self) -> bool {
         self.proven.is_some()

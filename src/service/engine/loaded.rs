@@ -9,9 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::EndpointModel;
-use crate::engine::{
-    Begins, EngineError, LoadOptions, LoadRequest, Provider, Rounding, Session, engine,
-};
+use crate::engine::{Begins, EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
 use crate::runtime::process::Stopper;
 use crate::runtime::target::Candidate;
 use crate::runtime::worker::{Launcher, Worker};
@@ -60,7 +58,7 @@ impl Source {
                 observe: prove && is_target,
                 library: self.library.clone(),
                 carrying: model.carrying.clone(),
-                rounding: Rounding::default(),
+                rounding: settings.rounding,
             },
         };
         if settings.isolation == Isolation::Thread {

@@ -24,6 +24,7 @@ use std::time::Duration;
 use super::meter::Meters;
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
+use crate::runtime::target::Candidate;
 use crate::tensor::input::{Generator, InputArgs, assemble, open_dims};
 use crate::tensor::{Signature, Tensor};
 use crate::text::template::{Limits, Renderer};
@@ -169,6 +170,11 @@ impl Endpoint {
             .lock()
             .refusal(std::time::Instant::now())
             .is_some()
+    }
+
+    /// The engine and provider that have run the model; none before its first run.
+    pub fn runs_on(&self) -> Option<Candidate> {
+        self.shared.lock().choice.made()
     }
 
     /// Numbers of the processes that its sessions run in, for operators.

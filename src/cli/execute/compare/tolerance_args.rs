@@ -72,6 +72,18 @@ impl ToleranceArgs {
         } else {
             ("B", b)
         };
-        (lower.tolerances(), Some(Judged::new(side, &lower)))
+        let is_reading = |place: usize| {
+            let selection = &sides[place].selection;
+            let method = &selection.signature.method;
+            let candidate = started[place].candidate;
+            candidate.reading(&selection.info, method).is_some()
+        };
+        let one_engine = started[0].candidate.engine == started[1].candidate.engine;
+        let tolerances = if one_engine && (is_reading(0) || is_reading(1)) {
+            lower.tolerances_of_reading()
+        } else {
+            lower.tolerances()
+        };
+        (tolerances, Some(Judged::new(side, &lower)))
     }
 }
