@@ -84,7 +84,9 @@ impl Precision {
         };
         let seen = of_payloads(&source, &body, method).into_iter();
         let floats = seen.filter(|(held, _)| matches!(held, Held::Float16 | Held::Bfloat16));
-        match floats.max_by_key(|(held, _)| *held) {
+        // Of several the one that was seen first: what is computed in says more than what is stored.
+        let lowest = floats.reduce(|first, other| if other.0 > first.0 { other } else { first });
+        match lowest {
             Some((held, because)) if held > self.held() => Self {
                 token: held.token().to_owned(),
                 because,

@@ -7,6 +7,7 @@
     python tests/programs/payloads.py                    # all of tests/fixtures/payloads
     python tests/programs/payloads.py mlp lstm           # some networks
     python tests/programs/payloads.py --backend coreml   # one backend
+    python tests/programs/payloads.py --large DIR        # networks of real size, for XNNPACK too
 
 README.md beside this file says what is in them.
 """
@@ -23,7 +24,7 @@ from pathlib import Path
 from export import fix_chance
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "payloads"
-BACKENDS = ("vulkan", "coreml", "mlx")
+BACKENDS = ("vulkan", "coreml", "mlx", "xnnpack")
 
 
 def main():
@@ -33,12 +34,15 @@ def main():
     parser.add_argument("names", nargs="*", help="networks; all when none is named")
     parser.add_argument("--backend", choices=BACKENDS, help="for this backend only")
     parser.add_argument("--into", metavar="DIR", type=Path, default=FIXTURES, help="another folder")
+    parser.add_argument("--large", metavar="DIR", type=Path, help="write the large set into DIR")
     chosen = parser.parse_args()
 
     import harness
     import payload_networks
 
     networks = payload_networks.NETWORKS
+    if chosen.large:
+        networks, chosen.into = large_networks(), chosen.large
     unknown = [name for name in chosen.names if name not in networks]
     if unknown:
         sys.exit(f"no such network: {', '.join(unknown)}; there are: {', '.join(networks)}")
@@ -64,6 +68,29 @@ def main():
         save(name, entry, chosen.into, networks)
     if failed:
         sys.exit(f"not written: {', '.join(failed)}")
+
+
+def large_networks():
+    """The networks of `export.py --large` that compute in float32, for every backend."""
+    import harness
+    import networks  # noqa: F401 (registers them)
+    import payload_networks
+
+    def of(function):
+        def made():
+            program = function()
+            return payload_networks.Network(
+                program.methods,
+                ("xnnpack_fp32", *payload_networks.PLAIN),
+                bool(program.sequence),
+                "iOS18" if program.sequence else "iOS17",
+            )
+
+        return made
+
+    quantized = ("int8", "8da4w")
+    names = (name for name in harness.LARGE if not name.endswith(quantized))
+    return {name: of(harness.LARGE[name]) for name in names}
 
 
 def answers(name, network, folder):
@@ -158,6 +185,10 @@ def lowering(backend, precision, network):
             "transform_passes": get_default_passes(),
             "compile_config": EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True),
         }
+    if backend == "xnnpack":
+        import harness
+
+        return {"partitioner": [harness.partitioner({})]}
     import coremltools as ct
     from executorch.backends.apple.coreml.compiler import CoreMLBackend
     from executorch.backends.apple.coreml.partition import CoreMLPartitioner

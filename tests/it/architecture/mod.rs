@@ -113,6 +113,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("cli/execute/bench", &[]),
     ("cli/execute/chat", &[]),
     ("cli/execute/compare", &[]),
+    ("cli/execute/compare/all", &[]),
     ("cli/execute/run", &[]),
     ("cli/inspect", &[]),
     ("cli/remote", &[]),

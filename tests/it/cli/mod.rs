@@ -8,6 +8,8 @@ mod commands;
 #[cfg(feature = "run")]
 mod compare;
 #[cfg(feature = "run")]
+mod compare_all;
+#[cfg(feature = "run")]
 mod engines;
 mod inspect;
 #[cfg(feature = "run")]

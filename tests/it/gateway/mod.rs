@@ -12,6 +12,7 @@ mod metrics;
 mod openapi;
 mod predict;
 mod readiness;
+mod readings;
 mod records;
 mod registry;
 mod reload;

@@ -1,0 +1,102 @@
+//! Programs for devices that this machine is not: their services are active, say what their answers are, and
+//! round as they are told.
+
+use std::ffi::OsStr;
+
+use serde_json::{Value, json};
+
+use super::examples;
+use crate::support::gateway::{Gateway, Setup};
+use crate::support::run::pkgtool;
+use crate::support::tree::Tree;
+
+const PREDICT: &str = "/api/mlpgateway/account/local/model/glimpse/predict-with-config";
+
+/// What a provider's models say of how their programs are read.
+fn reading(gateway: &Gateway, provider: &str) -> Value {
+    let path = format!("/api/mlpcore/providers/{provider}/models/glimpse");
+    let model = gateway.get(&path).expect(200).json();
+    assert_eq!(model["isActive"], true, "{provider}");
+    let constants = model["parameters"]["constants"].as_array();
+    let mut constants = constants.expect("constants").iter();
+    let found = constants.find(|constant| constant["name"] == "reading");
+    found.map_or(Value::Null, |constant| constant["value"].clone())
+}
+
+/// The answer to a picture that is the same for all, by the variant of a backend.
+fn answer(gateway: &Gateway, backend: &str) -> Vec<f64> {
+    let pixels = 3 * 32 * 32;
+    let values: Vec<f64> = (0..pixels).map(|at| f64::from(at % 17) / 16.0).collect();
+    let input = json!({ "data": values, "shape": [1, 3, 32, 32] });
+    let config = json!({ "backend": backend });
+    let body = json!({ "data": { "inputs": [input] }, "config": config });
+    let answer = gateway.post(PREDICT, body.to_string()).expect(200).json();
+    let values = answer["outputs"][0]["data"].as_array().expect("values");
+    values
+        .iter()
+        .map(|value| value.as_f64().expect("a number"))
+        .collect()
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    let pairs = a.iter().zip(b);
+    pairs.fold(0.0, |most, (a, b)| f64::max(most, (a - b).abs()))
+}
+
+#[test]
+fn what_is_read_here_says_so_and_rounds_as_it_is_told() {
+    let wide = Setup::new().packages(examples()).start();
+    let half = Setup::new()
+        .packages(examples())
+        .settings("[services.glimpse]\nrounding = \"half\"")
+        .start();
+    for gateway in [&wide, &half] {
+        for provider in ["coreml", "mlx", "vulkan"] {
+            let told = reading(gateway, provider);
+            let told = told.as_str().unwrap_or_default();
+            // Before anything ran, Apple's systems may yet have something native.
+            let is_told = told.starts_with("portable reading of ");
+            assert_eq!(
+                is_told,
+                !cfg!(target_vendor = "apple"),
+                "{provider}: {told}"
+            );
+        }
+        for provider in ["xnnpack", "qnn"] {
+            assert_eq!(reading(gateway, provider), Value::Null, "{provider}");
+        }
+    }
+    // More than once: what is kept of a first answer must not be what rounds.
+    for _ in 0..3 {
+        let exact = answer(&wide, "xnnpack");
+        let (read, rounded) = (answer(&wide, "coreml"), answer(&half, "coreml"));
+        assert!(distance(&exact, &read) < 1e-3, "{exact:?} {read:?}");
+        assert!(distance(&read, &rounded) > 0.0, "{read:?}");
+        assert!(distance(&read, &rounded) < 1e-2, "{read:?} {rounded:?}");
+        // What is in float32 has nothing to round.
+        assert_eq!(answer(&wide, "vulkan"), answer(&half, "vulkan"));
+    }
+    assert!(
+        reading(&wide, "coreml")
+            .as_str()
+            .is_some_and(|told| told.contains("Core ML"))
+    );
+}
+
+#[test]
+fn another_rounding_is_no_setting() {
+    let tree = Tree::new().file("gateway.toml", "[defaults]\nrounding = \"nearest\"\n");
+    let config = tree.path("gateway.toml");
+    let ran = pkgtool(
+        ["serve", "--print-config", "--config"]
+            .map(OsStr::new)
+            .iter()
+            .chain([&config.as_os_str()]),
+    );
+    let ran = ran.run().expect_code(2);
+    assert!(
+        ran.stderr.contains("nearest") && ran.stderr.contains("half"),
+        "{}",
+        ran.stderr
+    );
+}
