@@ -52,6 +52,12 @@ pub trait Engine: Sync {
         None
     }
 
+    /// What it lacks for a method as its file holds it, beyond what the header tells: of the payloads of
+    /// delegates that it reads itself. Reads no weights; what cannot be read at all is for loading to tell.
+    fn gaps_inside(&self, _model: &Path, _format: &str, _method: &str) -> Option<Gaps> {
+        None
+    }
+
     /// The backend whose program it reads in its own way, so that an answer is what the program says and not
     /// what the backend's hardware rounds; nothing where it computes what the backend does.
     fn reading(&self, _format: &str, _method: &Method) -> Option<Reading> {

@@ -35,6 +35,8 @@ pub use offer::Offer;
 pub use provider::{Placement, Provider, Share};
 pub use reading::{Reading, Rounding};
 
+use std::path::Path;
+
 use crate::model::Method;
 
 /// All engines, best first: what a native library runs before what this build runs by itself.
@@ -58,5 +60,21 @@ pub fn gaps_everywhere(format: &str, method: &Method) -> Option<Gaps> {
     let first = everywhere.next()?.gaps(format, method)?;
     everywhere
         .all(|engine| engine.gaps(format, method).is_some())
+        .then_some(first)
+}
+
+/// The same of what stands inside a model's file: the operators in the payloads of delegates. On Apple's systems
+/// a native engine may have what they are for, and only a run tells.
+pub fn gaps_inside_everywhere(model: &Path, format: &str, method: &str) -> Option<Gaps> {
+    let native = |engine: &&&dyn Engine| engine.is_built() && !engine.is_everywhere();
+    let mut native = ENGINES.iter().filter(native);
+    if cfg!(target_vendor = "apple") && native.any(|engine| !engine.offers(format, None).is_empty())
+    {
+        return None;
+    }
+    let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
+    let first = everywhere.next()?.gaps_inside(model, format, method)?;
+    everywhere
+        .all(|engine| engine.gaps_inside(model, format, method).is_some())
         .then_some(first)
 }

@@ -5,7 +5,7 @@
 //! falls back at all.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::worker::{Launcher, Worker};
@@ -120,13 +120,19 @@ pub fn require_runnable(format: &str) -> Result<(), StartError> {
     )))
 }
 
-/// Fails if no engine of this build runs this method of a model, as far as its header tells, and says
-/// what would.
-pub fn require_method_runnable(info: &ModelInfo, method: &str) -> Result<(), StartError> {
+/// Fails if no engine of this build runs this method of a model, as far as its header and the payloads of its
+/// delegates tell, and says what would.
+pub fn require_method_runnable(
+    model: &Path,
+    info: &ModelInfo,
+    method: &str,
+) -> Result<(), StartError> {
     require_runnable(info.format)?;
     let found = info.method(method).filter(|_| info.names_methods);
     let Some(found) = found else { return Ok(()) };
-    match engine::gaps_everywhere(info.format, found) {
+    let gaps = engine::gaps_everywhere(info.format, found)
+        .or_else(|| engine::gaps_inside_everywhere(model, info.format, method));
+    match gaps {
         Some(gaps) => Err(StartError::Format(gaps.reason)),
         None => Ok(()),
     }

@@ -137,6 +137,14 @@ impl Engine for Tract {
         (!names.is_empty()).then_some(Gaps { names, reason })
     }
 
+    fn gaps_inside(&self, model: &Path, format: &str, method: &str) -> Option<Gaps> {
+        if format != "executorch" {
+            return None;
+        }
+        let (names, reason) = program::missing_inside(model, method)?;
+        Some(Gaps { names, reason })
+    }
+
     fn reading(&self, format: &str, method: &Method) -> Option<Reading> {
         let delegates = method.delegates.iter().filter(|_| format == "executorch");
         let mut read = delegates.filter_map(|delegate| program::reading(&delegate.id));

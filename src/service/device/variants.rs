@@ -167,7 +167,7 @@ impl Entry {
             other => other.to_string(),
         });
         let format = file.info().format;
-        let runnable = target::require_method_runnable(file.info(), &method)
+        let runnable = target::require_method_runnable(file.path(), file.info(), &method)
             .map_err(|error| error.to_string());
         let header = file.info().method(&method);
         let reading = header.and_then(|header| engine::reading_everywhere(format, header));

@@ -78,20 +78,27 @@ pub(super) fn reading(id: &str) -> Option<Backend> {
     portable.map(|portable| portable.backend)
 }
 
-/// What of a delegate's payload cannot be lowered.
-pub(super) fn missing(
-    delegate: &DelegateBody,
+/// What cannot be lowered of the first delegate whose payload has such, and why.
+pub(super) fn first_missing(
+    delegates: &[DelegateBody],
     weights: &Weights,
-) -> Result<BTreeSet<String>, Failure> {
-    let portable = find(&delegate.id).and_then(|portable| portable.missing);
-    match (portable, delegate.payload) {
-        (Some(missing), Some(payload)) => missing(weights, payload),
-        _ => Ok(BTreeSet::new()),
+) -> Result<Option<(BTreeSet<String>, String)>, Failure> {
+    for delegate in delegates {
+        let portable = find(&delegate.id).and_then(|portable| portable.missing);
+        let (Some(missing), Some(payload)) = (portable, delegate.payload) else {
+            continue;
+        };
+        let names = missing(weights, payload)?;
+        if !names.is_empty() {
+            let reason = refusal(&delegate.id, &names);
+            return Ok(Some((names, reason)));
+        }
     }
+    Ok(None)
 }
 
 /// Why a payload with these operators cannot be lowered, and what would run it.
-pub(super) fn refusal(id: &str, missing: &BTreeSet<String>) -> String {
+fn refusal(id: &str, missing: &BTreeSet<String>) -> String {
     let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
     let (names, runner) = (names.join(", "), runner(id));
     format!("there is no code for {names} in {id}; {runner} runs it")

@@ -23,6 +23,7 @@ mod weights;
 mod xnnpack;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use tract_onnx::tract_core::internal::{DatumType, TypedModel};
 
@@ -30,8 +31,12 @@ pub(super) use session::ProgramSession;
 
 use walk::lower;
 
+use weights::Weights;
+
 use super::guard::Failure;
+use crate::model::executorch::body::ProgramBody;
 use crate::package::Backend;
+use crate::source::FileSource;
 use crate::tensor::{DType, Tensor};
 
 /// A method as a graph.
@@ -91,6 +96,20 @@ pub(super) fn missing<'a>(
     let operators = operators.filter(|name| !operators::is_known(name));
     let delegates = delegates.filter(|id| !delegates::is_known(id));
     operators.chain(delegates).map(str::to_owned).collect()
+}
+
+/// What of the payloads of a method's delegates cannot be lowered, and why, of the first that has such;
+/// nothing of a file that cannot be read.
+pub(super) fn missing_inside(model: &Path, method: &str) -> Option<(BTreeSet<String>, String)> {
+    let source = FileSource::open(model).ok()?;
+    let body = ProgramBody::read(&source).ok()?;
+    let weights = Weights::open(model, body.named).ok()?;
+    let method = body
+        .methods
+        .into_iter()
+        .find(|found| found.name == method)?;
+    delegates::first_missing(&method.delegates, &weights)
+        .unwrap_or_else(|failure| Some((BTreeSet::new(), failure.reason)))
 }
 
 /// The backend whose graphs a delegate of this id has, if they are read in half precision otherwise than

@@ -93,13 +93,9 @@ impl ProgramSession {
             return Err(unsupported(BTreeSet::new(), reason));
         }
         let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
-        for delegate in &method.delegates {
-            let missing =
-                delegates::missing(delegate, &weights).map_err(|failure| failed(&failure))?;
-            if !missing.is_empty() {
-                let reason = delegates::refusal(&delegate.id, &missing);
-                return Err(unsupported(missing, &reason));
-            }
+        let missing = delegates::first_missing(&method.delegates, &weights);
+        if let Some((names, reason)) = missing.map_err(|failure| failed(&failure))? {
+            return Err(unsupported(names, &reason));
         }
         let files = needs_data.then(|| data_files(path));
         weights

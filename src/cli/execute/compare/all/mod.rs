@@ -16,7 +16,8 @@ use super::pair::{Starter, compared};
 use super::{Args, write};
 use crate::cli::exit::{Exit, Failure};
 use crate::runtime::every::{self, PackageVariant, Part, Wanted};
-use crate::runtime::target;
+use crate::runtime::selection::Selection;
+use crate::runtime::target::{self, StartError};
 use crate::source::text::defuse_line;
 use document::{Document, Outcome, Row};
 
@@ -137,8 +138,7 @@ impl Comparison<'_> {
             Ok(selection) => selection,
             Err(error) => return Outcome::Failed(error.to_string()),
         };
-        let method = &selection.signature.method;
-        if let Err(error) = target::require_method_runnable(&selection.info, method) {
+        if let Err(error) = runnable(selection) {
             return Outcome::Skipped(error.to_string());
         }
         let b = Side {
@@ -155,6 +155,12 @@ impl Comparison<'_> {
             },
         }
     }
+}
+
+/// Whether anything here runs a method, as far as its file tells.
+fn runnable(selection: &Selection) -> Result<(), StartError> {
+    let method = &selection.signature.method;
+    target::require_method_runnable(&selection.model, &selection.info, method)
 }
 
 /// The findings of a row, on the variant in its config.

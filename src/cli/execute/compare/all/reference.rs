@@ -1,12 +1,12 @@
 //! The variant that all others are compared with.
 
+use super::runnable;
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::package::Backend;
 use crate::runtime::every::PackageVariant;
 use crate::runtime::precision::Precision;
 use crate::runtime::selection::Selection;
-use crate::runtime::target;
 
 /// What the user says of it.
 struct Named<'n> {
@@ -108,26 +108,17 @@ fn first(variant: &PackageVariant) -> Option<&Selection> {
     parts.find_map(|part| part.selection.as_ref().ok())
 }
 
-/// Whether something of it can run here, as far as headers tell.
+/// Whether something of it can run here, as far as its files tell.
 fn runs(variant: &PackageVariant) -> bool {
-    let selections = variant
-        .parts
-        .iter()
-        .filter_map(|part| part.selection.as_ref().ok());
-    let mut checked = selections.map(|selection| {
-        target::require_method_runnable(&selection.info, &selection.signature.method)
-    });
-    checked.any(|found| found.is_ok())
+    let parts = variant.parts.iter();
+    let mut selections = parts.filter_map(|part| part.selection.as_ref().ok());
+    selections.any(|selection| runnable(selection).is_ok())
 }
 
 /// Why nothing of a variant can run here, in words.
 fn why_not(variant: &PackageVariant) -> String {
     let reasons = variant.parts.iter().map(|part| match &part.selection {
-        Ok(selection) => {
-            let method = &selection.signature.method;
-            let found = target::require_method_runnable(&selection.info, method);
-            found.err().map(|error| error.to_string())
-        }
+        Ok(selection) => runnable(selection).err().map(|error| error.to_string()),
         Err(error) => Some(error.to_string()),
     });
     let reason = reasons.flatten().next();
