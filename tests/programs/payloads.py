@@ -36,9 +36,14 @@ def main():
     chosen = parser.parse_args()
 
     import harness
+    import mil
+    import mil_elements
+    import mil_layers
+    import mil_tensors
+    import mil_weights
     import payload_networks
 
-    networks = payload_networks.NETWORKS
+    networks = {**payload_networks.NETWORKS, **mil.NETWORKS}
     unknown = [name for name in chosen.names if name not in networks]
     if unknown:
         sys.exit(f"no such network: {', '.join(unknown)}; there are: {', '.join(networks)}")
@@ -84,7 +89,11 @@ def answers(name, network, folder):
                 for i, value in enumerate(harness.flattened(inputs))
             ]
             got = [harness.describe(arrays, f"{key}o{i}", value) for i, value in enumerate(wanted)]
-            cases.append({"inputs": said, "outputs": got})
+            case = {"inputs": said, "outputs": got}
+            if halves := getattr(network, "halves", None):
+                rounded = enumerate(harness.flattened(halves(*inputs)))
+                case["halves"] = [harness.describe(arrays, f"{key}h{i}", value) for i, value in rounded]
+            cases.append(case)
         methods[method_name] = {"labels": harness.output_labels(method), "cases": cases}
     harness.save_arrays(folder / f"{name}.npz", arrays)
     entry = {"name": name, "variants": {}, "methods": methods}
@@ -103,7 +112,11 @@ def quantized(method):
 def build(network, variant):
     """The program for one backend and precision, and what it calls outside delegates."""
     import harness
+    import mil
     import torch
+
+    if isinstance(network, mil.Mil):
+        return mil.build(network, variant)
     from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
     from torch.export import export
 

@@ -22,6 +22,7 @@ mod real;
 mod rearrange;
 mod recurrent;
 mod reduce;
+mod sample;
 mod scatter;
 mod shape;
 mod window;
@@ -48,7 +49,7 @@ type Lower = fn(&mut Lowering<'_, '_, '_>, &Operation) -> TractResult<Vec<Held>>
 /// Operations by their types.
 type Table = &'static [(&'static [&'static str], Lower)];
 
-const THEMES: [Table; 16] = [
+const THEMES: [Table; 17] = [
     activation::TABLE,
     convolution::TABLE,
     create::TABLE,
@@ -63,6 +64,7 @@ const THEMES: [Table; 16] = [
     rearrange::TABLE,
     recurrent::TABLE,
     reduce::TABLE,
+    sample::TABLE,
     scatter::TABLE,
     shape::TABLE,
 ];

@@ -2,11 +2,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
 use super::super::calling::Arg;
 use super::held::Held;
 use super::{Lowering, Operation, Table, one};
-use crate::tensor::DType;
 
 /// Operations of one tensor and the operator that each is.
 const UNARY: &[(&str, &str)] = &[

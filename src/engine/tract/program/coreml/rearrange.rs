@@ -6,7 +6,8 @@ use super::super::builder::Wire;
 use super::super::operators::{ints, pick, strides};
 use super::held::Held;
 use super::shape::{INDEX, padded};
-use super::{Lowering, Operation, Table, one};
+use super::{Lowering, Operation, Table, Value, one};
+use crate::model::executorch::coreml::Content;
 
 /// The operations of this theme.
 pub(super) const TABLE: Table = &[
@@ -211,12 +212,20 @@ fn reshape_like(
         numbers.collect()
     };
     let (begins, ends) = (numbers("begins")?, numbers("ends")?);
-    let masks = numbers("end_masks")?;
+    let masks = lowering.all(operation, "end_masks")?;
+    let masks: Vec<bool> = masks
+        .iter()
+        .map(|held| match held {
+            Held::Constant(Value {
+                content: Content::Bools(bools),
+                ..
+            }) => Ok(bools.first() == Some(&true)),
+            _ => bail!("`end_masks` of something else than constant booleans"),
+        })
+        .collect::<TractResult<_>>()?;
     let count = references.len();
     ensure!(
-        [&begins, &ends, &masks]
-            .iter()
-            .all(|list| list.len() == count),
+        [begins.len(), ends.len(), masks.len()] == [count; 3],
         "pieces of {count} shapes, of which {} begin and {} end",
         begins.len(),
         ends.len()
@@ -235,7 +244,7 @@ fn reshape_like(
             usize::try_from(place.clamp(0, size))
         };
         let begin = place(begins[at])?;
-        let end = if masks[at] != 0 {
+        let end = if masks[at] {
             shape.len()
         } else {
             place(ends[at])?

@@ -214,14 +214,7 @@ fn extreme(
 fn largest(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
-    let count = match lowering.int(operation, "k", 1)? {
-        // All of them.
-        -1 => {
-            let shape = lowering.shape(x)?;
-            shape[super::held::axis_of(axis, shape.len())?].to_i64()?
-        }
-        count => count,
-    };
+    let count = lowering.int(operation, "k", 1)?;
     let ascending = lowering.bool(operation, "ascending", false)?;
     let args = vec![
         x.into(),
