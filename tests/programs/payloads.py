@@ -7,6 +7,7 @@
     python tests/programs/payloads.py                    # all of tests/fixtures/payloads
     python tests/programs/payloads.py mlp lstm           # some networks
     python tests/programs/payloads.py --backend coreml   # one backend
+    python tests/programs/payloads.py mil_recurrent      # operations of Core ML's own (mil.py)
 
 README.md beside this file says what is in them.
 """

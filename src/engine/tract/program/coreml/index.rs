@@ -203,7 +203,6 @@ fn from_start(
         {
             *index = index.saturating_add(size);
         }
-        drop(view);
         Ok(indices)
     })
 }

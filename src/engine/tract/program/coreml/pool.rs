@@ -125,10 +125,6 @@ fn pool(
         kernel.len(),
         sizes.len()
     );
-    ensure!(
-        kernel.iter().all(|size| *size > 0),
-        "a window of {kernel:?}"
-    );
     let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
     let ceil = lowering.bool(operation, "ceil_mode", false)?;
     let plane = |axes| Plane::new(&kernel, &window, axes, ceil);

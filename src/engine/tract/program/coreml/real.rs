@@ -101,8 +101,14 @@ impl Lowering<'_, '_, '_> {
 
 /// Refuses a shape that no model would make out of numbers.
 pub(super) fn check_room(shape: &[TDim]) -> TractResult<()> {
-    let known = shape.iter().filter_map(|size| size.to_i64().ok());
-    let count = known.fold(1_i64, |count, size| count.saturating_mul(size.max(0)));
+    let known: Vec<i64> = shape.iter().filter_map(|size| size.to_i64().ok()).collect();
+    ensure!(
+        known.iter().all(|size| *size >= 0),
+        "a tensor of shape {shape:?}"
+    );
+    let count = known
+        .iter()
+        .fold(1_i64, |count, size| count.saturating_mul(*size));
     ensure!(
         count <= MAX_MADE,
         "a tensor of {count} elements; at most {MAX_MADE} are made"

@@ -294,8 +294,7 @@ fn run(
         size,
         is_reverse: side.is_reverse,
         every,
-        has_bias: optional[0].is_some(),
-        has_peephole: optional[1].is_some(),
+        has: optional.map(|part| part.is_some()),
     };
     let kernel = Kernel::new("Recurrence", facts, move |inputs| steps.run(inputs));
     let given = lowering.frame.builder.wire_all(kernel, &inputs)?;
@@ -313,8 +312,8 @@ struct Steps {
     size: usize,
     is_reverse: bool,
     every: bool,
-    has_bias: bool,
-    has_peephole: bool,
+    /// Whether there is a bias of the state's product, and a peephole.
+    has: [bool; 2],
 }
 
 impl Steps {
@@ -338,7 +337,7 @@ impl Steps {
             next += 1;
             read(next - 1)
         };
-        let (bias, peephole) = (optional(self.has_bias)?, optional(self.has_peephole)?);
+        let (bias, peephole) = (optional(self.has[0])?, optional(self.has[1])?);
         let [steps, batch, wide] = inputs[0].shape() else {
             bail!("a sequence of {} dimensions", inputs[0].rank());
         };

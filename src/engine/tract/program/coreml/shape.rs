@@ -210,7 +210,9 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResul
     let mut shape = lowering.shape(x)?;
     let (pairs, rest) = pads.as_chunks::<2>();
     ensure!(
-        rest.is_empty() && pairs.len() <= shape.len() && pads.iter().all(|pad| *pad >= 0),
+        rest.is_empty()
+            && pairs.len() <= shape.len()
+            && pads.iter().all(|pad| (0..=1 << 30).contains(pad)),
         "padding {pads:?} of {} dimensions",
         shape.len()
     );

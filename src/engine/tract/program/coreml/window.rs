@@ -4,6 +4,9 @@ use tract_onnx::tract_core::internal::*;
 
 use super::{Lowering, Operation};
 
+/// Largest size, step, distance or padding.
+const MOST: i64 = 1 << 24;
+
 /// How a window moves.
 pub(super) struct Window {
     /// Steps.
@@ -23,11 +26,16 @@ impl Window {
         sizes: &[TDim],
     ) -> TractResult<Self> {
         let spatial = kernel.len();
+        ensure!(
+            kernel.iter().all(|size| (1..=MOST).contains(size)),
+            "a window of {kernel:?}"
+        );
         let each = |name: &str| -> TractResult<Vec<i64>> {
             let numbers = lowering.ints(operation, name)?;
             let numbers = numbers.unwrap_or_else(|| vec![1; spatial]);
             ensure!(
-                numbers.len() == spatial && numbers.iter().all(|number| *number > 0),
+                numbers.len() == spatial
+                    && numbers.iter().all(|number| (1..=MOST).contains(number)),
                 "`{name}` of {numbers:?}"
             );
             Ok(numbers)
@@ -58,9 +66,8 @@ impl Window {
             other => bail!("padding by {other} is not supported"),
         };
         ensure!(
-            pads.len() == 2 * spatial,
-            "{} paddings for {spatial} dimensions",
-            pads.len()
+            pads.len() == 2 * spatial && pads.iter().all(|pad| (0..=MOST).contains(pad)),
+            "paddings of {pads:?} for {spatial} dimensions"
         );
         Ok(Self {
             strides,
