@@ -246,3 +246,28 @@ fn every_result_of_a_half_precision_program_is_rounded_where_that_is_asked_for()
         }
     }
 }
+
+#[test]
+fn indices_outside_of_a_tensor_are_refused() {
+    let path = fixtures().join("mil_scatter_coreml_fp32.pte");
+    let (mut session, signature) = load("tract", &path, "forward").expect("it is loaded");
+    let listed = cases();
+    let mut programs = listed["programs"].as_array().expect("programs").iter();
+    let program = programs.find(|program| program["name"] == "mil_scatter");
+    let case = &program.expect("the program is listed")["methods"]["forward"]["cases"][0];
+    let mut arrays = Arrays::open(&fixtures().join("mil_scatter.npz"));
+    let inputs = case["inputs"].as_array().expect("inputs").iter();
+    let mut inputs: Vec<Tensor> = inputs
+        .zip(&signature.inputs)
+        .map(|(described, spec)| fitted(arrays.tensor(described), spec.dtype))
+        .collect();
+    session.run(&inputs).expect("it runs");
+    let indices = Tensor::from_f64(inputs[1].dtype(), vec![3], [0.0, 9.0, 1.0]);
+    inputs[1] = indices.expect("three indices");
+    let error = session.run(&inputs).expect_err("there are four rows");
+    let error = error.to_string();
+    assert!(
+        error.contains("index 9 of a dimension of 4; -4 to 3 are valid"),
+        "{error}"
+    );
+}
