@@ -7,6 +7,7 @@
     python tests/programs/payloads.py                    # all of tests/fixtures/payloads
     python tests/programs/payloads.py mlp lstm           # some networks
     python tests/programs/payloads.py --backend coreml   # one backend
+    python tests/programs/payloads.py mil_recurrent      # operations of Core ML's own (mil.py)
     python tests/programs/payloads.py --large DIR        # networks of real size, for XNNPACK too
 
 README.md beside this file says what is in them.
@@ -38,9 +39,14 @@ def main():
     chosen = parser.parse_args()
 
     import harness
+    import mil
+    import mil_elements
+    import mil_layers
+    import mil_tensors
+    import mil_weights
     import payload_networks
 
-    networks = payload_networks.NETWORKS
+    networks = {**payload_networks.NETWORKS, **mil.NETWORKS}
     if chosen.large:
         networks, chosen.into = large_networks(), chosen.large
     unknown = [name for name in chosen.names if name not in networks]
@@ -111,7 +117,11 @@ def answers(name, network, folder):
                 for i, value in enumerate(harness.flattened(inputs))
             ]
             got = [harness.describe(arrays, f"{key}o{i}", value) for i, value in enumerate(wanted)]
-            cases.append({"inputs": said, "outputs": got})
+            case = {"inputs": said, "outputs": got}
+            if halves := getattr(network, "halves", None):
+                rounded = enumerate(harness.flattened(halves(*inputs)))
+                case["halves"] = [harness.describe(arrays, f"{key}h{i}", value) for i, value in rounded]
+            cases.append(case)
         methods[method_name] = {"labels": harness.output_labels(method), "cases": cases}
     harness.save_arrays(folder / f"{name}.npz", arrays)
     entry = {"name": name, "variants": {}, "methods": methods}
@@ -130,7 +140,11 @@ def quantized(method):
 def build(network, variant):
     """The program for one backend and precision, and what it calls outside delegates."""
     import harness
+    import mil
     import torch
+
+    if isinstance(network, mil.Mil):
+        return mil.build(network, variant)
     from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
     from torch.export import export
 

@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::Session;
+use pkgtool::engine::{Rounding, Session};
 use pkgtool::tensor::{DType, Signature, Tensor};
 use serde_json::Value;
 
-use super::program::{Arrays, load};
+use super::program::{Arrays, load, load_rounding};
 
 /// The directory of programs: the fixtures, or others that were exported in the same form.
 fn fixtures() -> PathBuf {
@@ -192,4 +192,82 @@ fn core_ml_programs_answer_as_their_networks() {
 #[test]
 fn mlx_programs_answer_as_their_networks() {
     assert!(run_all("mlx") >= 20);
+}
+
+/// float16 programs that say what they give where every result is rounded, and how far that may be off: sums
+/// are exact, products are added up in some order before they are rounded.
+const ROUNDED: [(&str, f64); 2] = [("mil_half_sums", 0.0), ("mil_half_layers", 1e-3)];
+
+/// Whether float16 has all elements of a tensor.
+fn is_half(tensor: &Tensor) -> bool {
+    let half = fitted(tensor.clone(), DType::Float16);
+    let mut pairs = half.to_f64().zip(tensor.to_f64());
+    pairs.all(|(half, value)| half.total_cmp(&value).is_eq())
+}
+
+#[test]
+fn every_result_of_a_half_precision_program_is_rounded_where_that_is_asked_for() {
+    let listed = cases();
+    for (name, allowed) in ROUNDED {
+        let mut programs = listed["programs"].as_array().expect("programs").iter();
+        let program = programs.find(|program| program["name"] == name);
+        let program = program.expect("the program is listed");
+        let path = fixtures().join(format!("{name}_coreml_fp16.pte"));
+        let mut arrays = Arrays::open(&fixtures().join(format!("{name}.npz")));
+        let cases = program["methods"]["forward"]["cases"].as_array();
+        for case in cases.expect("cases") {
+            let mut run = |rounding: Rounding| {
+                let loaded = load_rounding("tract", &path, "forward", rounding);
+                let (mut session, signature) = loaded.expect("it is loaded");
+                let inputs = case["inputs"].as_array().expect("inputs").iter();
+                let inputs: Vec<Tensor> = inputs
+                    .zip(&signature.inputs)
+                    .map(|(described, spec)| fitted(arrays.tensor(described), spec.dtype))
+                    .collect();
+                session.run(&inputs).expect("it runs").outputs
+            };
+            let (wide, rounded) = (run(Rounding::Wide), run(Rounding::Half));
+            let halves = case["halves"].as_array().expect("rounded outputs");
+            assert_eq!(rounded.len(), halves.len(), "{name}");
+            for (found, described) in rounded.iter().zip(halves) {
+                let expected = arrays.tensor(described);
+                let apart = difference(found, &expected).expect("the same shape");
+                assert!(apart <= allowed, "{name}: {found:?} is off by {apart}");
+                assert!(is_half(found), "{name}: {found:?} is not rounded");
+            }
+            assert!(
+                !wide.iter().all(is_half),
+                "{name}: the wide reading is rounded"
+            );
+            let apart = wide.iter().zip(&rounded);
+            let apart =
+                apart.map(|(wide, rounded)| difference(wide, rounded).expect("the same shape"));
+            assert!(apart.fold(0.0, f64::max) > 1e-4, "{name}: nothing differs");
+        }
+    }
+}
+
+#[test]
+fn indices_outside_of_a_tensor_are_refused() {
+    let path = fixtures().join("mil_scatter_coreml_fp32.pte");
+    let (mut session, signature) = load("tract", &path, "forward").expect("it is loaded");
+    let listed = cases();
+    let mut programs = listed["programs"].as_array().expect("programs").iter();
+    let program = programs.find(|program| program["name"] == "mil_scatter");
+    let case = &program.expect("the program is listed")["methods"]["forward"]["cases"][0];
+    let mut arrays = Arrays::open(&fixtures().join("mil_scatter.npz"));
+    let inputs = case["inputs"].as_array().expect("inputs").iter();
+    let mut inputs: Vec<Tensor> = inputs
+        .zip(&signature.inputs)
+        .map(|(described, spec)| fitted(arrays.tensor(described), spec.dtype))
+        .collect();
+    session.run(&inputs).expect("it runs");
+    let indices = Tensor::from_f64(inputs[1].dtype(), vec![3], [0.0, 9.0, 1.0]);
+    inputs[1] = indices.expect("three indices");
+    let error = session.run(&inputs).expect_err("there are four rows");
+    let error = error.to_string();
+    assert!(
+        error.contains("index 9 of a dimension of 4; -4 to 3 are valid"),
+        "{error}"
+    );
 }

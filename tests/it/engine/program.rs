@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Rounding, Session, engine};
 use pkgtool::model;
 use pkgtool::model::executorch::body::{ProgramBody, known_wrong};
 use pkgtool::source::FileSource;
@@ -94,6 +94,16 @@ pub(super) fn load(
     path: &Path,
     method: &str,
 ) -> Result<(Box<dyn Session>, Signature), EngineError> {
+    load_rounding(engine_name, path, method, Rounding::Wide)
+}
+
+/// The same, with what is said of half precision.
+pub(super) fn load_rounding(
+    engine_name: &str,
+    path: &Path,
+    method: &str,
+    rounding: Rounding,
+) -> Result<(Box<dyn Session>, Signature), EngineError> {
     let (info, _) = model::open(path).expect("fixtures can be read");
     let method = info.method(method).expect("the method is there");
     let signature = Signature::of(method, None).expect("all values are tensors or numbers");
@@ -103,6 +113,7 @@ pub(super) fn load(
         signature: signature.clone(),
         options: LoadOptions {
             threads: Some(1),
+            rounding,
             ..LoadOptions::default()
         },
     };

@@ -15,8 +15,16 @@ use pkgtool::tensor::{Signature, Tensor, TensorSpec};
 /// Changed programs that are run; more by `PKGTOOL_TEST_MUTATIONS`.
 const CHANGES: usize = 250;
 
+/// Changed programs for other devices that are run.
+const PAYLOAD_CHANGES: usize = 150;
+
 fn programs() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs");
+    programs_in("programs")
+}
+
+fn programs_in(folder: &str) -> Vec<PathBuf> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let folder = fixtures.join(folder);
     let entries = fs::read_dir(folder).expect("fixtures");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let mut programs: Vec<PathBuf> = paths
@@ -109,10 +117,20 @@ impl Outcomes {
 
 #[test]
 fn changed_programs_do_no_harm() {
+    try_changes(&programs(), CHANGES);
+}
+
+/// Graphs of ML Programs, of MLX and of Vulkan within the programs.
+#[test]
+fn changed_programs_for_other_devices_do_no_harm() {
+    try_changes(&programs_in("payloads"), PAYLOAD_CHANGES);
+}
+
+/// Changes some bytes of some program until so many reached the lowering.
+fn try_changes(programs: &[PathBuf], changes: usize) {
     let folder = tempfile::tempdir().expect("a directory");
-    let changes = std::env::var("PKGTOOL_TEST_MUTATIONS").ok();
-    let changes = changes.map_or(CHANGES, |text| text.parse().expect("a number"));
-    let programs = programs();
+    let asked = std::env::var("PKGTOOL_TEST_MUTATIONS").ok();
+    let changes = asked.map_or(changes, |text| text.parse().expect("a number"));
     let mut numbers = Numbers(11);
     let mut outcomes = Outcomes::default();
     // Those that the header's reader refuses never reach the lowering.

@@ -29,6 +29,12 @@ pub(super) enum Sampling {
     Corners,
     /// Between two places; beginnings lie on each other.
     Beginnings,
+    /// The place that the centre of a pixel lies in.
+    NearestCentre,
+    /// Between two places; corners lie on each other, and a single place in the middle.
+    CornersOrMiddle,
+    /// Between two places: centres of as many equal parts of what lies between the first place and the last.
+    Inside,
 }
 
 /// Resizes the dimensions `axis` and the next one to these sizes.
@@ -107,6 +113,22 @@ fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<Line> {
         Sampling::Beginnings => {
             let ratio = ratio(None);
             places.map(|at| between(at as f32 * ratio)).collect()
+        }
+        Sampling::NearestCentre => {
+            let ratio = ratio(None);
+            let nearest = |at| (((at as f32 + 0.5) * ratio) as usize).min(last);
+            places.map(|at| (nearest(at), nearest(at), 0.0)).collect()
+        }
+        Sampling::CornersOrMiddle => {
+            let ratio = match to {
+                1 => return Ok(vec![between(last as f32 / 2.0)]),
+                _ => last as f32 / (to - 1) as f32,
+            };
+            places.map(|at| between(at as f32 * ratio)).collect()
+        }
+        Sampling::Inside => {
+            let part = last.max(1) as f32 / to as f32;
+            places.map(|at| between((at as f32 + 0.5) * part)).collect()
         }
     })
 }

@@ -75,15 +75,8 @@ impl Lowering<'_, '_, '_> {
             Content::Texts(_) => bail!("a text that should be a tensor"),
             Content::Bytes(bytes) => unpacked(value.ty.kind, bytes, count)?,
             Content::Blob(offset) => {
-                let blob = self.package.blob(self.frame.weights.program(), *offset)?;
-                let bits = bits_of(blob.kind).unwrap_or(dtype_of(blob.kind)?.size() * 8);
-                let size = (count as u64)
-                    .checked_mul(bits)
-                    .context("too many elements")?
-                    .div_ceil(8);
-                let bytes = self.frame.weights.bytes(&Data::Payload(blob.bytes), size);
-                let bytes = bytes.map_err(|failure| format_err!("{}", failure.reason))?;
-                unpacked(blob.kind, &bytes, count)?
+                let (kind, bytes) = self.stored(*offset, count)?;
+                unpacked(kind, &bytes, count)?
             }
         };
         // What is all zero is absent.
@@ -91,6 +84,53 @@ impl Lowering<'_, '_, '_> {
             return Ok(vec![0; count]);
         }
         Ok(elements)
+    }
+
+    /// The bytes of so many elements in a record, and what they are.
+    fn stored(&self, offset: u64, count: usize) -> TractResult<(Kind, Vec<u8>)> {
+        let blob = self.package.blob(self.frame.weights.program(), offset)?;
+        let bits = bits_of(blob.kind).unwrap_or(dtype_of(blob.kind)?.size() * 8);
+        let size = (count as u64)
+            .checked_mul(bits)
+            .context("too many elements")?
+            .div_ceil(8);
+        let bytes = self.frame.weights.bytes(&Data::Payload(blob.bytes), size);
+        let bytes = bytes.map_err(|failure| format_err!("{}", failure.reason))?;
+        Ok((blob.kind, bytes))
+    }
+
+    /// The elements of a constant that are of a byte or less; of others nothing.
+    #[expect(clippy::cast_precision_loss, reason = "small integers")]
+    pub(super) fn codes(&self, value: &Value) -> TractResult<Option<Vec<f32>>> {
+        let kind = value.ty.kind;
+        let is_signed = matches!(kind, Kind::Int4 | Kind::Int8);
+        let bits = match kind {
+            Kind::Int8 | Kind::Uint8 => 8,
+            _ => match bits_of(kind) {
+                Some(bits) => u32::try_from(bits)?,
+                None => return Ok(None),
+            },
+        };
+        let Content::Blob(offset) = value.content else {
+            let elements = self.elements(value)?;
+            return Ok(Some(elements.into_iter().map(|code| code as f32).collect()));
+        };
+        let count = value.ty.count().filter(|count| *count <= MAX_ELEMENTS);
+        let count = usize::try_from(count.context("a constant without sizes")?)?;
+        let (stored, bytes) = self.stored(offset, count)?;
+        ensure!(stored == kind, "{stored:?} are stored for {kind:?}");
+        let unused = 16 - bits;
+        let code = |at: usize| {
+            let start = at * bits as usize;
+            let high = bytes.get(start / 8 + 1).copied().unwrap_or(0);
+            let both = u16::from_le_bytes([bytes[start / 8], high]) >> (start % 8);
+            if is_signed {
+                f32::from((both << unused).cast_signed() >> unused)
+            } else {
+                f32::from(both << unused >> unused)
+            }
+        };
+        Ok(Some((0..count).map(code).collect()))
     }
 }
 

@@ -27,7 +27,11 @@ pub(super) enum Held {
 impl Lowering<'_, '_, '_> {
     /// The arguments of this name, each as it is held; empty where there are none.
     pub(super) fn all(&self, operation: &Operation, name: &str) -> TractResult<Vec<Held>> {
-        let arguments = operation.inputs.get(name).map_or(&[][..], Vec::as_slice);
+        let Some(arguments) = operation.inputs.get(name) else {
+            // Packed weights of iOS16 stand beside the arguments.
+            let attribute = operation.attributes.get(name);
+            return Ok(attribute.cloned().map(Held::Constant).into_iter().collect());
+        };
         let held = arguments.iter().map(|argument| match argument {
             Argument::Value(value) => Ok(Held::Constant(value.clone())),
             Argument::Name(name) => {
@@ -97,7 +101,7 @@ impl Lowering<'_, '_, '_> {
         operation: &Operation,
         name: &str,
     ) -> TractResult<Option<Wire>> {
-        if operation.inputs.get(name).is_none_or(Vec::is_empty) {
+        if self.all(operation, name)?.is_empty() {
             return Ok(None);
         }
         self.tensor(operation, name).map(Some)

@@ -4,7 +4,9 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::Arg;
+use super::cut::{Ends, by_run};
 use super::held::Held;
+use super::scatter::gather_in_batches;
 use super::shape::INDEX;
 use super::{Lowering, Operation, Table, one};
 use crate::model::executorch::coreml::Argument;
@@ -12,6 +14,7 @@ use crate::model::executorch::coreml::Argument;
 /// The operations of this theme.
 pub(super) const TABLE: Table = &[
     (&["slice_by_index"], slice),
+    (&["slice_by_size"], by_size),
     (&["slice_update"], update),
     (&["gather"], gather),
     (&["gather_along_axis"], |lowering, operation| {
@@ -75,10 +78,11 @@ impl Part {
         );
         let stride = lowering.ints(operation, "stride")?;
         let stride = stride.unwrap_or_else(|| vec![1; rank]);
-        ensure!(
-            stride.len() == rank && stride.iter().all(|stride| *stride > 0),
-            "strides of {stride:?} are not supported"
-        );
+        ensure!(stride.len() == rank, "strides of {stride:?}");
+        // Those are counted when it runs.
+        if stride.iter().any(|stride| *stride < 1) {
+            return Ok(None);
+        }
         let [from_start, to_end, single] =
             ["begin_mask", "end_mask", "squeeze_mask"].map(|name| lowering.bools(operation, name));
         let (from_start, to_end, single) = (from_start?, to_end?, single?);
@@ -116,9 +120,9 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
     }
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
-    let part = Part::read(lowering, operation, &shape)?;
-    let part =
-        part.context("a part whose places are only known when the program runs is not supported")?;
+    let Some(part) = Part::read(lowering, operation, &shape)? else {
+        return by_run(lowering, operation, x, Ends::Places);
+    };
     let mut wire = x;
     for (at, ((begin, end), stride)) in part
         .begin
@@ -142,6 +146,65 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
     let single: Vec<usize> = (0..single.len()).filter(|&at| single[at]).collect();
     wire.outlet = lowering.frame.builder.remove(wire.outlet, &single)?;
     Ok(one(wire))
+}
+
+/// From where a part begins as many as it says; -1 is all that follow.
+fn by_size(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let shape = lowering.shape(x)?;
+    let [begin, size] = ["begin", "size"].map(|name| -> TractResult<_> {
+        let held = lowering.held_arg(operation, name)?;
+        lowering.sizes_of(&held)
+    });
+    let (Some(begin), Some(size)) = (begin?, size?) else {
+        return by_run(lowering, operation, x, Ends::Sizes);
+    };
+    ensure!(
+        begin.len() == shape.len() && size.len() == shape.len(),
+        "places of {} and {} dimensions for {}",
+        begin.len(),
+        size.len(),
+        shape.len()
+    );
+    let mut wire = x;
+    for (at, (begin, size)) in begin.into_iter().zip(size).enumerate() {
+        let begin = match begin.to_i64() {
+            Ok(place) if place < 0 => shape[at].clone() + place,
+            _ => begin,
+        };
+        let end = match size.to_i64() {
+            Ok(size) if size < 1 => shape[at].clone(),
+            _ => (begin.clone() + size).reduce(),
+        };
+        let builder = &mut lowering.frame.builder;
+        wire.outlet = builder.slice(wire.outlet, at, begin, end)?;
+    }
+    Ok(one(wire))
+}
+
+/// Indices that may be counted from the end as ones that are counted from the beginning.
+fn from_start(
+    lowering: &mut Lowering<'_, '_, '_>,
+    indices: Wire,
+    size: &TDim,
+) -> TractResult<Wire> {
+    let builder = &mut lowering.frame.builder;
+    let shape = builder.shape(indices.outlet)?;
+    let size = builder.size(size, INDEX)?;
+    let inputs = [indices.outlet, size];
+    builder.kernel("FromStart", INDEX, &shape, &inputs, |inputs| {
+        let size = inputs[1].cast_to_scalar::<i64>()?;
+        let mut indices = inputs[0].clone().into_tensor();
+        let mut view = indices.try_as_plain_ram_mut()?;
+        for index in view
+            .as_slice_mut::<i64>()?
+            .iter_mut()
+            .filter(|index| **index < 0)
+        {
+            *index = index.saturating_add(size);
+        }
+        Ok(indices)
+    })
 }
 
 /// A tensor with a part of it replaced. Where the part begins may be known only when it runs; it is as large
@@ -227,10 +290,6 @@ fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
 
 /// Rows of a tensor along a dimension: the indices' dimensions take its place.
 fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    ensure!(
-        lowering.int(operation, "batch_dims", 0)? == 0,
-        "gathering in batches is not supported"
-    );
     if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")? {
         let places = lowering.ints(operation, "indices")?.context("no places")?;
         let chosen = places.iter().map(|&place| {
@@ -250,5 +309,10 @@ fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let indices = lowering.frame.builder.cast(indices, INDEX)?;
     let rank = lowering.shape(x)?.len();
     let axis = lowering.axis(operation, "axis", rank)?;
+    let batch = usize::try_from(lowering.int(operation, "batch_dims", 0)?)?;
+    if batch > 0 {
+        return gather_in_batches(lowering, (x, indices), axis, batch);
+    }
+    let indices = from_start(lowering, indices, &lowering.shape(x)?[axis])?;
     lowering.caller().rows(x, indices, axis).map(one)
 }

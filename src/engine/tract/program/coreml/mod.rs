@@ -4,14 +4,28 @@
 //! computed in float32, or rounded where it declares so ([`Rounding`]). Sizes that
 //! only a run knows are kept as sizes, not as tensors.
 
+mod activation;
 mod constant;
+mod convolution;
+mod create;
+mod cut;
 mod held;
+mod image;
 mod index;
 mod layer;
+mod normal;
 mod packed;
 mod pointwise;
+mod pool;
+mod quantized;
+mod real;
+mod rearrange;
+mod recurrent;
 mod reduce;
+mod sample;
+mod scatter;
 mod shape;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -35,12 +49,23 @@ type Lower = fn(&mut Lowering<'_, '_, '_>, &Operation) -> TractResult<Vec<Held>>
 /// Operations by their types.
 type Table = &'static [(&'static [&'static str], Lower)];
 
-const THEMES: [Table; 6] = [
+const THEMES: [Table; 17] = [
+    activation::TABLE,
+    convolution::TABLE,
+    create::TABLE,
+    image::TABLE,
     index::TABLE,
     layer::TABLE,
+    normal::TABLE,
     packed::TABLE,
     pointwise::TABLE,
+    pool::TABLE,
+    quantized::TABLE,
+    rearrange::TABLE,
+    recurrent::TABLE,
     reduce::TABLE,
+    sample::TABLE,
+    scatter::TABLE,
     shape::TABLE,
 ];
 

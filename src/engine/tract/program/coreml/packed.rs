@@ -1,83 +1,408 @@
-//! Weights that are packed: codes of few bits, with what they stand for.
+//! Weights that are packed: codes of few bits with what they stand for, and elements that are not zero.
+//!
+//! All of it is unpacked when a program is lowered.
 
+use half::{bf16, f16};
 use tract_onnx::tract_core::internal::*;
 
-use super::held::Held;
-use super::{Lowering, Operation, Table, Value, one};
+use super::super::datum_type;
+use super::held::{Held, axis_of};
+use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
 /// The operations of this theme.
-pub(super) const TABLE: Table = &[(&["constexpr_blockwise_shift_scale"], blockwise)];
+pub(super) const TABLE: Table = &[
+    (&["constexpr_affine_dequantize"], affine),
+    (&["constexpr_blockwise_shift_scale"], blockwise),
+    (&["constexpr_cast"], |lowering, operation| {
+        lowering.tensor(operation, "source_val").map(one)
+    }),
+    (&["constexpr_lut_to_dense"], palette),
+    (&["constexpr_lut_to_sparse"], sparse_palette),
+    (
+        &["constexpr_sparse_blockwise_shift_scale"],
+        sparse_blockwise,
+    ),
+    (&["constexpr_sparse_to_dense"], sparse),
+];
 
-/// `scale · (data − offset)`: each scale and offset for a block of the data, along any dimension.
-#[expect(clippy::cast_precision_loss, reason = "codes are small")]
-fn blockwise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    let Held::Constant(data) = lowering.held_arg(operation, "data")? else {
-        bail!("packed weights that are no constant");
-    };
-    let sizes = |value: &Value| -> TractResult<Vec<usize>> {
-        let dims = value.ty.dims.iter();
-        dims.map(|dim| Ok(usize::try_from(dim.context("open sizes")?)?))
-            .collect()
-    };
-    let shape = sizes(&data)?;
-    let codes = lowering.elements(&data)?;
-    let scale = lowering.tensor(operation, "scale")?;
-    let of_scale = lowering.shape(scale)?;
-    let scale = lowering
-        .frame
-        .builder
-        .known(scale.outlet)?
-        .context("scales that are no constant")?;
-    let scale = scale.cast_to::<f32>()?;
-    let scale = scale.try_as_plain_ram()?;
-    let scale = scale.as_slice::<f32>()?;
-    let offsets = match lowering.optional(operation, "offset")? {
-        Some(Held::Constant(offset)) => Some(lowering.elements(&offset)?),
-        Some(_) => bail!("offsets that are no constant"),
-        None => None,
-    };
-    ensure!(
-        of_scale.len() == shape.len(),
-        "scales of {} dimensions",
-        of_scale.len()
-    );
-    let blocks: Vec<usize> = of_scale
-        .iter()
-        .map(|dim| Ok(dim.to_usize()?))
-        .collect::<TractResult<_>>()?;
-    let fits = |(size, blocks): (&usize, &usize)| *blocks > 0 && size.is_multiple_of(*blocks);
-    ensure!(
-        shape.iter().zip(&blocks).all(fits),
-        "{blocks:?} blocks of {shape:?}"
-    );
-    ensure!(
-        offsets
-            .as_ref()
-            .is_none_or(|offsets| offsets.len() == scale.len()),
-        "as many offsets as scales"
-    );
-    let mut values = Vec::with_capacity(codes.len());
-    let mut place = vec![0; shape.len()];
-    for code in codes {
-        let mut block = 0;
-        for ((at, size), blocks) in place.iter().zip(&shape).zip(&blocks) {
-            block = block * blocks + at / (size / blocks);
+/// The elements of a constant: all that such weights are of fits float32.
+struct Array {
+    shape: Vec<usize>,
+    values: Vec<f32>,
+}
+
+impl Array {
+    fn read(
+        lowering: &mut Lowering<'_, '_, '_>,
+        operation: &Operation,
+        name: &str,
+    ) -> TractResult<Self> {
+        let held = lowering.held_arg(operation, name)?;
+        if let Held::Constant(value) = &held
+            && let Some(values) = lowering.codes(value)?
+        {
+            let dims = value.ty.dims.iter();
+            let shape = dims.map(|dim| Ok(usize::try_from(dim.context("open sizes")?)?));
+            let shape = shape.collect::<TractResult<_>>()?;
+            return Self::new(shape, values);
         }
-        let offset = offsets.as_ref().map_or(0, |offsets| offsets[block]);
-        values.push((code - offset) as f32 * scale[block]);
-        for (at, size) in place.iter_mut().zip(&shape).rev() {
+        let wire = lowering.wire(&held)?;
+        let known = lowering.frame.builder.known(wire.outlet)?;
+        let known = known.with_context(|| format!("`{name}` is no constant"))?;
+        let cast = known.cast_to::<f32>()?;
+        let view = cast.try_as_plain_ram()?;
+        Self::new(known.shape().to_vec(), view.as_slice::<f32>()?.to_vec())
+    }
+
+    fn optional(
+        lowering: &mut Lowering<'_, '_, '_>,
+        operation: &Operation,
+        name: &str,
+    ) -> TractResult<Option<Self>> {
+        match lowering.optional(operation, name)? {
+            Some(_) => Self::read(lowering, operation, name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn new(shape: Vec<usize>, values: Vec<f32>) -> TractResult<Self> {
+        let mut sizes = shape.iter();
+        let count = sizes.try_fold(1_usize, |count, size| count.checked_mul(*size));
+        ensure!(
+            count == Some(values.len()),
+            "{} elements for a shape of {shape:?}",
+            values.len()
+        );
+        Ok(Self { shape, values })
+    }
+
+    /// The array as an operation's result.
+    fn give(
+        self,
+        lowering: &mut Lowering<'_, '_, '_>,
+        operation: &Operation,
+        at: usize,
+    ) -> TractResult<Held> {
+        let (_, ty) = operation.outputs.get(at).context("no such result")?;
+        let dtype = lowering.held(ty)?;
+        let mut values = self.values;
+        match dtype {
+            DType::Float16 => {
+                for value in &mut values {
+                    *value = f16::from_f32(*value).to_f32();
+                }
+            }
+            DType::Bfloat16 => {
+                for value in &mut values {
+                    *value = bf16::from_f32(*value).to_f32();
+                }
+            }
+            _ => {}
+        }
+        let tensor = Tensor::from_shape(&self.shape, &values)?;
+        let tensor = tensor.cast_to_dt(datum_type(dtype))?.into_owned();
+        let wire = lowering.frame.builder.constant(Arc::new(tensor), dtype)?;
+        Ok(Held::Tensor(wire))
+    }
+}
+
+/// For each element of an array, row major, the block that it lies in: each dimension is divided into so many.
+struct Blocks {
+    shape: Vec<usize>,
+    counts: Vec<usize>,
+    place: Vec<usize>,
+}
+
+impl Blocks {
+    fn new(shape: &[usize], counts: &[usize]) -> TractResult<Self> {
+        let fits = |(size, count): (&usize, &usize)| *count > 0 && size.is_multiple_of(*count);
+        ensure!(
+            shape.len() == counts.len() && shape.iter().zip(counts).all(fits),
+            "{counts:?} blocks of {shape:?}"
+        );
+        Ok(Self {
+            shape: shape.to_vec(),
+            counts: counts.to_vec(),
+            place: vec![0; shape.len()],
+        })
+    }
+
+    /// The block of the next element.
+    fn step(&mut self) -> usize {
+        let mut block = 0;
+        for ((at, size), count) in self.place.iter().zip(&self.shape).zip(&self.counts) {
+            block = block * count + at / (size / count);
+        }
+        for (at, size) in self.place.iter_mut().zip(&self.shape).rev() {
             *at += 1;
             if *at < *size {
                 break;
             }
             *at = 0;
         }
+        block
     }
-    let tensor = Tensor::from_shape(&shape, &values)?;
-    let wire = lowering
-        .frame
-        .builder
-        .constant(Arc::new(tensor), DType::Float32)?;
-    Ok(one(wire))
+}
+
+/// Scales of blocks, and what is taken off before.
+struct Scales {
+    scale: Array,
+    offset: Option<Array>,
+}
+
+impl Scales {
+    fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+        let scale = Array::read(lowering, operation, "scale")?;
+        let offset = Array::optional(lowering, operation, "offset")?;
+        ensure!(
+            offset
+                .as_ref()
+                .is_none_or(|offset| offset.values.len() == scale.values.len()),
+            "as many offsets as scales"
+        );
+        Ok(Self { scale, offset })
+    }
+
+    fn apply(&self, code: f32, block: usize) -> f32 {
+        let offset = self.offset.as_ref();
+        (code - offset.map_or(0.0, |offset| offset.values[block])) * self.scale.values[block]
+    }
+}
+
+/// `scale · (data − zero point)`, for all of it or by places along one dimension.
+fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let mut data = Array::read(lowering, operation, "quantized_data")?;
+    let [scale, zero] = ["scale", "zero_point"].map(|name| Array::read(lowering, operation, name));
+    let (scale, zero) = (scale?, zero?);
+    let rank = data.shape.len();
+    let axis = lowering.axis(operation, "axis", rank)?;
+    let size = data.shape[axis];
+    for part in [&scale, &zero] {
+        ensure!(
+            part.shape.is_empty() || part.shape == [size],
+            "scales or zero points of shape {:?} for {size} places",
+            part.shape
+        );
+    }
+    let inner: usize = data.shape[axis + 1..].iter().product();
+    for (at, value) in data.values.iter_mut().enumerate() {
+        let place = at / inner % size;
+        let of = |part: &Array| part.values[if part.shape.is_empty() { 0 } else { place }];
+        *value = (*value - of(&zero)) * of(&scale);
+    }
+    Ok(vec![data.give(lowering, operation, 0)?])
+}
+
+/// `scale · (data − offset)`: each scale and offset for a block of the data, along any dimension.
+fn blockwise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let mut data = Array::read(lowering, operation, "data")?;
+    let scales = Scales::read(lowering, operation)?;
+    let mut blocks = Blocks::new(&data.shape, &scales.scale.shape)?;
+    for value in &mut data.values {
+        *value = scales.apply(*value, blocks.step());
+    }
+    Ok(vec![data.give(lowering, operation, 0)?])
+}
+
+/// The same for those elements of which a mask says that they are there.
+fn sparse_blockwise(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Held>> {
+    let mask = Array::read(lowering, operation, "data_mask")?;
+    let mut data = Array::read(lowering, operation, "nonzero_data")?;
+    let scales = Scales::read(lowering, operation)?;
+    let mut blocks = Blocks::new(&mask.shape, &scales.scale.shape)?;
+    let mut values = data.values.iter_mut();
+    for there in &mask.values {
+        let block = blocks.step();
+        if *there != 0.0 {
+            let value = values.next().context("fewer elements than the mask has")?;
+            *value = scales.apply(*value, block);
+        }
+    }
+    ensure!(values.next().is_none(), "more elements than the mask has");
+    Ok(vec![
+        mask.give(lowering, operation, 0)?,
+        data.give(lowering, operation, 1)?,
+    ])
+}
+
+/// Sizes that stand in an argument.
+fn shape(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<usize>> {
+    let shape = lowering.ints(operation, "shape")?.context("no shape")?;
+    let shape = shape.into_iter().map(|size| Ok(usize::try_from(size)?));
+    shape.collect()
+}
+
+/// Elements looked up in a table; their codes lie packed in bytes, or (iOS18) are of so few bits themselves.
+fn palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    if lowering.optional(operation, "shape")?.is_none() {
+        return grouped_palette(lowering, operation);
+    }
+    let table = Array::read(lowering, operation, "lut")?;
+    let count = table.values.len();
+    ensure!(
+        table.shape.len() == 1 && count.is_power_of_two() && (2..=256).contains(&count),
+        "a table of shape {:?}",
+        table.shape
+    );
+    let shape = shape(lowering, operation)?;
+    let bits = count.trailing_zeros() as usize;
+    let codes = packed(lowering, operation, "indices", bits, &shape)?;
+    let values = codes.map(|code| table.values[code]).collect();
+    let dense = Array::new(shape, values)?;
+    Ok(vec![dense.give(lowering, operation, 0)?])
+}
+
+/// Numbers of so few bits that lie one after another in the bytes of an argument, the lowest bits first.
+fn packed(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+    name: &str,
+    bits: usize,
+    shape: &[usize],
+) -> TractResult<impl Iterator<Item = usize> + use<>> {
+    let bytes = Array::read(lowering, operation, name)?.values;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bytes"
+    )]
+    let bytes: Vec<u8> = bytes.into_iter().map(|byte| byte as u8).collect();
+    let mut sizes = shape.iter();
+    let count = sizes.try_fold(1_usize, |count, size| count.checked_mul(*size));
+    let needed = count.and_then(|count| count.checked_mul(bits));
+    let needed = needed.context("too many elements")?.div_ceil(8);
+    ensure!(
+        needed <= bytes.len(),
+        "{shape:?} elements of {bits} bits in {} bytes",
+        bytes.len()
+    );
+    let count = count.unwrap_or(0);
+    Ok((0..count).map(move |at| {
+        let start = at * bits;
+        let high = bytes.get(start / 8 + 1).copied().unwrap_or(0);
+        let both = u16::from_le_bytes([bytes[start / 8], high]);
+        usize::from(both >> (start % 8)) & ((1 << bits) - 1)
+    }))
+}
+
+/// A table for each block of the codes: `[blocks .., codes, numbers of each code]`.
+struct Palettes {
+    blocks: Vec<usize>,
+    count: usize,
+    width: usize,
+    values: Vec<f32>,
+}
+
+impl Palettes {
+    fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+        let table = Array::read(lowering, operation, "lut")?;
+        let Some((blocks, &[count, width])) = table.shape.split_last_chunk::<2>() else {
+            bail!("a table of shape {:?}", table.shape);
+        };
+        Ok(Self {
+            blocks: blocks.to_vec(),
+            count,
+            width,
+            values: table.values,
+        })
+    }
+
+    /// The numbers that a code of a block stands for.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "codes"
+    )]
+    fn of(&self, block: usize, code: f32) -> TractResult<&[f32]> {
+        let code = code as usize;
+        ensure!(code < self.count, "code {code} of {}", self.count);
+        let start = (block * self.count + code) * self.width;
+        Ok(&self.values[start..start + self.width])
+    }
+}
+
+fn grouped_palette(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Held>> {
+    let codes = Array::read(lowering, operation, "indices")?;
+    let table = Palettes::read(lowering, operation)?;
+    let mut blocks = Blocks::new(&codes.shape, &table.blocks)?;
+    let rank = codes.shape.len();
+    let axis = axis_of(lowering.int(operation, "vector_axis", -1)?, rank)?;
+    let mut shape = codes.shape.clone();
+    shape[axis] = shape[axis]
+        .checked_mul(table.width)
+        .context("too many elements")?;
+    let count = codes.values.len().checked_mul(table.width);
+    let mut values = vec![0.0; count.context("too many elements")?];
+    let inner: usize = shape[axis + 1..].iter().product();
+    for (at, code) in codes.values.iter().enumerate() {
+        let (outer, rest) = (at / inner, at % inner);
+        for (part, value) in table.of(blocks.step(), *code)?.iter().enumerate() {
+            values[(outer * table.width + part) * inner + rest] = *value;
+        }
+    }
+    let dense = Array::new(shape, values)?;
+    Ok(vec![dense.give(lowering, operation, 0)?])
+}
+
+fn sparse_palette(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Held>> {
+    let mask = Array::read(lowering, operation, "indices_mask")?;
+    let mut codes = Array::read(lowering, operation, "indices_nonzero_data")?;
+    let table = Palettes::read(lowering, operation)?;
+    ensure!(
+        table.width == 1,
+        "sparse codes that stand for several numbers are not supported"
+    );
+    let mut blocks = Blocks::new(&mask.shape, &table.blocks)?;
+    let mut values = codes.values.iter_mut();
+    for there in &mask.values {
+        let block = blocks.step();
+        if *there != 0.0 {
+            let code = values.next().context("fewer elements than the mask has")?;
+            *code = table.of(block, *code)?[0];
+        }
+    }
+    ensure!(values.next().is_none(), "more elements than the mask has");
+    Ok(vec![
+        mask.give(lowering, operation, 0)?,
+        codes.give(lowering, operation, 1)?,
+    ])
+}
+
+/// Elements that are zero but where a mask has bits.
+fn sparse(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let (shape, mask): (_, Vec<bool>) = if lowering.optional(operation, "shape")?.is_some() {
+        let shape = shape(lowering, operation)?;
+        let bits = packed(lowering, operation, "mask", 1, &shape)?;
+        (shape, bits.map(|bit| bit != 0).collect())
+    } else {
+        let mask = Array::read(lowering, operation, "mask")?;
+        (
+            mask.shape,
+            mask.values.iter().map(|bit| *bit != 0.0).collect(),
+        )
+    };
+    let data = Array::read(lowering, operation, "nonzero_data")?;
+    let there = mask.iter().filter(|there| **there).count();
+    ensure!(
+        there == data.values.len(),
+        "{} elements for {there} places of the mask",
+        data.values.len()
+    );
+    let mut values = data.values.iter();
+    let values = mask.iter().map(|there| match there {
+        true => values.next().copied().unwrap_or(0.0),
+        false => 0.0,
+    });
+    let dense = Array::new(shape, values.collect())?;
+    Ok(vec![dense.give(lowering, operation, 0)?])
 }

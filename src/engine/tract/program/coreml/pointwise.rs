@@ -2,11 +2,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
 use super::super::calling::Arg;
 use super::held::Held;
 use super::{Lowering, Operation, Table, one};
-use crate::tensor::DType;
 
 /// Operations of one tensor and the operator that each is.
 const UNARY: &[(&str, &str)] = &[
@@ -14,6 +12,7 @@ const UNARY: &[(&str, &str)] = &[
     ("acos", "aten::acos.out"),
     ("asin", "aten::asin.out"),
     ("atan", "aten::atan.out"),
+    ("atanh", "aten::atanh.out"),
     ("ceil", "aten::ceil.out"),
     ("cos", "aten::cos.out"),
     ("cosh", "aten::cosh.out"),
@@ -43,6 +42,7 @@ const BINARY: &[(&str, &str)] = &[
     ("less_equal", "aten::le.Tensor_out"),
     ("logical_and", "aten::logical_and.out"),
     ("logical_or", "aten::logical_or.out"),
+    ("logical_xor", "aten::logical_xor.out"),
     ("maximum", "aten::maximum.out"),
     ("minimum", "aten::minimum.out"),
     ("not_equal", "aten::ne.Tensor_out"),
@@ -58,6 +58,7 @@ pub(super) const TABLE: Table = &[
             "acos",
             "asin",
             "atan",
+            "atanh",
             "ceil",
             "cos",
             "cosh",
@@ -92,6 +93,7 @@ pub(super) const TABLE: Table = &[
             "less_equal",
             "logical_and",
             "logical_or",
+            "logical_xor",
             "maximum",
             "minimum",
             "not_equal",
@@ -137,6 +139,17 @@ pub(super) const TABLE: Table = &[
         }
         lowering.tensor(operation, "x").map(one)
     }),
+    (&["exp2"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let dtype = lowering.dtype(operation)?;
+        let args = vec![2.0.into(), x.into()];
+        lowering.aten("aten::pow.Scalar_out", args, dtype).map(one)
+    }),
+    (&["mod"], modulo),
+    (&["threshold"], |lowering, operation| {
+        let low = lowering.float(operation, "alpha", f64::NEG_INFINITY)?;
+        clamped(lowering, operation, low, f64::INFINITY)
+    }),
     (&["square"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let dtype = lowering.dtype(operation)?;
@@ -158,51 +171,6 @@ pub(super) const TABLE: Table = &[
         let high = lowering.float(operation, "beta", f64::INFINITY)?;
         clamped(lowering, operation, low, high)
     }),
-    (&["relu6"], |lowering, operation| {
-        clamped(lowering, operation, 0.0, 6.0)
-    }),
-    (&["elu"], |lowering, operation| {
-        let x = lowering.tensor(operation, "x")?;
-        let alpha = lowering.float(operation, "alpha", 1.0)?;
-        let args = vec![x.into(), alpha.into(), 1.0.into(), 1.0.into()];
-        let dtype = lowering.dtype(operation)?;
-        lowering.aten("aten::elu.out", args, dtype).map(one)
-    }),
-    (&["leaky_relu"], |lowering, operation| {
-        let x = lowering.tensor(operation, "x")?;
-        let alpha = lowering.float(operation, "alpha", 0.01)?;
-        let dtype = lowering.dtype(operation)?;
-        lowering
-            .aten("aten::leaky_relu.out", vec![x.into(), alpha.into()], dtype)
-            .map(one)
-    }),
-    (&["gelu"], |lowering, operation| {
-        let x = lowering.tensor(operation, "x")?;
-        let mode = lowering.text(operation, "mode", "EXACT")?;
-        let mode = match mode.as_str() {
-            "EXACT" => "none",
-            "TANH_APPROXIMATION" => "tanh",
-            other => bail!("gelu by {other} is not supported"),
-        };
-        let dtype = lowering.dtype(operation)?;
-        let args = vec![x.into(), Arg::Text(mode.to_owned())];
-        lowering.aten("aten::gelu.out", args, dtype).map(one)
-    }),
-    (&["sigmoid_hard"], hard),
-    (&["thresholded_relu"], |lowering, operation| {
-        let x = lowering.tensor(operation, "x")?;
-        let alpha = lowering.float(operation, "alpha", 1.0)?;
-        let kept = lowering.aten(
-            "aten::ge.Scalar_out",
-            vec![x.into(), alpha.into()],
-            DType::Bool,
-        )?;
-        let zero = lowering.frame.builder.scalar(0.0, x.dtype, 0)?;
-        let dtype = lowering.dtype(operation)?;
-        let args = vec![kept.into(), x.into(), zero.into()];
-        lowering.aten("aten::where.self_out", args, dtype).map(one)
-    }),
-    (&["softplus"], softplus),
     (&["select"], |lowering, operation| {
         let condition = lowering.tensor(operation, "cond")?;
         let (a, b) = (
@@ -275,6 +243,28 @@ fn sum(
         .map(one)
 }
 
+/// The rest of a division that rounds down: of the divisor's sign.
+fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let dtype = lowering.dtype(operation)?;
+    let (x, y) = (
+        lowering.tensor(operation, "x")?,
+        lowering.tensor(operation, "y")?,
+    );
+    if dtype.is_float() {
+        let args = vec![x.into(), y.into()];
+        return lowering
+            .aten("aten::remainder.Tensor_out", args, dtype)
+            .map(one);
+    }
+    // Of integers that operator gives the rest of a division towards zero, as ExecuTorch's does.
+    let args = vec![x.into(), y.into()];
+    let quotient = lowering.aten("aten::floor_divide.out", args, dtype)?;
+    let args = vec![quotient.into(), y.into()];
+    let product = lowering.aten("aten::mul.out", args, dtype)?;
+    let args = vec![x.into(), product.into(), Arg::from(1)];
+    lowering.aten("aten::sub.out", args, dtype).map(one)
+}
+
 /// A function of what is a little more than the argument.
 fn shifted(
     lowering: &mut Lowering<'_, '_, '_>,
@@ -301,33 +291,4 @@ fn clamped(
     let limit = |limit: f64| Some(limit).filter(|limit| limit.is_finite());
     let args = vec![x.into(), limit(low).into(), limit(high).into()];
     lowering.aten("aten::clamp.out", args, dtype).map(one)
-}
-
-/// `alpha · x + beta`, held to 0 and 1.
-fn hard(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    let x = lowering.tensor(operation, "x")?;
-    let alpha = lowering.float(operation, "alpha", 0.2)?;
-    let beta = lowering.float(operation, "beta", 0.5)?;
-    let float = DType::Float32;
-    let x = lowering.aten("aten::mul.Scalar_out", vec![x.into(), alpha.into()], float)?;
-    let args = vec![x.into(), beta.into(), Arg::from(1)];
-    let x = lowering.aten("aten::add.Scalar_out", args, float)?;
-    let args = vec![x.into(), 0.0.into(), 1.0.into()];
-    let dtype = lowering.dtype(operation)?;
-    lowering.aten("aten::clamp.out", args, dtype).map(one)
-}
-
-/// `log(1 + exp(x))` without large exponentials: `max(x, 0) + log1p(exp(-|x|))`.
-fn softplus(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    let x = lowering.tensor(operation, "x")?;
-    let float = DType::Float32;
-    let mut apply = |name: &str, x: Wire| lowering.aten(name, vec![x.into()], float);
-    let small = apply("aten::abs.out", x)?;
-    let small = apply("aten::neg.out", small)?;
-    let small = apply("aten::exp.out", small)?;
-    let small = apply("aten::log1p.out", small)?;
-    let large = apply("aten::relu.out", x)?;
-    let args = vec![large.into(), small.into(), Arg::from(1)];
-    let dtype = lowering.dtype(operation)?;
-    lowering.aten("aten::add.out", args, dtype).map(one)
 }

@@ -22,16 +22,46 @@ pub(super) const TABLE: Table = &[
     (&["reduce_min"], |lowering, operation| {
         plain(lowering, operation, "aten::amin.out", false)
     }),
-    (&["reduce_l2_norm"], |lowering, operation| {
+    (&["reduce_l1_norm"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let args = vec![x.into(), x.into()];
-        let square = lowering.aten("aten::mul.out", args, DType::Float32)?;
-        let args = over(lowering, operation, square, true)?;
-        let sum = lowering.aten("aten::sum.IntList_out", args, DType::Float32)?;
         let dtype = lowering.dtype(operation)?;
-        lowering
-            .aten("aten::sqrt.out", vec![sum.into()], dtype)
-            .map(one)
+        let size = lowering.aten("aten::abs.out", vec![x.into()], dtype)?;
+        total(lowering, operation, size).map(one)
+    }),
+    (&["reduce_l2_norm"], |lowering, operation| {
+        let sum = square_sum(lowering, operation, DType::Float32)?;
+        lowering.function("sqrt", sum).map(one)
+    }),
+    (&["reduce_log_sum"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let x = lowering.frame.builder.cast(x, DType::Float32)?;
+        let args = over(lowering, operation, x, true)?;
+        let sum = lowering.aten("aten::sum.IntList_out", args, DType::Float32)?;
+        lowering.function("log", sum).map(one)
+    }),
+    (&["reduce_prod"], |lowering, operation| {
+        let mut x = lowering.tensor(operation, "x")?;
+        let dtype = lowering.dtype(operation)?;
+        let rank = lowering.shape(x)?.len();
+        let axes = lowering.axes(operation, rank)?;
+        let mut axes = axes.unwrap_or_else(|| (0..rank).collect());
+        axes.sort_unstable();
+        axes.dedup();
+        let keep = lowering.bool(operation, "keep_dims", false)?;
+        for axis in axes.into_iter().rev() {
+            let args = vec![
+                x.into(),
+                i64::try_from(axis)?.into(),
+                keep.into(),
+                Arg::None,
+            ];
+            x = lowering.aten("aten::prod.int_out", args, dtype)?;
+        }
+        Ok(one(x))
+    }),
+    (&["reduce_sum_square"], |lowering, operation| {
+        let dtype = lowering.dtype(operation)?;
+        square_sum(lowering, operation, dtype).map(one)
     }),
     (&["reduce_log_sum_exp"], log_sum_exp),
     (&["reduce_argmax"], |lowering, operation| {
@@ -47,19 +77,19 @@ pub(super) const TABLE: Table = &[
         let dtype = lowering.dtype(operation)?;
         lowering.aten("aten::_softmax.out", args, dtype).map(one)
     }),
-    (&["cumsum"], |lowering, operation| {
-        for flag in ["exclusive", "reverse"] {
-            ensure!(
-                !lowering.bool(operation, flag, false)?,
-                "a cumulated sum that is {flag} is not supported"
-            );
-        }
+    (&["argsort"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let axis = lowering.int(operation, "axis", 0)?;
-        let dtype = lowering.dtype(operation)?;
-        let args = vec![x.into(), axis.into(), Arg::None];
-        lowering.aten("aten::cumsum.out", args, dtype).map(one)
+        let axis = lowering.int(operation, "axis", -1)?;
+        let ascending = lowering.bool(operation, "ascending", false)?;
+        let args = vec![x.into(), axis.into(), (!ascending).into()];
+        let outs = [x.dtype, DType::Int64].map(super::Out::Tensor);
+        let given = lowering.caller().call("aten::sort.values", args, &outs)?;
+        match given.get(1) {
+            Some(super::Slot::Tensor(wire)) => Ok(one(*wire)),
+            _ => bail!("no places"),
+        }
     }),
+    (&["cumsum"], cumulated),
     (&["topk"], largest),
 ];
 
@@ -89,6 +119,53 @@ fn plain(
     let args = over(lowering, operation, x, with_dtype)?;
     let dtype = lowering.dtype(operation)?;
     lowering.aten(name, args, dtype).map(one)
+}
+
+/// The sum of an operation's dimensions, in its dtype.
+fn total(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation, x: Wire) -> TractResult<Wire> {
+    let args = over(lowering, operation, x, true)?;
+    let dtype = lowering.dtype(operation)?;
+    lowering.aten("aten::sum.IntList_out", args, dtype)
+}
+
+fn square_sum(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+    dtype: DType,
+) -> TractResult<Wire> {
+    let x = lowering.tensor(operation, "x")?;
+    let square = lowering.aten("aten::mul.out", vec![x.into(), x.into()], dtype)?;
+    let args = over(lowering, operation, square, true)?;
+    lowering.aten("aten::sum.IntList_out", args, dtype)
+}
+
+/// The sum of all up to each place, or of all before it.
+fn cumulated(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let mut x = lowering.tensor(operation, "x")?;
+    let shape = lowering.shape(x)?;
+    let axis = lowering.axis(operation, "axis", shape.len())?;
+    let reverse = lowering.bool(operation, "reverse", false)?;
+    let dtype = lowering.dtype(operation)?;
+    let flip = |x: Wire| vec![x.into(), Arg::Ints(vec![axis.to_dim()])];
+    if reverse {
+        x = lowering.aten("aten::flip.out", flip(x), dtype)?;
+    }
+    if lowering.bool(operation, "exclusive", false)? {
+        let builder = &mut lowering.frame.builder;
+        let end = (shape[axis].clone() - 1).reduce();
+        let rest = builder.slice(x.outlet, axis, 0, end)?;
+        let mut first = shape.clone();
+        first[axis] = 1.to_dim();
+        let zero = builder.scalar(0.0, x.dtype, 0)?.outlet;
+        let zero = builder.expand(zero, &first)?;
+        x.outlet = builder.concat(&[zero, rest], axis)?;
+    }
+    let args = vec![x.into(), i64::try_from(axis)?.into(), Arg::None];
+    let mut sum = lowering.aten("aten::cumsum.out", args, dtype)?;
+    if reverse {
+        sum = lowering.aten("aten::flip.out", flip(sum), dtype)?;
+    }
+    Ok(one(sum))
 }
 
 /// The logarithm of a sum of exponentials, the largest taken out before.
@@ -136,8 +213,8 @@ fn extreme(
 
 fn largest(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
-    let count = lowering.int(operation, "k", 1)?;
     let axis = lowering.int(operation, "axis", -1)?;
+    let count = lowering.int(operation, "k", 1)?;
     let ascending = lowering.bool(operation, "ascending", false)?;
     let args = vec![
         x.into(),

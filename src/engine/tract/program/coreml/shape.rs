@@ -1,10 +1,11 @@
-//! The same elements in other shapes, and new ones of a shape.
+//! The same elements in other shapes, parts put together, and padding.
 
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::{Arg, Out};
 use super::held::{Held, axis_of};
+use super::real::check_room;
 use super::{Lowering, Operation, Slot, Table, one};
 use crate::tensor::DType;
 
@@ -19,6 +20,18 @@ pub(super) const TABLE: Table = &[
         let reps = lowering
             .sizes(operation, "reps")?
             .context("no repetitions")?;
+        let shape = lowering.shape(x)?;
+        ensure!(
+            shape.len() == reps.len(),
+            "{} repetitions of {} dimensions",
+            reps.len(),
+            shape.len()
+        );
+        let sizes = shape
+            .into_iter()
+            .zip(&reps)
+            .map(|(size, count)| size * count);
+        check_room(&sizes.collect::<Vec<_>>())?;
         let args = vec![x.into(), Arg::Ints(reps)];
         lowering.aten("aten::repeat.out", args, x.dtype).map(one)
     }),
@@ -42,40 +55,8 @@ pub(super) const TABLE: Table = &[
     }),
     (&["pad"], pad),
     (&["crop"], crop),
-    (&["shape"], |lowering, operation| {
-        let x = lowering.tensor(operation, "x")?;
-        let sizes = lowering.shape(x)?;
-        Ok(vec![Held::Sizes {
-            sizes,
-            is_number: false,
-        }])
-    }),
-    (&["range_1d"], |lowering, operation| {
-        let [start, end, step] = ["start", "end", "step"].map(|name| {
-            let sizes = lowering.sizes(operation, name)?;
-            let first = sizes.and_then(|sizes| sizes.into_iter().next());
-            first.with_context(|| format!("no `{name}`"))
-        });
-        let args = vec![Arg::Int(start?), Arg::Int(end?), Arg::Int(step?)];
-        let dtype = lowering.dtype(operation)?;
-        lowering
-            .aten("aten::arange.start_out", args, dtype)
-            .map(one)
-    }),
-    (&["fill_like"], |lowering, operation| {
-        let x = lowering.tensor(operation, "ref_tensor")?;
-        let shape = lowering.shape(x)?;
-        let value = lowering.tensor(operation, "value")?;
-        let outlet = lowering.frame.builder.expand(value.outlet, &shape)?;
-        Ok(one(Wire { outlet, ..value }))
-    }),
-    (&["pixel_shuffle"], |lowering, operation| {
-        let x = lowering.tensor(operation, "x")?;
-        let factor = lowering.int(operation, "upscale_factor", 1)?;
-        let args = vec![x.into(), factor.into()];
-        lowering
-            .aten("aten::pixel_shuffle.out", args, x.dtype)
-            .map(one)
+    (&["identity"], |lowering, operation| {
+        Ok(vec![lowering.held_arg(operation, "x")?])
     }),
 ];
 
@@ -85,14 +66,16 @@ fn wires(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
     held.iter().map(|held| lowering.wire(held)).collect()
 }
 
-/// Sizes of which 0 means that of the same dimension and -1 what is left.
+/// Sizes of which 0 means that of the same dimension, counted from the end, and -1 what is left. (Before iOS17
+/// there are as many dimensions as before where a 0 is.)
 fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
     let from = lowering.shape(x)?;
     let mut wanted = lowering.sizes(operation, "shape")?.unwrap_or_default();
-    for (size, own) in wanted.iter_mut().zip(&from) {
+    for (at, size) in wanted.iter_mut().rev().enumerate() {
         if *size == TDim::Val(0) {
-            *size = own.clone();
+            let own = from.len().checked_sub(at + 1);
+            *size = own.map_or(TDim::Val(1), |own| from[own].clone());
         }
     }
     let args = vec![x.into(), Arg::Ints(wanted)];
@@ -150,10 +133,9 @@ fn transpose(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
 
 /// Tensors one after another, or sizes.
 fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    ensure!(
-        !lowering.bool(operation, "interleave", false)?,
-        "interleaved parts are not supported"
-    );
+    if lowering.bool(operation, "interleave", false)? {
+        return interleaved(lowering, operation);
+    }
     let held = lowering.all(operation, "values")?;
     if held.iter().any(|held| matches!(held, Held::Sizes { .. })) {
         let parts = held.iter().map(|held| lowering.sizes_of(held));
@@ -175,6 +157,22 @@ fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let axis = lowering.int(operation, "axis", 0)?;
     let args = vec![Arg::Tensors(wires), axis.into()];
     lowering.aten("aten::cat.out", args, dtype).map(one)
+}
+
+/// The first places of all tensors along a dimension, then the second ones, and so on.
+fn interleaved(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Held>> {
+    let wires = wires(lowering, operation)?;
+    let first = *wires.first().context("nothing to join")?;
+    let mut shape = lowering.shape(first)?;
+    let axis = lowering.axis(operation, "axis", shape.len())?;
+    shape[axis] = shape[axis].clone() * wires.len();
+    let dtype = lowering.dtype(operation)?;
+    let args = vec![Arg::Tensors(wires), i64::try_from(axis + 1)?.into()];
+    let wire = lowering.aten("aten::stack.out", args, dtype)?;
+    lowering.reshaped(wire, &shape).map(one)
 }
 
 fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
@@ -207,11 +205,86 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 /// Pairs for the last dimensions, outermost first; `ATen` has them innermost first.
 fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let mode = lowering.text(operation, "mode", "constant")?;
-    ensure!(mode == "constant", "padding by {mode} is not supported");
     let x = lowering.tensor(operation, "x")?;
     let pads = lowering.ints(operation, "pad")?.context("no padding")?;
-    let value = lowering.float(operation, "constant_val", 0.0)?;
-    padded(lowering, x, &pads, value).map(one)
+    let mut shape = lowering.shape(x)?;
+    let (pairs, rest) = pads.as_chunks::<2>();
+    ensure!(
+        rest.is_empty()
+            && pairs.len() <= shape.len()
+            && pads.iter().all(|pad| (0..=1 << 30).contains(pad)),
+        "padding {pads:?} of {} dimensions",
+        shape.len()
+    );
+    let first = shape.len() - pairs.len();
+    for (size, [before, after]) in shape[first..].iter_mut().zip(pairs) {
+        *size = size.clone() + *before + *after;
+    }
+    check_room(&shape)?;
+    if mode == "constant" {
+        let value = lowering.float(operation, "constant_val", 0.0)?;
+        return padded(lowering, x, &pads, value).map(one);
+    }
+    let mut wire = x;
+    for (at, [before, after]) in pairs.iter().enumerate() {
+        wire = match mode.as_str() {
+            "reflect" => reflected(lowering, wire, first + at, *before, *after)?,
+            "replicate" => replicated(lowering, wire, first + at, *before, *after)?,
+            _ => bail!("padding by {mode} is not supported"),
+        };
+    }
+    Ok(one(wire))
+}
+
+/// What lies behind the edges of a dimension, turned round, around it.
+fn reflected(
+    lowering: &mut Lowering<'_, '_, '_>,
+    x: Wire,
+    axis: usize,
+    before: i64,
+    after: i64,
+) -> TractResult<Wire> {
+    let size = lowering.shape(x)?[axis].clone();
+    let last = size - 1;
+    let ends = [
+        (1.to_dim(), 1.to_dim() + before),
+        ((last.clone() - after).reduce(), last),
+    ];
+    let mut parts = Vec::new();
+    for (start, end) in ends {
+        let builder = &mut lowering.frame.builder;
+        let outlet = builder.slice(x.outlet, axis, start, end)?;
+        let part = Wire { outlet, ..x };
+        let args = vec![part.into(), Arg::Ints(vec![axis.to_dim()])];
+        parts.push(lowering.aten("aten::flip.out", args, x.dtype)?.outlet);
+    }
+    let outlet = lowering
+        .frame
+        .builder
+        .concat(&[parts[0], x.outlet, parts[1]], axis)?;
+    Ok(Wire { outlet, ..x })
+}
+
+/// The edges of a dimension again and again around it.
+fn replicated(
+    lowering: &mut Lowering<'_, '_, '_>,
+    x: Wire,
+    axis: usize,
+    before: i64,
+    after: i64,
+) -> TractResult<Wire> {
+    let mut shape = lowering.shape(x)?;
+    let size = shape[axis].clone();
+    let builder = &mut lowering.frame.builder;
+    let mut edge = |start: TDim, end: TDim, count: i64| {
+        let outlet = builder.slice(x.outlet, axis, start, end)?;
+        shape[axis] = count.to_dim();
+        builder.expand(outlet, &shape)
+    };
+    let first = edge(0.to_dim(), 1.to_dim(), before)?;
+    let last = edge((size.clone() - 1).reduce(), size, after)?;
+    let outlet = builder.concat(&[first, x.outlet, last], axis)?;
+    Ok(Wire { outlet, ..x })
 }
 
 /// A tensor with so much of a number around its last dimensions.

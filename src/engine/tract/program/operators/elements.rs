@@ -5,21 +5,25 @@ use tract_onnx::tract_core::internal::*;
 use super::super::super::guard::InvalidInput;
 
 /// All elements as integers.
-pub(super) fn ints(tensor: &Tensor) -> TractResult<Vec<i64>> {
+pub(in super::super) fn ints(tensor: &Tensor) -> TractResult<Vec<i64>> {
     let cast = tensor.cast_to::<i64>()?;
     let view = cast.try_as_plain_ram()?;
     Ok(view.as_slice::<i64>()?.to_vec())
 }
 
 /// All elements as floats.
-pub(super) fn floats(tensor: &Tensor) -> TractResult<Vec<f64>> {
+pub(in super::super) fn floats(tensor: &Tensor) -> TractResult<Vec<f64>> {
     let cast = tensor.cast_to::<f64>()?;
     let view = cast.try_as_plain_ram()?;
     Ok(view.as_slice::<f64>()?.to_vec())
 }
 
 /// A tensor of these integers.
-pub(super) fn of_ints(shape: &[usize], values: &[i64], to: DatumType) -> TractResult<Tensor> {
+pub(in super::super) fn of_ints(
+    shape: &[usize],
+    values: &[i64],
+    to: DatumType,
+) -> TractResult<Tensor> {
     if to == DatumType::Bool {
         let values: Vec<bool> = values.iter().map(|value| *value != 0).collect();
         return Tensor::from_shape(shape, &values);
@@ -29,7 +33,11 @@ pub(super) fn of_ints(shape: &[usize], values: &[i64], to: DatumType) -> TractRe
 }
 
 /// A tensor of these floats.
-pub(super) fn of_floats(shape: &[usize], values: &[f64], to: DatumType) -> TractResult<Tensor> {
+pub(in super::super) fn of_floats(
+    shape: &[usize],
+    values: &[f64],
+    to: DatumType,
+) -> TractResult<Tensor> {
     let tensor = Tensor::from_shape(shape, values)?;
     Ok(tensor.cast_to_dt(to)?.into_owned())
 }
@@ -49,7 +57,7 @@ pub(in super::super) fn places(shape: &[usize], strides: &[usize]) -> Vec<usize>
 }
 
 /// Strides of a row-major array, in elements.
-pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
+pub(in super::super) fn strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for at in (1..shape.len()).rev() {
         strides[at - 1] = strides[at] * shape[at].max(1);
@@ -70,7 +78,11 @@ pub(in super::super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<u
 }
 
 /// Elements picked one by one, whatever their type.
-pub(super) fn pick(tensor: &Tensor, shape: &[usize], from: &[usize]) -> TractResult<Tensor> {
+pub(in super::super) fn pick(
+    tensor: &Tensor,
+    shape: &[usize],
+    from: &[usize],
+) -> TractResult<Tensor> {
     let size = tensor.datum_type().size_of();
     let mut picked = Tensor::zero_dt(tensor.datum_type(), shape)?;
     ensure!(
@@ -90,14 +102,14 @@ pub(super) fn pick(tensor: &Tensor, shape: &[usize], from: &[usize]) -> TractRes
 
 /// How an operator checks indices: as ExecuTorch's kernel of its name does.
 #[derive(Debug, Clone)]
-pub(super) struct Indices {
+pub(in super::super) struct Indices {
     operator: String,
     from_end: bool,
 }
 
 impl Indices {
     /// Indices of this operator; `from_end` if negative ones are counted from the end.
-    pub(super) fn new(operator: &str, from_end: bool) -> Self {
+    pub(in super::super) fn new(operator: &str, from_end: bool) -> Self {
         Self {
             operator: operator.to_owned(),
             from_end,
@@ -105,7 +117,7 @@ impl Indices {
     }
 
     /// The place that an index means among `count` many.
-    pub(super) fn place(&self, index: i64, count: usize) -> TractResult<usize> {
+    pub(in super::super) fn place(&self, index: i64, count: usize) -> TractResult<usize> {
         let size = i64::try_from(count)?;
         let least = if self.from_end { -size } else { 0 };
         if (least..size).contains(&index) {
@@ -124,7 +136,7 @@ impl Indices {
     }
 
     /// Refuses a value for this reason.
-    pub(super) fn refuse<T>(&self, reason: String) -> TractResult<T> {
+    pub(in super::super) fn refuse<T>(&self, reason: String) -> TractResult<T> {
         let operator = self.operator.clone();
         Err(InvalidInput { operator, reason }.into())
     }

@@ -27,7 +27,9 @@ mod window;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-pub(super) use elements::{broadcast_strides, places};
+pub(super) use elements::{
+    Indices, broadcast_strides, floats, ints, of_floats, of_ints, pick, places, strides,
+};
 pub(super) use neural::einsum;
 pub(super) use promotion::promoted;
 

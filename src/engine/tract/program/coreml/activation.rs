@@ -1,0 +1,171 @@
+//! Activations.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::calling::Arg;
+use super::held::Held;
+use super::{Lowering, Operation, Table, one};
+use crate::tensor::DType;
+
+/// The operations of this theme.
+pub(super) const TABLE: Table = &[
+    // Where negative `alpha · x`, both at most `beta`.
+    (&["clamped_relu"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let (alpha, beta) = factors(lowering, operation)?;
+        let wire = leaky(lowering, x, alpha)?;
+        lowering.clamped(wire, None, Some(beta)).map(one)
+    }),
+    (&["elu"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let alpha = lowering.float(operation, "alpha", 1.0)?;
+        let args = vec![x.into(), alpha.into(), 1.0.into(), 1.0.into()];
+        let dtype = lowering.dtype(operation)?;
+        lowering.aten("aten::elu.out", args, dtype).map(one)
+    }),
+    (&["gelu"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let mode = lowering.text(operation, "mode", "EXACT")?;
+        let mode = match mode.as_str() {
+            "EXACT" => "none",
+            "TANH_APPROXIMATION" => "tanh",
+            // `x · sigmoid(1.702 x)`
+            "SIGMOID_APPROXIMATION" => {
+                let gate = lowering.two("mul", x, 1.702)?;
+                let gate = lowering.function("sigmoid", gate)?;
+                return lowering.two("mul", x, gate).map(one);
+            }
+            other => bail!("gelu by {other} is not supported"),
+        };
+        let dtype = lowering.dtype(operation)?;
+        let args = vec![x.into(), Arg::Text(mode.to_owned())];
+        lowering.aten("aten::gelu.out", args, dtype).map(one)
+    }),
+    (&["leaky_relu"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let alpha = lowering.float(operation, "alpha", 0.01)?;
+        let dtype = lowering.dtype(operation)?;
+        lowering
+            .aten("aten::leaky_relu.out", vec![x.into(), alpha.into()], dtype)
+            .map(one)
+    }),
+    (&["linear_activation"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let (alpha, beta) = factors(lowering, operation)?;
+        let wire = lowering.two("mul", x, alpha)?;
+        lowering.two("add", wire, beta).map(one)
+    }),
+    (&["prelu"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let alpha = by_channel(lowering, operation, "alpha", x)?;
+        let scaled = lowering.two("mul", x, alpha)?;
+        let args = vec![x.into(), 0.0.into()];
+        let kept = lowering.aten("aten::gt.Scalar_out", args, DType::Bool)?;
+        lowering.chosen(kept, x, scaled).map(one)
+    }),
+    (&["relu6"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        lowering.clamped(x, Some(0.0), Some(6.0)).map(one)
+    }),
+    // `alpha · tanh(beta · x)`
+    (&["scaled_tanh"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let (alpha, beta) = factors(lowering, operation)?;
+        let wire = lowering.two("mul", x, beta)?;
+        let wire = lowering.function("tanh", wire)?;
+        lowering.two("mul", wire, alpha).map(one)
+    }),
+    (&["sigmoid_hard"], hard),
+    (&["softplus"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        softplus(lowering, x).map(one)
+    }),
+    // `alpha · log(1 + exp(beta · x))` with factors of each channel.
+    (&["softplus_parametric"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let alpha = by_channel(lowering, operation, "alpha", x)?;
+        let beta = by_channel(lowering, operation, "beta", x)?;
+        let wire = lowering.two("mul", x, beta)?;
+        let wire = softplus(lowering, wire)?;
+        lowering.two("mul", wire, alpha).map(one)
+    }),
+    // `x / (1 + |x|)`
+    (&["softsign"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let size = lowering.function("abs", x)?;
+        let size = lowering.two("add", size, 1.0)?;
+        lowering.two("div", x, size).map(one)
+    }),
+    (&["thresholded_relu"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let alpha = lowering.float(operation, "alpha", 1.0)?;
+        let kept = lowering.aten(
+            "aten::ge.Scalar_out",
+            vec![x.into(), alpha.into()],
+            DType::Bool,
+        )?;
+        let zero = lowering.frame.builder.scalar(0.0, x.dtype, 0)?;
+        let dtype = lowering.dtype(operation)?;
+        let args = vec![kept.into(), x.into(), zero.into()];
+        lowering.aten("aten::where.self_out", args, dtype).map(one)
+    }),
+];
+
+/// `alpha` and `beta`.
+fn factors(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<(f64, f64)> {
+    let factors = ["alpha", "beta"].map(|name| {
+        let held = lowering.optional(operation, name)?;
+        ensure!(held.is_some(), "the argument `{name}` is missing");
+        lowering.float(operation, name, 0.0)
+    });
+    let [alpha, beta] = factors;
+    Ok((alpha?, beta?))
+}
+
+fn leaky(lowering: &mut Lowering<'_, '_, '_>, x: Wire, alpha: f64) -> TractResult<Wire> {
+    let args = vec![x.into(), alpha.into()];
+    lowering.aten("aten::leaky_relu.out", args, DType::Float32)
+}
+
+/// Numbers of each channel, which is the second dimension.
+fn by_channel(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+    name: &str,
+    x: Wire,
+) -> TractResult<Wire> {
+    let wire = lowering.tensor(operation, name)?;
+    let rank = lowering.shape(x)?.len();
+    if lowering.shape(wire)?.is_empty() {
+        return Ok(wire);
+    }
+    lowering.along(wire, 1, rank)
+}
+
+/// `alpha · x + beta`, held to 0 and 1.
+fn hard(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let alpha = lowering.float(operation, "alpha", 0.2)?;
+    let beta = lowering.float(operation, "beta", 0.5)?;
+    let float = DType::Float32;
+    let x = lowering.aten("aten::mul.Scalar_out", vec![x.into(), alpha.into()], float)?;
+    let args = vec![x.into(), beta.into(), Arg::from(1)];
+    let x = lowering.aten("aten::add.Scalar_out", args, float)?;
+    let args = vec![x.into(), 0.0.into(), 1.0.into()];
+    let dtype = lowering.dtype(operation)?;
+    lowering.aten("aten::clamp.out", args, dtype).map(one)
+}
+
+/// `log(1 + exp(x))` without large exponentials: `max(x, 0) + log1p(exp(-|x|))`.
+fn softplus(lowering: &mut Lowering<'_, '_, '_>, x: Wire) -> TractResult<Wire> {
+    let float = DType::Float32;
+    let mut apply = |name: &str, x: Wire| lowering.aten(name, vec![x.into()], float);
+    let small = apply("aten::abs.out", x)?;
+    let small = apply("aten::neg.out", small)?;
+    let small = apply("aten::exp.out", small)?;
+    let small = apply("aten::log1p.out", small)?;
+    let large = apply("aten::relu.out", x)?;
+    let args = vec![large.into(), small.into(), Arg::from(1)];
+    lowering.aten("aten::add.out", args, float)
+}

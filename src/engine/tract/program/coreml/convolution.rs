@@ -1,0 +1,151 @@
+//! Convolutions of one to three dimensions, and backwards.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::calling::Arg;
+use super::held::Held;
+use super::shape::padded;
+use super::window::Window;
+use super::{Lowering, Operation, Table, one};
+
+/// The operations of this theme.
+pub(super) const TABLE: Table = &[(&["conv"], convolution), (&["conv_transpose"], transposed)];
+
+fn spatial(lowering: &Lowering<'_, '_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
+    let shape = lowering.shape(weight)?;
+    ensure!(shape.len() > 2, "a kernel of {} dimensions", shape.len());
+    shape[2..].iter().map(|size| Ok(size.to_i64()?)).collect()
+}
+
+fn convolution(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Held>> {
+    let mut x = lowering.tensor(operation, "x")?;
+    let weight = lowering.tensor(operation, "weight")?;
+    let bias = lowering.optional_tensor(operation, "bias")?;
+    let kernel = spatial(lowering, weight)?;
+    let sizes = lowering.shape(x)?;
+    ensure!(
+        sizes.len() == kernel.len() + 2,
+        "a tensor of {} dimensions",
+        sizes.len()
+    );
+    let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
+    let pads = if let Some(pads) = window.even() {
+        pads
+    } else {
+        x = padded(lowering, x, &window.pads, 0.0)?;
+        vec![0; kernel.len()]
+    };
+    let groups = lowering.int(operation, "groups", 1)?;
+    let args = vec![
+        x.into(),
+        weight.into(),
+        bias.into(),
+        window.strides.as_slice().into(),
+        pads.as_slice().into(),
+        window.dilations.as_slice().into(),
+        false.into(),
+        Arg::from(vec![0; kernel.len()].as_slice()),
+        groups.into(),
+    ];
+    let dtype = lowering.dtype(operation)?;
+    lowering.aten("aten::convolution.out", args, dtype).map(one)
+}
+
+/// What is cut away before, and how large the result is, along one dimension that would be `full`.
+struct Cut {
+    before: i64,
+    size: i64,
+}
+
+impl Cut {
+    /// What strides and padding leave; `wanted` is the size that is asked for.
+    fn new(kind: &str, full: i64, even: i64, pads: [i64; 2], wanted: Option<i64>) -> Self {
+        let size = wanted.unwrap_or(match kind {
+            "same" | "same_lower" => even,
+            _ => full - pads[0] - pads[1],
+        });
+        let all = (full - size).max(0);
+        let before = match kind {
+            "same" => all / 2,
+            "same_lower" => all - all / 2,
+            _ => pads[0],
+        };
+        Self { before, size }
+    }
+}
+
+/// The whole result is computed and what is padding cut off; what `output_shape` has more is added at the end.
+fn transposed(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let weight = lowering.tensor(operation, "weight")?;
+    let bias = lowering.optional_tensor(operation, "bias")?;
+    let kernel = spatial(lowering, weight)?;
+    let sizes = lowering.shape(x)?;
+    ensure!(
+        sizes.len() == kernel.len() + 2,
+        "a tensor of {} dimensions",
+        sizes.len()
+    );
+    let kind = lowering.text(operation, "pad_type", "valid")?;
+    let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
+    let wanted = lowering.ints(operation, "output_shape")?;
+    let wanted = wanted.map(|wanted| {
+        let from = wanted.len().checked_sub(kernel.len());
+        let wanted = from.map(|from| wanted[from..].to_vec());
+        wanted.context("no sizes of the result")
+    });
+    let wanted = wanted.transpose()?;
+    let (pads, mut more) = (vec![0; kernel.len()], vec![0; kernel.len()]);
+    let mut cuts = Vec::new();
+    for at in 0..kernel.len() {
+        let reach = window.dilations[at] * (kernel[at] - 1) + 1;
+        let pads = [window.pads[2 * at], window.pads[2 * at + 1]];
+        let wanted = wanted.as_ref().map(|wanted| wanted[at]);
+        let Ok(size) = sizes[at + 2].to_i64() else {
+            ensure!(
+                wanted.is_none() && (kind == "valid" || kind == "custom"),
+                "padding by {kind} of a size that only a run knows is not supported"
+            );
+            let end = (sizes[at + 2].clone() - 1) * window.strides[at] + reach - pads[1];
+            cuts.push((pads[0].to_dim(), end));
+            continue;
+        };
+        let full = (size - 1) * window.strides[at] + reach;
+        let cut = Cut::new(&kind, full, size * window.strides[at], pads, wanted);
+        let end = cut.before + cut.size;
+        ensure!(
+            cut.before >= 0 && cut.size > 0 && end - full < window.strides[at].max(reach),
+            "a result of {} of which {} are cut off before, where {full} are computed",
+            cut.size,
+            cut.before
+        );
+        more[at] = (end - full).max(0);
+        cuts.push((cut.before.to_dim(), end.to_dim()));
+    }
+    let groups = lowering.int(operation, "groups", 1)?;
+    let args = vec![
+        x.into(),
+        weight.into(),
+        bias.into(),
+        window.strides.as_slice().into(),
+        pads.as_slice().into(),
+        window.dilations.as_slice().into(),
+        true.into(),
+        more.as_slice().into(),
+        groups.into(),
+    ];
+    let dtype = lowering.dtype(operation)?;
+    let mut wire = lowering.aten("aten::convolution.out", args, dtype)?;
+    for (at, (before, end)) in cuts.into_iter().enumerate() {
+        let builder = &mut lowering.frame.builder;
+        wire.outlet = builder.slice(wire.outlet, at + 2, before, end)?;
+    }
+    Ok(one(wire))
+}

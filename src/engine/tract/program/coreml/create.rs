@@ -1,0 +1,122 @@
+//! Tensors made of numbers, and of what other tensors say about places.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::calling::Arg;
+use super::held::Held;
+use super::real::check_room;
+use super::shape::INDEX;
+use super::{Lowering, Operation, Table, one};
+use crate::tensor::DType;
+
+/// The operations of this theme.
+pub(super) const TABLE: Table = &[
+    // Everything outside a band around the diagonal becomes zero.
+    (&["band_part"], |lowering, operation| {
+        let mut x = lowering.tensor(operation, "x")?;
+        let lower = lowering.int(operation, "lower", -1)?;
+        let upper = lowering.int(operation, "upper", -1)?;
+        if lower >= 0 {
+            let args = vec![x.into(), (-lower).into()];
+            x = lowering.aten("aten::triu.out", args, x.dtype)?;
+        }
+        if upper >= 0 {
+            let args = vec![x.into(), upper.into()];
+            x = lowering.aten("aten::tril.out", args, x.dtype)?;
+        }
+        Ok(one(x))
+    }),
+    (&["fill"], |lowering, operation| {
+        let shape = lowering.sizes(operation, "shape")?.context("no shape")?;
+        filled(lowering, operation, &shape)
+    }),
+    (&["fill_like"], |lowering, operation| {
+        let x = lowering.tensor(operation, "ref_tensor")?;
+        let shape = lowering.shape(x)?;
+        filled(lowering, operation, &shape)
+    }),
+    (&["non_zero"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        lowering
+            .aten("aten::nonzero.out", vec![x.into()], DType::Int64)
+            .map(one)
+    }),
+    (&["one_hot"], one_hot),
+    (&["range_1d"], range),
+    (&["shape"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let sizes = lowering.shape(x)?;
+        Ok(vec![Held::Sizes {
+            sizes,
+            is_number: false,
+        }])
+    }),
+];
+
+fn filled(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+    shape: &[TDim],
+) -> TractResult<Vec<Held>> {
+    check_room(shape)?;
+    let value = number(lowering, operation, "value", 0.0)?;
+    let outlet = lowering.frame.builder.expand(value.outlet, shape)?;
+    Ok(one(Wire { outlet, ..value }))
+}
+
+/// A number as a tensor of the result's dtype.
+fn number(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+    name: &str,
+    default: f64,
+) -> TractResult<Wire> {
+    let dtype = lowering.dtype(operation)?;
+    match lowering.optional_tensor(operation, name)? {
+        Some(wire) => lowering.frame.builder.cast(wire, dtype),
+        None => lowering.frame.builder.scalar(default, dtype, 0),
+    }
+}
+
+/// One value where a new dimension's place is the index, another elsewhere.
+fn one_hot(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let indices = lowering.tensor(operation, "indices")?;
+    let mut indices = lowering.frame.builder.cast(indices, INDEX)?;
+    let mut shape = lowering.shape(indices)?;
+    let rank = shape.len() + 1;
+    let axis = super::held::axis_of(lowering.int(operation, "axis", -1)?, rank)?;
+    let count = lowering.sizes(operation, "one_hot_vector_size")?;
+    let count = count.and_then(|count| count.into_iter().next());
+    let count = count.context("no size of the vectors")?;
+    shape.insert(axis, count.clone());
+    check_room(&shape)?;
+    let args = vec![Arg::from(0), Arg::Int(count), Arg::from(1)];
+    let places = lowering.aten("aten::arange.start_out", args, INDEX)?;
+    let places = lowering.along(places, axis, rank)?;
+    let builder = &mut lowering.frame.builder;
+    indices.outlet = builder.wire(AxisOp::Add(axis), &[indices.outlet])?;
+    let args = vec![indices.into(), places.into()];
+    let hit = lowering.aten("aten::eq.Tensor_out", args, DType::Bool)?;
+    let on = number(lowering, operation, "on_value", 1.0)?;
+    let off = number(lowering, operation, "off_value", 0.0)?;
+    lowering.chosen(hit, on, off).map(one)
+}
+
+/// Numbers from a start up to an end: integers that perhaps only a run knows, or known floats.
+fn range(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let dtype = lowering.dtype(operation)?;
+    let parts = ["start", "end", "step"].map(|name| -> TractResult<Arg> {
+        if dtype.is_float() {
+            return Ok(lowering.float(operation, name, 1.0)?.into());
+        }
+        let sizes = lowering.sizes(operation, name)?;
+        let first = sizes.and_then(|sizes| sizes.into_iter().next());
+        Ok(Arg::Int(first.with_context(|| format!("no `{name}`"))?))
+    });
+    let [start, end, step] = parts;
+    let args = vec![start?, end?, step?];
+    lowering
+        .aten("aten::arange.start_out", args, dtype)
+        .map(one)
+}

@@ -1,0 +1,172 @@
+//! Pictures in other sizes.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::resize::{Sampling, resize};
+use super::held::Held;
+use super::real::check_room;
+use super::{Lowering, Operation, Table, one};
+use crate::tensor::DType;
+
+/// The operations of this theme.
+pub(super) const TABLE: Table = &[
+    (&["resize"], resized),
+    (&["resize_bilinear"], |lowering, operation| {
+        let sampling = sampling(&lowering.text(operation, "sampling_mode", "DEFAULT")?)?;
+        to_target(lowering, operation, sampling)
+    }),
+    (&["resize_nearest_neighbor"], |lowering, operation| {
+        to_target(lowering, operation, Sampling::NearestCentre)
+    }),
+    (&["upsample_bilinear"], |lowering, operation| {
+        let corners = lowering.bool(operation, "align_corners", true)?;
+        let centres = lowering.bool(operation, "half_pixel_centers", !corners)?;
+        let sampling = match (corners, centres) {
+            (true, false) => Sampling::Corners,
+            (false, true) => Sampling::Centres { factor: None },
+            (false, false) => Sampling::Beginnings,
+            (true, true) => bail!("corners and centres that both lie on each other"),
+        };
+        by_factors(lowering, operation, |_| sampling)
+    }),
+    (&["upsample_nearest_neighbor"], |lowering, operation| {
+        by_factors(lowering, operation, |factor| Sampling::Nearest { factor })
+    }),
+];
+
+/// Where places of the result lie in the input, by Core ML's name for it.
+fn sampling(name: &str) -> TractResult<Sampling> {
+    Ok(match name {
+        "DEFAULT" => Sampling::Beginnings,
+        "STRICT_ALIGN_CORNERS" => Sampling::Corners,
+        "ALIGN_CORNERS" => Sampling::CornersOrMiddle,
+        "UNALIGN_CORNERS" => Sampling::Centres { factor: None },
+        "OFFSET_CORNERS" => Sampling::Inside,
+        other => bail!("sampling by {other} is not supported"),
+    })
+}
+
+/// The last two dimensions in other sizes.
+fn apply(
+    lowering: &mut Lowering<'_, '_, '_>,
+    x: Wire,
+    sizes: &[TDim; 2],
+    sampling: [Sampling; 2],
+) -> TractResult<Vec<Held>> {
+    let dtype = DType::Float32;
+    let x = lowering.frame.builder.cast(x, dtype)?;
+    let mut shape = lowering.shape(x)?;
+    let rank = shape.len();
+    ensure!(rank > 2, "a picture of {rank} dimensions");
+    shape[rank - 2..].clone_from_slice(sizes);
+    check_room(&shape)?;
+    let builder = &mut lowering.frame.builder;
+    let outlet = resize(builder, x.outlet, rank - 2, sizes, sampling)?;
+    Ok(one(Wire { outlet, dtype }))
+}
+
+fn to_target(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+    sampling: Sampling,
+) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let sizes = ["target_size_height", "target_size_width"]
+        .map(|name| lowering.int(operation, name, 1).map(|size| size.to_dim()));
+    let [height, width] = sizes;
+    apply(lowering, x, &[height?, width?], [sampling; 2])
+}
+
+fn by_factors(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+    sampling: impl Fn(Option<f32>) -> Sampling,
+) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let shape = lowering.shape(x)?;
+    let rank = shape.len();
+    ensure!(rank > 2, "a picture of {rank} dimensions");
+    let mut sizes = Vec::new();
+    let mut samplings = Vec::new();
+    for (at, name) in ["scale_factor_height", "scale_factor_width"]
+        .iter()
+        .enumerate()
+    {
+        let factor = lowering.float(operation, name, 1.0)?;
+        ensure!(factor > 0.0 && factor < 1e6, "a factor of {factor}");
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            reason = "sizes of a picture"
+        )]
+        let size = match shape[rank - 2 + at].to_i64() {
+            Ok(size) => ((size as f64 * factor).floor() as i64).to_dim(),
+            Err(_) if factor.fract() == 0.0 => {
+                (shape[rank - 2 + at].clone() * factor as i64).reduce()
+            }
+            Err(error) => bail!("{error}"),
+        };
+        sizes.push(size);
+        #[expect(clippy::cast_possible_truncation, reason = "computed in float32")]
+        samplings.push(sampling(Some((1.0 / factor) as f32)));
+    }
+    let (sizes, samplings) = (
+        <[TDim; 2]>::try_from(sizes),
+        <[Sampling; 2]>::try_from(samplings),
+    );
+    let (Ok(sizes), Ok(samplings)) = (sizes, samplings) else {
+        bail!("other than two factors");
+    };
+    apply(lowering, x, &sizes, samplings)
+}
+
+/// The last one or two dimensions as the end of `shape` says, where 0 stays as it is.
+fn resized(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let mode = lowering.text(operation, "sampling_mode", "DEFAULT")?;
+    let kind = lowering.text(operation, "interpolation_mode", "LINEAR")?;
+    let sampling = match kind.as_str() {
+        "LINEAR" => sampling(&mode)?,
+        // The only mode whose places follow from coremltools: those that TensorFlow calls half-pixel centres.
+        "NEAREST_NEIGHBOR" if mode == "DEFAULT" => Sampling::NearestCentre,
+        _ => bail!("{kind} with sampling by {mode} is not supported"),
+    };
+    let count = lowering.int(operation, "resized_dims", 0)?;
+    let count = usize::try_from(count)?;
+    let shape = lowering.sizes(operation, "shape")?.context("no shape")?;
+    let mut x = lowering.tensor(operation, "x")?;
+    let own = lowering.shape(x)?;
+    ensure!(
+        (1..=2).contains(&count) && count <= shape.len() && count <= own.len(),
+        "{count} dimensions in other sizes are not supported"
+    );
+    let ends = |dims: &[TDim]| dims[dims.len() - count..].to_vec();
+    let wanted = ends(&shape).into_iter().zip(ends(&own));
+    let mut sizes: Vec<TDim> = wanted
+        .map(|(wanted, own)| if wanted == TDim::Val(0) { own } else { wanted })
+        .collect();
+    let mut given = own[..own.len() - count].to_vec();
+    given.extend(sizes.iter().cloned());
+    // What is resized are always two dimensions behind another one.
+    let mut full = vec![1.to_dim(); 3_usize.saturating_sub(own.len() + 2 - count)];
+    full.extend(own[..own.len() - count].iter().cloned());
+    if count == 1 {
+        full.push(1.to_dim());
+        sizes.insert(0, 1.to_dim());
+    }
+    full.extend(ends(&own));
+    x = lowering.reshaped(x, &full)?;
+    let Ok(sizes) = <[TDim; 2]>::try_from(sizes) else {
+        bail!("other than two sizes");
+    };
+    let first = if count == 1 {
+        Sampling::Corners
+    } else {
+        sampling
+    };
+    let held = apply(lowering, x, &sizes, [first, sampling])?;
+    let Some(Held::Tensor(wire)) = held.first() else {
+        bail!("no picture");
+    };
+    lowering.reshaped(*wire, &given).map(one)
+}

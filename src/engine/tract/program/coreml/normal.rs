@@ -1,0 +1,154 @@
+//! Normalizations.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::calling::Arg;
+use super::held::Held;
+use super::shape::padded;
+use super::{Lowering, Operation, Table, one};
+use crate::tensor::DType;
+
+/// The operations of this theme.
+pub(super) const TABLE: Table = &[
+    (&["batch_norm"], batch_norm),
+    (&["instance_norm"], instance_norm),
+    (&["l2_norm"], |lowering, operation| {
+        let x = lowering.tensor(operation, "x")?;
+        let epsilon = lowering.float(operation, "epsilon", 1e-6)?;
+        let square = lowering.two("mul", x, x)?;
+        let sum = lowering.sum(square, &[-3, -2, -1], true)?;
+        let sum = lowering.two("add", sum, epsilon)?;
+        let root = lowering.function("sqrt", sum)?;
+        lowering.two("div", x, root).map(one)
+    }),
+    (&["layer_norm"], layer_norm),
+    (&["local_response_norm"], local),
+];
+
+/// Over any dimensions: they are brought to the end.
+fn layer_norm(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Held>> {
+    let mut x = lowering.tensor(operation, "x")?;
+    let rank = lowering.shape(x)?.len();
+    let mut axes = lowering
+        .axes(operation, rank)?
+        .unwrap_or_else(|| (0..rank).collect());
+    axes.sort_unstable();
+    axes.dedup();
+    let others = (0..rank).filter(|axis| !axes.contains(axis));
+    let order: Vec<usize> = others.chain(axes.iter().copied()).collect();
+    x = lowering.permuted(x, &order)?;
+    let shape = lowering.shape(x)?;
+    let gamma = lowering.optional_tensor(operation, "gamma")?;
+    let beta = lowering.optional_tensor(operation, "beta")?;
+    let epsilon = lowering.float(operation, "epsilon", 1e-5)?;
+    let args = vec![
+        x.into(),
+        Arg::Ints(shape[rank - axes.len()..].to_vec()),
+        gamma.into(),
+        beta.into(),
+        epsilon.into(),
+    ];
+    let dtype = lowering.dtype(operation)?;
+    let wire = lowering.first("aten::native_layer_norm.out", args, &[dtype; 3])?;
+    let mut back = vec![0; rank];
+    for (place, axis) in order.into_iter().enumerate() {
+        back[axis] = place;
+    }
+    lowering.permuted(wire, &back).map(one)
+}
+
+fn batch_norm(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let gamma = lowering.optional_tensor(operation, "gamma")?;
+    let beta = lowering.optional_tensor(operation, "beta")?;
+    let mean = lowering.tensor(operation, "mean")?;
+    let variance = lowering.tensor(operation, "variance")?;
+    let epsilon = lowering.float(operation, "epsilon", 1e-5)?;
+    let args = vec![
+        x.into(),
+        gamma.into(),
+        beta.into(),
+        mean.into(),
+        variance.into(),
+        Arg::Double(0.1),
+        epsilon.into(),
+    ];
+    let dtype = lowering.dtype(operation)?;
+    let name = "aten::_native_batch_norm_legit_no_training.out";
+    lowering.first(name, args, &[dtype; 3]).map(one)
+}
+
+/// A normalization of each channel by itself: of as many groups as there are channels.
+fn instance_norm(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let shape = lowering.shape(x)?;
+    ensure!(
+        shape.len() > 2,
+        "a normalization of {} dimensions",
+        shape.len()
+    );
+    let gamma = lowering.optional_tensor(operation, "gamma")?;
+    let beta = lowering.optional_tensor(operation, "beta")?;
+    let epsilon = lowering.float(operation, "epsilon", 1e-5)?;
+    let area: TDim = shape[2..].iter().cloned().product();
+    let args = vec![
+        x.into(),
+        gamma.into(),
+        beta.into(),
+        Arg::Int(shape[0].clone()),
+        Arg::Int(shape[1].clone()),
+        Arg::Int(area),
+        Arg::Int(shape[1].clone()),
+        epsilon.into(),
+    ];
+    let dtype = lowering.dtype(operation)?;
+    lowering
+        .first("aten::native_group_norm.out", args, &[dtype; 3])
+        .map(one)
+}
+
+/// Divided by a power of the mean square of so many neighbouring channels, and so much more.
+fn local(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let x = lowering.tensor(operation, "x")?;
+    let shape = lowering.shape(x)?;
+    ensure!(
+        shape.len() > 2,
+        "a normalization of {} dimensions",
+        shape.len()
+    );
+    let size = lowering.int(operation, "size", 1)?;
+    ensure!((1..=1 << 16).contains(&size), "{size} channels");
+    let [alpha, beta, k] = [("alpha", 1e-4), ("beta", 0.75), ("k", 1.0)]
+        .map(|(name, default)| lowering.float(operation, name, default));
+    let (alpha, beta, k) = (alpha?, beta?, k?);
+    let square = lowering.two("mul", x, x)?;
+    let area: TDim = shape[2..].iter().cloned().product();
+    let plane = [shape[0].clone(), 1.to_dim(), shape[1].clone(), area];
+    let square = lowering.reshaped(square, &plane)?;
+    let square = padded(lowering, square, &[size / 2, (size - 1) / 2, 0, 0], 0.0)?;
+    let args = vec![
+        square.into(),
+        [size, 1].as_slice().into(),
+        [1, 1].as_slice().into(),
+        [0, 0].as_slice().into(),
+        false.into(),
+        true.into(),
+        Arg::None,
+    ];
+    let mean = lowering.aten("aten::avg_pool2d.out", args, DType::Float32)?;
+    let mean = lowering.reshaped(mean, &shape)?;
+    let sum = lowering.two("mul", mean, alpha)?;
+    let sum = lowering.two("add", sum, k)?;
+    let args = vec![sum.into(), beta.into()];
+    let power = lowering.aten("aten::pow.Tensor_Scalar_out", args, DType::Float32)?;
+    lowering.two("div", x, power).map(one)
+}

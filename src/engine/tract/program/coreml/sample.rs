@@ -1,0 +1,152 @@
+//! Pictures sampled at places that a tensor says.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::operators::einsum;
+use super::held::Held;
+use super::real::check_room;
+use super::{Lowering, Operation, Table, one};
+use crate::tensor::DType;
+
+/// The operations of this theme.
+pub(super) const TABLE: Table = &[(&["affine"], affine), (&["resample"], resample)];
+
+/// How places between and outside the pixels are read, by the numbers that `ATen`'s operator has.
+struct Sampling {
+    mode: i64,
+    padding: i64,
+    corners: bool,
+}
+
+impl Sampling {
+    fn read(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+        let text = |name: &str| lowering.text(operation, name, "");
+        let unnormalized = text("coordinates_mode")? == "unnormalized";
+        let corners = unnormalized || lowering.bool(operation, "align_corners", false)?;
+        let mode = match text("sampling_mode")?.as_str() {
+            "bilinear" => 0,
+            "nearest" => 1,
+            other => bail!("sampling by {other} is not supported"),
+        };
+        // Reflection leaves out the edge, which is where that operator turns back only if corners lie on
+        // each other; otherwise it turns back behind the edge, which is symmetric.
+        let padding = match (text("padding_mode")?.as_str(), corners) {
+            ("constant", _) => {
+                let value = lowering.float(operation, "padding_value", 0.0)?;
+                ensure!(value == 0.0, "padding by {value} is not supported");
+                0
+            }
+            ("border", _) => 1,
+            ("reflection", true) | ("symmetric", false) => 2,
+            (other, _) => bail!("padding by {other} is not supported with corners {corners}"),
+        };
+        Ok(Self {
+            mode,
+            padding,
+            corners,
+        })
+    }
+
+    fn apply(
+        &self,
+        lowering: &mut Lowering<'_, '_, '_>,
+        x: Wire,
+        places: Wire,
+    ) -> TractResult<Vec<Held>> {
+        let args = vec![
+            x.into(),
+            places.into(),
+            self.mode.into(),
+            self.padding.into(),
+            self.corners.into(),
+        ];
+        lowering
+            .aten("aten::grid_sampler_2d.out", args, DType::Float32)
+            .map(one)
+    }
+}
+
+/// At the places of a tensor, `(x, y)` each.
+fn resample(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let sampling = Sampling::read(lowering, operation)?;
+    let x = lowering.tensor(operation, "x")?;
+    let places = lowering.tensor(operation, "coordinates")?;
+    let mut places = lowering.frame.builder.cast(places, DType::Float32)?;
+    // The operator's places go from -1 to 1.
+    match lowering.text(operation, "coordinates_mode", "")?.as_str() {
+        "normalized_minus_one_to_one" => {}
+        "normalized_zero_to_one" => {
+            places = lowering.two("mul", places, 2.0)?;
+            places = lowering.two("sub", places, 1.0)?;
+        }
+        "unnormalized" => {
+            let shape = lowering.shape(x)?;
+            ensure!(shape.len() == 4, "a picture of {} dimensions", shape.len());
+            let sizes = [shape[3].to_i64()?, shape[2].to_i64()?];
+            ensure!(
+                sizes.iter().all(|size| *size > 1),
+                "places of pixels in a picture of {sizes:?} are not supported"
+            );
+            #[expect(clippy::cast_precision_loss, reason = "sizes of a picture")]
+            let steps = sizes.map(|size| 2.0 / (size - 1) as f32);
+            let steps = Arc::new(tensor1(&steps));
+            let steps = lowering.frame.builder.constant(steps, DType::Float32)?;
+            places = lowering.two("mul", places, steps)?;
+            places = lowering.two("sub", places, 1.0)?;
+        }
+        other => bail!("places that are {other} are not supported"),
+    }
+    sampling.apply(lowering, x, places)
+}
+
+/// At the places that matrices move a regular grid to.
+fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+    let sampling = Sampling::read(lowering, operation)?;
+    let mode = lowering.text(operation, "coordinates_mode", "")?;
+    ensure!(
+        mode == "normalized_minus_one_to_one" && sampling.corners,
+        "places that are {mode} are not supported"
+    );
+    let x = lowering.tensor(operation, "x")?;
+    let matrix = lowering.tensor(operation, "transform_matrix")?;
+    let matrix = lowering.frame.builder.cast(matrix, DType::Float32)?;
+    let sizes = ["output_height", "output_width"].map(|name| lowering.int(operation, name, 0));
+    let [height, width] = sizes;
+    let (height, width) = (height?, width?);
+    ensure!(height > 0 && width > 0, "a picture of {height} by {width}");
+    check_room(&[height.to_dim(), width.to_dim()])?;
+    #[expect(clippy::cast_precision_loss, reason = "places of a picture")]
+    let place = |at: i64, size: i64| match size {
+        1 => 0.0,
+        _ => 2.0 * at as f32 / (size - 1) as f32 - 1.0,
+    };
+    let rows = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    let grid: Vec<f32> = rows
+        .flat_map(|(x, y)| [place(x, width), place(y, height), 1.0])
+        .collect();
+    let count = usize::try_from(height * width)?;
+    let grid = Arc::new(Tensor::from_shape(&[count, 3], &grid)?);
+    let grid = lowering.frame.builder.constant(grid, DType::Float32)?;
+    let shape = lowering.shape(matrix)?;
+    ensure!(
+        shape.len() == 2 && shape[1] == 6.to_dim(),
+        "matrices of shape {shape:?}"
+    );
+    let batch = shape[0].clone();
+    let matrix = lowering.reshaped(matrix, &[batch.clone(), 2.to_dim(), 3.to_dim()])?;
+    let builder = &mut lowering.frame.builder;
+    let inputs = [grid.outlet, matrix.outlet];
+    let outlet = einsum(builder, "pk,bck->bpc", &inputs, DType::Float32)?;
+    let mut to = [batch, height.to_dim(), width.to_dim(), 2.to_dim()];
+    let outlet = builder.reshape(outlet, &to)?;
+    // One matrix may be for all pictures.
+    to[0] = builder
+        .shape(x.outlet)?
+        .first()
+        .cloned()
+        .unwrap_or_default();
+    let outlet = builder.expand(outlet, &to)?;
+    let places = Wire { outlet, ..grid };
+    sampling.apply(lowering, x, places)
+}
