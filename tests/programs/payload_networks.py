@@ -18,12 +18,14 @@ ALL = (*PLAIN, *FLOAT16, "mlx_bf16")
 
 @dataclass
 class Network:
-    """Methods, and the variants (backend and precision) that are written of them."""
+    """Methods, and the variants (backend and precision) that are written of them. `build` writes the graph
+    instruction by instruction, where no exporter does."""
 
     methods: dict
     variants: tuple = PLAIN
     sequence: bool = False
     target: str = "iOS17"
+    build: Callable | None = None
 
 
 def network(function: Callable):
