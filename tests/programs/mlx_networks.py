@@ -527,12 +527,11 @@ def mlx_words():
         return g.emit("GatherQmm", x=rows, **stored, group_size=32, bits=4, mode="affine")
 
     outputs.append(("experts", lambda x: x[:, None, None] @ weights[experts.long()].transpose(-1, -2), of_experts))
-    codes = torch.randint(0, 16, (64, 32))
-    scales, biases = noise(64, 1), noise(64, 1)
-    across = by_groups(codes.float(), scales, 32) + biases
+    columns, scale, bias = torch.randint(0, 16, (64, 32)), noise(64, 1), noise(64, 1)
+    across = by_groups(columns.float(), scale, 32) + bias
 
     def not_transposed(g, x):
-        stored = {"w": packed(codes, 4), "scales": scales, "biases": biases}
+        stored = {"w": packed(columns, 4), "scales": scale, "biases": bias}
         stored = {name: g.constant(part) for name, part in stored.items()}
         return g.emit("QuantizedMatmul", x=x, **stored, group_size=32, bits=4, mode="affine", transpose=False)
 
