@@ -2,14 +2,10 @@
 
 import typing
 from dataclasses import dataclass, field
-from unittest import mock
 
 import torch
-from harness import Method, Ops
-from torch import nn
 
 CHAINS = ("main", "init")
-SHAPES = {}
 
 
 @dataclass
@@ -144,93 +140,20 @@ def one(hint, value, schema):
     return value
 
 
-def written(cases, outputs):
-    """A method of labelled outputs: for each what PyTorch makes of the inputs, and the instructions."""
-    references = {label: reference for label, reference, _ in outputs}
-    return Method(Ops(references), cases), lambda graph, *inputs: [
-        emit(graph, *inputs) for _, _, emit in outputs
-    ]
-
-
-def program(name, method, build):
-    """The bytes of a program that is one delegate: the graph that `build` writes."""
-    import harness
-    from executorch.backends.mlx.preprocess import MLXBackend
+def payload(name, method, answers, build):
+    """The payload of a graph, and the data that the program stores under names."""
     from executorch.backends.mlx.serialization.mlx_graph_serialize import serialize_mlx_graph
-    from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig
-    from executorch.exir import to_edge_transform_and_lower
     from executorch.exir._serialize._named_data_store import NamedDataStore
-    from executorch.exir.backend.backend_details import PreprocessResult
 
-    inputs = method.cases[0]
-    with torch.no_grad():
-        answers = harness.flattened(method.network(*inputs))
     graph = Graph()
-    graph.inputs = [graph.place("input", like=value) for value in inputs]
+    graph.inputs = [graph.place("input", like=value) for value in method.cases[0]]
     for place in build(graph, *graph.inputs):
         graph.give(place)
     graph, constants = graph.finished(answers)
     store = NamedDataStore()
     for key, tensor in constants.items():
-        # By name of the program: several must not share a key.
+        # By the name of the program: several must not share a key.
         store.add_named_data(f"{name}/{key}", tensor, alignment=16)
     for slot in graph.named_slots:
         slot.name = f"{name}/{slot.name}"
-
-    def preprocess(edge, specs):
-        assert len(edge.graph_signature.user_inputs) == len(inputs)
-        assert len(edge.graph_signature.user_outputs) == len(answers)
-        return PreprocessResult(serialize_mlx_graph(graph), data_store_output=store.get_named_data_store_output())
-
-    SHAPES[name] = answers
-    exported = torch.export.export(Stub(name), inputs)
-    with mock.patch.object(MLXBackend, "preprocess", staticmethod(preprocess)):
-        lowered = to_edge_transform_and_lower(
-            exported,
-            partitioner=[whole()],
-            compile_config=EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True),
-        )
-    built = lowered.to_executorch(
-        ExecutorchBackendConfig(**harness.SMALL, extract_delegate_segments=True)
-    )
-    return built
-
-
-class Stub(nn.Module):
-    """What stands in a program for a graph: its inputs and outputs."""
-
-    def __init__(self, name):
-        super().__init__()
-        self.name = name
-
-    def forward(self, *inputs):
-        return tuple(torch.ops.written.graph(list(inputs), self.name))
-
-
-LIBRARY = torch.library.Library("written", "DEF")
-LIBRARY.define("graph(Tensor[] inputs, str name) -> Tensor[]")
-
-
-def answered(inputs, name):
-    """Tensors like those that the graph gives."""
-    return [torch.empty(like.shape, dtype=like.dtype, device=inputs[0].device) for like in SHAPES[name]]
-
-
-LIBRARY.impl("graph", answered, "CompositeExplicitAutograd")
-
-
-def whole():
-    """A partitioner that takes all."""
-    from executorch.backends.mlx.preprocess import MLXBackend
-    from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-
-    class Whole(Partitioner):
-        def partition(self, exported_program):
-            tag = "written"
-            for node in exported_program.graph.nodes:
-                if node.op == "call_function":
-                    node.meta["delegation_tag"] = tag
-            spec = DelegationSpec(MLXBackend.__name__, [])
-            return PartitionResult(exported_program, {tag: spec})
-
-    return Whole()
+    return serialize_mlx_graph(graph), store.get_named_data_store_output()

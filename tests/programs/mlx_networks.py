@@ -3,19 +3,19 @@ beside the graph, instruction by instruction."""
 
 import torch
 from harness import Method
-from mlx_graphs import written
 from payload_networks import Network, network, noise
 from torch import nn
 from torch.nn import functional as F
+from written import written
 
 INT32 = 3
 FLOAT32 = 6
 
 
-def by_hand(cases, outputs, **rest):
+def by_hand(cases, outputs):
     """A network of labelled outputs, whose graph is written by hand."""
     method, build = written(cases, outputs)
-    return Network({"forward": method}, variants=("mlx_fp32",), build=build, **rest)
+    return Network({"forward": method}, variants=("mlx_fp32",), build=build)
 
 
 @network

@@ -24,7 +24,7 @@ from pathlib import Path
 from export import fix_chance
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "payloads"
-MORE = ("mlx_networks",)
+MORE = ("mlx_networks", "vulkan_networks")
 BACKENDS = ("vulkan", "coreml", "mlx")
 
 
@@ -108,20 +108,20 @@ def build(name, network, variant):
     """The program for one backend and precision, and what it calls outside delegates."""
     import harness
 
-    built = by_hand(name, network) if network.build else exported(network, variant)
+    built = by_hand(name, network, variant) if network.build else exported(network, variant)
     plans = built.executorch_program.execution_plan
     operators = sorted({name for plan in plans for name in harness.operator_names(plan)})
     assert any(plan.delegates for plan in plans), "nothing was delegated"
     return bytes(built.buffer), operators
 
 
-def by_hand(name, network):
-    """The program of a graph that is written instruction by instruction."""
+def by_hand(name, network, variant):
+    """The program of a graph that is written call by call."""
     import harness
-    import mlx_graphs
+    import written
 
     with harness.without_containers(), contextlib.redirect_stdout(io.StringIO()):
-        return mlx_graphs.program(name, network.methods["forward"], network.build)
+        return written.program(name, network, variant.partition("_")[0])
 
 
 def exported(network, variant):

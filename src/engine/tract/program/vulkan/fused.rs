@@ -64,13 +64,10 @@ const TABLE: &[(&[&str], Lower)] = &[
         &["et_vk.q8ta_pixel_shuffle.default"],
         quantized::pixel_shuffle,
     ),
-    (
-        &["aten._weight_int8pack_mm.default"],
-        |lowering, args, out| weights::eight(lowering, args, out, [0, 1, 2], None),
-    ),
+    (&["aten._weight_int8pack_mm.default"], weights::eight),
     (
         &["et_vk.linear_q8ta_q8csw.default"],
-        |lowering, args, out| weights::eight(lowering, args, out, [0, 3, 5], Some(6)),
+        weights::eight_of_eight,
     ),
     (&["et_vk.linear_qcs4w.default"], weights::four),
     (&["et_vk.embedding_q4gsw.default"], weights::embedding),

@@ -77,6 +77,23 @@ impl Lowering<'_> {
         self.caller().tensor(name, args, DType::Float32)
     }
 
+    /// The numbers that a tensor stands for in eight bits, to which floats are rounded first.
+    pub(super) fn stepped(&mut self, args: &[usize], place: usize) -> TractResult<Wire> {
+        let value = at(args, 0)?;
+        let steps = self.steps(args, place)?;
+        let wire = self.tensor(value)?;
+        if !wire.dtype.is_float() {
+            return self.real(value, steps);
+        }
+        let name = "quantized_decomposed::quantize_per_tensor.out";
+        let codes = self
+            .caller()
+            .tensor(name, quantization(wire, steps), DType::Int8)?;
+        let name = "quantized_decomposed::dequantize_per_tensor.out";
+        let args = quantization(codes, steps);
+        self.caller().tensor(name, args, DType::Float32)
+    }
+
     /// Rounds a result to eight bits.
     fn rounded(&mut self, out: usize, wire: Wire, steps: Steps) -> TractResult<()> {
         let args = quantization(wire, steps);

@@ -8,29 +8,42 @@ use super::args::{at, with_bias};
 use super::quantized::{constant, eight_bits, linear};
 use crate::tensor::DType;
 
-/// A layer with rows of eight bits, a scale for each. `places` are those of input, weights and scales, `bias`
-/// that of the bias.
-pub(super) fn eight(
+/// A layer with rows of eight bits, a scale for each.
+pub(super) fn eight(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let wire = lowering.tensor(at(args, 0)?)?;
+    product(lowering, wire, [at(args, 1)?, at(args, 2)?], None, out)
+}
+
+/// The same of what is in eight bits, or rounded to them.
+pub(super) fn eight_of_eight(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
-    places: [usize; 3],
-    bias: Option<usize>,
 ) -> TractResult<()> {
-    let [input, weights, scales] = places.map(|place| at(args, place));
-    let (scales, _) = lowering.floats(scales?)?;
-    let weights = lowering.floats(weights?)?;
+    let wire = lowering.stepped(args, 1)?;
+    let bias = args.get(6).copied();
+    product(lowering, wire, [at(args, 3)?, at(args, 5)?], bias, out)
+}
+
+fn product(
+    lowering: &mut Lowering<'_>,
+    wire: Wire,
+    [weights, scales]: [usize; 2],
+    bias: Option<usize>,
+    out: usize,
+) -> TractResult<()> {
+    let (scales, _) = lowering.floats(scales)?;
+    let weights = lowering.floats(weights)?;
     ensure!(
         weights.1.len() == 2,
         "weights of {} dimensions",
         weights.1.len()
     );
     let (weights, shape) = eight_bits(weights, &scales)?;
-    let bias = match bias.and_then(|bias| args.get(bias)) {
-        Some(bias) => lowering.bias(*bias, shape[0])?,
+    let bias = match bias {
+        Some(bias) => lowering.bias(bias, shape[0])?,
         None => None,
     };
-    let wire = lowering.tensor(input?)?;
     let weights = constant(lowering.builder, &shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
     let outlet = with_bias(lowering, outlet, bias)?;
