@@ -3,8 +3,9 @@ beside the graph, instruction by instruction."""
 
 import torch
 from harness import Method
-from payload_networks import Network, network, noise
+from payload_networks import Network, forward, network, noise
 from torch import nn
+from torch.export import Dim
 from torch.nn import functional as F
 from written import written
 
@@ -537,3 +538,39 @@ def mlx_words():
 
     outputs.append(("product across", lambda x: x @ across, not_transposed))
     return by_hand([(x,), (noise(2, 64),)], outputs)
+
+
+class Language(nn.Module):
+    """A decoder as the exporter for language models takes it, by MLX's own operators for PyTorch."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(12, 16)
+        self.qkv, self.out, self.head = nn.Linear(16, 32, bias=False), nn.Linear(16, 16), nn.Linear(16, 12)
+        self.norm = nn.RMSNorm(16)
+        self.register_buffer("keys", torch.zeros(1, 2, 16, 4))
+        self.register_buffer("values", torch.zeros(1, 2, 16, 4))
+
+    def forward(self, ids, place):
+        first = place[0].item()
+        torch._check(first >= 0)
+        torch._check(first + ids.shape[1] <= 16)
+        x = self.words(ids)
+        both = self.qkv(self.norm(x)).unflatten(-1, (8, 4)).transpose(1, 2)
+        q, k, v = both[:, :4], both[:, 4:6], both[:, 6:]
+        q, k = (torch.ops.mlx.rope(part, 4, first, False, 100.0, 1.0, None) for part in (q, k))
+        torch.ops.mlx.kv_cache_update(self.keys, k, first)
+        torch.ops.mlx.kv_cache_update(self.values, v, first)
+        seen = torch.ops.mlx.custom_sdpa(q, self.keys, self.values, first, None, 0.0, True, 0.5)
+        return self.head(x + self.out(seen.transpose(1, 2).flatten(2)))
+
+
+@network
+def mlx_language():
+    import executorch.backends.mlx.custom_ops  # noqa: F401
+
+    cases = [
+        (torch.randint(0, 12, (1, count)), torch.tensor([place])) for count, place in ((5, 0), (1, 5), (3, 6), (1, 9))
+    ]
+    length = Dim("length", min=1, max=8)
+    return forward(Language(), *cases, dynamic=({1: length}, None), variants=("mlx_fp32",), sequence=True)

@@ -6,6 +6,7 @@ from harness import Method, Ops, flattened
 from payload_networks import Network, forward, network, noise, settled
 from quantized import PER_CHANNEL
 from torch import nn
+from torch.export import Dim
 from torch.nn import functional as F
 
 
@@ -323,3 +324,38 @@ class Upscaled(nn.Module):
 def upscaled_int8():
     cases = [(noise(1, 3, 8, 8),) for _ in range(3)]
     return forward(settled(Upscaled()), *cases, quantize=PER_CHANNEL, variants=("vulkan_int8",))
+
+
+class Language(nn.Module):
+    """A decoder as ExecuTorch's own example exports it, by its operators for caches."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(12, 16)
+        self.qkv, self.out, self.head = nn.Linear(16, 32, bias=False), nn.Linear(16, 16), nn.Linear(16, 12)
+        self.register_buffer("keys", torch.zeros(1, 16, 2, 4))
+        self.register_buffer("values", torch.zeros(1, 16, 2, 4))
+
+    def forward(self, ids, place):
+        first = place[0].item()
+        torch._check(first >= 0)
+        torch._check(first < 16)
+        torch._check(first + ids.shape[1] <= 16)
+        x = self.words(ids)
+        both = self.qkv(x).unflatten(-1, (8, 4))
+        q, k, v = both[:, :, :4], both[:, :, 4:6], both[:, :, 6:]
+        torch.ops.llama.update_cache(k, self.keys, first)
+        torch.ops.llama.update_cache(v, self.values, first)
+        seen = torch.ops.llama.custom_sdpa(q, self.keys, self.values, first, None, 0.0, True)
+        return self.head(x + self.out(seen.flatten(2)))
+
+
+@network
+def vulkan_language():
+    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+
+    cases = [
+        (torch.randint(0, 12, (1, count)), torch.tensor([place])) for count, place in ((5, 0), (1, 5), (3, 6), (1, 9))
+    ]
+    length = Dim("length", min=1, max=8)
+    return forward(Language(), *cases, dynamic=({1: length}, None), variants=("vulkan_fp32",), sequence=True)

@@ -103,28 +103,18 @@ const TABLE: &[(&[&str], Lower)] = &[
     (&["aten.max_pool2d.default"], max_pool),
     (&["et_vk.select_as_symint.default"], language::number),
     (&["et_vk.sdpa.default"], language::attention),
-    (
-        &["update_cache.default", "llama.update_cache.default"],
-        |lowering, args, out| {
-            let wire = language::update(lowering, [at(args, 0)?, at(args, 1)?, at(args, 2)?])?;
-            lowering.set(out, wire)
-        },
-    ),
-    (
-        &["custom_sdpa.default", "llama.custom_sdpa.default"],
-        |lowering, args, out| language::of_cache(lowering, args, out, [0, 1, 2, 3, 4, 6, 7]),
-    ),
-    (
-        &[
-            "sdpa_with_kv_cache.default",
-            "llama.sdpa_with_kv_cache.default",
-        ],
-        |lowering, args, out| {
-            language::update(lowering, [at(args, 1)?, at(args, 3)?, at(args, 5)?])?;
-            language::update(lowering, [at(args, 2)?, at(args, 4)?, at(args, 5)?])?;
-            language::of_cache(lowering, args, out, [0, 3, 4, 5, 7, 9, 10])
-        },
-    ),
+    (&["update_cache.default"], |lowering, args, out| {
+        let wire = language::update(lowering, [at(args, 0)?, at(args, 1)?, at(args, 2)?])?;
+        lowering.set(out, wire)
+    }),
+    (&["llama.custom_sdpa.default"], |lowering, args, out| {
+        language::of_cache(lowering, args, out, [0, 1, 2, 3, 4, 6, 7])
+    }),
+    (&["sdpa_with_kv_cache.default"], |lowering, args, out| {
+        language::update(lowering, [at(args, 1)?, at(args, 3)?, at(args, 5)?])?;
+        language::update(lowering, [at(args, 2)?, at(args, 4)?, at(args, 5)?])?;
+        language::of_cache(lowering, args, out, [0, 3, 4, 5, 7, 9, 10])
+    }),
     (&["et_vk.apply_rotary_emb.default"], rotary::of_neighbours),
     (&["et_vk.apply_rotary_emb_hf.default"], rotary::of_halves),
     (
@@ -141,7 +131,7 @@ pub(super) fn find(name: &str) -> Option<Lower> {
 
 /// Which arguments of an operator it writes to.
 pub(super) fn written(name: &str) -> &'static [usize] {
-    match name.trim_start_matches("llama.") {
+    match name {
         "update_cache.default" => &[1],
         "sdpa_with_kv_cache.default" => &[3, 4],
         _ => &[],
