@@ -87,7 +87,12 @@ class Graph:
             return schema.TensorMeta(dims, torch_dtype_to_scalar_type(tensor.dtype), order)
 
         chains = [
-            schema.InstructionChain([schema.Instruction(node(**converted(hints, fields, schema))) for node, hints, fields in chain])
+            schema.InstructionChain(
+                [
+                    schema.Instruction(node(**converted(hints, fields, schema)))
+                    for node, hints, fields in chain
+                ]
+            )
             for chain in self.chains.values()
         ]
         graph = schema.MLXGraph(
@@ -125,12 +130,18 @@ def one(hint, value, schema):
     if typing.get_origin(hint) is typing.Union:
         if value is None:
             return None
-        return one(next(arg for arg in typing.get_args(hint) if arg is not type(None)), value, schema)
+        return one(
+            next(arg for arg in typing.get_args(hint) if arg is not type(None)), value, schema
+        )
     is_value = isinstance(value, Place) and value.kind == "value"
     if hint is schema.Tid or hint is schema.Vid:
         return hint(value.index)
     if hint is schema.VidOrTid:
-        return hint.from_vid(schema.Vid(value.index)) if is_value else hint.from_tid(schema.Tid(value.index))
+        return (
+            hint.from_vid(schema.Vid(value.index))
+            if is_value
+            else hint.from_tid(schema.Tid(value.index))
+        )
     if hint in (schema.IntOrVid, schema.FloatOrVid, schema.IntOrVidOrTid):
         if is_value:
             return hint.from_vid(schema.Vid(value.index))

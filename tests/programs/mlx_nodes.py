@@ -34,7 +34,9 @@ def decoded(table, schema):
     """A table of the FlatBuffer as the schema's dataclass of its name, which has all fields and their types."""
     kind = getattr(schema, type(table).__name__)
     hints = typing.get_type_hints(kind)
-    return kind(**{name: field(table, name, hint, schema) for name, hint in hints.items() if name != "op"})
+    return kind(
+        **{name: field(table, name, hint, schema) for name, hint in hints.items() if name != "op"}
+    )
 
 
 def field(table, name, hint, schema):
@@ -74,7 +76,11 @@ class Payload:
         graph = MLXGraph.GetRootAs(data[24:], 0)
         metas = [graph.TensorMeta(at) for at in range(graph.TensorMetaLength())]
         self.metas = [
-            ([meta.Shape(at).Value() for at in range(meta.ShapeLength())], DTYPES[meta.ScalarType()]) for meta in metas
+            (
+                [meta.Shape(at).Value() for at in range(meta.ShapeLength())],
+                DTYPES[meta.ScalarType()],
+            )
+            for meta in metas
         ]
         self.inputs = [graph.InputMap(at) for at in range(graph.InputMapLength())]
         self.outputs = [graph.OutputMap(at) for at in range(graph.OutputMapLength())]
@@ -93,13 +99,19 @@ class Payload:
             self.chains.append(nodes)
         self.main, self.init = graph.MainChainIdx(), graph.InitChainIdx()
         names = [graph.NamedSlots(at) for at in range(graph.NamedSlotsLength())]
-        names = {slot.Slot().Idx(): slot.Name().decode() for slot in names if slot.Slot().SlotType() == 0}
-        self.kept = [graph.MutableBufferMap(at).Idx() for at in range(graph.MutableBufferMapLength())]
+        names = {
+            slot.Slot().Idx(): slot.Name().decode() for slot in names if slot.Slot().SlotType() == 0
+        }
+        self.kept = [
+            graph.MutableBufferMap(at).Idx() for at in range(graph.MutableBufferMapLength())
+        ]
         self.tensors, self.values, self.kinds = {}, {}, {}
         for slot in [*range(graph.NumConstantTensors()), *self.kept]:
             shape, dtype = self.metas[slot]
             stored = named.get(names.get(slot))
-            self.tensors[slot] = mx.zeros(shape, dtype) if stored is None else mx_array(stored, shape, dtype)
+            self.tensors[slot] = (
+                mx.zeros(shape, dtype) if stored is None else mx_array(stored, shape, dtype)
+            )
             self.kinds[slot] = frozenset()
         if self.init >= 0:
             self.run_chain(self.init)
@@ -110,7 +122,7 @@ class Payload:
             if slot.SlotType():
                 self.values[slot.Idx()] = int(value)
             else:
-                shape, dtype = self.metas[slot.Idx()]
+                _, dtype = self.metas[slot.Idx()]
                 self.tensors[slot.Idx()] = value.astype(dtype)
                 self.kinds[slot.Idx()] = frozenset()
         self.run_chain(self.main)
@@ -120,12 +132,20 @@ class Payload:
         for node in self.chains[index]:
             kind = type(node).__name__.removesuffix("Node")
             seen = set()
-            fields = {name: self.value(value, seen) for name, value in vars(node).items() if name not in ("out", "outs")}
+            fields = {
+                name: self.value(value, seen)
+                for name, value in vars(node).items()
+                if name not in ("out", "outs")
+            }
             if kind == "Noop":
                 continue
             given = run_node(kind, SimpleNamespace(**fields))
             from_all = frozenset({kind}).union(*seen)
-            for out, value in zip(getattr(node, "outs", None) or [node.out], given if isinstance(given, list) else [given], strict=True):
+            for out, value in zip(
+                getattr(node, "outs", None) or [node.out],
+                given if isinstance(given, list) else [given],
+                strict=True,
+            ):
                 if isinstance(out, self.schema.Vid):
                     self.values[out.idx] = (int(value), from_all)
                 else:
@@ -152,7 +172,13 @@ class Payload:
         if isinstance(given, schema.VidOrTid):
             return self.value(given.vid if given.is_vid else given.tid, seen)
         if isinstance(given, schema.IntOrVidOrTid):
-            return (given.literal, self.value(given.vid, seen), self.value(given.tid, seen))[given.kind] if given.kind else given.literal
+            return (
+                (given.literal, self.value(given.vid, seen), self.value(given.tid, seen))[
+                    given.kind
+                ]
+                if given.kind
+                else given.literal
+            )
         return given
 
 
@@ -254,7 +280,15 @@ def gelu(f):
 
 def rope(f):
     base = None if f.freqs is not None else f.base
-    return mx.fast.rope(f.x, f.dims, traditional=f.traditional, base=base, scale=f.scale, offset=f.offset, freqs=f.freqs)
+    return mx.fast.rope(
+        f.x,
+        f.dims,
+        traditional=f.traditional,
+        base=base,
+        scale=f.scale,
+        offset=f.offset,
+        freqs=f.freqs,
+    )
 
 
 def split(f):
@@ -361,14 +395,20 @@ class Program:
 
         file = deserialize_pte_binary(path.read_bytes())
         stored = file.named_data
-        named = {} if stored is None else {key: stored.buffers[entry.buffer_index] for key, entry in stored.pte_data.items()}
+        named = (
+            {}
+            if stored is None
+            else {key: stored.buffers[entry.buffer_index] for key, entry in stored.pte_data.items()}
+        )
         plan = next(plan for plan in file.program.execution_plan if plan.name == method)
         self.plan, self.buffers = plan, file.program.constant_buffer
         self.calls = []
         for delegate in plan.delegates:
             processed = delegate.processed
             assert processed.location == DataLocation.INLINE, "segments were moved back"
-            self.calls.append(Payload(bytes(file.program.backend_delegate_data[processed.index].data), named))
+            self.calls.append(
+                Payload(bytes(file.program.backend_delegate_data[processed.index].data), named)
+            )
 
     def run(self, arguments):
         """The outputs, each with the kinds of nodes it depends on."""
@@ -436,7 +476,9 @@ class Program:
 
 def difference(found, wanted):
     """The worst difference, as a part of the largest magnitude."""
-    found = np.array(found.astype(mx.float32) if found.dtype == mx.bfloat16 else found).astype(np.float64)
+    found = np.array(found.astype(mx.float32) if found.dtype == mx.bfloat16 else found).astype(
+        np.float64
+    )
     wanted = wanted.astype(np.float64)
     assert found.shape == wanted.shape, f"{found.shape} instead of {wanted.shape}"
     same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
@@ -474,8 +516,12 @@ def main():
             for method_name, method in entry["methods"].items():
                 program = Program(FIXTURES / f"{name}.pte", method_name)
                 for case in method["cases"]:
-                    given = program.run([mx.array(array(arrays, value)) for value in case["inputs"]])
-                    for at, ((found, through), described) in enumerate(zip(given, case["outputs"], strict=True)):
+                    given = program.run(
+                        [mx.array(array(arrays, value)) for value in case["inputs"]]
+                    )
+                    for at, ((found, through), described) in enumerate(
+                        zip(given, case["outputs"], strict=True)
+                    ):
                         apart = difference(found, array(arrays, described))
                         worst = max(worst, apart)
                         for kind in through:
@@ -485,7 +531,9 @@ def main():
                             label = (method.get("labels") or [f"output {at}"] * (at + 1))[at]
                             failed.append(f"{name}: {label} differs by {apart:.1e}")
             print(f"{name}: {worst:.1e}")
-    for (kind, variant), (uses, worst) in sorted(kinds.items(), key=lambda item: (item[0][1], item[0][0])):
+    for (kind, variant), (uses, worst) in sorted(
+        kinds.items(), key=lambda item: (item[0][1], item[0][0])
+    ):
         print(f"{variant:9} {kind:16} {worst:.1e} in {uses} outputs")
     if failed:
         sys.exit("\n".join(failed))

@@ -24,7 +24,7 @@ from pathlib import Path
 from export import fix_chance
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "payloads"
-MORE = ("mlx_networks", "vulkan_networks")
+MORE = ("mlx_networks", "mlx_language", "vulkan_networks")
 BACKENDS = ("vulkan", "coreml", "mlx")
 
 

@@ -73,7 +73,10 @@ class Graph:
 
         args = [self.given(arg).index for arg in args]
         several = isinstance(like, tuple)
-        outs = [out if isinstance(out, Place) else self.tensor(out) for out in (like if several else (like,))]
+        outs = [
+            out if isinstance(out, Place) else self.tensor(out)
+            for out in (like if several else (like,))
+        ]
         out = self.value(schema.ValueList([each.index for each in outs])) if several else outs[0]
         self.calls.append(schema.OperatorCall(len(self.calls), name, [*args, out.index]))
         return tuple(outs) if several else outs[0]
@@ -82,7 +85,9 @@ class Graph:
 def payload(name, method, answers, build):
     """The payload of a graph; it stores its constants itself."""
     from executorch.backends.vulkan.serialization import vulkan_graph_schema as schema
-    from executorch.backends.vulkan.serialization.vulkan_graph_serialize import serialize_vulkan_graph
+    from executorch.backends.vulkan.serialization.vulkan_graph_serialize import (
+        serialize_vulkan_graph,
+    )
 
     graph = Graph()
     inputs = [graph.tensor(value) for value in method.cases[0]]

@@ -2,12 +2,13 @@
 answer beside the graph, call by call; and two that it does write."""
 
 import torch
-from harness import Method, Ops, flattened
-from payload_networks import Network, forward, network, noise, settled
-from quantized import PER_CHANNEL
 from torch import nn
 from torch.export import Dim
 from torch.nn import functional as F
+
+from harness import Method, Ops, flattened
+from payload_networks import Network, forward, network, noise, settled
+from quantized import PER_CHANNEL
 
 
 def by_hand(cases, outputs):
@@ -33,23 +34,47 @@ def vulkan_elements():
         point=lambda x, y: F.conv1d(y, lines, wide),
         deep=lambda x, y: F.conv1d(y, deep, None, 2, 1, 1, 4).clamp(-0.5, 0.75),
     )
-    grid = lambda x, y: torch.stack(  # noqa: E731
-        [(torch.arange(6.0) + 0.5).repeat(5) * 8, (torch.arange(5.0) + 0.5).repeat_interleave(6) * 8], -1
+    grid = lambda x, y: torch.stack(
+        [
+            (torch.arange(6.0) + 0.5).repeat(5) * 8,
+            (torch.arange(5.0) + 0.5).repeat_interleave(6) * 8,
+        ],
+        -1,
     )
     return by_hand(
         [(noise(1, 4, 5, 6) * 4, noise(2, 4, 7)) for _ in range(2)],
         [
             ("relu6", lambda x, y: F.relu6(x), "aten.relu6.default", lambda x, y: [x]),
-            ("hardshrink", lambda x, y: F.hardshrink(x, 0.75), "aten.hardshrink.default", lambda x, y: [x, 0.75]),
-            ("ones like", lambda x, y: torch.ones_like(y), "aten.ones_like.default", lambda x, y: [y, *[None] * 5]),
-            ("zeros like", lambda x, y: torch.zeros_like(y), "aten.zeros_like.default", lambda x, y: [y, *[None] * 5]),
+            (
+                "hardshrink",
+                lambda x, y: F.hardshrink(x, 0.75),
+                "aten.hardshrink.default",
+                lambda x, y: [x, 0.75],
+            ),
+            (
+                "ones like",
+                lambda x, y: torch.ones_like(y),
+                "aten.ones_like.default",
+                lambda x, y: [y, *[None] * 5],
+            ),
+            (
+                "zeros like",
+                lambda x, y: torch.zeros_like(y),
+                "aten.zeros_like.default",
+                lambda x, y: [y, *[None] * 5],
+            ),
             (
                 "max pool",
                 lambda x, y: F.max_pool2d(x, (3, 2), (2, 1), (1, 0), 1, True),
                 "aten.max_pool2d.default",
                 lambda x, y: [x, [3, 2], [2, 1], [1, 0], [1, 1], True],
             ),
-            ("permute", lambda x, y: x.permute(0, 2, 3, 1), "aten.permute.default", lambda x, y: [x, [0, 2, 3, 1]]),
+            (
+                "permute",
+                lambda x, y: x.permute(0, 2, 3, 1),
+                "aten.permute.default",
+                lambda x, y: [x, [0, 2, 3, 1]],
+            ),
             ("select", lambda x, y: x[:, -1], "aten.select.int", lambda x, y: [x, 1, -1]),
             ("slice", lambda x, y: x[:, 1:4:2], "aten.slice.Tensor", lambda x, y: [x, 1, 1, 4, 2]),
             ("grid priors", grid, "et_vk.grid_priors.default", lambda x, y: [x, 8, 0.5]),
@@ -95,7 +120,11 @@ def vulkan_weights():
     eights, sums = eights.to(torch.int8), eights.sum(1).int()
     return by_hand(
         [
-            (noise(2, 3, 32), torch.randint(0, 6, (2, 4)), torch.randint(-128, 128, (2, 3, 32), dtype=torch.int8))
+            (
+                noise(2, 3, 32),
+                torch.randint(0, 6, (2, 4)),
+                torch.randint(-128, 128, (2, 3, 32), dtype=torch.int8),
+            )
             for _ in range(2)
         ],
         [
@@ -168,20 +197,54 @@ def vulkan_eights():
         [
             (
                 "backwards",
-                lambda x: rounded(back(x, codes, scales, bias, (3, 2), (2, 1), (1, 0), (1, 0), 1).relu(), 0.05, -20),
+                lambda x: rounded(
+                    back(x, codes, scales, bias, (3, 2), (2, 1), (1, 0), (1, 0), 1).relu(),
+                    0.05,
+                    -20,
+                ),
                 "et_vk.q8ta_conv2d_transposed.default",
                 lambda x: [
-                    x, 0.05, 3, codes, codes.sum(1).int(), scales, 0.05, -20, bias, [3, 2], [2, 1], [1, 0], [1, 0], [1, 1], 1,
+                    x,
+                    0.05,
+                    3,
+                    codes,
+                    codes.sum(1).int(),
+                    scales,
+                    0.05,
+                    -20,
+                    bias,
+                    [3, 2],
+                    [2, 1],
+                    [1, 0],
+                    [1, 0],
+                    [1, 1],
+                    1,
                     "relu",
                 ],
             ),
             (
                 "backwards in groups",
-                lambda x: rounded(back(x, grouped, again, None, (2, 2), (2, 2), (0, 0), (0, 0), 2), 0.05, 5),
+                lambda x: rounded(
+                    back(x, grouped, again, None, (2, 2), (2, 2), (0, 0), (0, 0), 2), 0.05, 5
+                ),
                 "et_vk.q8ta_conv2d_transposed.default",
                 lambda x: [
-                    x, 0.05, 3, grouped, grouped.sum(1).int(), scales[:4], 0.05, 5, None, [2, 2], [2, 2], [0, 0], [0, 0], [1, 1],
-                    2, "none",
+                    x,
+                    0.05,
+                    3,
+                    grouped,
+                    grouped.sum(1).int(),
+                    scales[:4],
+                    0.05,
+                    5,
+                    None,
+                    [2, 2],
+                    [2, 2],
+                    [0, 0],
+                    [0, 0],
+                    [1, 1],
+                    2,
+                    "none",
                 ],
             ),
             (
@@ -197,7 +260,7 @@ def vulkan_eights():
                 lambda x: [x, 0.05, 3, 16.0, 7, 2],
             ),
         ],
-    )  # fmt: skip
+    )
 
 
 def neighbours(x, cos, sin):
@@ -221,8 +284,8 @@ def vulkan_attention():
     by_head = torch.rand(3, 2, 4), torch.rand(3, 2, 4)
     table = torch.rand(9, 6), torch.rand(9, 6)
     cis, mask = torch.rand(1, 6, 4, 2), noise(1, 1, 3, 3)
-    heads = lambda x: x.transpose(1, 2)  # noqa: E731
-    one = lambda x: x[:, None]  # noqa: E731
+    heads = lambda x: x.transpose(1, 2)
+    one = lambda x: x[:, None]
 
     def attend(q, k, v, mask=None, scale=None):
         return F.scaled_dot_product_attention(q, k, v, mask, scale=scale)
@@ -235,7 +298,9 @@ def vulkan_attention():
         "sdpa with a mask": lambda x: attend(heads(x), heads(x), heads(x), mask, 0.25),
         "neighbours": lambda x: tuple(neighbours(y, one(cos), one(sin)) for y in outputs(x)),
         "neighbours by head": lambda x: (neighbours(x, *by_head), neighbours(x.exp(), *by_head)),
-        "halves": lambda x: tuple(halves(y, one(table[0][2:5]), one(table[1][2:5])) for y in outputs(x)),
+        "halves": lambda x: tuple(
+            halves(y, one(table[0][2:5]), one(table[1][2:5])) for y in outputs(x)
+        ),
         "pairs": lambda x: neighbours(x.flatten(1, 2), cis[0, :, :, 0], cis[0, :, :, 1]),
     }
     cases = [(noise(1, 3, 2, 8),) for _ in range(2)]
@@ -247,16 +312,38 @@ def vulkan_attention():
         first = g.call("aten.slice_copy.Tensor", x, 2, 0, 1, 1, like=cases[0][0][:, :, :1])
         wide = g.call("aten.exp.default", x, like=cases[0][0])
         flat = g.call("aten.view_copy.default", x, [1, 6, 8], like=like["pairs"])
-        return flattened([
-            g.call("et_vk.sdpa.default", turned, turned, exp, None, None, like=like["sdpa"]),
-            g.call("et_vk.sdpa.default", turned, turned, turned, mask, 0.25, like=like["sdpa with a mask"]),
-            g.call("et_vk.apply_rotary_emb.default", x, first, cos, sin, like=like["neighbours"]),
-            g.call("et_vk.apply_rotary_emb.default", x, wide, *by_head, like=like["neighbours by head"]),
-            g.call("et_vk.apply_rotary_emb_hf.default", x, first, *table, 2, like=like["halves"]),
-            g.call("et_vk.apply_rotary_emb_interleaved.default", flat, cis, like=like["pairs"]),
-        ])
+        return flattened(
+            [
+                g.call("et_vk.sdpa.default", turned, turned, exp, None, None, like=like["sdpa"]),
+                g.call(
+                    "et_vk.sdpa.default",
+                    turned,
+                    turned,
+                    turned,
+                    mask,
+                    0.25,
+                    like=like["sdpa with a mask"],
+                ),
+                g.call(
+                    "et_vk.apply_rotary_emb.default", x, first, cos, sin, like=like["neighbours"]
+                ),
+                g.call(
+                    "et_vk.apply_rotary_emb.default",
+                    x,
+                    wide,
+                    *by_head,
+                    like=like["neighbours by head"],
+                ),
+                g.call(
+                    "et_vk.apply_rotary_emb_hf.default", x, first, *table, 2, like=like["halves"]
+                ),
+                g.call("et_vk.apply_rotary_emb_interleaved.default", flat, cis, like=like["pairs"]),
+            ]
+        )
 
-    return Network({"forward": Method(Ops(reference), cases)}, variants=("vulkan_fp32",), build=build)
+    return Network(
+        {"forward": Method(Ops(reference), cases)}, variants=("vulkan_fp32",), build=build
+    )
 
 
 class Cached(nn.Module):
@@ -273,11 +360,16 @@ class Cached(nn.Module):
         there = slice(first, first + count)
         self.keys[:, there], self.values[:, there] = k, v
         self.more[:, there] = v
-        keys, values = (x[:, : first + count].transpose(1, 2).repeat_interleave(2, 1) for x in (self.keys, self.values))
+        keys, values = (
+            x[:, : first + count].transpose(1, 2).repeat_interleave(2, 1)
+            for x in (self.keys, self.values)
+        )
         seen = torch.ones(count, first + count, dtype=torch.bool).tril(first)
         out = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values, seen).transpose(1, 2)
         others = self.more[:, : first + count].transpose(1, 2).repeat_interleave(2, 1)
-        other = F.scaled_dot_product_attention(q.transpose(1, 2), others, others, seen).transpose(1, 2)
+        other = F.scaled_dot_product_attention(q.transpose(1, 2), others, others, seen).transpose(
+            1, 2
+        )
         turned = halves(q, *(table[there, None] for table in self.angles))
         return {"with caches": out, "of caches": other, "turned": turned}
 
@@ -287,7 +379,8 @@ def vulkan_cache():
     """Caches that a graph keeps itself, and places that only a run knows."""
     module = Cached()
     cases = [
-        (noise(1, 2, 4, 4), noise(1, 2, 2, 4), noise(1, 2, 2, 4), torch.tensor([place, 7])) for place in (0, 2, 4, 6)
+        (noise(1, 2, 4, 4), noise(1, 2, 2, 4), noise(1, 2, 2, 4), torch.tensor([place, 7]))
+        for place in (0, 2, 4, 6)
     ]
     like = cases[0][0]
 
@@ -295,11 +388,27 @@ def vulkan_cache():
         keys, values, more = (g.constant(torch.zeros(1, 8, 2, 4)) for _ in range(3))
         at = g.call("et_vk.select_as_symint.default", place, 0, 0, like=g.symbol())
         out = g.call(
-            "sdpa_with_kv_cache.default", q, k, v, keys, values, at, 2, None, 0.0, True, None, like=like
+            "sdpa_with_kv_cache.default",
+            q,
+            k,
+            v,
+            keys,
+            values,
+            at,
+            2,
+            None,
+            0.0,
+            True,
+            None,
+            like=like,
         )
         g.call("update_cache.default", v, more, at, like=torch.zeros(1))
-        other = g.call("llama.custom_sdpa.default", q, more, more, at, None, 0.0, True, None, like=like)
-        alike = g.call("et_vk.apply_rotary_emb_hf.default", q, k, *module.angles, at, like=(like, cases[0][1]))
+        other = g.call(
+            "llama.custom_sdpa.default", q, more, more, at, None, 0.0, True, None, like=like
+        )
+        alike = g.call(
+            "et_vk.apply_rotary_emb_hf.default", q, k, *module.angles, at, like=(like, cases[0][1])
+        )
         return out, other, alike[0]
 
     method = Method(module, cases)
@@ -332,7 +441,11 @@ class Language(nn.Module):
     def __init__(self):
         super().__init__()
         self.words = nn.Embedding(12, 16)
-        self.qkv, self.out, self.head = nn.Linear(16, 32, bias=False), nn.Linear(16, 16), nn.Linear(16, 12)
+        self.qkv, self.out, self.head = (
+            nn.Linear(16, 32, bias=False),
+            nn.Linear(16, 16),
+            nn.Linear(16, 12),
+        )
         self.register_buffer("keys", torch.zeros(1, 16, 2, 4))
         self.register_buffer("values", torch.zeros(1, 16, 2, 4))
 
@@ -352,10 +465,13 @@ class Language(nn.Module):
 
 @network
 def vulkan_language():
-    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+    from executorch.extension.llm.custom_ops import custom_ops
 
     cases = [
-        (torch.randint(0, 12, (1, count)), torch.tensor([place])) for count, place in ((5, 0), (1, 5), (3, 6), (1, 9))
+        (torch.randint(0, 12, (1, count)), torch.tensor([place]))
+        for count, place in ((5, 0), (1, 5), (3, 6), (1, 9))
     ]
     length = Dim("length", min=1, max=8)
-    return forward(Language(), *cases, dynamic=({1: length}, None), variants=("vulkan_fp32",), sequence=True)
+    return forward(
+        Language(), *cases, dynamic=({1: length}, None), variants=("vulkan_fp32",), sequence=True
+    )

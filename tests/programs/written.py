@@ -3,8 +3,9 @@
 from unittest import mock
 
 import torch
-from harness import Method, Ops, flattened
 from torch import nn
+
+from harness import Method, Ops, flattened
 
 SHAPES = {}
 
@@ -19,17 +20,23 @@ def written(cases, outputs):
 
 def program(name, network, backend):
     """A program that is one delegate: the graph that `network.build` writes for this backend."""
-    import harness
-    from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig
-    from executorch.exir import to_edge_transform_and_lower
+    from executorch.exir import (
+        EdgeCompileConfig,
+        ExecutorchBackendConfig,
+        to_edge_transform_and_lower,
+    )
     from executorch.exir.backend.backend_details import PreprocessResult
 
+    import harness
+
     if backend == "mlx":
-        import mlx_graphs as graphs
         from executorch.backends.mlx.preprocess import MLXBackend as Backend
+
+        import mlx_graphs as graphs
     else:
-        import vulkan_graphs as graphs
         from executorch.backends.vulkan.vulkan_preprocess import VulkanBackend as Backend
+
+        import vulkan_graphs as graphs
 
     method = network.methods["forward"]
     inputs = method.cases[0]
@@ -72,7 +79,9 @@ LIBRARY.define("graph(Tensor[] inputs, str name) -> Tensor[]")
 
 def answered(inputs, name):
     """Tensors like those that the graph gives."""
-    return [torch.empty(like.shape, dtype=like.dtype, device=inputs[0].device) for like in SHAPES[name]]
+    return [
+        torch.empty(like.shape, dtype=like.dtype, device=inputs[0].device) for like in SHAPES[name]
+    ]
 
 
 LIBRARY.impl("graph", answered, "CompositeExplicitAutograd")
