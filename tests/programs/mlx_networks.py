@@ -4,6 +4,7 @@ beside the graph, instruction by instruction."""
 import torch
 from torch.nn import functional as F
 
+from harness import Method, Ops
 from payload_networks import Network, network, noise
 from written import written
 
@@ -515,3 +516,23 @@ def mlx_convolutions():
             ),
         ],
     )
+
+
+@network
+def mlx_refused():
+    """What is no reading of a program: kernels of a GPU, chance, what a host keeps, and control flow."""
+    method = Method(Ops({"copy": lambda x: x.clone()}), [(noise(2, 3),)])
+    kinds = ("MetalKernel", "RandomBits", "UpdateAndAttend", "Scan", "If")
+
+    def build(g, x):
+        nothing = {"inputs": [x], "outputs": [g.place("temp")], "grid": [1, 1, 1]}
+        g.emit("MetalKernel", name="none", source="", threadgroup=[1, 1, 1], **nothing)
+        g.emit("RandomBits", shape=[2])
+        g.emit("UpdateAndAttend", q=x, k=x, v=x, position=x, layer_id=0, scale=1.0)
+        chains = {"originals": [x], "sliced": [x], "outputs": [g.place("temp")], "carry": [x]}
+        g.emit("Scan", body_chain_idx=1, **chains)
+        g.emit("If", cond=1, then_chain_idx=1, else_chain_idx=1)
+        return [g.emit("Contiguous", x=x)]
+
+    variants = ("mlx_fp32",)
+    return Network({"forward": method}, variants=variants, build=build, refused=kinds)

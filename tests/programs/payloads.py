@@ -94,6 +94,8 @@ def answers(name, network, folder):
     entry = {"name": name, "variants": {}, "methods": methods}
     if network.sequence:
         entry["sequence"] = True
+    if network.refused:
+        entry["refused"] = list(network.refused)
     return entry
 
 

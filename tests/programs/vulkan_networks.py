@@ -475,3 +475,20 @@ def vulkan_language():
     return forward(
         Language(), *cases, dynamic=({1: length}, None), variants=("vulkan_fp32",), sequence=True
     )
+
+
+@network
+def vulkan_refused():
+    """Steps of training."""
+    method = Method(Ops({"copy": lambda x: x.clone()}), [(noise(2, 3),)])
+    names = ("adamw_step", "fused_ce", "linear_dW", "linear_q4gsw_backward", "q4gsw_requant")
+    names = tuple(f"et_vk.{name}.default" for name in names)
+
+    def build(g, x):
+        like = method.cases[0][0]
+        for name in names:
+            g.call(name, x, x, like=like)
+        return [g.call("aten.clone.default", x, None, like=like)]
+
+    variants = ("vulkan_fp32",)
+    return Network({"forward": method}, variants=variants, build=build, refused=names)

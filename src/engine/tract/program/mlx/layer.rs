@@ -10,6 +10,9 @@ use super::super::product::matrices;
 use super::{Instruction, Lowering, Slot, Table, float_of};
 use crate::tensor::DType;
 
+/// Most places of a mask that is made before a run.
+const MOST_KEPT: usize = 1 << 22;
+
 /// The instructions of this theme.
 pub(super) const TABLE: Table = &[
     (&["Addmm"], addmm),
@@ -116,7 +119,9 @@ fn causal(builder: &mut Builder, queries: Wire, keys: Wire) -> TractResult<Wire>
         let places: Vec<bool> = places.collect();
         Tensor::from_shape(&[rows, columns], &places)
     };
-    if let (Ok(rows), Ok(columns)) = (rows.to_usize(), columns.to_usize()) {
+    if let (Ok(rows), Ok(columns)) = (rows.to_usize(), columns.to_usize())
+        && rows.saturating_mul(columns) <= MOST_KEPT
+    {
         return builder.constant(Arc::new(seen(rows, columns)?), DType::Bool);
     }
     let inputs = [

@@ -15,7 +15,7 @@ use crate::engine::tract::program::datum_type;
 use crate::tensor::DType;
 
 /// Most numbers in a row.
-const MOST: usize = 1 << 30;
+const MOST: usize = 1 << 28;
 
 /// The instructions of this theme.
 pub(super) const TABLE: Table = &[

@@ -89,8 +89,20 @@ impl Turn {
         (0..half).map(|at| (-(at as f32) * step).exp()).collect()
     }
 
-    /// Turns rows `[batch, .., place, size]`; the first place of each of the batch, or one for all.
+    /// Sine and cosine of each pair's angle, at so many places from the first on.
     #[expect(clippy::cast_precision_loss, reason = "places are small")]
+    fn angles(&self, first: i64, places: usize, freqs: &[f32]) -> Vec<(f32, f32)> {
+        let places = (0..places).map(|place| (first as f32 + place as f32) * self.scale);
+        places
+            .flat_map(|place| {
+                freqs
+                    .iter()
+                    .map(move |frequency| (place * frequency).sin_cos())
+            })
+            .collect()
+    }
+
+    /// Turns rows `[batch, .., place, size]`; the first place of each of the batch, or one for all.
     fn rows(&self, x: &Tensor, offsets: &[i64], freqs: &[f32]) -> TractResult<Tensor> {
         let shape = x.shape();
         let (batch, places, width) = (shape[0], shape[shape.len() - 2], shape[shape.len() - 1]);
@@ -104,17 +116,21 @@ impl Turn {
         let all = view.as_slice_mut::<f32>()?;
         let text = (all.len() / batch.max(1)).max(1);
         let half = self.size / 2;
+        // The angles are those of all heads, and of all texts that begin at one place.
+        let mut angles = Vec::new();
         for (text, block) in all.chunks_mut(text).enumerate() {
-            let first = offsets[if offsets.len() == 1 { 0 } else { text }];
+            if text == 0 || offsets.len() > 1 {
+                let first = offsets[if offsets.len() == 1 { 0 } else { text }];
+                angles = self.angles(first, places, freqs);
+            }
             for (row, numbers) in block.chunks_mut(width).enumerate() {
-                let place = (first as f32 + (row % places) as f32) * self.scale;
-                for (at, frequency) in freqs.iter().enumerate() {
+                let of_place = &angles[row % places * half..][..half];
+                for (at, (sin, cos)) in of_place.iter().enumerate() {
                     let (a, b) = if self.neighbours {
                         (2 * at, 2 * at + 1)
                     } else {
                         (at, at + half)
                     };
-                    let (sin, cos) = (place * frequency).sin_cos();
                     let (x, y) = (numbers[a], numbers[b]);
                     numbers[a] = x * cos - y * sin;
                     numbers[b] = x * sin + y * cos;
