@@ -189,13 +189,13 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
             let operator = "SliceUpdate".to_owned();
             return Err(InvalidInput { operator, reason }.into());
         }
-        put(&inputs[0], &inputs[1], &places, axis)
+        Ok(put(&inputs[0], &inputs[1], &places, axis))
     })?;
     lowering.give(node, wire)
 }
 
 /// A tensor with rows of another along a dimension in these places: one each, or one for all.
-fn put(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> TractResult<Tensor> {
+fn put(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Tensor {
     let shape = into.shape();
     let inner: usize = shape[axis + 1..].iter().product::<usize>() * into.datum_type().size_of();
     let outer: usize = shape[..axis].iter().product();
@@ -209,7 +209,7 @@ fn put(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> TractResu
             to.copy_from_slice(&from[(block * count + at) * inner..][..inner]);
         }
     }
-    Ok(updated)
+    updated
 }
 
 /// Integers in a row.

@@ -187,7 +187,7 @@ fn convolution_of_lines(
 fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let x = lowering.tensor(at(args, 0)?)?;
     let shape = lowering.builder.shape(x.outlet)?;
-    let &[.., ref height, ref width] = shape.as_slice() else {
+    let [.., height, width] = shape.as_slice() else {
         bail!("an image of {} dimensions", shape.len());
     };
     let (height, width) = (height.to_usize()?, width.to_usize()?);
