@@ -18,12 +18,15 @@ ALL = (*PLAIN, *FLOAT16, "mlx_bf16")
 
 @dataclass
 class Network:
-    """Methods, and the variants (backend and precision) that are written of them."""
+    """Methods, and the variants (backend and precision) that are written of them. `build` writes the graph
+    instruction by instruction, where no exporter does; `refused` are what no reading has code for."""
 
     methods: dict
     variants: tuple = PLAIN
     sequence: bool = False
     target: str = "iOS17"
+    build: Callable | None = None
+    refused: tuple = ()
 
 
 def network(function: Callable):

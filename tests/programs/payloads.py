@@ -16,6 +16,7 @@ README.md beside this file says what is in them.
 import argparse
 import contextlib
 import copy
+import importlib
 import io
 import json
 import sys
@@ -25,6 +26,8 @@ from pathlib import Path
 from export import fix_chance
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "payloads"
+MIL = ("mil_elements", "mil_layers", "mil_tensors", "mil_weights")
+MORE = ("mlx_networks", "mlx_language", "vulkan_networks", *MIL)
 BACKENDS = ("vulkan", "coreml", "mlx", "xnnpack")
 
 
@@ -40,12 +43,10 @@ def main():
 
     import harness
     import mil
-    import mil_elements
-    import mil_layers
-    import mil_tensors
-    import mil_weights
     import payload_networks
 
+    for more in MORE:
+        importlib.import_module(more)
     networks = {**payload_networks.NETWORKS, **mil.NETWORKS}
     if chosen.large:
         networks, chosen.into = large_networks(), chosen.large
@@ -63,7 +64,7 @@ def main():
             if chosen.backend not in (None, backend):
                 continue
             try:
-                data, operators = build(network, variant)
+                data, operators = build(name, network, variant)
             except Exception:
                 print("".join(traceback.format_exc(chain=False)[-1500:]), file=sys.stderr)
                 failed.append(f"{name}_{variant}")
@@ -127,6 +128,8 @@ def answers(name, network, folder):
     entry = {"name": name, "variants": {}, "methods": methods}
     if network.sequence:
         entry["sequence"] = True
+    if network.refused:
+        entry["refused"] = list(network.refused)
     return entry
 
 
@@ -137,40 +140,54 @@ def quantized(method):
     return method.quantize(copy.deepcopy(method.network).eval(), method)
 
 
-def build(network, variant):
+def build(name, network, variant):
     """The program for one backend and precision, and what it calls outside delegates."""
     import harness
     import mil
-    import torch
 
     if isinstance(network, mil.Mil):
         return mil.build(network, variant)
+    built = by_hand(name, network, variant) if network.build else exported(network, variant)
+    plans = built.executorch_program.execution_plan
+    operators = sorted({name for plan in plans for name in harness.operator_names(plan)})
+    assert any(plan.delegates for plan in plans), "nothing was delegated"
+    return bytes(built.buffer), operators
+
+
+def by_hand(name, network, variant):
+    """The program of a graph that is written call by call."""
+    import harness
+    import written
+
+    with harness.without_containers(), contextlib.redirect_stdout(io.StringIO()):
+        return written.program(name, network, variant.partition("_")[0])
+
+
+def exported(network, variant):
+    """The program that an exporter writes."""
+    import harness
+    import torch
     from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
     from torch.export import export
 
     backend, _, precision = variant.partition("_")
-    exported = {}
+    graphs = {}
     for name, method in network.methods.items():
         module, inputs = quantized(method), method.cases[0]
         if backend in ("mlx", "vulkan") and precision in ("bf16", "half"):
             kind = {"bf16": torch.bfloat16, "half": torch.float16}[precision]
             module, inputs = copy.deepcopy(module).to(kind), floats(inputs, kind)
         with torch.no_grad():
-            exported[name] = export(
+            graphs[name] = export(
                 module, inputs, dynamic_shapes=method.dynamic, strict=method.strict
             )
-    program = exported if len(exported) > 1 else exported["forward"]
+    program = graphs if len(graphs) > 1 else graphs["forward"]
     quiet = contextlib.redirect_stdout(io.StringIO())
     with torch.no_grad(), quiet, harness.without_containers():
         lowered = to_edge_transform_and_lower(program, **lowering(backend, precision, network))
-        built = lowered.to_executorch(
+        return lowered.to_executorch(
             ExecutorchBackendConfig(**harness.SMALL, extract_delegate_segments=True)
         )
-    plans = built.executorch_program.execution_plan
-    operators = sorted({name for plan in plans for name in harness.operator_names(plan)})
-    delegates = sorted({d.id for plan in plans for d in plan.delegates})
-    assert delegates, "nothing was delegated"
-    return bytes(built.buffer), operators
 
 
 def floats(values, kind):

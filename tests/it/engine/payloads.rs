@@ -160,7 +160,7 @@ fn run_all(backend: &str) -> usize {
     let (mut ran, mut failures) = (0, String::new());
     for program in cases()["programs"].as_array().expect("programs") {
         for (variant, _) in program["variants"].as_object().expect("variants") {
-            if !variant.starts_with(backend) {
+            if !variant.starts_with(backend) || program["refused"].is_array() {
                 continue;
             }
             let name = format!("{}_{variant}", program["name"].as_str().expect("a name"));
@@ -270,4 +270,33 @@ fn indices_outside_of_a_tensor_are_refused() {
         error.contains("index 9 of a dimension of 4; -4 to 3 are valid"),
         "{error}"
     );
+}
+
+#[test]
+fn what_is_not_lowered_is_refused_by_its_name() {
+    let mut refused = 0;
+    for program in cases()["programs"].as_array().expect("programs") {
+        let Some(names) = program["refused"].as_array() else {
+            continue;
+        };
+        for (variant, _) in program["variants"].as_object().expect("variants") {
+            let name = program["name"].as_str().expect("a name");
+            let path = fixtures().join(format!("{name}_{variant}.pte"));
+            let error = match load("tract", &path, "forward") {
+                Ok(_) => panic!("{name} is loaded"),
+                Err(error) => error.to_string(),
+            };
+            for what in names {
+                let what = what.as_str().expect("a name");
+                assert!(error.contains(&format!("`{what}`")), "{what}: {error}");
+            }
+            assert!(
+                !error.contains("Contiguous") && !error.contains("clone"),
+                "{error}"
+            );
+            assert!(error.contains("ExecuTorch with"), "{error}");
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 2);
 }

@@ -3,14 +3,17 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::calling::Arg;
-use super::{Field, Instruction, Lowering, Slot, Table, float_of, joint};
+use super::{Instruction, Lowering, Table, float_of, joint};
 use crate::tensor::DType;
 
 /// Instructions of one tensor and the operator that each is.
 const UNARY: &[(&str, &str)] = &[
     ("Arccos", "aten::acos.out"),
+    ("Arccosh", "aten::acosh.out"),
     ("Arcsin", "aten::asin.out"),
+    ("Arcsinh", "aten::asinh.out"),
     ("Arctan", "aten::atan.out"),
+    ("Arctanh", "aten::atanh.out"),
     ("Cos", "aten::cos.out"),
     ("Cosh", "aten::cosh.out"),
     ("Erf", "aten::erf.out"),
@@ -51,6 +54,13 @@ const BINARY: &[(&str, &str)] = &[
     ("Remainder", "aten::remainder.Tensor_out"),
 ];
 
+/// Instructions on the bits of two tensors.
+const BITWISE: &[(&str, &str)] = &[
+    ("BitwiseAnd", "aten::bitwise_and.Tensor_out"),
+    ("BitwiseOr", "aten::bitwise_or.Tensor_out"),
+    ("BitwiseXor", "aten::bitwise_xor.Tensor_out"),
+];
+
 /// Instructions of two tensors that give booleans.
 const COMPARED: &[(&str, &str)] = &[
     ("Equal", "aten::eq.Tensor_out"),
@@ -73,8 +83,11 @@ pub(super) const TABLE: Table = &[
     (
         &[
             "Arccos",
+            "Arccosh",
             "Arcsin",
+            "Arcsinh",
             "Arctan",
+            "Arctanh",
             "Cos",
             "Cosh",
             "Erf",
@@ -165,26 +178,27 @@ pub(super) const TABLE: Table = &[
         let wire = lowering.aten("aten::logical_not.out", vec![x.into()], DType::Bool)?;
         lowering.give(node, wire)
     }),
-    (&["BitwiseAnd"], |lowering, node| {
-        let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
-        let args = vec![a.into(), b.into()];
-        let wire = lowering.aten("aten::bitwise_and.Tensor_out", args, joint(a, b))?;
+    (
+        &["BitwiseAnd", "BitwiseOr", "BitwiseXor"],
+        |lowering, node| {
+            let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+            let args = vec![a.into(), b.into()];
+            let wire = lowering.aten(name_in(BITWISE, node)?, args, joint(a, b))?;
+            lowering.give(node, wire)
+        },
+    ),
+    (&["BitwiseInvert"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let wire = lowering.aten("aten::bitwise_not.out", vec![x.into()], x.dtype)?;
         lowering.give(node, wire)
     }),
+    (&["LogAddExp"], log_add_exp),
     (&["Square"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let wire = lowering.aten("aten::mul.out", vec![x.into(), x.into()], x.dtype)?;
         lowering.give(node, wire)
     }),
-    (&["Round"], |lowering, node| {
-        ensure!(
-            lowering.int(node, "decimals")? == 0,
-            "rounding to decimals is not supported"
-        );
-        let x = lowering.tensor(node, "x")?;
-        let wire = lowering.aten("aten::round.out", vec![x.into()], x.dtype)?;
-        lowering.give(node, wire)
-    }),
+    (&["Round"], round),
     (&["Gelu"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let mode = super::text(node, "approximate")?.to_owned();
@@ -216,16 +230,11 @@ pub(super) const TABLE: Table = &[
         let wire = lowering.frame.builder.cast(x, dtype)?;
         lowering.give(node, wire)
     }),
-    (&["IdCopy"], |lowering, node| {
+    (&["IdCopy", "Contiguous"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         lowering.give(node, x)
     }),
-    (&["SymSize"], |lowering, node| {
-        let a = lowering.tensor(node, "a")?;
-        let shape = lowering.shape(a)?;
-        let axis = super::shape::axis_of(lowering.int(node, "dim")?, shape.len())?;
-        value(lowering, node, Slot::Int(shape[axis].clone()))
-    }),
+    (&["Noop"], |_, _| Ok(())),
 ];
 
 fn sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
@@ -235,13 +244,65 @@ fn sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> T
     lowering.give(node, wire)
 }
 
-/// Writes a value slot.
-fn value(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, given: Slot) -> TractResult<()> {
-    match node.fields.get("out") {
-        Some(Field::Value(slot)) => {
-            lowering.values.insert(*slot, given);
-            Ok(())
-        }
-        _ => bail!("no `out`"),
+/// Rounds to so many decimals, or to a power of ten; halves to even.
+fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let x = lowering.tensor(node, "x")?;
+    let decimals = i32::try_from(lowering.int(node, "decimals")?)?;
+    if decimals == 0 || (decimals > 0 && !x.dtype.is_float()) {
+        let wire = lowering.aten("aten::round.out", vec![x.into()], x.dtype)?;
+        return lowering.give(node, wire);
     }
+    ensure!(decimals.abs() < 38, "rounding to {decimals} decimals");
+    let float = DType::Float32;
+    let factor = 10_f64.powi(decimals.abs());
+    let (first, second) = if decimals > 0 {
+        ("aten::mul.Scalar_out", "aten::div.Scalar_out")
+    } else {
+        ("aten::div.Scalar_out", "aten::mul.Scalar_out")
+    };
+    let wide = lowering.frame.builder.cast(x, float)?;
+    let wire = lowering.aten(first, vec![wide.into(), factor.into()], float)?;
+    let wire = lowering.aten("aten::round.out", vec![wire.into()], float)?;
+    let wire = lowering.aten(second, vec![wire.into(), factor.into()], float)?;
+    let wire = lowering.frame.builder.cast(wire, x.dtype)?;
+    lowering.give(node, wire)
+}
+
+/// The logarithm of a sum of two exponentials.
+fn log_add_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+    let dtype = float_of(joint(a, b));
+    let builder = &mut lowering.frame.builder;
+    let shape = builder.broadcast_shape(&[a.outlet, b.outlet])?;
+    let mut wide = [a, b].map(|wire| wire.outlet);
+    for (outlet, wire) in wide.iter_mut().zip([a, b]) {
+        let float = builder.cast(wire, DType::Float32)?;
+        *outlet = builder.expand(float.outlet, &shape)?;
+    }
+    let wire = builder.kernel("LogAddExp", DType::Float32, &shape, &wide, |inputs| {
+        let other = inputs[1].try_as_plain_ram()?;
+        let mut output = Tensor::clone(&inputs[0]);
+        let mut view = output.try_as_plain_ram_mut()?;
+        for (a, b) in view
+            .as_slice_mut::<f32>()?
+            .iter_mut()
+            .zip(other.as_slice::<f32>()?)
+        {
+            *a = joined(*a, *b);
+        }
+        Ok(output)
+    })?;
+    let wire = builder.cast(wire, dtype)?;
+    lowering.give(node, wire)
+}
+
+fn joined(a: f32, b: f32) -> f32 {
+    if a.is_nan() || b.is_nan() {
+        return f32::NAN;
+    }
+    let (less, more) = (a.min(b), a.max(b));
+    if more.is_infinite() {
+        return more;
+    }
+    more + (less - more).exp().ln_1p()
 }

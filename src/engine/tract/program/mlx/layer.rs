@@ -1,30 +1,21 @@
-//! Layers: products, convolutions of what has its channels last, normalizations, attention.
+//! Layers: products, normalizations, attention.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::super::attention::Attention;
-use super::super::builder::Wire;
+use super::super::builder::{Builder, Wire};
 use super::super::calling::{Arg, Out};
 use super::super::product::matrices;
 use super::{Instruction, Lowering, Slot, Table, float_of};
 use crate::tensor::DType;
 
+/// Most places of a mask that is made before a run.
+const MOST_KEPT: usize = 1 << 22;
+
 /// The instructions of this theme.
 pub(super) const TABLE: Table = &[
     (&["Addmm"], addmm),
-    (&["Conv1D"], |lowering, node| {
-        convolution(lowering, node, &[""], false)
-    }),
-    (&["Conv2D"], |lowering, node| {
-        convolution(lowering, node, &["_h", "_w"], false)
-    }),
-    (&["ConvTranspose1D"], |lowering, node| {
-        convolution(lowering, node, &[""], true)
-    }),
-    (&["ConvTranspose2D"], |lowering, node| {
-        convolution(lowering, node, &["_h", "_w"], true)
-    }),
     (&["LayerNorm"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let shape = lowering.shape(x)?;
@@ -91,89 +82,62 @@ fn addmm(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     lowering.give(node, wire)
 }
 
-/// A convolution of `[batch, .., channels]` by `[out, .., in / groups]`.
-fn convolution(
-    lowering: &mut Lowering<'_, '_, '_>,
-    node: &Instruction,
-    axes: &[&str],
-    transposed: bool,
-) -> TractResult<()> {
-    let (x, weight) = (lowering.tensor(node, "x")?, lowering.tensor(node, "w")?);
-    let rank = axes.len() + 2;
-    ensure!(
-        lowering.shape(x)?.len() == rank && lowering.shape(weight)?.len() == rank,
-        "a convolution over {} dimensions",
-        axes.len()
-    );
-    let each = |name: &str| -> TractResult<Arg> {
-        let numbers = axes
-            .iter()
-            .map(|axis| lowering.int(node, &format!("{name}{axis}")));
-        let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
-        Ok(Arg::from(numbers.as_slice()))
-    };
-    let (stride, padding, dilation) = (each("stride")?, each("padding")?, each("dilation")?);
-    let more = if transposed {
-        each("output_padding")?
-    } else {
-        Arg::from(vec![0; axes.len()].as_slice())
-    };
-    let groups = lowering.int(node, "groups")?;
-    ensure!(
-        !transposed || groups == 1,
-        "transposed convolutions in groups are not supported"
-    );
-    let channels_first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
-    let channels_last: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-    let of_weight: Vec<usize> = if transposed {
-        [rank - 1, 0].into_iter().chain(1..rank - 1).collect()
-    } else {
-        channels_first.clone()
-    };
-    let builder = &mut lowering.frame.builder;
-    let input = Wire {
-        outlet: builder.transpose(x.outlet, &channels_first)?,
-        ..x
-    };
-    let weight = Wire {
-        outlet: builder.transpose(weight.outlet, &of_weight)?,
-        ..weight
-    };
-    let args = vec![
-        input.into(),
-        weight.into(),
-        Arg::None,
-        stride,
-        padding,
-        dilation,
-        transposed.into(),
-        more,
-        groups.into(),
-    ];
-    let mut wire = lowering.aten("aten::convolution.out", args, x.dtype)?;
-    wire.outlet = lowering
-        .frame
-        .builder
-        .transpose(wire.outlet, &channels_last)?;
-    lowering.give(node, wire)
-}
-
 fn attention(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let queries = lowering.tensor(node, "q")?;
     let (keys, values) = (lowering.tensor(node, "k")?, lowering.tensor(node, "v")?);
-    ensure!(
-        !lowering.flag(node, "causal")?,
-        "a causal mask that is not given is not supported"
-    );
+    let mask = lowering.optional(node, "mask")?;
+    let mask = if lowering.flag(node, "causal")? {
+        ensure!(mask.is_none(), "a mask besides the causal one");
+        Some(causal(&mut lowering.frame.builder, queries, keys)?)
+    } else {
+        mask
+    };
     let attention = Attention {
         queries,
         keys,
         values,
-        mask: lowering.optional(node, "mask")?,
+        mask,
         scale: Some(lowering.float(node, "scale")?),
     };
     let builder = &mut lowering.frame.builder;
     let outlet = attention.wire(builder)?;
     let wire = builder.rounded(outlet, queries.dtype)?;
     lowering.give(node, wire)
+}
+
+/// Which keys each query sees: the last query all of them, each before it one less.
+fn causal(builder: &mut Builder, queries: Wire, keys: Wire) -> TractResult<Wire> {
+    let last = |builder: &Builder, wire: Wire| -> TractResult<TDim> {
+        let shape = builder.shape(wire.outlet)?;
+        let at = shape.len().checked_sub(2).context("rows of a number")?;
+        Ok(shape[at].clone())
+    };
+    let (rows, columns) = (last(builder, queries)?, last(builder, keys)?);
+    let seen = |rows: usize, columns: usize| {
+        let places = (0..rows)
+            .flat_map(|row| (0..columns).map(move |column| column + rows <= row + columns));
+        let places: Vec<bool> = places.collect();
+        Tensor::from_shape(&[rows, columns], &places)
+    };
+    if let (Ok(rows), Ok(columns)) = (rows.to_usize(), columns.to_usize())
+        && rows.saturating_mul(columns) <= MOST_KEPT
+    {
+        return builder.constant(Arc::new(seen(rows, columns)?), DType::Bool);
+    }
+    let inputs = [
+        builder.size(&rows, DType::Int64)?,
+        builder.size(&columns, DType::Int64)?,
+    ];
+    builder.kernel(
+        "Causal",
+        DType::Bool,
+        &[rows, columns],
+        &inputs,
+        move |inputs| {
+            let size = |at: usize| -> TractResult<usize> {
+                Ok(usize::try_from(inputs[at].cast_to_scalar::<i64>()?)?)
+            };
+            seen(size(0)?, size(1)?)
+        },
+    )
 }

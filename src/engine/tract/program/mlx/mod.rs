@@ -4,11 +4,16 @@
 //! of the graph, which the library then folds. Values in half precision are held in float32, or rounded where
 //! they are computed ([`Rounding`]).
 
+mod convolution;
 mod elementwise;
+mod gathered;
+mod integer;
 mod layer;
+mod part;
 mod place;
 mod quantized;
 mod reduce;
+mod rope;
 mod shape;
 
 use std::collections::{BTreeSet, HashMap};
@@ -33,12 +38,17 @@ type Lower = fn(&mut Lowering<'_, '_, '_>, &Instruction) -> TractResult<()>;
 /// Instructions by their kinds.
 type Table = &'static [(&'static [&'static str], Lower)];
 
-const THEMES: [Table; 6] = [
+const THEMES: [Table; 11] = [
+    convolution::TABLE,
     elementwise::TABLE,
+    gathered::TABLE,
+    integer::TABLE,
     layer::TABLE,
+    part::TABLE,
     place::TABLE,
     quantized::TABLE,
     reduce::TABLE,
+    rope::TABLE,
     shape::TABLE,
 ];
 

@@ -4,6 +4,7 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::Arg;
+use super::integer::argument;
 use super::shape::axis_of;
 use super::{Field, Instruction, Lowering, Number, Table};
 use crate::tensor::DType;
@@ -20,6 +21,16 @@ pub(super) const TABLE: Table = &[
         lowering.give(node, wire)
     }),
     (&["IndexCopy"], copy),
+    (&["ScatterAdd"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let indices = lowering.tensor(node, "indices")?;
+        let updates = lowering.tensor(node, "updates")?;
+        let axis = lowering.int(node, "axis")?;
+        let args = vec![x.into(), axis.into(), indices.into(), updates.into()];
+        let wire = lowering.aten("aten::scatter_add.out", args, x.dtype)?;
+        lowering.give(node, wire)
+    }),
+    (&["Gather"], gather),
 ];
 
 /// One place of a dimension, or those of a tensor.
@@ -35,8 +46,8 @@ fn take(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
         let indices = lowering.frame.builder.cast(indices, DType::Int64)?;
         lowering.caller().rows(x, indices, axis)?
     } else {
-        let index = lowering.dim_of(*index)?;
-        let args = vec![x.into(), i64::try_from(axis)?.into(), Arg::Int(index)];
+        let index = argument(lowering.number(*index)?)?;
+        let args = vec![x.into(), i64::try_from(axis)?.into(), index];
         lowering.aten("aten::select_copy.int_out", args, x.dtype)?
     };
     lowering.give(node, wire)
@@ -81,4 +92,46 @@ fn placed(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> TractRes
         }
     }
     Ok(placed)
+}
+
+/// Elements by several indices together, whole in the dimensions that have none.
+fn gather(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let x = lowering.tensor(node, "x")?;
+    let indices = lowering.tensors(node, "indices")?;
+    let shape = lowering.shape(x)?;
+    let axes = lowering.ints(node, "axes")?;
+    let axes = axes.into_iter().map(|axis| axis_of(axis, shape.len()));
+    let axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+    let sizes = lowering.ints(node, "slice_sizes")?;
+    ensure!(
+        !axes.is_empty() && indices.len() == axes.len() && sizes.len() == shape.len(),
+        "{} indices of {} dimensions",
+        indices.len(),
+        axes.len()
+    );
+    for (axis, (size, dim)) in sizes.iter().zip(&shape).enumerate() {
+        let whole = if axes.contains(&axis) {
+            *size == 1
+        } else {
+            *dim == size.to_dim()
+        };
+        ensure!(
+            whole,
+            "parts of {size} in dimension {axis} of {dim} are not supported"
+        );
+    }
+    let others = (0..shape.len()).filter(|axis| !axes.contains(axis));
+    let order: Vec<usize> = axes.iter().copied().chain(others).collect();
+    let builder = &mut lowering.frame.builder;
+    let outlets: Vec<OutletId> = indices.iter().map(|wire| wire.outlet).collect();
+    let mut to = builder.broadcast_shape(&outlets)?;
+    to.extend(sizes.iter().map(ToDim::to_dim));
+    let rows = Wire {
+        outlet: builder.transpose(x.outlet, &order)?,
+        ..x
+    };
+    let args = vec![rows.into(), Arg::Tensors(indices)];
+    let mut wire = lowering.aten("aten::index.Tensor_out", args, x.dtype)?;
+    wire.outlet = lowering.frame.builder.reshape(wire.outlet, &to)?;
+    lowering.give(node, wire)
 }

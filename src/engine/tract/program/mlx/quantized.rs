@@ -1,4 +1,4 @@
-//! Weights in groups: words of codes, the lowest bits first, a scale and a bias for each group.
+//! Weights in groups: words of codes, the lowest bits first, a scale for each group, and perhaps a bias.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
@@ -11,17 +11,27 @@ use crate::tensor::DType;
 /// The instructions of this theme.
 pub(super) const TABLE: Table = &[
     (&["Dequantize"], |lowering, node| {
-        ensure!(
-            lowering.optional(node, "global_scale")?.is_none(),
-            "a scale of all groups is not supported"
-        );
-        let wire = real(lowering, node)?;
-        let dtype = lowering.code(node, "dtype")?;
+        let mut wire = real(lowering, node)?;
+        if let Some(factor) = lowering.optional(node, "global_scale")? {
+            ensure!(
+                super::text(node, "mode")? == "nvfp4",
+                "a scale of all groups where groups have {} scales",
+                super::text(node, "mode")?
+            );
+            let builder = &mut lowering.frame.builder;
+            let factor = builder.cast(factor, DType::Float32)?.outlet;
+            let most = builder.float(MOST_OF_ALL.recip(), 0)?;
+            let factor = builder.binary(Box::new(math::Mul), factor, most)?;
+            let factor = builder.reshape(factor, &[])?;
+            wire.outlet = builder.binary(Box::new(math::Mul), wire.outlet, factor)?;
+        }
         let scales = lowering.tensor(node, "scales")?;
-        let wire = lowering
-            .frame
-            .builder
-            .cast(wire, dtype.unwrap_or(scales.dtype))?;
+        let dtype = match lowering.code(node, "dtype")? {
+            Some(dtype) => dtype,
+            None if scales.dtype.is_float() => scales.dtype,
+            None => lowering.rounding.held(DType::Bfloat16),
+        };
+        let wire = lowering.frame.builder.cast(wire, dtype)?;
         lowering.give(node, wire)
     }),
     (&["QuantizedMatmul"], |lowering, node| {
@@ -36,15 +46,97 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
+/// What a scale of all groups is divided by: the largest scale times the largest code (448 · 6).
+const MOST_OF_ALL: f32 = 2688.0;
+
+/// What codes and scales stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Whole numbers; scales and biases are floats.
+    Affine,
+    /// Floats of four bits; scales are powers of two.
+    Mxfp4,
+    /// Floats of eight bits; scales are powers of two.
+    Mxfp8,
+    /// Floats of four bits; scales are floats of eight.
+    Nvfp4,
+}
+
+impl Mode {
+    fn read(name: &str, bits: usize) -> TractResult<Self> {
+        let (mode, known) = match name {
+            "affine" => (Self::Affine, matches!(bits, 1..=6 | 8)),
+            "mxfp4" => (Self::Mxfp4, bits == 4),
+            "mxfp8" => (Self::Mxfp8, bits == 8),
+            "nvfp4" => (Self::Nvfp4, bits == 4),
+            _ => bail!("quantisation by {name} is not supported"),
+        };
+        ensure!(known, "codes of {bits} bits by {name} are not supported");
+        Ok(mode)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "at most eight bits")]
+    fn code(self, code: u32) -> f32 {
+        match self {
+            Self::Affine => code as f32,
+            Self::Mxfp4 | Self::Nvfp4 => four(code),
+            Self::Mxfp8 => eight(code),
+        }
+    }
+
+    fn scale(self, code: u8) -> f32 {
+        match self {
+            Self::Nvfp4 => eight(code.into()),
+            _ => (f32::from(code) - 127.0).exp2(),
+        }
+    }
+}
+
+/// A float of four bits: sign, two bits of exponent, one of fraction.
+fn four(code: u32) -> f32 {
+    const SIZES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    let size = SIZES[(code & 7) as usize];
+    if code & 8 == 0 { size } else { -size }
+}
+
+/// A float of eight bits: sign, four bits of exponent, three of fraction; without infinities.
+#[expect(clippy::cast_precision_loss, reason = "a few bits")]
+fn eight(code: u32) -> f32 {
+    let (exponent, fraction) = (code >> 3 & 15, (code & 7) as f32 / 8.0);
+    let size = match (exponent, code & 7) {
+        (15, 7) => f32::NAN,
+        (0, _) => fraction * (-6.0_f32).exp2(),
+        _ => (1.0 + fraction) * (exponent as f32 - 7.0).exp2(),
+    };
+    if code & 128 == 0 { size } else { -size }
+}
+
+/// The codes in words, which may cross from one to the next within a row.
+fn unpacked(words: &Tensor, bits: usize, mode: Mode) -> TractResult<Tensor> {
+    let (size, lead) = words.shape().split_last().context("words without a row")?;
+    let count = size * 32 / bits;
+    let mask = (1_u64 << bits) - 1;
+    let view = words.try_as_plain_ram()?;
+    let rows = view.as_slice::<u32>()?.chunks_exact((*size).max(1));
+    let mut codes = Vec::with_capacity(rows.len() * count);
+    for row in rows {
+        codes.extend((0..count).map(|at| {
+            let (word, shift) = (at * bits / 32, at * bits % 32);
+            let next = row.get(word + 1).copied().unwrap_or(0);
+            let both = u64::from(row[word]) | u64::from(next) << 32;
+            #[expect(clippy::cast_possible_truncation, reason = "at most eight bits")]
+            let code = (both >> shift & mask) as u32;
+            mode.code(code)
+        }));
+    }
+    let shape: Vec<usize> = lead.iter().copied().chain([count]).collect();
+    Tensor::from_shape(&shape, &codes)
+}
+
 /// The numbers that words stand for: `code · scale + bias`, in float32.
-fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<Wire> {
-    let mode = super::text(node, "mode")?;
-    ensure!(mode == "affine", "quantisation by {mode} is not supported");
+pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<Wire> {
     let bits = usize::try_from(lowering.int(node, "bits")?)?;
-    ensure!(
-        matches!(bits, 2 | 4 | 8),
-        "codes of {bits} bits are not supported"
-    );
+    let mode = Mode::read(super::text(node, "mode")?, bits)?;
     let group = lowering.int(node, "group_size")?;
     ensure!(group > 0, "groups of {group}");
     let words = lowering.tensor(node, "w")?;
@@ -56,43 +148,63 @@ fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
         .len()
         .checked_sub(1)
         .context("words without a dimension")?;
-    shape[last] = shape[last].clone() * (32 / bits);
+    let row = shape[last].to_usize()? * 32;
+    ensure!(
+        row.is_multiple_of(bits),
+        "{row} bits in codes of {bits} bits"
+    );
+    shape[last] = (row / bits).to_dim();
     let codes = builder.kernel("Unpack", float, &shape, &[words.outlet], move |inputs| {
-        let words = inputs[0].try_as_plain_ram()?;
-        let mask = (1_u32 << bits) - 1;
-        let each = |word: &u32| {
-            let word = *word;
-            (0..32 / bits).map(move |at| word >> (at * bits) & mask)
-        };
-        let codes = words.as_slice::<u32>()?.iter().flat_map(each);
-        #[expect(clippy::cast_precision_loss, reason = "at most eight bits")]
-        let codes: Vec<f32> = codes.map(|code| code as f32).collect();
-        let mut shape = inputs[0].shape().to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last *= 32 / bits;
-        }
-        Tensor::from_shape(&shape, &codes)
+        unpacked(&inputs[0], bits, mode)
     })?;
     let mut grouped = shape.clone();
     grouped[last] = shape[last].clone() / group;
     grouped.push(group.to_dim());
     let mut outlet = builder.reshape(codes.outlet, &grouped)?;
-    for name in ["scales", "biases"] {
-        let Some(wire) = lowering.optional(node, name)? else {
-            ensure!(name == "biases", "no scales");
-            continue;
-        };
-        let builder = &mut lowering.frame.builder;
-        let wire = builder.cast(wire, float)?.outlet;
-        let wire = builder.wire(AxisOp::Add(last + 1), &[wire])?;
-        outlet = match name {
-            "scales" => builder.binary(Box::new(math::Mul), outlet, wire)?,
-            _ => builder.binary(Box::new(math::Add), outlet, wire)?,
-        };
+    let scales = lowering.tensor(node, "scales")?;
+    let scales = if mode == Mode::Affine {
+        scales
+    } else {
+        decoded(lowering, scales, mode)?
+    };
+    outlet = by_groups(lowering, outlet, scales, last + 1, true)?;
+    if let Some(biases) = lowering.optional(node, "biases")? {
+        ensure!(mode == Mode::Affine, "biases of floats");
+        outlet = by_groups(lowering, outlet, biases, last + 1, false)?;
     }
     let outlet = lowering.frame.builder.reshape(outlet, &shape)?;
     Ok(Wire {
         outlet,
         dtype: float,
     })
+}
+
+/// Scales that are stored as bytes.
+fn decoded(lowering: &mut Lowering<'_, '_, '_>, scales: Wire, mode: Mode) -> TractResult<Wire> {
+    let builder = &mut lowering.frame.builder;
+    let bytes = builder.cast(scales, DType::Uint8)?.outlet;
+    let shape = builder.shape(bytes)?;
+    builder.kernel("Scales", DType::Float32, &shape, &[bytes], move |inputs| {
+        let view = inputs[0].try_as_plain_ram()?;
+        let scales = view.as_slice::<u8>()?.iter();
+        let scales: Vec<f32> = scales.map(|code| mode.scale(*code)).collect();
+        Tensor::from_shape(inputs[0].shape(), &scales)
+    })
+}
+
+/// Groups times a number for each, or with it added.
+fn by_groups(
+    lowering: &mut Lowering<'_, '_, '_>,
+    groups: OutletId,
+    numbers: Wire,
+    axis: usize,
+    times: bool,
+) -> TractResult<OutletId> {
+    let builder = &mut lowering.frame.builder;
+    let numbers = builder.cast(numbers, DType::Float32)?.outlet;
+    let numbers = builder.wire(AxisOp::Add(axis), &[numbers])?;
+    if times {
+        return builder.binary(Box::new(math::Mul), groups, numbers);
+    }
+    builder.binary(Box::new(math::Add), groups, numbers)
 }

@@ -13,7 +13,7 @@ pub(super) const TABLE: Table = &[
     (&["Sum"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = over(lowering, node, x, true)?;
-        let wire = lowering.aten("aten::sum.IntList_out", args, x.dtype)?;
+        let wire = lowering.aten("aten::sum.IntList_out", args, summed(x.dtype))?;
         lowering.give(node, wire)
     }),
     (&["Mean"], |lowering, node| {
@@ -47,26 +47,17 @@ pub(super) const TABLE: Table = &[
         lowering.give(node, wire)
     }),
     (&["Var"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let axes = lowering.dims(node, "axes")?;
-        let less = lowering.int(node, "ddof")?;
-        let keep = lowering.flag(node, "keepdims")?;
-        let args = vec![x.into(), Arg::Ints(axes), less.into(), keep.into()];
-        let wire = lowering.aten("aten::var.correction_out", args, float_of(x.dtype))?;
+        let wire = variance(lowering, node)?;
         lowering.give(node, wire)
     }),
+    (&["Std"], |lowering, node| {
+        let wire = variance(lowering, node)?;
+        let wire = lowering.aten("aten::sqrt.out", vec![wire.into()], wire.dtype)?;
+        lowering.give(node, wire)
+    }),
+    (&["Median"], median),
     (&["LogSumExp"], log_sum_exp),
-    (&["Prod"], |lowering, node| {
-        let axes = lowering.ints(node, "axes")?;
-        let &[axis] = axes.as_slice() else {
-            bail!("a product over {} dimensions is not supported", axes.len());
-        };
-        let x = lowering.tensor(node, "x")?;
-        let keep = lowering.flag(node, "keepdims")?;
-        let args = vec![x.into(), axis.into(), keep.into(), Arg::None];
-        let wire = lowering.aten("aten::prod.int_out", args, x.dtype)?;
-        lowering.give(node, wire)
-    }),
+    (&["Prod"], product),
     (&["Argmax"], |lowering, node| {
         extreme(lowering, node, "aten::argmax.out")
     }),
@@ -80,17 +71,7 @@ pub(super) const TABLE: Table = &[
         let wire = lowering.aten("aten::_softmax.out", args, float_of(x.dtype))?;
         lowering.give(node, wire)
     }),
-    (&["Cumsum"], |lowering, node| {
-        ensure!(
-            !lowering.flag(node, "reverse")? && lowering.flag(node, "inclusive")?,
-            "a cumulated sum that is reversed or exclusive is not supported"
-        );
-        let x = lowering.tensor(node, "x")?;
-        let axis = lowering.int(node, "axis")?;
-        let args = vec![x.into(), axis.into(), Arg::None];
-        let wire = lowering.aten("aten::cumsum.out", args, x.dtype)?;
-        lowering.give(node, wire)
-    }),
+    (&["Cumsum"], cumulated),
     // What is partitioned is at least as good when it is sorted.
     (&["Sort", "Partition"], |lowering, node| {
         sorted(lowering, node, 0)
@@ -100,6 +81,152 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
+/// The dimensions that are reduced: all where none is named.
+fn all_axes(
+    lowering: &Lowering<'_, '_, '_>,
+    node: &Instruction,
+    x: Wire,
+) -> TractResult<Vec<usize>> {
+    let rank = lowering.shape(x)?.len();
+    let axes = lowering.ints(node, "axes")?;
+    if axes.is_empty() {
+        return Ok((0..rank).collect());
+    }
+    let mut axes: Vec<usize> = axes
+        .into_iter()
+        .map(|axis| axis_of(axis, rank))
+        .collect::<TractResult<_>>()?;
+    axes.sort_unstable();
+    axes.dedup();
+    Ok(axes)
+}
+
+fn axes_as_arg(axes: &[usize]) -> TractResult<Arg> {
+    let axes: Vec<i64> = axes
+        .iter()
+        .map(|&axis| Ok(i64::try_from(axis)?))
+        .collect::<TractResult<_>>()?;
+    Ok(Arg::from(axes.as_slice()))
+}
+
+/// The dtype that sums and products of a dtype have.
+fn summed(dtype: DType) -> DType {
+    match dtype {
+        DType::Bool | DType::Int8 | DType::Int16 => DType::Int32,
+        DType::Uint8 | DType::Uint16 => DType::Uint32,
+        other => other,
+    }
+}
+
+fn variance(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<Wire> {
+    let x = lowering.tensor(node, "x")?;
+    let axes = all_axes(lowering, node, x)?;
+    let less = lowering.int(node, "ddof")?;
+    let keep = lowering.flag(node, "keepdims")?;
+    let args = vec![x.into(), axes_as_arg(&axes)?, less.into(), keep.into()];
+    lowering.aten("aten::var.correction_out", args, float_of(x.dtype))
+}
+
+fn product(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let x = lowering.tensor(node, "x")?;
+    let axes = all_axes(lowering, node, x)?;
+    let dtype = summed(x.dtype);
+    let mut wire = lowering.frame.builder.cast(x, dtype)?;
+    for &axis in &axes {
+        let axis = i64::try_from(axis)?;
+        let args = vec![wire.into(), axis.into(), true.into(), Arg::None];
+        wire = lowering.aten("aten::prod.int_out", args, dtype)?;
+    }
+    if !lowering.flag(node, "keepdims")? {
+        wire.outlet = lowering.frame.builder.remove(wire.outlet, &axes)?;
+    }
+    lowering.give(node, wire)
+}
+
+/// The middle of what is sorted, or the mean of the two in the middle; NaN where any is.
+fn median(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let x = lowering.tensor(node, "x")?;
+    let axes = all_axes(lowering, node, x)?;
+    let keep = lowering.flag(node, "keepdims")?;
+    let dtype = float_of(x.dtype);
+    let float = DType::Float32;
+    let builder = &mut lowering.frame.builder;
+    let shape = builder.shape(x.outlet)?;
+    let (reduced, kept): (Vec<usize>, Vec<usize>) =
+        (0..shape.len()).partition(|axis| axes.contains(axis));
+    let order: Vec<usize> = kept.iter().chain(&reduced).copied().collect();
+    let mut lines: Vec<TDim> = kept.iter().map(|&axis| shape[axis].clone()).collect();
+    let to = lines.clone();
+    lines.push(reduced.iter().map(|&axis| shape[axis].clone()).product());
+    let wide = builder.cast(x, float)?;
+    let outlet = builder.transpose(wide.outlet, &order)?;
+    let outlet = builder.reshape(outlet, &lines)?;
+    let wire = builder.kernel("Median", float, &to, &[outlet], |inputs| {
+        let (size, shape) = inputs[0].shape().split_last().context("no lines")?;
+        ensure!(*size > 0, "the median of nothing");
+        let view = inputs[0].try_as_plain_ram()?;
+        let lines = view.as_slice::<f32>()?.chunks_exact(*size);
+        let middles: Vec<f32> = lines.map(middle).collect();
+        Tensor::from_shape(shape, &middles)
+    })?;
+    let mut wire = builder.cast(wire, dtype)?;
+    if keep {
+        for &axis in &axes {
+            wire.outlet = builder.wire(AxisOp::Add(axis), &[wire.outlet])?;
+        }
+    }
+    lowering.give(node, wire)
+}
+
+fn middle(line: &[f32]) -> f32 {
+    if line.iter().any(|x| x.is_nan()) {
+        return f32::NAN;
+    }
+    let mut sorted = line.to_vec();
+    sorted.sort_unstable_by(f32::total_cmp);
+    let half = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) {
+        f32::midpoint(sorted[half - 1], sorted[half])
+    } else {
+        sorted[half]
+    }
+}
+
+/// Sums up to each place, perhaps from the end, perhaps without it.
+fn cumulated(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let x = lowering.tensor(node, "x")?;
+    let shape = lowering.shape(x)?;
+    let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
+    let at = i64::try_from(axis)?;
+    let backwards = lowering.flag(node, "reverse")?;
+    let dtype = if x.dtype == DType::Bool {
+        DType::Int32
+    } else {
+        x.dtype
+    };
+    let turned = |lowering: &mut Lowering<'_, '_, '_>, wire: Wire| {
+        let args = vec![wire.into(), Arg::from([at].as_slice())];
+        lowering.aten("aten::flip.out", args, wire.dtype)
+    };
+    let mut wire = if backwards { turned(lowering, x)? } else { x };
+    let args = vec![wire.into(), at.into(), Arg::None];
+    wire = lowering.aten("aten::cumsum.out", args, dtype)?;
+    if !lowering.flag(node, "inclusive")? {
+        let builder = &mut lowering.frame.builder;
+        let last = (shape[axis].clone() - 1).reduce();
+        let before = builder.slice(wire.outlet, axis, 0, last)?;
+        let mut one = shape.clone();
+        one[axis] = TDim::Val(1);
+        let zero = builder.scalar(0.0, dtype, shape.len())?;
+        let zero = builder.expand(zero.outlet, &one)?;
+        wire.outlet = builder.concat(&[zero, before], axis)?;
+    }
+    if backwards {
+        wire = turned(lowering, wire)?;
+    }
+    lowering.give(node, wire)
+}
+
 /// Tensor, dimensions, whether they stay, and a place for a dtype.
 fn over(
     lowering: &Lowering<'_, '_, '_>,
@@ -107,9 +234,9 @@ fn over(
     x: Wire,
     with_dtype: bool,
 ) -> TractResult<Vec<Arg>> {
-    let axes = lowering.dims(node, "axes")?;
+    let axes = all_axes(lowering, node, x)?;
     let keep = lowering.flag(node, "keepdims")?;
-    let mut args = vec![x.into(), Arg::Ints(axes), keep.into()];
+    let mut args = vec![x.into(), axes_as_arg(&axes)?, keep.into()];
     if with_dtype {
         args.push(Arg::None);
     }
@@ -130,6 +257,10 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tract
     let x = lowering.tensor(node, "x")?;
     let float = float_of(x.dtype);
     let axes = lowering.ints(node, "axes")?;
+    if axes.is_empty() {
+        let wire = lowering.frame.builder.cast(x, float)?;
+        return lowering.give(node, wire);
+    }
     let args = vec![x.into(), Arg::from(axes.as_slice()), true.into()];
     let most = lowering.aten("aten::amax.out", args, float)?;
     let args = vec![x.into(), most.into(), Arg::from(1)];

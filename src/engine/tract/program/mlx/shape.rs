@@ -1,10 +1,12 @@
 //! The same elements in other shapes, and new ones of a shape.
 
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::super::builder::Wire;
-use super::super::calling::{Arg, Out};
-use super::{Field, Instruction, Lowering, Slot, Table, joint};
+use super::super::calling::Arg;
+use super::{Instruction, Lowering, Slot, Table, joint};
+use crate::tensor::DType;
 
 /// The instructions of this theme.
 pub(super) const TABLE: Table = &[
@@ -44,7 +46,6 @@ pub(super) const TABLE: Table = &[
         let outlet = lowering.frame.builder.remove(x.outlet, &axes)?;
         lowering.give(node, Wire { outlet, ..x })
     }),
-    (&["Split"], split),
     (&["Concatenate"], |lowering, node| {
         joined(lowering, node, "aten::cat.out")
     }),
@@ -68,25 +69,13 @@ pub(super) const TABLE: Table = &[
         lowering.give(node, wire)
     }),
     (&["Repeat"], repeat),
-    (&["Pad"], |lowering, node| {
-        let mode = super::text(node, "mode")?;
-        ensure!(mode == "constant", "padding by {mode} is not supported");
-        let x = lowering.tensor(node, "x")?;
-        let value = lowering.float(node, "constant_value")?;
-        let pads = lowering.ints(node, "pad_width")?;
-        let (pairs, _) = pads.as_chunks::<2>();
-        let inner: Vec<i64> = pairs.iter().rev().flatten().copied().collect();
-        let args = vec![x.into(), Arg::from(inner.as_slice()), value.into()];
-        let wire = lowering.aten("aten::constant_pad_nd.out", args, x.dtype)?;
-        lowering.give(node, wire)
-    }),
+    (&["Pad"], pad),
     (&["Flip"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = vec![x.into(), Arg::Ints(lowering.dims(node, "axes")?)];
         let wire = lowering.aten("aten::flip.out", args, x.dtype)?;
         lowering.give(node, wire)
     }),
-    (&["Slice"], slice),
     (&["AsStrided"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = vec![
@@ -107,12 +96,30 @@ pub(super) const TABLE: Table = &[
         let shape = lowering.shape(x)?;
         filled(lowering, node, &shape)
     }),
-    (&["ARange"], |lowering, node| {
-        let args = ["start", "stop", "step"].map(|name| lowering.dim(node, name).map(Arg::Int));
-        let args = args.into_iter().collect::<TractResult<_>>()?;
-        let dtype = lowering.code(node, "scalar_type")?;
-        let dtype = dtype.unwrap_or(crate::tensor::DType::Int32);
-        let wire = lowering.aten("aten::arange.start_out", args, dtype)?;
+    (&["Tri"], |lowering, node| {
+        let shape = [lowering.dim(node, "n")?, lowering.dim(node, "m")?];
+        let dtype = lowering.code(node, "scalar_type")?.context("no dtype")?;
+        let builder = &mut lowering.frame.builder;
+        let one = builder.scalar(1.0, dtype, 2)?;
+        let outlet = builder.expand(one.outlet, &shape)?;
+        triangle(lowering, node, Wire { outlet, dtype }, "aten::tril.out")
+    }),
+    (&["Tril"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        triangle(lowering, node, x, "aten::tril.out")
+    }),
+    (&["Triu"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        triangle(lowering, node, x, "aten::triu.out")
+    }),
+    (&["Roll"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let args = vec![
+            x.into(),
+            Arg::Ints(lowering.dims(node, "shift")?),
+            Arg::Ints(lowering.dims(node, "axes")?),
+        ];
+        let wire = lowering.aten("aten::roll.out", args, x.dtype)?;
         lowering.give(node, wire)
     }),
 ];
@@ -127,12 +134,56 @@ pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
     Ok(usize::try_from(if axis < 0 { axis + count } else { axis })?)
 }
 
+/// What is left of a matrix below or above a diagonal.
+fn triangle(
+    lowering: &mut Lowering<'_, '_, '_>,
+    node: &Instruction,
+    x: Wire,
+    name: &str,
+) -> TractResult<()> {
+    let args = vec![x.into(), lowering.int(node, "k")?.into()];
+    let wire = lowering.aten(name, args, x.dtype)?;
+    lowering.give(node, wire)
+}
+
+/// Elements around a tensor: one number, or those at its border.
+fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let x = lowering.tensor(node, "x")?;
+    let pads = lowering.ints(node, "pad_width")?;
+    let (pairs, _) = pads.as_chunks::<2>();
+    let wire = match super::text(node, "mode")? {
+        "constant" => {
+            let value = lowering.float(node, "constant_value")?;
+            let inner: Vec<i64> = pairs.iter().rev().flatten().copied().collect();
+            let args = vec![x.into(), Arg::from(inner.as_slice()), value.into()];
+            lowering.aten("aten::constant_pad_nd.out", args, x.dtype)?
+        }
+        "edge" => {
+            ensure!(
+                pairs.len() == lowering.shape(x)?.len(),
+                "{} paddings",
+                pads.len()
+            );
+            let pads = pairs
+                .iter()
+                .map(|[before, after]| Ok((usize::try_from(*before)?, usize::try_from(*after)?)));
+            let pads = pads.collect::<TractResult<_>>()?;
+            let mode = PadMode::Edge;
+            let op = Pad { pads, mode };
+            let outlet = lowering.frame.builder.wire(op, &[x.outlet])?;
+            Wire { outlet, ..x }
+        }
+        mode => bail!("padding by {mode} is not supported"),
+    };
+    lowering.give(node, wire)
+}
+
 fn filled(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
     shape: &[TDim],
 ) -> TractResult<()> {
-    let value = lowering.float(node, "v")?;
+    let value = lowering.given(node, "v")?;
     let dtype = match (
         lowering.code(node, "scalar_type")?,
         lowering.optional(node, "x")?,
@@ -141,9 +192,19 @@ fn filled(
         (None, Some(x)) => x.dtype,
         (None, None) => bail!("no dtype"),
     };
-    let builder = &mut lowering.frame.builder;
-    let value = builder.scalar(value, dtype, shape.len())?;
-    let outlet = builder.expand(value.outlet, shape)?;
+    let value = match value {
+        Slot::Double(value) => lowering.frame.builder.scalar(value, dtype, 0)?,
+        given => {
+            let outlet = lowering.whole(&given)?;
+            let wide = DType::Int64;
+            let whole = Wire {
+                outlet,
+                dtype: wide,
+            };
+            lowering.frame.builder.cast(whole, dtype)?
+        }
+    };
+    let outlet = lowering.frame.builder.expand(value.outlet, shape)?;
     lowering.give(node, Wire { outlet, dtype })
 }
 
@@ -162,44 +223,6 @@ fn joined(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -
     lowering.give(node, wire)
 }
 
-fn split(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
-    let x = lowering.tensor(node, "x")?;
-    let mut sizes = lowering.dims(node, "sizes")?;
-    let Some(Field::Tensors(slots)) = node.fields.get("outs") else {
-        bail!("no `outs`");
-    };
-    // One size is that of all parts but perhaps the last.
-    if let ([size], true) = (sizes.as_slice(), slots.len() > 1) {
-        let rank = lowering.shape(x)?;
-        let axis = axis_of(lowering.int(node, "axis")?, rank.len())?;
-        let mut parts = vec![size.clone(); slots.len() - 1];
-        let before: TDim = parts.iter().cloned().sum();
-        parts.push((rank[axis].clone() - before).reduce());
-        sizes = parts;
-    }
-    ensure!(
-        slots.len() == sizes.len(),
-        "{} parts for {}",
-        sizes.len(),
-        slots.len()
-    );
-    let outs = [Out::Tensors(vec![x.dtype; sizes.len()])];
-    let args = vec![
-        x.into(),
-        Arg::Ints(sizes),
-        lowering.int(node, "axis")?.into(),
-    ];
-    let given = lowering
-        .caller()
-        .call("aten::split_with_sizes_copy.out", args, &outs)?;
-    for (slot, given) in slots.iter().zip(given) {
-        if let Slot::Tensor(wire) = given {
-            lowering.tensors.insert(*slot, wire);
-        }
-    }
-    Ok(())
-}
-
 /// Each element so often, along a dimension.
 fn repeat(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
@@ -214,36 +237,4 @@ fn repeat(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
     shape[axis] = shape[axis].clone() * times;
     let outlet = builder.reshape(outlet, &shape)?;
     lowering.give(node, Wire { outlet, ..x })
-}
-
-/// A part of a dimension, perhaps backwards.
-fn slice(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
-    let x = lowering.tensor(node, "x")?;
-    let shape = lowering.shape(x)?;
-    let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
-    let (mut start, mut stop) = (lowering.dim(node, "start")?, lowering.dim(node, "stop")?);
-    let step = lowering.int(node, "step")?;
-    let at = i64::try_from(axis)?;
-    if step == -1 {
-        // From the place of `start` down to what is right behind `stop`.
-        let size = shape[axis].to_i64()?;
-        let [first, last] = [start.to_i64()?, stop.to_i64()?]
-            .map(|place| if place < 0 { place + size } else { place });
-        start = (last.max(-1) + 1).to_dim();
-        stop = (first.min(size - 1) + 1).to_dim();
-    }
-    let args = vec![
-        x.into(),
-        at.into(),
-        Arg::Int(start),
-        Arg::Int(stop),
-        step.abs().into(),
-    ];
-    ensure!(step >= -1, "a step of {step} is not supported");
-    let mut wire = lowering.aten("aten::slice_copy.Tensor_out", args, x.dtype)?;
-    if step == -1 {
-        let args = vec![wire.into(), Arg::from([at].as_slice())];
-        wire = lowering.aten("aten::flip.out", args, x.dtype)?;
-    }
-    lowering.give(node, wire)
 }

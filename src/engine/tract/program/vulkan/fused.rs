@@ -2,10 +2,13 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::calling::Arg;
+use super::super::builder::{Wire, map_f32};
+use super::super::calling::{Arg, Out};
+use super::super::frame::Slot;
 use super::Lowering;
 use super::args::at;
-use super::quantized;
+use super::quantized::{self, Kind};
+use super::{language, rotary, weights};
 use crate::model::executorch::vulkan::Value;
 use crate::tensor::DType;
 
@@ -46,18 +49,93 @@ const TABLE: &[(&[&str], Lower)] = &[
     ),
     (
         &["et_vk.q8ta_conv2d.default", "et_vk.q8ta_conv2d_pw.default"],
-        |lowering, args, out| quantized::convolution(lowering, args, out, false),
+        |lowering, args, out| quantized::convolution(lowering, args, out, Kind::General),
     ),
     (&["et_vk.q8ta_conv2d_dw.default"], |lowering, args, out| {
-        quantized::convolution(lowering, args, out, true)
+        quantized::convolution(lowering, args, out, Kind::Depthwise)
     }),
+    (
+        &["et_vk.q8ta_conv2d_transposed.default"],
+        |lowering, args, out| quantized::convolution(lowering, args, out, Kind::Transposed),
+    ),
     (&["et_vk.q8ta_add.default"], quantized::add),
+    (&["et_vk.q8ta_relu.default"], quantized::relu),
+    (
+        &["et_vk.q8ta_pixel_shuffle.default"],
+        quantized::pixel_shuffle,
+    ),
+    (&["aten._weight_int8pack_mm.default"], weights::eight),
+    (
+        &["et_vk.linear_q8ta_q8csw.default"],
+        weights::eight_of_eight,
+    ),
+    (&["et_vk.linear_qcs4w.default"], weights::four),
+    (&["et_vk.embedding_q4gsw.default"], weights::embedding),
+    (
+        &["et_vk.conv1d_pw.default", "et_vk.conv1d_dw.default"],
+        convolution_of_lines,
+    ),
+    (&["et_vk.grid_priors.default"], grid_priors),
+    (&["aten.relu6.default"], |lowering, args, out| {
+        let x = lowering.tensor(at(args, 0)?)?;
+        let given = vec![x.into(), 0.0.into(), 6.0.into()];
+        called(lowering, "aten::hardtanh.out", given, out)
+    }),
+    (&["aten.hardshrink.default"], hardshrink),
+    (&["aten.ones_like.default"], |lowering, args, out| {
+        let x = lowering.tensor(at(args, 0)?)?;
+        called(
+            lowering,
+            "aten::full_like.out",
+            vec![x.into(), 1.0.into()],
+            out,
+        )
+    }),
+    (&["aten.zeros_like.default"], |lowering, args, out| {
+        let x = lowering.tensor(at(args, 0)?)?;
+        called(
+            lowering,
+            "aten::full_like.out",
+            vec![x.into(), 0.0.into()],
+            out,
+        )
+    }),
+    (&["aten.max_pool2d.default"], max_pool),
+    (&["et_vk.select_as_symint.default"], language::number),
+    (&["et_vk.sdpa.default"], language::attention),
+    (&["update_cache.default"], |lowering, args, out| {
+        let wire = language::update(lowering, [at(args, 0)?, at(args, 1)?, at(args, 2)?])?;
+        lowering.set(out, wire)
+    }),
+    (&["llama.custom_sdpa.default"], |lowering, args, out| {
+        language::of_cache(lowering, args, out, [0, 1, 2, 3, 4, 6, 7])
+    }),
+    (&["sdpa_with_kv_cache.default"], |lowering, args, out| {
+        language::update(lowering, [at(args, 1)?, at(args, 3)?, at(args, 5)?])?;
+        language::update(lowering, [at(args, 2)?, at(args, 4)?, at(args, 5)?])?;
+        language::of_cache(lowering, args, out, [0, 3, 4, 5, 7, 9, 10])
+    }),
+    (&["et_vk.apply_rotary_emb.default"], rotary::of_neighbours),
+    (&["et_vk.apply_rotary_emb_hf.default"], rotary::of_halves),
+    (
+        &["et_vk.apply_rotary_emb_interleaved.default"],
+        rotary::of_pairs,
+    ),
 ];
 
 /// How an operator of this name is lowered, if it is one of these.
 pub(super) fn find(name: &str) -> Option<Lower> {
     let row = TABLE.iter().find(|(names, _)| names.contains(&name));
     row.map(|(_, lower)| *lower)
+}
+
+/// Which arguments of an operator it writes to.
+pub(super) fn written(name: &str) -> &'static [usize] {
+    match name {
+        "update_cache.default" => &[1],
+        "sdpa_with_kv_cache.default" => &[3, 4],
+        _ => &[],
+    }
 }
 
 fn same(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
@@ -76,6 +154,86 @@ fn conv_with_clamp(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> T
     let args = std::iter::once(Arg::Tensor(wire)).chain(limits.into_iter().map(limit));
     let wire = caller.tensor("aten::clamp.out", args.collect(), dtype)?;
     lowering.set(out, wire)
+}
+
+/// Calls an operator that gives one tensor, which is written.
+fn called(lowering: &mut Lowering<'_>, name: &str, args: Vec<Arg>, out: usize) -> TractResult<()> {
+    let dtype = lowering.dtype(out)?;
+    let wire = lowering.caller().tensor(name, args, dtype)?;
+    lowering.set(out, wire)
+}
+
+/// A convolution of `[batch, channels, places]` with limits, which may be absent.
+fn convolution_of_lines(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
+    ensure!(args.len() == 9, "{} arguments for 9", args.len());
+    let given = args.iter().map(|&arg| lowering.arg(arg));
+    let mut given: Vec<Arg> = given.collect::<TractResult<_>>()?;
+    let limits: Vec<Arg> = given.split_off(7).into_iter().map(limit).collect();
+    given.splice(6..6, [Arg::Bool(false), Arg::from([0].as_slice())]);
+    let mut caller = lowering.caller();
+    let mut wire = caller.tensor("aten::convolution.out", given, DType::Float32)?;
+    if limits.iter().any(|limit| !matches!(limit, Arg::None)) {
+        let args = std::iter::once(Arg::Tensor(wire)).chain(limits);
+        wire = caller.tensor("aten::clamp.out", args.collect(), DType::Float32)?;
+    }
+    lowering.set(out, wire)
+}
+
+/// Where the cells of an image lie: column and row of each, moved and multiplied.
+fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let x = lowering.tensor(at(args, 0)?)?;
+    let shape = lowering.builder.shape(x.outlet)?;
+    let [.., height, width] = shape.as_slice() else {
+        bail!("an image of {} dimensions", shape.len());
+    };
+    let (height, width) = (height.to_usize()?, width.to_usize()?);
+    let stride = lowering.int(at(args, 1)?)?;
+    let offset = lowering.double(at(args, 2)?)?;
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "places of an image"
+    )]
+    let place = |at: usize| ((at as f64 + offset) * stride as f64) as f32;
+    let places = (0..height).flat_map(|row| (0..width).flat_map(move |column| [column, row]));
+    let places: Vec<f32> = places.map(place).collect();
+    let dtype = DType::Float32;
+    let outlet = quantized::constant(lowering.builder, &[height * width, 2], &places)?;
+    lowering.set(out, Wire { outlet, dtype })
+}
+
+/// What is no farther from zero than a limit becomes zero.
+fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    #[expect(clippy::cast_possible_truncation, reason = "computed in float32")]
+    let limit = lowering.double(at(args, 1)?)? as f32;
+    let x = lowering.tensor(at(args, 0)?)?;
+    let dtype = DType::Float32;
+    let x = lowering.builder.cast(x, dtype)?.outlet;
+    let shape = lowering.builder.shape(x)?;
+    let wire = lowering
+        .builder
+        .kernel("Hardshrink", dtype, &shape, &[x], move |inputs| {
+            map_f32(&inputs[0], |x| if x.abs() <= limit { 0.0 } else { x })
+        })?;
+    lowering.set(out, wire)
+}
+
+/// The largest element of each window, without its place.
+fn max_pool(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let dtype = lowering.dtype(out)?;
+    let given = args.iter().map(|&arg| lowering.arg(arg));
+    let given: Vec<Arg> = given.collect::<TractResult<_>>()?;
+    let outs = [dtype, DType::Int64].map(Out::Tensor);
+    let name = "aten::max_pool2d_with_indices.out";
+    let pooled = lowering.caller().call(name, given, &outs)?;
+    match pooled.first() {
+        Some(Slot::Tensor(wire)) => lowering.set(out, *wire),
+        _ => bail!("nothing pooled"),
+    }
 }
 
 /// A limit; what float32 cannot hold is none.

@@ -6,8 +6,11 @@
 
 mod args;
 mod fused;
+mod language;
 mod names;
 mod quantized;
+mod rotary;
+mod weights;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -65,6 +68,12 @@ pub(super) fn lower(
         let slot = guarded(|| frame.slot(value))?;
         slots.insert(*id, slot);
     }
+    let caches = guarded(|| kept(frame, scope, &graph))?;
+    slots.extend(
+        caches
+            .iter()
+            .map(|cache| (cache.value, Slot::Tensor(cache.wire))),
+    );
     let mut lowering = Lowering {
         graph: &graph,
         weights: frame.weights,
@@ -84,6 +93,12 @@ pub(super) fn lower(
         .iter()
         .map(|id| guarded(|| lowering.slot(*id)));
     let given: Vec<Slot> = given.collect::<Result<_, _>>()?;
+    let updated = caches.into_iter().map(|cache| {
+        let slot = guarded(|| lowering.slot(cache.value))?;
+        Ok((cache.place, slot))
+    });
+    let updated: Vec<(usize, Slot)> = updated.collect::<Result<_, Failure>>()?;
+    frame.now.slots.extend(updated);
     for (slot, &value) in given.into_iter().zip(outputs) {
         guarded(|| match slot {
             Slot::Tensor(wire) => frame.set_tensor(value, wire),
@@ -94,6 +109,43 @@ pub(super) fn lower(
         })?;
     }
     Ok(())
+}
+
+/// A constant that calls write to: it is kept from run to run.
+struct Cache {
+    value: usize,
+    /// Its place among the states.
+    place: usize,
+    /// What it holds before this run.
+    wire: Wire,
+}
+
+/// The constants of a graph that are kept from run to run.
+fn kept(frame: &mut Frame<'_>, scope: &str, graph: &Graph) -> TractResult<Vec<Cache>> {
+    let mut caches: Vec<Cache> = Vec::new();
+    for call in &graph.calls {
+        for &at in fused::written(&call.name) {
+            let value = args::at(&call.args, at)?;
+            if caches.iter().any(|cache| cache.value == value) {
+                continue;
+            }
+            let Value::Tensor(tensor) = &graph.values[value] else {
+                bail!("value {value} is no tensor");
+            };
+            // What is given to the graph is kept, or not, by who gives it.
+            let Some(data) = &tensor.data else {
+                bail!("a cache that the graph does not keep itself is not supported");
+            };
+            let stored = DType::from_element(&tensor.element).context("a dtype without tensors")?;
+            let dtype = frame.rounding.held(stored);
+            let initial = frame.weights.constant(data, stored, &tensor.dims);
+            let initial = initial.map_err(|failure| format_err!("{}", failure.reason))?;
+            let name = format!("{scope} {value}");
+            let (place, wire) = frame.own_state(&name, (dtype, &tensor.dims), Some(initial))?;
+            caches.push(Cache { value, place, wire });
+        }
+    }
+    Ok(caches)
 }
 
 impl Lowering<'_> {

@@ -35,6 +35,11 @@ const OTHERWISE: &[(&str, &str, usize)] = &[
     ("sub", "executorch_prim::sub.Scalar", 2),
     ("mul", "executorch_prim::mul.Scalar", 2),
     ("floordiv", "executorch_prim::floordiv.Scalar", 2),
+    ("eq", "executorch_prim::eq.Scalar", 2),
+    ("ge", "executorch_prim::ge.Scalar", 2),
+    ("gt", "executorch_prim::gt.Scalar", 2),
+    ("le", "executorch_prim::le.Scalar", 2),
+    ("lt", "executorch_prim::lt.Scalar", 2),
 ];
 
 /// What an operator is called in the table, and how many arguments it takes there; nothing if it is not there.

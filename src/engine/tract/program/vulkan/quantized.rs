@@ -23,7 +23,7 @@ struct Steps {
 }
 
 impl Lowering<'_> {
-    fn double(&self, value: usize) -> TractResult<f64> {
+    pub(super) fn double(&self, value: usize) -> TractResult<f64> {
         match self.graph.values[value] {
             Value::Double(double) => Ok(double),
             #[expect(clippy::cast_precision_loss, reason = "a small number")]
@@ -32,7 +32,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn int(&self, value: usize) -> TractResult<i64> {
+    pub(super) fn int(&self, value: usize) -> TractResult<i64> {
         match self.graph.values[value] {
             Value::Int(int) => Ok(int),
             Value::Bool(bool) => Ok(bool.into()),
@@ -48,7 +48,7 @@ impl Lowering<'_> {
     }
 
     /// Elements of a constant as floats, and its shape.
-    fn floats(&mut self, value: usize) -> TractResult<(Vec<f32>, Vec<usize>)> {
+    pub(super) fn floats(&mut self, value: usize) -> TractResult<(Vec<f32>, Vec<usize>)> {
         let known = self.known(value)?;
         let floats = known.cast_to::<f32>()?;
         let floats = floats.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
@@ -56,7 +56,7 @@ impl Lowering<'_> {
     }
 
     /// The first elements of a bias, if there is one.
-    fn bias(&mut self, value: usize, count: usize) -> TractResult<Option<Arc<Tensor>>> {
+    pub(super) fn bias(&mut self, value: usize, count: usize) -> TractResult<Option<Arc<Tensor>>> {
         if matches!(self.graph.values[value], Value::Null) {
             return Ok(None);
         }
@@ -74,6 +74,23 @@ impl Lowering<'_> {
         let wire = self.tensor(value)?;
         let args = quantization(wire, steps);
         let name = "quantized_decomposed::dequantize_per_tensor.out";
+        self.caller().tensor(name, args, DType::Float32)
+    }
+
+    /// The numbers that a tensor stands for in eight bits, to which floats are rounded first.
+    pub(super) fn stepped(&mut self, args: &[usize], place: usize) -> TractResult<Wire> {
+        let value = at(args, 0)?;
+        let steps = self.steps(args, place)?;
+        let wire = self.tensor(value)?;
+        if !wire.dtype.is_float() {
+            return self.real(value, steps);
+        }
+        let name = "quantized_decomposed::quantize_per_tensor.out";
+        let codes = self
+            .caller()
+            .tensor(name, quantization(wire, steps), DType::Int8)?;
+        let name = "quantized_decomposed::dequantize_per_tensor.out";
+        let args = quantization(codes, steps);
         self.caller().tensor(name, args, DType::Float32)
     }
 
@@ -111,7 +128,11 @@ fn quantization(wire: Wire, steps: Steps) -> Vec<Arg> {
     ]
 }
 
-fn constant(builder: &mut Builder, shape: &[usize], values: &[f32]) -> TractResult<OutletId> {
+pub(super) fn constant(
+    builder: &mut Builder,
+    shape: &[usize],
+    values: &[f32],
+) -> TractResult<OutletId> {
     let tensor = Tensor::from_shape(shape, values)?;
     Ok(builder.constant(Arc::new(tensor), DType::Float32)?.outlet)
 }
@@ -187,7 +208,11 @@ pub(super) fn linear4(
 }
 
 /// A product with the rows of a matrix; columns that fill it up beyond the input's are left out.
-fn linear(lowering: &mut Lowering<'_>, wire: Wire, weights: OutletId) -> TractResult<OutletId> {
+pub(super) fn linear(
+    lowering: &mut Lowering<'_>,
+    wire: Wire,
+    weights: OutletId,
+) -> TractResult<OutletId> {
     let builder = &mut *lowering.builder;
     let input = builder.cast(wire, DType::Float32)?.outlet;
     let shape = builder.shape(input)?;
@@ -304,7 +329,7 @@ fn of_row(row: &[f32], epsilon: f32) -> [f32; 2] {
 }
 
 /// Weights of eight bits, `[out, ..]`, as the numbers they stand for: a scale for each of the first dimension.
-fn eight_bits(
+pub(super) fn eight_bits(
     (codes, shape): (Vec<f32>, Vec<usize>),
     scales: &[f32],
 ) -> TractResult<(Vec<f32>, Vec<usize>)> {
@@ -352,18 +377,36 @@ pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -
     lowering.rounded(out, wire, steps)
 }
 
-/// A convolution that takes and gives eight bits. Weights are rows of kernel height, width, channels, filled
-/// up at their ends; of a depthwise one `[height, width, channels]`.
+/// Kinds of convolutions, by how their weights lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Rows of kernel height, width, channels, filled up at their ends.
+    General,
+    /// `[height, width, channels]`.
+    Depthwise,
+    /// As general ones, a row for each channel of the output; convolves backwards.
+    Transposed,
+}
+
+/// A convolution that takes and gives eight bits.
 pub(super) fn convolution(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
-    depthwise: bool,
+    kind: Kind,
 ) -> TractResult<()> {
-    ensure!(args.len() == 15, "{} arguments for 15", args.len());
+    let transposed = kind == Kind::Transposed;
+    // Only what convolves backwards says how much larger its output is, behind the padding.
+    let (wanted, behind) = if transposed { (16, 13) } else { (15, 12) };
+    ensure!(
+        args.len() == wanted,
+        "{} arguments for {wanted}",
+        args.len()
+    );
+    let (dilation, groups_at, activation) = (args[behind], args[behind + 1], args[behind + 2]);
     let steps = lowering.steps(args, 1)?;
     let wire = lowering.real(args[0], steps)?;
-    let (scales, _) = lowering.floats(args[5])?;
+    let (mut scales, _) = lowering.floats(args[5])?;
     let codes = lowering.floats(args[3])?;
     let Value::Ints(kernel) = &lowering.graph.values[args[9]] else {
         bail!("no size of a kernel");
@@ -372,7 +415,8 @@ pub(super) fn convolution(
         bail!("a kernel of {} dimensions", kernel.len());
     };
     let (height, width) = (usize::try_from(height)?, usize::try_from(width)?);
-    let codes = if depthwise {
+    let groups = usize::try_from(lowering.int(groups_at)?)?.max(1);
+    let codes = if kind == Kind::Depthwise {
         rows_of_depthwise(codes)?
     } else {
         let channels = lowering.builder.shape(wire.outlet)?;
@@ -381,13 +425,26 @@ pub(super) fn convolution(
             "a convolution of {} dimensions",
             channels.len()
         );
-        let groups = usize::try_from(lowering.int(args[13])?)?.max(1);
         rows_of_general(codes, [height, width, channels[1].to_usize()? / groups])?
     };
+    let rows = codes.1[0];
+    if transposed && groups > 1 {
+        // Scales are those of a group's rows, the same for every group.
+        let each = rows / groups;
+        ensure!(
+            each > 0 && scales.len() >= each,
+            "{} scales for {each} rows",
+            scales.len()
+        );
+        scales = (0..rows).map(|row| scales[row % each]).collect();
+    }
     let (weights, shape) = eight_bits(codes, &scales)?;
-    let weights = constant(lowering.builder, &shape, &weights)?;
+    let mut weights = constant(lowering.builder, &shape, &weights)?;
+    if transposed {
+        weights = turned(lowering.builder, weights, &shape, groups)?;
+    }
     let dtype = DType::Float32;
-    let bias = lowering.bias(args[8], shape[0])?;
+    let bias = lowering.bias(args[8], rows)?;
     let bias = match bias {
         Some(bias) => Some(lowering.builder.constant(bias, dtype)?),
         None => None,
@@ -396,23 +453,50 @@ pub(super) fn convolution(
         outlet: weights,
         dtype,
     };
+    let more = if transposed {
+        lowering.arg(args[12])?
+    } else {
+        Arg::from([0, 0].as_slice())
+    };
     let given = vec![
         wire.into(),
         weights.into(),
         bias.into(),
         lowering.arg(args[10])?,
         lowering.arg(args[11])?,
-        lowering.arg(args[12])?,
-        Arg::Bool(false),
-        Arg::from([0, 0].as_slice()),
-        lowering.arg(args[13])?,
+        lowering.arg(dilation)?,
+        transposed.into(),
+        more,
+        lowering.arg(groups_at)?,
     ];
     let wire = lowering
         .caller()
         .tensor("aten::convolution.out", given, dtype)?;
-    let wire = lowering.activated(wire, args[14])?;
+    let wire = lowering.activated(wire, activation)?;
     let steps = lowering.steps(args, 6)?;
     lowering.rounded(out, wire, steps)
+}
+
+/// Weights `[out, in / groups, height, width]` as `[in, out / groups, height, width]`.
+fn turned(
+    builder: &mut Builder,
+    weights: OutletId,
+    shape: &[usize],
+    groups: usize,
+) -> TractResult<OutletId> {
+    let &[rows, channels, height, width] = shape else {
+        bail!("weights of {} dimensions", shape.len());
+    };
+    ensure!(
+        rows.is_multiple_of(groups),
+        "{rows} channels in {groups} groups"
+    );
+    let dims = |sizes: &[usize]| sizes.iter().map(ToDim::to_dim).collect::<Vec<TDim>>();
+    let split = [groups, rows / groups, channels, height, width];
+    let weights = builder.reshape(weights, &dims(&split))?;
+    let weights = builder.wire(AxisOp::Move(1, 2), &[weights])?;
+    let joined = [groups * channels, rows / groups, height, width];
+    builder.reshape(weights, &dims(&joined))
 }
 
 /// `[height, width, channels]` as `[channels, 1, height, width]`.
@@ -466,4 +550,32 @@ pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tr
     let dtype = DType::Float32;
     let steps = lowering.steps(args, 6)?;
     lowering.rounded(out, Wire { outlet, dtype }, steps)
+}
+
+/// What is negative becomes zero, in eight bits.
+pub(super) fn relu(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let steps = lowering.steps(args, 1)?;
+    let wire = lowering.real(at(args, 0)?, steps)?;
+    let name = "aten::relu.out";
+    let wire = lowering
+        .caller()
+        .tensor(name, vec![wire.into()], DType::Float32)?;
+    let steps = lowering.steps(args, 3)?;
+    lowering.rounded(out, wire, steps)
+}
+
+/// Channels as pixels, in eight bits; of the output's scale the reciprocal is given.
+pub(super) fn pixel_shuffle(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
+    let steps = lowering.steps(args, 1)?;
+    let wire = lowering.real(at(args, 0)?, steps)?;
+    let given = vec![wire.into(), lowering.int(at(args, 5)?)?.into()];
+    let name = "aten::pixel_shuffle.out";
+    let wire = lowering.caller().tensor(name, given, DType::Float32)?;
+    let mut steps = lowering.steps(args, 3)?;
+    steps.scale = steps.scale.recip();
+    lowering.rounded(out, wire, steps)
 }

@@ -1,0 +1,108 @@
+//! Convolutions of what has its channels last.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::{Builder, Wire};
+use super::super::calling::Arg;
+use super::{Instruction, Lowering, Table};
+
+/// Endings of the fields, by how many dimensions there are.
+const AXES: [&[&str]; 3] = [&[""], &["_h", "_w"], &["_d", "_h", "_w"]];
+
+/// The instructions of this theme.
+pub(super) const TABLE: Table = &[
+    (&["Conv1D"], |lowering, node| {
+        convolution(lowering, node, AXES[0], false)
+    }),
+    (&["Conv2D"], |lowering, node| {
+        convolution(lowering, node, AXES[1], false)
+    }),
+    (&["Conv3D"], |lowering, node| {
+        convolution(lowering, node, AXES[2], false)
+    }),
+    (&["ConvTranspose1D"], |lowering, node| {
+        convolution(lowering, node, AXES[0], true)
+    }),
+    (&["ConvTranspose2D"], |lowering, node| {
+        convolution(lowering, node, AXES[1], true)
+    }),
+    (&["ConvTranspose3D"], |lowering, node| {
+        convolution(lowering, node, AXES[2], true)
+    }),
+];
+
+/// A convolution of `[batch, .., channels]` by `[out, .., in / groups]`.
+fn convolution(
+    lowering: &mut Lowering<'_, '_, '_>,
+    node: &Instruction,
+    axes: &[&str],
+    transposed: bool,
+) -> TractResult<()> {
+    let (x, weight) = (lowering.tensor(node, "x")?, lowering.tensor(node, "w")?);
+    let rank = axes.len() + 2;
+    ensure!(
+        lowering.shape(x)?.len() == rank && lowering.shape(weight)?.len() == rank,
+        "a convolution over {} dimensions",
+        axes.len()
+    );
+    let each = |name: &str| -> TractResult<Arg> {
+        let numbers = axes
+            .iter()
+            .map(|axis| lowering.int(node, &format!("{name}{axis}")));
+        let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
+        Ok(Arg::from(numbers.as_slice()))
+    };
+    let (stride, padding, dilation) = (each("stride")?, each("padding")?, each("dilation")?);
+    let more = if transposed {
+        each("output_padding")?
+    } else {
+        Arg::from(vec![0; axes.len()].as_slice())
+    };
+    let groups = lowering.int(node, "groups")?;
+    let channels_first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    let channels_last: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
+    let builder = &mut lowering.frame.builder;
+    let input = Wire {
+        outlet: builder.transpose(x.outlet, &channels_first)?,
+        ..x
+    };
+    let mut outlet = builder.transpose(weight.outlet, &channels_first)?;
+    if transposed {
+        outlet = swapped(builder, outlet, usize::try_from(groups)?)?;
+    }
+    let weight = Wire { outlet, ..weight };
+    let args = vec![
+        input.into(),
+        weight.into(),
+        Arg::None,
+        stride,
+        padding,
+        dilation,
+        transposed.into(),
+        more,
+        groups.into(),
+    ];
+    let mut wire = lowering.aten("aten::convolution.out", args, x.dtype)?;
+    wire.outlet = lowering
+        .frame
+        .builder
+        .transpose(wire.outlet, &channels_last)?;
+    lowering.give(node, wire)
+}
+
+/// A kernel `[out, in / groups, ..]` as `[in, out / groups, ..]`.
+fn swapped(builder: &mut Builder, kernel: OutletId, groups: usize) -> TractResult<OutletId> {
+    let shape = builder.shape(kernel)?;
+    let (out, each) = (shape[0].to_usize()?, shape[1].to_usize()?);
+    ensure!(
+        groups > 0 && out.is_multiple_of(groups),
+        "{out} channels in {groups} groups"
+    );
+    let dims = |first: &[usize]| -> Vec<TDim> {
+        let first = first.iter().map(ToDim::to_dim);
+        first.chain(shape[2..].iter().cloned()).collect()
+    };
+    let kernel = builder.reshape(kernel, &dims(&[groups, out / groups, each]))?;
+    let kernel = builder.wire(AxisOp::Move(1, 2), &[kernel])?;
+    builder.reshape(kernel, &dims(&[groups * each, out / groups]))
+}

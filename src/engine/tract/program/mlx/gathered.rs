@@ -1,0 +1,62 @@
+//! Products of matrices that indices choose: those of experts, of which each text has others.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::product::matrices;
+use super::quantized::real;
+use super::{Instruction, Lowering, Table, Wire, joint};
+use crate::tensor::DType;
+
+/// The instructions of this theme.
+pub(super) const TABLE: Table = &[
+    (&["GatherMm"], |lowering, node| {
+        let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+        let dtype = joint(a, b);
+        let left = chosen(lowering, node, a, "lhs_indices")?;
+        let right = chosen(lowering, node, b, "rhs_indices")?;
+        product(lowering, node, left, (right, false), dtype)
+    }),
+    (&["GatherQmm"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let weights = real(lowering, node)?;
+        let swapped = lowering.flag(node, "transpose")?;
+        let left = chosen(lowering, node, x, "lhs_indices")?;
+        let right = chosen(lowering, node, weights, "rhs_indices")?;
+        product(lowering, node, left, (right, swapped), x.dtype)
+    }),
+];
+
+/// The matrices of a batch that indices choose, counted row major; all of them without indices.
+fn chosen(
+    lowering: &mut Lowering<'_, '_, '_>,
+    node: &Instruction,
+    x: Wire,
+    name: &str,
+) -> TractResult<Wire> {
+    let x = lowering.frame.builder.cast(x, DType::Float32)?;
+    let Some(indices) = lowering.optional(node, name)? else {
+        return Ok(x);
+    };
+    let builder = &mut lowering.frame.builder;
+    let indices = builder.cast(indices, DType::Int64)?;
+    let shape = builder.shape(x.outlet)?;
+    ensure!(shape.len() >= 2, "matrices of {} dimensions", shape.len());
+    let (batch, matrix) = shape.split_at(shape.len() - 2);
+    let mut flat = vec![batch.iter().cloned().product::<TDim>().reduce()];
+    flat.extend(matrix.iter().cloned());
+    let outlet = builder.reshape(x.outlet, &flat)?;
+    lowering.caller().rows(Wire { outlet, ..x }, indices, 0)
+}
+
+fn product(
+    lowering: &mut Lowering<'_, '_, '_>,
+    node: &Instruction,
+    left: Wire,
+    (right, swapped): (Wire, bool),
+    dtype: DType,
+) -> TractResult<()> {
+    let builder = &mut lowering.frame.builder;
+    let outlet = matrices(builder, (left.outlet, false), (right.outlet, swapped))?;
+    let wire = builder.rounded(outlet, dtype)?;
+    lowering.give(node, wire)
+}

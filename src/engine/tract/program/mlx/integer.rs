@@ -1,0 +1,149 @@
+//! Integers beside tensors: sizes, numbers that are read from tensors, and what is computed of them.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::calling::{Arg, Out};
+use super::super::frame::{Number, Slot};
+use super::shape::axis_of;
+use super::{Field, Instruction, Lowering, Table};
+use crate::tensor::DType;
+
+/// The instructions of this theme.
+pub(super) const TABLE: Table = &[
+    (&["SymSize"], |lowering, node| {
+        let a = lowering.tensor(node, "a")?;
+        let shape = lowering.shape(a)?;
+        let axis = axis_of(lowering.int(node, "dim")?, shape.len())?;
+        value(lowering, node, Slot::Int(shape[axis].clone()))
+    }),
+    (&["ItemInt"], |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        let x = lowering.frame.builder.cast(x, DType::Int64)?;
+        called(lowering, node, "aten::_local_scalar_dense", vec![x.into()])
+    }),
+    (&["AddInt"], |lowering, node| {
+        of_two(lowering, node, "executorch_prim::add.Scalar")
+    }),
+    (&["SubtractInt"], |lowering, node| {
+        of_two(lowering, node, "executorch_prim::sub.Scalar")
+    }),
+    (&["MultiplyInt"], |lowering, node| {
+        of_two(lowering, node, "executorch_prim::mul.Scalar")
+    }),
+    (&["FloorDivideInt"], |lowering, node| {
+        divided(lowering, node, "executorch_prim::floordiv.Scalar", quotient)
+    }),
+    (&["ModInt"], |lowering, node| {
+        divided(lowering, node, "executorch_prim::mod.Scalar", remainder)
+    }),
+];
+
+impl Lowering<'_, '_, '_> {
+    /// An integer as a tensor without dimensions.
+    pub(super) fn whole(&mut self, slot: &Slot) -> TractResult<OutletId> {
+        let wire = match slot {
+            Slot::Int(dim) => return self.frame.builder.size(dim, DType::Int64),
+            Slot::Number(number) => self.frame.sum(number)?,
+            _ => bail!("a number that is no integer"),
+        };
+        Ok(self.frame.builder.cast(wire, DType::Int64)?.outlet)
+    }
+
+    /// What a field says: an integer, or what a value slot has.
+    pub(super) fn given(&self, node: &Instruction, name: &str) -> TractResult<Slot> {
+        match node.fields.get(name) {
+            Some(Field::Number(number)) => self.number(*number),
+            _ => bail!("no `{name}`"),
+        }
+    }
+
+    /// A size that only a run knows; who gives a tensor of it tells what it is.
+    pub(super) fn unknown(&mut self) -> TDim {
+        let symbols = &self.frame.builder.model.symbols;
+        symbols.new_with_prefix("count").into()
+    }
+}
+
+/// How many there are from one integer to another, if that is known before the run.
+pub(super) fn distance(start: &Slot, stop: &Slot) -> Option<TDim> {
+    match (start, stop) {
+        (Slot::Int(start), Slot::Int(stop)) => Some((stop.clone() - start).reduce()),
+        (Slot::Number(start), Slot::Number(stop)) if start.wire == stop.wire => {
+            Some((stop.plus.clone() - &start.plus).reduce())
+        }
+        _ => None,
+    }
+}
+
+fn of_two(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+    let (a, b) = (lowering.given(node, "a")?, lowering.given(node, "b")?);
+    let args = vec![argument(a)?, argument(b)?];
+    called(lowering, node, name, args)
+}
+
+/// A division of sizes, or of what only a run knows; rounded down in any case.
+fn divided(
+    lowering: &mut Lowering<'_, '_, '_>,
+    node: &Instruction,
+    name: &str,
+    divide: fn(i64, i64) -> Option<i64>,
+) -> TractResult<()> {
+    let (a, b) = (lowering.given(node, "a")?, lowering.given(node, "b")?);
+    if let (Slot::Int(_), Slot::Int(by)) = (&a, &b)
+        && by.to_i64().is_ok()
+    {
+        return called(lowering, node, name, vec![argument(a)?, argument(b)?]);
+    }
+    let inputs = [lowering.whole(&a)?, lowering.whole(&b)?];
+    let dtype = DType::Int64;
+    let builder = &mut lowering.frame.builder;
+    let wire = builder.kernel("DivideIntegers", dtype, &[], &inputs, move |inputs| {
+        let [a, b] = [&inputs[0], &inputs[1]].map(|input| input.cast_to_scalar::<i64>());
+        let (a, b) = (a?, b?);
+        let given = divide(a, b).with_context(|| format!("{a} is divided by {b}"))?;
+        Ok(tensor0(given))
+    })?;
+    let plus = TDim::Val(0);
+    value(lowering, node, Slot::Number(Number { wire, plus }))
+}
+
+fn quotient(a: i64, b: i64) -> Option<i64> {
+    let quotient = a.checked_div(b)?;
+    let inexact = quotient * b != a;
+    Some(quotient - i64::from(inexact && (a < 0) != (b < 0)))
+}
+
+fn remainder(a: i64, b: i64) -> Option<i64> {
+    Some(a - quotient(a, b)? * b)
+}
+
+pub(super) fn argument(slot: Slot) -> TractResult<Arg> {
+    match slot {
+        Slot::Int(dim) => Ok(Arg::Int(dim)),
+        Slot::Number(number) => Ok(Arg::Number(number)),
+        _ => bail!("a number that is no integer"),
+    }
+}
+
+/// Calls an operator that gives a number, which is written.
+fn called(
+    lowering: &mut Lowering<'_, '_, '_>,
+    node: &Instruction,
+    name: &str,
+    args: Vec<Arg>,
+) -> TractResult<()> {
+    let given = lowering.caller().call(name, args, &[Out::Number])?;
+    let first = given.into_iter().next().context("nothing computed")?;
+    value(lowering, node, first)
+}
+
+/// Writes a value slot.
+fn value(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, given: Slot) -> TractResult<()> {
+    match node.fields.get("out") {
+        Some(Field::Value(slot)) => {
+            lowering.values.insert(*slot, given);
+            Ok(())
+        }
+        _ => bail!("no `out`"),
+    }
+}

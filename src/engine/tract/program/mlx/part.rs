@@ -1,0 +1,264 @@
+//! Parts of dimensions: taken, put into others, and numbers in a row. Where a part begins or ends may be an
+//! integer that only a run knows.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::calling::{Arg, Out};
+use super::super::frame::Slot;
+use super::integer::{argument, distance};
+use super::shape::axis_of;
+use super::{Field, Instruction, Lowering, Table};
+use crate::engine::tract::guard::InvalidInput;
+use crate::engine::tract::kernel::Kernel;
+use crate::engine::tract::program::datum_type;
+use crate::tensor::DType;
+
+/// Most numbers in a row.
+const MOST: usize = 1 << 28;
+
+/// The instructions of this theme.
+pub(super) const TABLE: Table = &[
+    (&["Split"], split),
+    (&["Slice"], slice),
+    (&["SliceUpdate"], update),
+    (&["ARange"], range),
+];
+
+fn split(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let x = lowering.tensor(node, "x")?;
+    let mut sizes = lowering.dims(node, "sizes")?;
+    let Some(Field::Tensors(slots)) = node.fields.get("outs") else {
+        bail!("no `outs`");
+    };
+    // One size is that of all parts but perhaps the last.
+    if let ([size], true) = (sizes.as_slice(), slots.len() > 1) {
+        let rank = lowering.shape(x)?;
+        let axis = axis_of(lowering.int(node, "axis")?, rank.len())?;
+        let mut parts = vec![size.clone(); slots.len() - 1];
+        let before: TDim = parts.iter().cloned().sum();
+        parts.push((rank[axis].clone() - before).reduce());
+        sizes = parts;
+    }
+    ensure!(
+        slots.len() == sizes.len(),
+        "{} parts for {}",
+        sizes.len(),
+        slots.len()
+    );
+    let outs = [Out::Tensors(vec![x.dtype; sizes.len()])];
+    let args = vec![
+        x.into(),
+        Arg::Ints(sizes),
+        lowering.int(node, "axis")?.into(),
+    ];
+    let given = lowering
+        .caller()
+        .call("aten::split_with_sizes_copy.out", args, &outs)?;
+    for (slot, given) in slots.iter().zip(given) {
+        if let Slot::Tensor(wire) = given {
+            lowering.tensors.insert(*slot, wire);
+        }
+    }
+    Ok(())
+}
+
+/// The place in a dimension that a number means: from the end if it is negative, held to the dimension.
+fn held(place: i64, size: usize) -> TractResult<usize> {
+    let count = i64::try_from(size)?;
+    let place = if place < 0 {
+        place.saturating_add(count)
+    } else {
+        place
+    };
+    Ok(usize::try_from(place.clamp(0, count))?)
+}
+
+/// A part of a dimension, perhaps backwards.
+fn slice(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let x = lowering.tensor(node, "x")?;
+    let shape = lowering.shape(x)?;
+    let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
+    let slots = [
+        lowering.given(node, "start")?,
+        lowering.given(node, "stop")?,
+    ];
+    let step = lowering.int(node, "step")?;
+    if let [Slot::Int(start), Slot::Int(stop)] = slots {
+        let wire = fixed(lowering, x, axis, [start, stop], step)?;
+        return lowering.give(node, wire);
+    }
+    ensure!(
+        step == 1,
+        "a step of {step} from a place that only a run knows is not supported"
+    );
+    let [start, stop] = slots;
+    if distance(&start, &stop).is_some() {
+        let at = i64::try_from(axis)?;
+        let (start, stop) = (argument(start)?, argument(stop)?);
+        let args = vec![x.into(), at.into(), start, stop, 1.into()];
+        let wire = lowering.aten("aten::slice_copy.Tensor_out", args, x.dtype)?;
+        return lowering.give(node, wire);
+    }
+    let mut to = shape;
+    to[axis] = lowering.unknown();
+    let inputs = [x.outlet, lowering.whole(&start)?, lowering.whole(&stop)?];
+    let kernel = Kernel::new(
+        "Part",
+        tvec!(datum_type(x.dtype).fact(&to)),
+        move |inputs| {
+            let size = inputs[0].shape()[axis];
+            let start = held(inputs[1].cast_to_scalar::<i64>()?, size)?;
+            let stop = held(inputs[2].cast_to_scalar::<i64>()?, size)?;
+            Ok(tvec!(inputs[0].slice(axis, start, stop.max(start))?))
+        },
+    );
+    let outlet = lowering.frame.builder.wire(kernel.binding(), &inputs)?;
+    lowering.give(node, Wire { outlet, ..x })
+}
+
+fn fixed(
+    lowering: &mut Lowering<'_, '_, '_>,
+    x: Wire,
+    axis: usize,
+    [mut start, mut stop]: [TDim; 2],
+    step: i64,
+) -> TractResult<Wire> {
+    let size = lowering.shape(x)?[axis].clone();
+    let at = i64::try_from(axis)?;
+    if step == -1 {
+        // From the place of `start` down to what is right behind `stop`.
+        let size = size.to_i64()?;
+        let [first, last] = [start.to_i64()?, stop.to_i64()?]
+            .map(|place| if place < 0 { place + size } else { place });
+        start = (last.max(-1) + 1).to_dim();
+        stop = (first.min(size - 1) + 1).to_dim();
+    }
+    ensure!(step >= -1, "a step of {step} is not supported");
+    let args = vec![
+        x.into(),
+        at.into(),
+        Arg::Int(start),
+        Arg::Int(stop),
+        step.abs().into(),
+    ];
+    let wire = lowering.aten("aten::slice_copy.Tensor_out", args, x.dtype)?;
+    if step == -1 {
+        let args = vec![wire.into(), Arg::from([at].as_slice())];
+        return lowering.aten("aten::flip.out", args, x.dtype);
+    }
+    Ok(wire)
+}
+
+/// A tensor with another in place of a part of one of its dimensions.
+fn update(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let into = lowering.tensor(node, "dst")?;
+    let part = lowering.tensor(node, "update")?;
+    let shape = lowering.shape(into)?;
+    let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
+    let step = usize::try_from(lowering.int(node, "step")?)?;
+    ensure!(step > 0, "a step of 0");
+    let (start, stop) = (
+        lowering.given(node, "start")?,
+        lowering.given(node, "stop")?,
+    );
+    let builder = &mut lowering.frame.builder;
+    let part = builder.cast(part, into.dtype)?.outlet;
+    let part = builder.with_rank(part, shape.len())?;
+    let mut wide = shape.clone();
+    wide[axis] = builder.shape(part)?[axis].clone();
+    let part = builder.expand(part, &wide)?;
+    let inputs = [
+        into.outlet,
+        part,
+        lowering.whole(&start)?,
+        lowering.whole(&stop)?,
+    ];
+    let builder = &mut lowering.frame.builder;
+    let wire = builder.kernel("SliceUpdate", into.dtype, &shape, &inputs, move |inputs| {
+        let size = inputs[0].shape()[axis];
+        let given = [&inputs[2], &inputs[3]].map(|input| input.cast_to_scalar::<i64>());
+        let [start, stop] = given;
+        let (start, stop) = (start?, stop?);
+        let (from, to) = (held(start, size)?, held(stop, size)?);
+        let places: Vec<usize> = (from..to.max(from)).step_by(step).collect();
+        let count = inputs[1].shape()[axis];
+        let fits = places.is_empty() || count == 1 || count == places.len();
+        if !fits {
+            let reason = format!("{start}..{stop} of a dimension of {size} for {count} elements");
+            let operator = "SliceUpdate".to_owned();
+            return Err(InvalidInput { operator, reason }.into());
+        }
+        Ok(put(&inputs[0], &inputs[1], &places, axis))
+    })?;
+    lowering.give(node, wire)
+}
+
+/// A tensor with rows of another along a dimension in these places: one each, or one for all.
+fn put(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Tensor {
+    let shape = into.shape();
+    let inner: usize = shape[axis + 1..].iter().product::<usize>() * into.datum_type().size_of();
+    let outer: usize = shape[..axis].iter().product();
+    let (size, count) = (shape[axis], part.shape()[axis]);
+    let mut updated = Tensor::clone(into);
+    let (to, from) = (updated.as_bytes_mut(), part.as_bytes());
+    for block in 0..outer {
+        for (at, place) in places.iter().enumerate() {
+            let at = if count == 1 { 0 } else { at };
+            let to = &mut to[(block * size + place) * inner..][..inner];
+            to.copy_from_slice(&from[(block * count + at) * inner..][..inner]);
+        }
+    }
+    updated
+}
+
+/// Integers in a row.
+fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+    let [start, stop, step] = ["start", "stop", "step"].map(|name| lowering.given(node, name));
+    let (start, stop, step) = (start?, stop?, step?);
+    let dtype = lowering.code(node, "scalar_type")?;
+    let dtype = dtype.unwrap_or(DType::Int32);
+    let known = |slot: &Slot| matches!(slot, Slot::Int(dim) if dim.to_i64().is_ok());
+    if [&start, &stop, &step].into_iter().all(known) {
+        let args = [start, stop, step].map(argument);
+        let args = args.into_iter().collect::<TractResult<_>>()?;
+        let wire = lowering.aten("aten::arange.start_out", args, dtype)?;
+        return lowering.give(node, wire);
+    }
+    let by_one = matches!(&step, Slot::Int(step) if step.is_one());
+    let length = match distance(&start, &stop) {
+        Some(length) if by_one => length,
+        _ => lowering.unknown(),
+    };
+    let inputs = [
+        lowering.whole(&start)?,
+        lowering.whole(&stop)?,
+        lowering.whole(&step)?,
+    ];
+    let fact = i64::fact([length]);
+    let kernel = Kernel::new("IntegersFrom", tvec!(fact), |inputs| {
+        let each = |at: usize| inputs[at].cast_to_scalar::<i64>();
+        let (start, stop, step) = (each(0)?, each(1)?, each(2)?);
+        let span = stop.saturating_sub(start);
+        ensure!(step != 0, "a step of 0");
+        let backwards = (span < 0) != (step < 0);
+        let count = if backwards {
+            0
+        } else {
+            span.unsigned_abs().div_ceil(step.unsigned_abs())
+        };
+        let count = usize::try_from(count)?;
+        ensure!(count <= MOST, "{count} numbers in a row");
+        let numbers = std::iter::successors(Some(start), |last| last.checked_add(step));
+        let numbers: Vec<i64> = numbers.take(count).collect();
+        Ok(tvec!(tensor1(&numbers)))
+    });
+    let outlet = lowering.frame.builder.wire(kernel.binding(), &inputs)?;
+    let whole = DType::Int64;
+    let wire = Wire {
+        outlet,
+        dtype: whole,
+    };
+    let wire = lowering.frame.builder.cast(wire, dtype)?;
+    lowering.give(node, wire)
+}

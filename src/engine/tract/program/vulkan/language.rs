@@ -1,0 +1,104 @@
+//! Operators of language models: attention over what was given, or over caches of keys and values.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::attention::Attention;
+use super::super::builder::Wire;
+use super::super::calling::{Arg, Out};
+use super::args::at;
+use super::{Lowering, Value};
+use crate::tensor::DType;
+
+/// Attention over keys and values `[batch, heads, places, size]`; a mask is added.
+pub(super) fn attention(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
+    let [queries, keys, values] = [0, 1, 2].map(|place| lowering.tensor(at(args, place)?));
+    let mask = match lowering.arg(at(args, 3)?)? {
+        Arg::None => None,
+        Arg::Tensor(wire) => Some(lowering.builder.cast(wire, DType::Float32)?),
+        _ => bail!("a mask that is no tensor"),
+    };
+    let scale = at(args, 4)?;
+    let attention = Attention {
+        queries: queries?,
+        keys: keys?,
+        values: values?,
+        mask,
+        scale: match lowering.graph.values[scale] {
+            Value::Null => None,
+            _ => Some(lowering.double(scale)?),
+        },
+    };
+    let outlet = attention.wire(lowering.builder)?;
+    let dtype = DType::Float32;
+    lowering.set(out, Wire { outlet, dtype })
+}
+
+/// Writes what is given into a cache from a place on: the places of the value, the cache and the place.
+pub(super) fn update(
+    lowering: &mut Lowering<'_>,
+    [given, cache, place]: [usize; 3],
+) -> TractResult<Wire> {
+    let kept = lowering.tensor(cache)?;
+    let given = lowering.tensor(given)?;
+    let args = vec![given.into(), kept.into(), lowering.arg(place)?];
+    let name = "llama::update_cache.out";
+    let wire = lowering.caller().tensor(name, args, kept.dtype)?;
+    lowering.set(cache, wire)?;
+    Ok(wire)
+}
+
+/// Attention over caches `[batch, places, heads, size]`. `places` are those of queries, keys, values, first
+/// place, mask, whether it is causal, and scale.
+pub(super) fn of_cache(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+    places: [usize; 7],
+) -> TractResult<()> {
+    let given = places.map(|place| lowering.arg(at(args, place)?));
+    let given: Vec<Arg> = given.into_iter().collect::<TractResult<_>>()?;
+    let Ok([queries, keys, values, first, mask, causal, scale]) = <[Arg; 7]>::try_from(given)
+    else {
+        bail!("too few arguments");
+    };
+    // None is as this operator is on a device: causal.
+    let causal = match causal {
+        Arg::None => Arg::Bool(true),
+        other => other,
+    };
+    let args = vec![
+        queries,
+        keys,
+        values,
+        first,
+        mask,
+        Arg::Double(0.0),
+        causal,
+        scale,
+    ];
+    let dtype = lowering.dtype(out)?;
+    let name = "llama::custom_sdpa.out";
+    let wire = lowering.caller().tensor(name, args, dtype)?;
+    lowering.set(out, wire)
+}
+
+/// One element of a tensor as a number.
+pub(super) fn number(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let x = lowering.tensor(at(args, 0)?)?;
+    let given = vec![
+        x.into(),
+        lowering.arg(at(args, 1)?)?,
+        lowering.arg(at(args, 2)?)?,
+    ];
+    let mut caller = lowering.caller();
+    let chosen = caller.tensor("aten::select_copy.int_out", given, x.dtype)?;
+    let args = vec![chosen.into()];
+    let read = caller.call("aten::_local_scalar_dense", args, &[Out::Number])?;
+    let slot = read.into_iter().next().context("nothing read")?;
+    lowering.slots.insert(out, slot);
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Rotary positions: pairs of numbers turned by angles whose cosines and sines are given.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::super::calling::Arg;
+use super::args::at;
+use super::{Lowering, Value};
+use crate::tensor::DType;
+
+/// How rows `[batch, place, head, size]` are turned by `[place, head or 1, number]`.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// How many numbers of a row are turned.
+    size: usize,
+    /// Whether neighbours are pairs, with an angle each; else both halves are, with two.
+    neighbours: bool,
+}
+
+/// Queries and keys whose neighbours are pairs; angles `[place, pair]` or `[place, head, pair]`.
+pub(super) fn of_neighbours(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
+    let angles = [2, 3].map(|place| lowering.tensor(at(args, place)?));
+    let [cos, sin] = angles;
+    let angles = [by_head(lowering, cos?)?, by_head(lowering, sin?)?];
+    for (place, result) in both(lowering, out)?.into_iter().enumerate() {
+        let x = lowering.tensor(at(args, place)?)?;
+        let width = width(lowering, x)?;
+        let turn = Turn {
+            size: width,
+            neighbours: true,
+        };
+        let wire = turn.wire(lowering, x, angles)?;
+        lowering.set(result, wire)?;
+    }
+    Ok(())
+}
+
+/// Queries and keys whose halves are pairs; angles are those of a table from a place on.
+pub(super) fn of_halves(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
+    let x = lowering.tensor(at(args, 0)?)?;
+    let shape = lowering.builder.shape(x.outlet)?;
+    let count = shape.get(1).cloned().context("rows of one dimension")?;
+    let first = lowering.arg(at(args, 4)?)?;
+    let mut angles = Vec::new();
+    for place in [2, 3] {
+        let table = lowering.tensor(at(args, place)?)?;
+        let args = vec![
+            table.into(),
+            0.into(),
+            first.clone(),
+            Arg::Int(count.clone()),
+        ];
+        let name = "aten::narrow_copy.out";
+        let rows = lowering.caller().tensor(name, args, table.dtype)?;
+        angles.push(by_head(lowering, rows)?);
+    }
+    let &[cos, sin] = angles.as_slice() else {
+        bail!("no angles");
+    };
+    let size = width(lowering, cos)?;
+    for (place, result) in both(lowering, out)?.into_iter().enumerate() {
+        let x = lowering.tensor(at(args, place)?)?;
+        let turn = Turn {
+            size,
+            neighbours: false,
+        };
+        let wire = turn.wire(lowering, x, [cos, sin])?;
+        lowering.set(result, wire)?;
+    }
+    Ok(())
+}
+
+/// Rows `[batch, place, size]` whose neighbours are pairs; angles are pairs of cosine and sine.
+pub(super) fn of_pairs(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let x = lowering.tensor(at(args, 0)?)?;
+    let table = lowering.tensor(at(args, 1)?)?;
+    let builder = &mut *lowering.builder;
+    let shape = builder.shape(x.outlet)?;
+    let [_, places, size] = shape.as_slice() else {
+        bail!("rows of {} dimensions", shape.len());
+    };
+    let size = size.to_usize()?;
+    let dims = [places.clone(), 1.to_dim(), (size / 2).to_dim(), 2.to_dim()];
+    let pairs = builder.reshape(table.outlet, &dims)?;
+    let mut angles = [table; 2];
+    for (place, wire) in angles.iter_mut().enumerate() {
+        let part = builder.slice(pairs, 3, place, place + 1)?;
+        wire.outlet = builder.remove(part, &[3])?;
+    }
+    let rows = Wire {
+        outlet: builder.wire(AxisOp::Add(2), &[x.outlet])?,
+        ..x
+    };
+    let turn = Turn {
+        size,
+        neighbours: true,
+    };
+    let mut wire = turn.wire(lowering, rows, angles)?;
+    wire.outlet = lowering.builder.remove(wire.outlet, &[2])?;
+    lowering.set(out, wire)
+}
+
+/// Both results of a call.
+fn both(lowering: &Lowering<'_>, out: usize) -> TractResult<[usize; 2]> {
+    match &lowering.graph.values[out] {
+        Value::Values(values) => match values.as_slice() {
+            &[first, second] => Ok([first, second]),
+            _ => bail!("{} results for two", values.len()),
+        },
+        _ => bail!("one result for two"),
+    }
+}
+
+/// The size of a row.
+fn width(lowering: &Lowering<'_>, wire: Wire) -> TractResult<usize> {
+    let shape = lowering.builder.shape(wire.outlet)?;
+    Ok(shape.last().context("a number")?.to_usize()?)
+}
+
+/// Angles `[place, number]` with a dimension for heads, if they have none.
+fn by_head(lowering: &mut Lowering<'_>, angles: Wire) -> TractResult<Wire> {
+    let rank = lowering.builder.rank(angles.outlet)?;
+    ensure!((2..=3).contains(&rank), "angles of {rank} dimensions");
+    if rank == 3 {
+        return Ok(angles);
+    }
+    let outlet = lowering.builder.wire(AxisOp::Add(1), &[angles.outlet])?;
+    Ok(Wire { outlet, ..angles })
+}
+
+impl Turn {
+    fn wire(self, lowering: &mut Lowering<'_>, x: Wire, angles: [Wire; 2]) -> TractResult<Wire> {
+        let builder = &mut *lowering.builder;
+        let float = DType::Float32;
+        let [cos, sin] = angles;
+        let mut inputs = Vec::new();
+        for wire in [x, cos, sin] {
+            inputs.push(builder.cast(wire, float)?.outlet);
+        }
+        let shape = builder.shape(inputs[0])?;
+        ensure!(shape.len() == 4, "rows of {} dimensions", shape.len());
+        let wanted = if self.neighbours {
+            self.size / 2
+        } else {
+            self.size
+        };
+        for outlet in &inputs[1..] {
+            let of_angles = builder.shape(*outlet)?;
+            ensure!(
+                of_angles[0] == shape[1]
+                    && (of_angles[1].is_one() || of_angles[1] == shape[2])
+                    && of_angles[2] == wanted.to_dim(),
+                "angles {of_angles:?} for rows {shape:?}"
+            );
+        }
+        builder.kernel("Rotary", float, &shape, &inputs, move |inputs| {
+            self.rows(&inputs[0], &inputs[1], &inputs[2])
+        })
+    }
+
+    fn rows(self, x: &Tensor, cos: &Tensor, sin: &Tensor) -> TractResult<Tensor> {
+        let &[_, places, heads, width] = x.shape() else {
+            bail!("rows of {} dimensions", x.rank());
+        };
+        ensure!(
+            self.size <= width && self.size.is_multiple_of(2),
+            "{} of {width} numbers are turned",
+            self.size
+        );
+        let (of_heads, count) = (cos.shape()[1], cos.shape()[2]);
+        let (cos, sin) = (cos.try_as_plain_ram()?, sin.try_as_plain_ram()?);
+        let (cos, sin) = (cos.as_slice::<f32>()?, sin.as_slice::<f32>()?);
+        let mut turned = Tensor::clone(x);
+        let mut view = turned.try_as_plain_ram_mut()?;
+        let rows = view.as_slice_mut::<f32>()?.chunks_mut(width.max(1));
+        let half = self.size / 2;
+        for (row, numbers) in rows.enumerate() {
+            let (place, head) = (row / heads % places, row % heads);
+            let head = if of_heads == 1 { 0 } else { head };
+            let first = (place * of_heads + head) * count;
+            for at in 0..half {
+                let ([a, b], [of_a, of_b]) = if self.neighbours {
+                    ([2 * at, 2 * at + 1], [at, at])
+                } else {
+                    ([at, at + half], [at, at + half])
+                };
+                let (x, y) = (numbers[a], numbers[b]);
+                numbers[a] = x * cos[first + of_a] - y * sin[first + of_a];
+                numbers[b] = y * cos[first + of_b] + x * sin[first + of_b];
+            }
+        }
+        Ok(turned)
+    }
+}

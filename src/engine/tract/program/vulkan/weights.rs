@@ -1,0 +1,136 @@
+//! Layers and tables whose weights alone are quantised.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::Wire;
+use super::Lowering;
+use super::args::{at, with_bias};
+use super::quantized::{constant, eight_bits, linear};
+use crate::tensor::DType;
+
+/// A layer with rows of eight bits, a scale for each.
+pub(super) fn eight(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let wire = lowering.tensor(at(args, 0)?)?;
+    product(lowering, wire, [at(args, 1)?, at(args, 2)?], None, out)
+}
+
+/// The same of what is in eight bits, or rounded to them.
+pub(super) fn eight_of_eight(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
+    let wire = lowering.stepped(args, 1)?;
+    let bias = args.get(6).copied();
+    product(lowering, wire, [at(args, 3)?, at(args, 5)?], bias, out)
+}
+
+fn product(
+    lowering: &mut Lowering<'_>,
+    wire: Wire,
+    [weights, scales]: [usize; 2],
+    bias: Option<usize>,
+    out: usize,
+) -> TractResult<()> {
+    let (scales, _) = lowering.floats(scales)?;
+    let weights = lowering.floats(weights)?;
+    ensure!(
+        weights.1.len() == 2,
+        "weights of {} dimensions",
+        weights.1.len()
+    );
+    let (weights, shape) = eight_bits(weights, &scales)?;
+    let bias = match bias {
+        Some(bias) => lowering.bias(bias, shape[0])?,
+        None => None,
+    };
+    let weights = constant(lowering.builder, &shape, &weights)?;
+    let outlet = linear(lowering, wire, weights)?;
+    let outlet = with_bias(lowering, outlet, bias)?;
+    let dtype = DType::Float32;
+    lowering.set(out, Wire { outlet, dtype })
+}
+
+/// Numbers of four bits, 8 more than they are: rows of bytes, of which one half comes first.
+fn nibbles(
+    (bytes, shape): &(Vec<f32>, Vec<usize>),
+    high_first: bool,
+) -> TractResult<(Vec<f32>, [usize; 2])> {
+    let &[rows, half] = shape.as_slice() else {
+        bail!("weights of {} dimensions", shape.len());
+    };
+    let mut numbers = Vec::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it was a byte"
+        )]
+        let byte = *byte as u8;
+        let (low, high) = (byte & 15, byte >> 4);
+        let pair = if high_first { [high, low] } else { [low, high] };
+        numbers.extend(pair.map(|bits| f32::from(bits) - 8.0));
+    }
+    Ok((numbers, [rows, half * 2]))
+}
+
+/// A layer with rows of four bits, a scale for each; of a byte the higher half comes first.
+pub(super) fn four(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+    let bytes = lowering.floats(at(args, 1)?)?;
+    let (numbers, shape) = nibbles(&bytes, true)?;
+    let (scales, _) = lowering.floats(at(args, 2)?)?;
+    let (weights, shape) = eight_bits((numbers, shape.to_vec()), &scales)?;
+    let wire = lowering.tensor(at(args, 0)?)?;
+    let weights = constant(lowering.builder, &shape, &weights)?;
+    let outlet = linear(lowering, wire, weights)?;
+    let dtype = DType::Float32;
+    lowering.set(out, Wire { outlet, dtype })
+}
+
+/// Rows of a table of four bits, a scale for each group of a row.
+pub(super) fn embedding(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
+    let as_layer = match args.get(4) {
+        Some(flag) => lowering.int(*flag)? != 0,
+        None => false,
+    };
+    let bytes = lowering.floats(at(args, 0)?)?;
+    let (mut numbers, [rows, size]) = nibbles(&bytes, !as_layer)?;
+    let group = usize::try_from(lowering.int(at(args, 2)?)?)?;
+    let (scales, of_scales) = lowering.floats(at(args, 1)?)?;
+    ensure!(
+        group > 0 && size.is_multiple_of(group),
+        "groups of {group} in rows of {size}"
+    );
+    // One scale for all, or one for each group of each row.
+    let each = match of_scales.as_slice() {
+        [_, groups] => *groups,
+        _ => 0,
+    };
+    for (place, number) in numbers.iter_mut().enumerate() {
+        let (row, column) = (place / size, place % size);
+        let scale = scales.get(row * each + if each == 0 { 0 } else { column / group });
+        *number *= scale.context("too few scales")?;
+    }
+    let weights = constant(lowering.builder, &[rows, size], &numbers)?;
+    let weights = Wire {
+        outlet: weights,
+        dtype: DType::Float32,
+    };
+    let indices = lowering.tensor(at(args, 3)?)?;
+    let indices = lowering.builder.cast(indices, DType::Int64)?;
+    let given = vec![
+        weights.into(),
+        indices.into(),
+        (-1).into(),
+        false.into(),
+        false.into(),
+    ];
+    let wire = lowering
+        .caller()
+        .tensor("aten::embedding.out", given, DType::Float32)?;
+    lowering.set(out, wire)
+}
