@@ -92,8 +92,8 @@ fn a_package_proves_what_its_description_and_types_say() {
     ] {
         let found = signature(array, x);
         let expected = match name {
-            // The result is not described, and joins all the same.
-            "other bound" => format!("(float32[{expected}]) → (float32[-1 (up to 4), 8])"),
+            // The result's largest size is not said: it joins, and is as large as what it is made of.
+            "other bound" => format!("(float32[{expected}]) → (float32[-1 (2 to 4), 8])"),
             _ => both(expected),
         };
         assert_eq!(found, expected, "{name}");
@@ -229,7 +229,7 @@ fn a_package_that_is_wrong_is_told_with_its_place() {
         (
             "blocks in blocks",
             payload(&model(None, ty(&fine), vec![deep])),
-            "Core ML block at offset",
+            "Core ML operation at offset",
         ),
         (
             "a cut message",
