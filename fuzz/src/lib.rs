@@ -1,11 +1,15 @@
 //! What the fuzz targets check.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use pkgtool::diagnostic::render::{Format, Style};
 use pkgtool::model::FORMATS;
+use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
+use pkgtool::model::executorch::{contents, coreml, mlx, vulkan};
+use pkgtool::package::Backend;
 use pkgtool::source::ReadAt;
 use pkgtool::validate::{Options, rule_metas, validate_bytes};
 
@@ -38,7 +42,10 @@ pub fn check_validation(file_name: &str, bytes: &[u8]) {
         width: 80,
         summary: true,
         deny_warnings: false,
+        grouped: true,
         rules: &rules,
+        rules_page: None,
+        paths: &BTreeMap::new(),
     };
     for format in Format::ALL {
         let mut out = Vec::new();
@@ -69,6 +76,80 @@ pub fn check_reader(name: &str, bytes: &[u8]) {
         "read {} bytes",
         source.read.get()
     );
+}
+
+/// Reads bytes as the payload of a delegate for this backend, by itself and in a program that has one: a graph, a
+/// description or an error, after a bounded number of bytes.
+pub fn check_payload(backend: Backend, program: &[u8], bytes: &[u8]) {
+    let source = Counted {
+        bytes,
+        read: Cell::new(0),
+    };
+    let payload = ByteRange {
+        offset: 0,
+        size: bytes.len() as u64,
+    };
+    // What a payload names may be itself.
+    let named = |_: &str| Some(payload);
+    let executed = match backend {
+        Backend::CoreMl => coreml::Package::read(&source, payload, &named).map(|package| {
+            for offset in (0..payload.size).step_by(64) {
+                let _ = package.blob(&source, offset);
+            }
+        }),
+        Backend::Mlx => mlx::Graph::read(&source, payload).map(drop),
+        _ => vulkan::Graph::read(&source, payload).map(drop),
+    };
+    if let Err(error) = executed {
+        assert!(!error.to_string().is_empty());
+    }
+    let body = ProgramBody {
+        methods: vec![MethodBody {
+            name: "forward".to_owned(),
+            values: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            operators: Vec::new(),
+            delegates: vec![DelegateBody {
+                id: backend.delegate_id().to_owned(),
+                payload: Some(payload),
+            }],
+            instructions: Vec::new(),
+        }],
+        named: [("key".to_owned(), payload)].into(),
+    };
+    for found in contents(&source, &body, &body.methods[0]).into_iter().flatten() {
+        match found.content {
+            Ok(content) => drop(content.lowered()),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    let allowed = 256 * 1024 + 96 * bytes.len() as u64;
+    assert!(
+        source.read.get() <= allowed,
+        "read {} bytes",
+        source.read.get()
+    );
+    check_reader("executorch", &within(program, backend, bytes));
+}
+
+/// A program whose payload for a backend begins with these bytes; that of Core ML ends with them.
+fn within(program: &[u8], backend: Backend, bytes: &[u8]) -> Vec<u8> {
+    let mut program = program.to_vec();
+    let body = ProgramBody::read(&program).expect("a program");
+    let mut payloads = body.methods[0].delegates.iter();
+    let payload = payloads.find_map(|delegate| delegate.payload);
+    let ByteRange { offset, size } = payload.expect("a payload");
+    let [begin, size] = [offset, size].map(|at| usize::try_from(at).expect("a place"));
+    let end = begin + size;
+    let count = bytes.len().min(size);
+    program[begin..end].fill(0);
+    if backend == Backend::CoreMl {
+        program[end - count..end].copy_from_slice(&bytes[bytes.len() - count..]);
+    } else {
+        program[begin..begin + count].copy_from_slice(&bytes[..count]);
+    }
+    program
 }
 
 /// Bytes that count how many of them were asked for.

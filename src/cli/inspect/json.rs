@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Wrong, portable};
+use super::{Beside, payloads, portable};
 use crate::model::{
     Allowed, Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind,
 };
 
 /// The document, with a line end.
-pub(super) fn render(info: &ModelInfo, file_size: u64, wrong: &Wrong) -> String {
+pub(super) fn render(info: &ModelInfo, file_size: u64, beside: &Beside) -> String {
     let methods: Map<String, Json> = info
         .methods
         .iter()
-        .map(|method| (method.name.clone(), method_json(info, method, wrong)))
+        .map(|method| (method.name.clone(), method_json(info, method, beside)))
         .collect();
     let segments: Vec<Json> = info
         .segments
@@ -61,7 +61,7 @@ fn named_json(named: &NamedData) -> Json {
     json
 }
 
-fn method_json(info: &ModelInfo, method: &Method, wrong: &Wrong) -> Json {
+fn method_json(info: &ModelInfo, method: &Method, beside: &Beside) -> Json {
     let ids: Vec<&str> = method.delegates.iter().map(|d| d.id.as_str()).collect();
     let sizes: Vec<Option<u64>> = method.delegates.iter().map(|d| d.payload_bytes).collect();
     let mut json = json!({
@@ -76,7 +76,14 @@ fn method_json(info: &ModelInfo, method: &Method, wrong: &Wrong) -> Json {
         json["portable"] = json!(missing.is_empty());
         json["missing"] = json!(missing);
     }
-    let wrong = wrong.get(&method.name).map_or(&[][..], Vec::as_slice);
+    let payloads = beside.payloads(method);
+    if !payloads.is_empty() {
+        let payloads = payloads.iter();
+        json["payloads"] = payloads
+            .map(|payload| payloads::document(payload.as_ref()))
+            .collect();
+    }
+    let wrong = beside.wrong(method);
     if !wrong.is_empty() {
         let wrong = wrong.iter();
         let wrong = wrong.map(|known| json!({ "operator": known.operator, "what": known.what }));

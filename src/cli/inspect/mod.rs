@@ -1,6 +1,7 @@
 //! `pkgtool inspect`.
 
 mod json;
+mod payloads;
 #[cfg(feature = "run")]
 mod portable;
 #[cfg(not(feature = "run"))]
@@ -13,9 +14,11 @@ use std::path::{Path, PathBuf};
 
 use super::exit::{Exit, Failure};
 use super::output;
+use crate::model::executorch::Payload;
 use crate::model::executorch::body::{KnownWrong, ProgramBody, known_wrong};
-use crate::model::{self, ModelInfo};
+use crate::model::{self, Method, ModelInfo};
 use crate::source::FileSource;
+use payloads::Payloads;
 
 /// Arguments of `pkgtool inspect`.
 #[derive(Debug, clap::Args)]
@@ -33,31 +36,50 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let path = args.file.display();
     let (info, size) =
         model::open(&args.file).map_err(|error| Failure::Other(format!("{path}: {error}")))?;
-    let wrong = wrong(&args.file, &info);
+    let beside = Beside::of(&args.file, &info);
     output::print(&if args.json {
-        json::render(&info, size, &wrong)
+        json::render(&info, size, &beside)
     } else {
-        table::render(&path.to_string(), &info, size, &wrong)
+        table::render(&path.to_string(), &info, size, &beside)
     })?;
     Ok(Exit::Clean)
 }
 
-/// What ExecuTorch's runtime is known to compute wrongly, by method.
-type Wrong = BTreeMap<String, Vec<KnownWrong>>;
+/// What stands beside a program's description.
+#[derive(Default)]
+struct Beside {
+    /// What ExecuTorch's runtime is known to compute wrongly, by method.
+    wrong: BTreeMap<String, Vec<KnownWrong>>,
+    /// What the payloads of delegates hold.
+    payloads: Payloads,
+}
 
-fn wrong(path: &Path, info: &ModelInfo) -> Wrong {
-    if info.format != "executorch" {
-        return Wrong::new();
+impl Beside {
+    fn of(path: &Path, info: &ModelInfo) -> Self {
+        if info.format != "executorch" {
+            return Self::default();
+        }
+        // What cannot be read whole runs nowhere.
+        let Ok(source) = FileSource::open(path) else {
+            return Self::default();
+        };
+        let Ok(body) = ProgramBody::read(&source) else {
+            return Self::default();
+        };
+        let methods = body.methods.iter();
+        let wrong = methods.map(|method| (method.name.clone(), known_wrong(&source, method)));
+        Self {
+            wrong: wrong.collect(),
+            payloads: payloads::read(&source, &body),
+        }
     }
-    // What cannot be read whole runs nowhere.
-    let Ok(source) = FileSource::open(path) else {
-        return Wrong::new();
-    };
-    let Ok(body) = ProgramBody::read(&source) else {
-        return Wrong::new();
-    };
-    let methods = body.methods.iter();
-    methods
-        .map(|method| (method.name.clone(), known_wrong(&source, method)))
-        .collect()
+
+    fn wrong(&self, method: &Method) -> &[KnownWrong] {
+        self.wrong.get(&method.name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The payloads of a method, an entry a delegate; none where they could not be read.
+    fn payloads(&self, method: &Method) -> &[Option<Payload>] {
+        self.payloads.get(&method.name).map_or(&[], Vec::as_slice)
+    }
 }

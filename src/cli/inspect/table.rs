@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Wrong, portable};
+use super::{Beside, payloads, portable};
 use crate::model::executorch::body::KnownWrong;
 use crate::model::{Dim, Method, ModelInfo, Value, ValueKind};
 use crate::source::text::defuse_line;
@@ -15,13 +15,13 @@ const MAX_NAMED: usize = 24;
 const MAX_SEGMENTS: usize = 12;
 
 /// The text, with a line end.
-pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64, wrong: &Wrong) -> String {
+pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64, beside: &Beside) -> String {
     let mut text = String::new();
     head(&mut text, path, info, file_size);
     let (constants, methods): (Vec<_>, Vec<_>) = info.methods.iter().partition(|m| m.constant);
     for method in methods {
-        write_method(&mut text, info, method);
-        write_wrong(&mut text, wrong.get(&method.name));
+        write_method(&mut text, info, method, beside);
+        write_wrong(&mut text, beside.wrong(method));
     }
     if !constants.is_empty() {
         text.push_str("\nconstant methods\n");
@@ -62,7 +62,7 @@ fn head(text: &mut String, path: &str, info: &ModelInfo, file_size: u64) {
     rows(text, facts.into_iter());
 }
 
-fn write_method(text: &mut String, info: &ModelInfo, method: &Method) {
+fn write_method(text: &mut String, info: &ModelInfo, method: &Method, beside: &Beside) {
     text.push('\n');
     line(text, &format!("method {}", method.name));
     for (noun, values) in [("input", &method.inputs), ("output", &method.outputs)] {
@@ -84,6 +84,9 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method) {
         for (id, (count, size)) in sums {
             let parts = counted(count, "partition");
             line(text, &format!("  delegate  {id}: {parts}, {}", bytes(size)));
+            for (word, told) in payloads::lines(beside.payloads(method), id) {
+                line(text, &format!("    {word}  {told}"));
+            }
         }
     }
     if !method.operators.is_empty() {
@@ -105,8 +108,8 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method) {
 }
 
 /// What ExecuTorch's own runtime computes wrongly.
-fn write_wrong(text: &mut String, wrong: Option<&Vec<KnownWrong>>) {
-    for KnownWrong { operator, what, .. } in wrong.into_iter().flatten() {
+fn write_wrong(text: &mut String, wrong: &[KnownWrong]) {
+    for KnownWrong { operator, what, .. } in wrong {
         line(text, &format!("  wrong in ExecuTorch  {operator} {what}"));
     }
 }

@@ -117,6 +117,29 @@ impl Content {
         lowest(computes).chain(lowest(weights)).collect()
     }
 
+    /// Adds what another payload of the same backend holds; what both say of themselves counts once.
+    pub fn add(&mut self, other: &Self) {
+        for fact in &other.facts {
+            if !self.facts.contains(fact) {
+                self.facts.push(fact.clone());
+            }
+        }
+        for (counts, others) in [
+            (&mut self.operators, &other.operators),
+            (&mut self.computes, &other.computes),
+        ] {
+            for (name, count) in others {
+                *counts.entry(name.clone()).or_default() += count;
+            }
+        }
+        for (stored, count) in &other.weights {
+            let known = self.weights.entry(stored.clone()).or_default();
+            known.tensors += count.tensors;
+            known.elements = known.elements.saturating_add(count.elements);
+        }
+        self.states.extend_from_slice(&other.states);
+    }
+
     /// Notes the version that a graph says in its first field, as those of all backends do.
     pub(super) fn version(
         &mut self,
@@ -205,17 +228,39 @@ fn bits(element: &str) -> u32 {
     digits.parse().unwrap_or(8)
 }
 
+impl Scheme {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Tensor => "per tensor",
+            Self::Channel => "per channel",
+            Self::Groups(_) => "groups",
+            Self::Palette => "palette",
+            Self::Steps => "quantised",
+        }
+    }
+}
+
 /// `int4 in groups of 32`, `float16`.
 impl fmt::Display for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.element)?;
         match self.scheme {
             Scheme::Plain => Ok(()),
-            Scheme::Tensor => f.write_str(" per tensor"),
-            Scheme::Channel => f.write_str(" per channel"),
             Scheme::Groups(size) => write!(f, " in groups of {size}"),
-            Scheme::Palette => f.write_str(" palette"),
-            Scheme::Steps => f.write_str(" quantised"),
+            scheme => write!(f, " {}", scheme.name()),
         }
+    }
+}
+
+/// `keys float16[1, 2, 8, 4]`.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name} ")?;
+        }
+        let dims: Vec<String> = self.dims.iter().map(Dim::to_string).collect();
+        write!(f, "{}[{}]", self.element, dims.join(", "))
     }
 }

@@ -52,10 +52,12 @@ pub enum Error {
         len: u64,
     },
     /// A delegate's payload is not what its backend's name promises.
-    #[error("{place}: expected XH00, XN00 or XN01, found {found}")]
+    #[error("{place}: expected {expected}, found {found}")]
     PayloadMagic {
         /// The identifier.
         place: Place,
+        /// What payloads of that backend begin with.
+        expected: &'static str,
         /// What stands there.
         found: String,
     },

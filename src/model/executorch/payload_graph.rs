@@ -115,10 +115,14 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Two dimensions are of the same size.
+    /// Two dimensions are of the same size. A largest size that is not said agrees with any other.
     pub(super) fn equal(&mut self, to: (&Shape, usize), from: (&Shape, usize)) {
         let size = |(shape, dim): (&Shape, usize)| shape.bounds.get(dim).copied();
-        if size(to).is_some() && size(to) == size(from) && self.room.take(2) {
+        let (Some(a), Some(b)) = (size(to), size(from)) else {
+            return;
+        };
+        let agree = a == b || a == ANY_SIZE || b == ANY_SIZE;
+        if agree && self.room.take(2) {
             self.relations.equal(to.0.dim(to.1), from.0.dim(from.1));
         }
     }
@@ -175,8 +179,12 @@ impl<'a> Graph<'a> {
             match (find(a, of_a), find(b, of_b)) {
                 (Some((from, _)), None) => self.equal((to, dim), (a, from)),
                 (None, Some((from, _))) => self.equal((to, dim), (b, from)),
+                // One whose largest size is not said may always be 1.
                 (Some((one, first)), Some((two, second)))
-                    if first == size && second == size && size > 1 && self.room.take(3) =>
+                    if first == size
+                        && second == size
+                        && (2..ANY_SIZE).contains(&size)
+                        && self.room.take(3) =>
                 {
                     self.relations.rule(Rule::Broadcast {
                         to: to.dim(dim),

@@ -278,14 +278,21 @@ impl<'a> Storage<'a> {
 
     /// The bytes that the program holds under each key.
     pub(super) fn named(&self) -> impl Iterator<Item = (&str, Stored)> {
-        self.keys.iter().map(|(key, &index)| {
-            let area = &self.segments[index];
-            let stored = Stored {
-                offset: area.offset,
-                available: area.size,
-            };
-            (key.as_str(), stored)
-        })
+        let keys = self.keys.iter();
+        keys.map(|(key, &index)| (key.as_str(), self.whole(index)))
+    }
+
+    /// The bytes that the program holds under `key`.
+    pub(super) fn find_named(&self, key: &str) -> Option<Stored> {
+        self.keys.get(key).map(|&index| self.whole(index))
+    }
+
+    fn whole(&self, segment: usize) -> Stored {
+        let area = &self.segments[segment];
+        Stored {
+            offset: area.offset,
+            available: area.size,
+        }
     }
 
     /// Bytes of weights in the file: the segments of constants, of mutable initial data and of

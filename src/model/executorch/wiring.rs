@@ -64,10 +64,11 @@ impl Wiring {
         (id, payload): (&str, Stored),
         args: &[u64],
     ) -> Result<(), Error> {
-        let Some(ports) = method
+        let named = |name: &str| method.storage.find_named(name).map(Into::into);
+        let ports = method
             .payloads
-            .read(id, payload.into(), &mut self.relations)
-        else {
+            .read(id, payload.into(), &named, &mut self.relations);
+        let Some(ports) = ports else {
             return Ok(());
         };
         if ports.shapes.len() != args.len() {

@@ -162,6 +162,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     (
         "model/executorch/delegate",
         &[
+            "model/executorch/coreml",
             "model/executorch/mlx",
             "model/executorch/vulkan",
             "model/executorch/xnnpack",

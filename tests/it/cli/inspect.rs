@@ -32,6 +32,78 @@ fn models_are_shown_as_a_table_and_as_json() {
     }
 }
 
+#[test]
+fn what_payloads_hold_is_shown() {
+    let payloads = fixture("payloads");
+    for model in [
+        "decoder_coreml_fp16",
+        "methods_coreml_fp32",
+        "wide_8da4w_vulkan_8da4w",
+        "wide_int4_mlx_fp32",
+    ] {
+        let file = format!("{model}.pte");
+        let table = pkgtool(["inspect", &file]).within(&payloads).run();
+        let table = table.expect_code(0);
+        insta::assert_snapshot!(format!("{model}_table"), table.stdout);
+        let json = pkgtool(["inspect", "--json", &file])
+            .within(&payloads)
+            .run();
+        let json = json.expect_code(0).json();
+        let told: Vec<&Value> = json["methods"]
+            .as_object()
+            .expect("methods")
+            .values()
+            .flat_map(|method| method["payloads"].as_array().expect("payloads"))
+            .collect();
+        insta::assert_snapshot!(format!("{model}_payloads"), format!("{:#}", json!(told)));
+    }
+}
+
+#[test]
+fn a_payload_that_cannot_be_read_is_told_and_the_program_is_shown() {
+    let payloads = fixture("payloads");
+    for (model, from, to, place) in [
+        (
+            "mlp_coreml_fp32",
+            "\"sedon\"{",
+            "\"sedoN\"{",
+            "Core ML payload listing",
+        ),
+        ("mlp_mlx_fp32", "MLX0", "MLX9", "MLX payload header.magic"),
+        (
+            "mlp_vulkan_fp32",
+            "VH00",
+            "VH09",
+            "Vulkan payload header.magic",
+        ),
+    ] {
+        let mut bytes = std::fs::read(payloads.join(format!("{model}.pte"))).expect("a fixture");
+        let at = bytes
+            .windows(from.len())
+            .position(|part| part == from.as_bytes());
+        let at = at.expect("it is there");
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        let tree = Tree::new();
+        std::fs::write(tree.root().join("broken.pte"), bytes).expect("written");
+        let table = pkgtool(["inspect", "broken.pte"]).within(tree.root()).run();
+        let table = table.expect_code(0).stdout;
+        let line = table.lines().find(|line| line.contains("unreadable"));
+        let line = line.unwrap_or_else(|| panic!("{table}"));
+        assert!(line.contains(place) && line.contains("at offset"), "{line}");
+        let json = pkgtool(["inspect", "--json", "broken.pte"])
+            .within(tree.root())
+            .run();
+        let told = &json.expect_code(0).json()["methods"]["forward"]["payloads"][0];
+        assert!(
+            told["error"]
+                .as_str()
+                .is_some_and(|error| error.contains(place)),
+            "{told}"
+        );
+        assert!(told["offset"].is_u64(), "{told}");
+    }
+}
+
 /// What a value of `expect.json` looks like in the tool's JSON, as far as both speak of it.
 fn agrees(ours: &Value, expected: &Value) -> bool {
     match expected["non_tensor"].as_str() {

@@ -6,10 +6,12 @@
 mod broken;
 pub(crate) mod builder;
 mod contents;
+mod coreml;
 mod data_file;
 mod delegates;
 mod dynamism;
 mod hostile;
+mod package;
 mod payloads;
 mod programs;
 mod xnnpack;

@@ -51,13 +51,12 @@ pub(in super::super) fn content(
         }
         Ok(())
     })?;
-    let wanted = located.function.as_deref();
-    let only = functions.len() == 1 && wanted.is_none();
-    let found = functions.get_key_value(wanted.unwrap_or("main"));
-    let found = found.or_else(|| functions.first_key_value().filter(|_| only));
-    let (name, function) = found.ok_or_else(|| Error::Listing {
-        place: place("program", located.model.offset),
-        found: format!("no function `{}`", wanted.unwrap_or("main")),
+    let (name, function) = located.choose(&functions).ok_or_else(|| {
+        let wanted = located.function.as_deref().unwrap_or("main");
+        Error::Listing {
+            place: place("program", located.model.offset),
+            found: format!("no function `{wanted}`"),
+        }
     })?;
     Operations::default().function(&mut content, function.message("function")?)?;
     content.function = Some(name.clone());

@@ -12,6 +12,8 @@ use super::super::error::{Error, Place};
 use super::super::storage::ByteRange;
 use crate::source::Pages;
 
+/// So much is read first for the description, and four times as much as long as it does not close.
+const FIRST_JSON: u64 = 1 << 14;
 /// Longest description.
 const MAX_JSON: u64 = 1 << 20;
 /// Most files and folders.
@@ -44,18 +46,13 @@ struct Region {
     size: u64,
 }
 
-impl Files {
-    /// Reads the listing at a payload's end.
-    pub(super) fn read(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, Error> {
-        let size = payload.size.min(MAX_JSON);
-        let start = payload.offset + (payload.size - size);
-        let fail = |found: String| Error::Listing {
-            place: Place {
-                path: "Core ML payload listing".to_owned(),
-                offset: start,
-            },
-            found,
-        };
+impl Listing {
+    /// The description that ends at a payload's end, of these bytes.
+    fn read(
+        pages: &Pages<'_>,
+        start: u64,
+        size: u64,
+    ) -> Result<Result<Self, serde_json::Error>, Error> {
         let mut bytes = vec![0; usize::try_from(size).expect("at most a mebibyte")];
         pages.read(start, &mut bytes).map_err(|error| Error::Read {
             place: Place {
@@ -65,12 +62,49 @@ impl Files {
             error,
         })?;
         bytes.reverse();
-        let mut values = serde_json::Deserializer::from_slice(&bytes).into_iter::<Listing>();
-        let listing = match values.next() {
-            Some(Ok(listing)) => listing,
-            Some(Err(error)) => return Err(fail(error.to_string())),
-            None => return Err(fail("nothing".to_owned())),
+        // The file before it is no part of it.
+        Ok(Self::deserialize(
+            &mut serde_json::Deserializer::from_slice(&bytes),
+        ))
+    }
+}
+
+/// Two files of which one lies over the other.
+fn overlap(nodes: &[Node]) -> Option<(usize, usize)> {
+    let regions = nodes.iter().enumerate().filter_map(|(at, node)| {
+        let region = node.data_region.as_ref()?;
+        let end = region.offset.saturating_add(region.size);
+        (region.size > 0).then_some((region.offset, end, at))
+    });
+    let mut regions: Vec<(u64, u64, usize)> = regions.collect();
+    regions.sort_unstable();
+    let mut pairs = regions.windows(2);
+    let pair = pairs.find(|pair| pair[1].0 < pair[0].1)?;
+    Some((pair[0].2, pair[1].2))
+}
+
+impl Files {
+    /// Reads the listing at a payload's end.
+    pub(super) fn read(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, Error> {
+        let mut size = payload.size.min(FIRST_JSON);
+        let (start, listing) = loop {
+            let start = payload.offset + (payload.size - size);
+            let listing = Listing::read(pages, start, size)?;
+            let more = payload.size.min(MAX_JSON);
+            match listing {
+                // It may begin further away.
+                Err(error) if error.is_eof() && size < more => size = (4 * size).min(more),
+                listing => break (start, listing),
+            }
         };
+        let fail = |found: String| Error::Listing {
+            place: Place {
+                path: "Core ML payload listing".to_owned(),
+                offset: start,
+            },
+            found,
+        };
+        let listing = listing.map_err(|error| fail(error.to_string()))?;
         let nodes = listing.nodes;
         if nodes.is_empty() || nodes.len() > MAX_NODES {
             return Err(fail(format!("{} nodes", nodes.len())));
@@ -85,6 +119,9 @@ impl Files {
             if end.is_none_or(|end| end > payload.size) {
                 return Err(fail(format!("node {at} beyond the payload's end")));
             }
+        }
+        if let Some((first, second)) = overlap(&nodes) {
+            return Err(fail(format!("node {first} over node {second}")));
         }
         Ok(Self { nodes, payload })
     }

@@ -1,5 +1,7 @@
 //! Where the parts of a package are in a program's file, without reading the model itself.
 
+use std::collections::BTreeMap;
+
 use super::super::error::Error;
 use super::super::storage::ByteRange;
 use super::files::Files;
@@ -68,6 +70,18 @@ impl Located {
             function,
             names,
         })
+    }
+
+    /// The function that is called, with its name: the one that the payload names, `main`, or the only one.
+    pub(super) fn choose<'f, 'a>(
+        &self,
+        functions: &'f BTreeMap<String, Field<'a>>,
+    ) -> Option<(&'f String, &'f Field<'a>)> {
+        match &self.function {
+            Some(wanted) => functions.get_key_value(wanted),
+            None if functions.len() == 1 => functions.first_key_value(),
+            None => functions.get_key_value("main"),
+        }
     }
 
     /// The fields of the model; functions of the program by themselves, with their names.

@@ -3,15 +3,17 @@
 //! `files` reads that file system, `proto` walks protobuf messages, `program` reads the ML Program in one,
 //! `blob` finds weights in its weight file, `package` puts them together. Compiled packages are refused by name.
 //! What only describes one is walked in the file (`walk`, `located`): `content` is what it holds, with how weights
-//! are `stored`.
+//! are `stored`; `relations` is what it and its `description` tell of dynamic dimensions.
 
 mod blob;
 mod content;
+mod description;
 mod files;
 mod located;
 mod package;
 mod program;
 mod proto;
+mod relations;
 mod stored;
 mod walk;
 
@@ -19,3 +21,4 @@ pub use blob::Blob;
 pub(super) use content::content;
 pub use package::Package;
 pub use program::{Argument, Block, Content, Function, Kind, Operation, Type, Value};
+pub(super) use relations::relate;

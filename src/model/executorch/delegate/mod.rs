@@ -1,8 +1,8 @@
 //! What is read of the payloads of delegates.
 //!
-//! [`READERS`] is the list of those that can be read, by the id of their backend. Each keeps a graph: `mlx`
-//! says of each dimension whether it varies, `vulkan` and `xnnpack` how dimensions hang together. Payloads of
-//! Core ML and Qualcomm tell nothing here. Reading is bounded: no weights, a budget of accesses of its own for all
+//! [`READERS`] is the list of those that can be read, by the id of their backend. Each keeps a graph: `coreml` and
+//! `mlx` say of each dimension whether it varies, `vulkan` and `xnnpack` how dimensions hang together. Payloads of
+//! Qualcomm's tell nothing here. Reading is bounded: no weights, a budget of accesses of its own for all
 //! payloads of a program, a limit to what is kept. Invariant: a payload that is unknown or broken tells nothing
 //! and is no error here: the program can be described without it. What a device refuses is found by `checked`.
 
@@ -15,20 +15,23 @@ use super::flatbuffer::{Buffer, Table};
 use super::payload_graph::{Graph, Ports, Room};
 use super::relations::Relations;
 use super::storage::ByteRange;
-use super::{mlx, vulkan, xnnpack};
+use super::{coreml, mlx, vulkan, xnnpack};
 use crate::package::Backend;
 use crate::source::{Pages, ReadAt};
 
 /// Reads that all payloads of a program have together.
 const BUDGET: u64 = 4_000_000;
 
+/// Finds what a program stores under a name.
+pub(super) type Named<'a> = &'a dyn Fn(&str) -> Option<ByteRange>;
+
+/// Adds the rules of the graph in a payload; the graph's inputs and outputs, if it is one of this backend's.
+type Relate = fn(&Pages<'_>, ByteRange, Named<'_>, &mut Graph<'_>) -> Result<Option<Ports>, Error>;
+
 /// A backend whose payloads are read.
 struct Reader {
     backend: Backend,
-    /// Where the FlatBuffer is; nothing if the payload does not begin like one of this backend's.
-    find: fn(&Pages<'_>, ByteRange) -> Option<ByteRange>,
-    /// Adds the rules of the graph in it; the graph's inputs and outputs.
-    relate: fn(&Table<'_>, &mut Graph<'_>) -> Result<Ports, Error>,
+    relate: Relate,
     /// What a device refuses, where that is known.
     check: Option<Check>,
 }
@@ -37,23 +40,51 @@ struct Reader {
 static READERS: &[Reader] = &[
     Reader {
         backend: Backend::Xnnpack,
-        find: xnnpack::find,
-        relate: xnnpack::relate,
+        relate: |pages, payload, _, graph| {
+            in_flatbuffer(pages, xnnpack::find(pages, payload), |root| {
+                xnnpack::relate(root, graph)
+            })
+        },
         check: Some(xnnpack::check),
     },
     Reader {
         backend: Backend::Vulkan,
-        find: vulkan::find,
-        relate: vulkan::relate,
+        relate: |pages, payload, _, graph| {
+            in_flatbuffer(pages, vulkan::find(pages, payload), |root| {
+                vulkan::relate(root, graph)
+            })
+        },
         check: None,
     },
     Reader {
         backend: Backend::Mlx,
-        find: mlx::find,
-        relate: mlx::relate,
+        relate: |pages, payload, _, graph| {
+            in_flatbuffer(pages, mlx::find(pages, payload), |root| {
+                mlx::relate(root, graph)
+            })
+        },
+        check: None,
+    },
+    Reader {
+        backend: Backend::CoreMl,
+        relate: coreml::relate,
         check: None,
     },
 ];
+
+/// What the FlatBuffer here tells, if there is one.
+fn in_flatbuffer(
+    pages: &Pages<'_>,
+    found: Option<ByteRange>,
+    relate: impl FnOnce(&Table<'_>) -> Result<Ports, Error>,
+) -> Result<Option<Ports>, Error> {
+    let Some((found, end)) = found.and_then(|at| Some((at, at.offset.checked_add(at.size)?)))
+    else {
+        return Ok(None);
+    };
+    let buffer = Buffer::new(pages, found.offset, end);
+    relate(&buffer.root("payload")?).map(Some)
+}
 
 fn find(id: &str) -> Option<&'static Reader> {
     READERS
@@ -87,13 +118,10 @@ impl<'a> Payloads<'a> {
         &self,
         id: &str,
         payload: ByteRange,
+        named: Named<'_>,
         relations: &mut Relations,
     ) -> Option<Ports> {
-        let reader = find(id)?;
-        let found = (reader.find)(&self.pages, payload)?;
-        let end = found.offset.checked_add(found.size)?;
-        let buffer = Buffer::new(&self.pages, found.offset, end);
         let mut graph = Graph::new(relations, &self.room);
-        (reader.relate)(&buffer.root("payload").ok()?, &mut graph).ok()
+        (find(id)?.relate)(&self.pages, payload, named, &mut graph).ok()?
     }
 }

@@ -133,9 +133,10 @@ impl Graph {
         let range = find(&pages, payload).ok_or_else(|| Error::PayloadMagic {
             place: Place {
                 path: "MLX payload header.magic".to_owned(),
-                offset: payload.offset,
+                offset: payload.offset.saturating_add(4),
             },
-            found: "another".to_owned(),
+            expected: "MLX0",
+            found: "other bytes, or too few".to_owned(),
         })?;
         let buffer = Buffer::new(&pages, range.offset, range.offset + range.size);
         let root = buffer.root("MLXGraph")?;

@@ -33,6 +33,7 @@ impl Parts {
         };
         let wrong = |at: u64, found: [u8; 4]| Error::PayloadMagic {
             place: place(at, "magic"),
+            expected: "VH00, and VK00 in the FlatBuffer behind it",
             found: found.escape_ascii().to_string(),
         };
         if len < Header::SIZE as u64 {

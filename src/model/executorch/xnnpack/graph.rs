@@ -171,6 +171,7 @@ fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Parts, Error> {
             path: "XNNPACK payload identifier".to_owned(),
             offset: payload.offset + 4,
         },
+        expected: "XH00, XN00 or XN01",
         found: found.escape_ascii().to_string(),
     };
     if payload.size < LEAST {

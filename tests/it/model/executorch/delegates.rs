@@ -9,7 +9,7 @@ use super::builder::{Field, Node, byte, file, int, ints, method, tables, tensor,
 use super::{bytes_of, inspect, read};
 
 /// Real programs, each with what was dynamic at export: `length`, `batch`, or both.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 9] = [
     // batch
     (
         "dyn_batch_xnnpack_fp32.pte",
@@ -41,6 +41,17 @@ const PROGRAMS: [(&str, &str); 7] = [
         "dyn_mlp_vulkan_fp32.pte",
         "(float32[-1 (up to 16), -1 (up to 32), 8 or -1]) → \
          (float32[-1 (up to 16), -1 (up to 32), 4])",
+    ),
+    // both: a description says of inputs how large they may be, types of results only what is fixed
+    (
+        "dyn_attention_coreml_fp32.pte",
+        "(float32[-1 (2 to 16), -1 (2 to 32), 8]) → (float32[16 or -1, 32 or -1, 8])",
+    ),
+    // batch: a linear layer of it may be one row, for all its type says
+    (
+        "dyn_joined_coreml_fp32.pte",
+        "(float32[-1 (2 to 16), 8], float32[-1 (2 to 16), 8]) → \
+         (float32[-1 (up to 16), 8], float32[-1 (up to 16), 16])",
     ),
     // none
     ("mlp_mlx_fp32.pte", "(float32[1, 16]) → (float32[1, 10])"),

@@ -4,10 +4,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pkgtool::model::executorch::body::{ByteRange, ProgramBody};
-use pkgtool::model::executorch::{Error, coreml, mlx, vulkan};
+use pkgtool::model::Breach;
+use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
+use pkgtool::model::executorch::{Content, Error, contents, coreml, mlx, vulkan};
 use proptest::prelude::*;
 
+use super::builder::{Field, Node, byte, file, int, ints, long, tables, text};
 use super::hostile::{Change, changes, mutate};
 
 /// Programs with a payload each, small ones.
@@ -71,10 +73,45 @@ fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), Error> {
     Ok(())
 }
 
+/// Describes a payload as that of a backend.
+#[expect(
+    clippy::ptr_arg,
+    reason = "a vector is a source of bytes, a slice is none"
+)]
+fn describe(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<Content, Error> {
+    let named = ProgramBody::read(bytes).map(|body| body.named);
+    let body = ProgramBody {
+        methods: vec![MethodBody {
+            name: "forward".to_owned(),
+            values: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            operators: Vec::new(),
+            delegates: vec![DelegateBody {
+                id: id.to_owned(),
+                payload: Some(payload),
+            }],
+            instructions: Vec::new(),
+        }],
+        named: named.unwrap_or_default(),
+    };
+    let mut found = contents(bytes, &body, &body.methods[0]);
+    found.remove(0).expect("a payload that is read").content
+}
+
+/// An error says where: a table or a file, and an offset.
 fn survives(bytes: &Vec<u8>, id: &str, payload: ByteRange) {
     let start = Instant::now();
-    if let Err(error) = read(bytes, id, payload) {
-        assert!(!error.to_string().is_empty());
+    let errors = [
+        read(bytes, id, payload).err(),
+        describe(bytes, id, payload).err(),
+    ];
+    for error in errors.into_iter().flatten() {
+        let text = error.to_string();
+        assert!(text.contains(" at offset "), "{text}");
+        let table = ["Core ML ", "MLX", "VkGraph", "Vulkan payload", "payload"];
+        assert!(table.iter().any(|table| text.contains(table)), "{text}");
+        assert!(error.offset().is_some(), "{text}");
     }
     assert!(start.elapsed() < Duration::from_secs(5));
 }
@@ -120,6 +157,137 @@ fn a_listing_with_a_circle_is_refused() {
         error.to_string().contains("node 0 with node 1 in it"),
         "{error}"
     );
+}
+
+/// A graph of Vulkan's with these fields, in its payload.
+fn vulkan_payload(fields: Vec<(u16, Field)>) -> Vec<u8> {
+    let mut graph = file(&Node::Table(fields));
+    graph[4..8].copy_from_slice(b"VK00");
+    let size = u32::try_from(graph.len()).expect("a small graph");
+    let mut payload = b"\0\0\0\0VH00".to_vec();
+    payload.extend(30_u16.to_le_bytes());
+    payload.extend(30_u32.to_le_bytes());
+    payload.extend(size.to_le_bytes());
+    payload.extend((30 + size).to_le_bytes());
+    payload.extend(0_u64.to_le_bytes());
+    payload.extend(graph);
+    payload
+}
+
+/// A graph of MLX's with these fields, in its payload.
+fn mlx_payload(fields: Vec<(u16, Field)>) -> Vec<u8> {
+    let mut payload = b"\0\0\0\0MLX0".to_vec();
+    payload.extend([0; 16]);
+    payload.extend(file(&Node::Table(fields)));
+    payload
+}
+
+/// A member of a union: its tag, then its table.
+fn member(tag: u8, table: Vec<(u16, Field)>) -> Node {
+    Node::Table(vec![(0, byte(tag)), (1, Field::To(Node::Table(table)))])
+}
+
+#[test]
+fn graphs_that_lie_are_told_with_table_and_offset() {
+    let tensor = |dims: &[i32], constant: u32| member(5, vec![(1, ints(dims)), (2, int(constant))]);
+    let none = u32::MAX;
+    let call = |args: &[i32]| Node::Table(vec![(1, text("aten.relu.default")), (2, ints(args))]);
+    let stored = |offset, length| Node::Table(vec![(0, long(offset)), (1, long(length))]);
+    let vulkan = |values: Vec<Node>, chain: Vec<Node>, constants: Vec<Node>| {
+        let fields = vec![
+            (1, tables(chain)),
+            (2, tables(values)),
+            (5, tables(constants)),
+        ];
+        ("VulkanBackend", vulkan_payload(fields))
+    };
+    let instruction = |tag, table| Node::Table(vec![(0, tables(vec![member(tag, table)]))]);
+    // Two tensors, one input, and a chain.
+    let mlx = |chain: Node, main, meta: Vec<Node>| {
+        let slots = [(1, int(1)), (2, int(1)), (7, tables(vec![chain]))];
+        let mut fields = slots.to_vec();
+        fields.extend([(8, int(main)), (14, tables(meta))]);
+        ("MLXBackend", mlx_payload(fields))
+    };
+    let rank = |dims| {
+        Node::Table(vec![(
+            0,
+            tables(vec![Node::Table(vec![(0, int(9))]); dims]),
+        )])
+    };
+    let sigmoid = |x, out| instruction(28, vec![(0, int(x)), (1, int(out))]);
+    for (name, (id, bytes), expected) in [
+        (
+            "an argument that is no value",
+            vulkan(vec![tensor(&[2], none)], vec![call(&[0, 7])], vec![]),
+            "VkGraph.chain[0].args[1] at offset",
+        ),
+        (
+            "a negative argument",
+            vulkan(vec![tensor(&[2], none)], vec![call(&[-1])], vec![]),
+            "VkGraph.chain[0].args[0] at offset",
+        ),
+        (
+            "a constant that is none",
+            vulkan(vec![tensor(&[2], 3)], vec![], vec![]),
+            "constant_id at offset",
+        ),
+        (
+            "a constant past the end",
+            vulkan(vec![tensor(&[2], 0)], vec![], vec![stored(u64::MAX - 3, 8)]),
+            "VkGraph.constants[0].offset at offset",
+        ),
+        (
+            "too many dimensions",
+            vulkan(vec![tensor(&[1; 17], none)], vec![], vec![]),
+            "dims at offset",
+        ),
+        (
+            "a value of no type",
+            vulkan(vec![member(77, vec![])], vec![], vec![]),
+            "VkGraph.values[0].value_type at offset",
+        ),
+        (
+            "a slot that is none",
+            mlx(sigmoid(0, 9), 0, vec![]),
+            "out at offset",
+        ),
+        (
+            "a chain that is none",
+            mlx(sigmoid(0, 1), 5, vec![]),
+            "MLXGraph.main_chain_idx at offset",
+        ),
+        (
+            "an instruction of no kind",
+            mlx(instruction(250, vec![]), 0, vec![]),
+            "op_type at offset",
+        ),
+        (
+            "too many dimensions of a slot",
+            mlx(sigmoid(0, 1), 0, vec![rank(17)]),
+            "MLXGraph.tensor_meta[0].shape at offset",
+        ),
+    ] {
+        let payload = ByteRange {
+            offset: 0,
+            size: bytes.len() as u64,
+        };
+        let error = read(&bytes, id, payload).expect_err(name).to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+}
+
+#[test]
+fn huge_shapes_take_no_memory() {
+    let tensor = |constant| member(5, vec![(1, ints(&[-1; 16])), (2, int(constant))]);
+    let stored = Node::Table(vec![(0, long(0)), (1, long(0))]);
+    let values = tables(vec![tensor(0), tensor(u32::MAX)]);
+    let bytes = vulkan_payload(vec![(2, values), (5, tables(vec![stored]))]);
+    let payload = ByteRange {
+        offset: 0,
+        size: bytes.len() as u64,
+    };
+    read(&bytes, "VulkanBackend", payload).expect("sizes are not believed");
 }
 
 proptest! {

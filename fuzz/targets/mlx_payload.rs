@@ -1,0 +1,12 @@
+//! The payload of a delegate for MLX, a graph of instructions, on any bytes: read to be executed, to be described, and
+//! as evidence in a program.
+#![no_main]
+
+use pkgtool::package::Backend;
+
+/// A program with such a payload.
+static PROGRAM: &[u8] = include_bytes!("../../tests/fixtures/payloads/mlp_dynamic_mlx_fp32.pte");
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    pkgtool_fuzz::check_payload(Backend::Mlx, PROGRAM, bytes);
+});

@@ -1,0 +1,147 @@
+//! What the payloads of a program's delegates hold, by method.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::model::Breach;
+use crate::model::executorch::body::ProgramBody;
+use crate::model::executorch::{Content, Payload, Scheme, contents};
+use crate::package::Backend;
+use crate::source::ReadAt;
+
+/// Most kinds of operators, states and payloads that cannot be read, each, that people are shown.
+const MAX_SHOWN: usize = 24;
+/// Most of them that a document lists for one payload.
+const MAX_LISTED: usize = 4096;
+
+/// The payloads of methods by name, an entry a delegate.
+pub(super) type Payloads = BTreeMap<String, Vec<Option<Payload>>>;
+
+/// Those of a program.
+pub(super) fn read(source: &dyn ReadAt, body: &ProgramBody) -> Payloads {
+    let methods = body.methods.iter();
+    methods
+        .map(|method| (method.name.clone(), contents(source, body, method)))
+        .collect()
+}
+
+/// What the payloads of a method for a backend hold together, in lines of a word and what it is about.
+pub(super) fn lines(payloads: &[Option<Payload>], id: &str) -> Vec<(&'static str, String)> {
+    let backend = Backend::of_delegate(id);
+    let payloads = payloads.iter().flatten();
+    let mut broken = Vec::new();
+    let mut all: Option<Content> = None;
+    for payload in payloads.filter(|payload| Some(payload.backend) == backend) {
+        match (&payload.content, &mut all) {
+            (Ok(content), Some(all)) => all.add(content),
+            (Ok(content), None) => all = Some(content.clone()),
+            (Err(error), _) => broken.push(("unreadable", error.to_string())),
+        }
+    }
+    broken.truncate(MAX_SHOWN);
+    let mut lines = all.as_ref().map_or(Vec::new(), content_lines);
+    lines.extend(broken);
+    lines
+}
+
+fn content_lines(content: &Content) -> Vec<(&'static str, String)> {
+    let facts = content.facts.iter();
+    let mut facts: Vec<String> = facts.map(|(key, value)| format!("{key} {value}")).collect();
+    if !content.functions.is_empty() {
+        let called = content.function.as_deref().unwrap_or("none");
+        let functions = shown(content.functions.iter().map(Clone::clone));
+        facts.push(format!("function {called} of {functions}"));
+    }
+    let mut operators: Vec<(&String, u64)> =
+        content.operators.iter().map(|(k, n)| (k, *n)).collect();
+    operators.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let weights = content.weights.iter().map(|(stored, count)| {
+        let tensors = times((&stored.to_string(), &count.tensors));
+        format!("{tensors} ({} elements)", count.elements)
+    });
+    let computes = content.computes.iter();
+    let lines = [
+        ("says", facts.join(", ")),
+        ("computes", shown(computes.map(times))),
+        ("weights", shown(weights)),
+        (
+            "states",
+            shown(content.states.iter().map(ToString::to_string)),
+        ),
+        (
+            "operators",
+            shown(operators.iter().map(|(name, count)| times((name, count)))),
+        ),
+    ];
+    let lines = lines.into_iter().filter(|(_, text)| !text.is_empty());
+    lines.collect()
+}
+
+fn times((name, count): (&String, &u64)) -> String {
+    match count {
+        1 => name.clone(),
+        _ => format!("{name} ×{count}"),
+    }
+}
+
+/// The first of them in a line, and how many more there are.
+fn shown(items: impl ExactSizeIterator<Item = String>) -> String {
+    let more = items.len().saturating_sub(MAX_SHOWN);
+    let mut items: Vec<String> = items.take(MAX_SHOWN).collect();
+    if more > 0 {
+        items.push(format!("… and {more} more"));
+    }
+    items.join(", ")
+}
+
+/// A payload as JSON; nothing for one that nobody reads.
+pub(super) fn document(payload: Option<&Payload>) -> Json {
+    let Some(payload) = payload else {
+        return Json::Null;
+    };
+    let backend = payload.backend.name();
+    let content = match &payload.content {
+        Ok(content) => content,
+        Err(error) => {
+            let text = error.to_string();
+            return json!({ "backend": backend, "error": text, "offset": error.offset() });
+        }
+    };
+    let facts = content.facts.iter();
+    let facts: Map<String, Json> = facts
+        .map(|(key, value)| (key.replace(' ', "_"), json!(value)))
+        .collect();
+    let weights = content.weights.iter().map(|(stored, count)| {
+        let group = match stored.scheme {
+            Scheme::Groups(size) => Some(size),
+            _ => None,
+        };
+        json!({
+            "dtype": stored.element, "bits": stored.bits, "scheme": stored.scheme.name(),
+            "group_size": group, "tensors": count.tensors, "elements": count.elements,
+        })
+    });
+    let states = content.states.iter().take(MAX_LISTED).map(|state| {
+        let shape: Vec<i64> = state.dims.iter().map(|dim| dim.config_size()).collect();
+        json!({ "name": state.name, "dtype": state.element, "shape": shape })
+    });
+    let operators = content.operators.iter().take(MAX_LISTED);
+    let operators: Map<String, Json> = operators.map(|(k, n)| (k.clone(), json!(n))).collect();
+    let left = |count: usize| count.saturating_sub(MAX_LISTED);
+    let left_out = left(content.operators.len()) + left(content.states.len());
+    let mut document = json!({
+        "backend": backend,
+        "facts": facts,
+        "function": content.function,
+        "functions": content.functions.iter().take(MAX_LISTED).collect::<Vec<_>>(),
+        "computes": content.computes,
+        "weights": weights.collect::<Vec<_>>(),
+        "states": states.collect::<Vec<_>>(),
+        "operators": operators,
+    });
+    if left_out > 0 {
+        document["left_out"] = json!(left_out);
+    }
+    document
+}

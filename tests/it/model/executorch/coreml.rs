@@ -1,0 +1,272 @@
+//! What packages of Core ML tell of dimensions, and packages that are wrong.
+
+use std::cell::Cell;
+use std::io;
+
+use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
+use pkgtool::model::executorch::{Content, Error, contents};
+use pkgtool::source::ReadAt;
+
+use super::delegates::{caller_of, forward};
+use super::package::{
+    immediate, inside, message, model, named, operation, payload, ranges, shapes, text, ty,
+};
+use super::{inspect, read};
+
+/// The signature of a program that has a package, whose `x` and `y` are at most `[4, 8]`. Sizes that a program has of
+/// `x` are unknown of `y` in its first dimension.
+fn signature(array: Option<Vec<u8>>, x: &[Option<u64>]) -> String {
+    let y = [None, x[1]];
+    let relu = operation("relu", &[("x", "x")], named("y", ty(&y)));
+    let payload = payload(&model(array, ty(x), vec![relu]));
+    let sizes: [&[i32]; 2] = [&[4, 8], &[4, 8]];
+    forward(&read(&caller_of("CoreMLBackend", payload, sizes, 1)))
+}
+
+#[test]
+fn a_package_proves_what_its_description_and_types_say() {
+    let both = |side: &str| format!("(float32[{side}]) → (float32[{side}])");
+    let open = [None, Some(8)];
+    for (name, array, x, expected) in [
+        (
+            "a range",
+            Some(ranges(&[(2, 4), (8, 8)])),
+            &open,
+            "-1 (2 to 4), 8",
+        ),
+        (
+            "no limit",
+            Some(ranges(&[(2, u64::MAX), (8, 8)])),
+            &open,
+            "-1 (2 to 4), 8",
+        ),
+        (
+            "shapes",
+            Some(shapes(&[&[4, 8], &[3, 8]])),
+            &open,
+            "-1 (3 to 4), 8",
+        ),
+        // The other dimension is fixed, so this one varies.
+        ("nothing said", None, &open, "-1 (up to 4), 8"),
+        (
+            "another rank",
+            Some(ranges(&[(2, 4)])),
+            &open,
+            "-1 (up to 4), 8",
+        ),
+        (
+            "shapes of two ranks",
+            Some(shapes(&[&[4, 8], &[3][..]])),
+            &open,
+            "-1 (up to 4), 8",
+        ),
+        // A range that ends before it begins says nothing.
+        (
+            "no range",
+            Some(ranges(&[(4, 2), (8, 8)])),
+            &open,
+            "-1 (up to 4), 8",
+        ),
+        // Both may be one size always.
+        ("all unknown", None, &[None, None], "4 or -1, 8 or -1"),
+        // What the program fixes and the description opens is not believed.
+        (
+            "contradiction",
+            Some(ranges(&[(2, 4), (8, 8)])),
+            &[Some(4), Some(8)],
+            "-1 (up to 4), 8",
+        ),
+        // Sizes that are not the program's join nothing.
+        (
+            "other bound",
+            Some(ranges(&[(2, 5), (8, 8)])),
+            &open,
+            "4 or -1, 8 or -1",
+        ),
+        (
+            "other size",
+            Some(ranges(&[(2, 4), (9, 9)])),
+            &[None, Some(9)],
+            "4 or -1, 8 or -1",
+        ),
+    ] {
+        let found = signature(array, x);
+        let expected = match name {
+            // The result's largest size is not said: it joins, and is as large as what it is made of.
+            "other bound" => format!("(float32[{expected}]) → (float32[-1 (2 to 4), 8])"),
+            _ => both(expected),
+        };
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+/// Bytes that count how many of them were asked for.
+struct Counted {
+    bytes: Vec<u8>,
+    read: Cell<u64>,
+}
+
+impl ReadAt for Counted {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read.set(self.read.get() + buffer.len() as u64);
+        self.bytes.read_exact_at(offset, buffer)
+    }
+}
+
+/// What a payload holds; its named data is itself.
+fn content(source: &dyn ReadAt) -> Result<Content, Error> {
+    let payload = ByteRange {
+        offset: 0,
+        size: source.len(),
+    };
+    let body = ProgramBody {
+        methods: vec![MethodBody {
+            name: "forward".to_owned(),
+            values: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            operators: Vec::new(),
+            delegates: vec![DelegateBody {
+                id: "CoreMLBackend".to_owned(),
+                payload: Some(payload),
+            }],
+            instructions: Vec::new(),
+        }],
+        named: [("key".to_owned(), payload)].into(),
+    };
+    let mut found = contents(source, &body, &body.methods[0]);
+    found.remove(0).expect("a payload").content
+}
+
+fn relu(dims: &[Option<u64>]) -> Vec<u8> {
+    operation("relu", &[("x", "x")], named("y", ty(dims)))
+}
+
+#[test]
+fn weights_that_stand_in_the_program_are_stepped_over() {
+    let dims = [Some(1 << 11), Some(1 << 10)];
+    let weights = immediate("w", &dims, vec![0; 8 << 20]);
+    let model = model(None, ty(&dims), vec![weights, relu(&dims)]);
+    let source = Counted {
+        bytes: payload(&model),
+        read: Cell::new(0),
+    };
+    let content = content(&source).expect("a package");
+    let weights: Vec<String> = content.weights.keys().map(ToString::to_string).collect();
+    assert_eq!(weights, ["float32"]);
+    assert_eq!(content.operators.len(), 1);
+    assert!(source.read.get() < 128 << 10, "{} bytes", source.read.get());
+    // The evidence of dimensions reads no more than the program around it.
+    let bytes = source.bytes;
+    let sizes: [&[i32]; 2] = [&[4, 8], &[4, 8]];
+    let source = Counted {
+        bytes: caller_of("CoreMLBackend", bytes, sizes, 1),
+        read: Cell::new(0),
+    };
+    inspect(&source).expect("a program");
+    assert!(source.read.get() < 256 << 10, "{} bytes", source.read.get());
+}
+
+#[test]
+fn a_package_that_is_wrong_is_told_with_its_place() {
+    let fine = [Some(4), Some(8)];
+    let whole = payload(&model(None, ty(&fine), vec![relu(&fine)]));
+    assert!(content(&whole).is_ok());
+    let replaced = |from: &str, to: &str| -> Vec<u8> {
+        assert_eq!(from.len(), to.len());
+        let from: Vec<u8> = from.bytes().rev().collect();
+        let mut bytes = whole.clone();
+        let at = bytes
+            .windows(from.len())
+            .position(|part| part == from)
+            .expect("there");
+        let to: Vec<u8> = to.bytes().rev().collect();
+        bytes[at..at + to.len()].copy_from_slice(&to);
+        bytes
+    };
+    let mut deep = relu(&fine);
+    for _ in 0..100 {
+        let block = message(vec![inside(3, deep)]);
+        deep = message(vec![text(1, "while_loop"), inside(4, block)]);
+    }
+    let open = "{\"nodes\":[{\"name\":\"".bytes().chain([b'a'; 200_000]);
+    let nested = "[".repeat(200_000);
+    let cut = model(None, ty(&fine), vec![relu(&fine)]);
+    for (name, bytes, expected) in [
+        (
+            "a listing that never closes",
+            open.rev().collect(),
+            "Core ML payload listing at offset 0: expected a file system with an ML Program, found EOF",
+        ),
+        (
+            "a listing that opens only",
+            nested.into_bytes(),
+            "Core ML payload listing at offset",
+        ),
+        (
+            "a circle",
+            replaced("{\"Data\":3}", "{\"Data\":5}"),
+            "node 4 with node 5 in it",
+        ),
+        (
+            "a file in another",
+            replaced("\"offset\":0,", "\"offset\":9,"),
+            "node 0 over node 1",
+        ),
+        (
+            "a file past the end",
+            br#"{"nodes":[{"name":"a","dataRegion":{"offset":18446744073709551615,"size":2}}]}"#
+                .iter()
+                .rev()
+                .copied()
+                .collect(),
+            "node 0 beyond the payload's end",
+        ),
+        (
+            "blocks in blocks",
+            payload(&model(None, ty(&fine), vec![deep])),
+            "Core ML operation at offset",
+        ),
+        (
+            "a cut message",
+            payload(&cut[..cut.len() - 3]),
+            "Core ML model at offset",
+        ),
+        (
+            "a name without end",
+            payload(&model(
+                None,
+                ty(&fine),
+                vec![operation(&"a".repeat(70_000), &[], named("y", ty(&fine)))],
+            )),
+            "Core ML operation at offset",
+        ),
+        (
+            "a payload that names itself",
+            br#"CMJR{"key":"key","functionName":"main"}"#.to_vec(),
+            "Core ML payload listing at offset 0",
+        ),
+        (
+            "a payload that names nothing",
+            br#"CMJR{"key":"other","functionName":"main"}"#.to_vec(),
+            "Core ML payload at offset 0: expected a file system with an ML Program, found `other`",
+        ),
+    ] {
+        let error = content(&bytes).expect_err(name).to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+        assert!(error.contains("at offset"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn huge_shapes_are_no_weights() {
+    let huge = [Some(u64::MAX), Some(u64::MAX), None];
+    let constant = immediate("w", &huge, vec![0; 4]);
+    let model = model(None, ty(&huge), vec![constant, relu(&huge)]);
+    let content = content(&payload(&model)).expect("a package");
+    assert!(content.weights.is_empty());
+}
