@@ -72,8 +72,8 @@ fn method_json(info: &ModelInfo, method: &Method, beside: &Beside) -> Json {
         "delegate_payload_bytes": sizes,
         "operators": method.operators,
     });
-    if let Some((missing, _)) = portable::missing(info, method) {
-        json["portable"] = json!(missing.is_empty());
+    if let Some((missing, why)) = portable::missing(&beside.path, info, method) {
+        json["portable"] = json!(why.is_empty());
         json["missing"] = json!(missing);
     }
     let payloads = beside.payloads(method);

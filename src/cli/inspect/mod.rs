@@ -48,6 +48,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 /// What stands beside a program's description.
 #[derive(Default)]
 struct Beside {
+    /// The file.
+    path: PathBuf,
     /// What ExecuTorch's runtime is known to compute wrongly, by method.
     wrong: BTreeMap<String, Vec<KnownWrong>>,
     /// What the payloads of delegates hold.
@@ -60,15 +62,20 @@ impl Beside {
             return Self::default();
         }
         // What cannot be read whole runs nowhere.
+        let alone = || Self {
+            path: path.to_owned(),
+            ..Self::default()
+        };
         let Ok(source) = FileSource::open(path) else {
-            return Self::default();
+            return alone();
         };
         let Ok(body) = ProgramBody::read(&source) else {
-            return Self::default();
+            return alone();
         };
         let methods = body.methods.iter();
         let wrong = methods.map(|method| (method.name.clone(), known_wrong(&source, method)));
         Self {
+            path: path.to_owned(),
             wrong: wrong.collect(),
             payloads: payloads::read(&source, &body),
         }

@@ -100,8 +100,8 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method, beside: &B
             .collect();
         line(text, &format!("  operators  {}", calls.join(", ")));
     }
-    match portable::missing(info, method) {
-        Some((names, _)) if names.is_empty() => line(text, "  portable  yes, lowered to tract"),
+    match portable::missing(&beside.path, info, method) {
+        Some((_, why)) if why.is_empty() => line(text, "  portable  yes, lowered to tract"),
         Some((_, why)) => line(text, &format!("  portable  no: {why}")),
         None => {}
     }

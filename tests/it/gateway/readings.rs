@@ -2,13 +2,15 @@
 //! round as they are told.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::examples;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::run::pkgtool;
-use crate::support::tree::Tree;
+use crate::support::tree::{Tree, config};
 
 const PREDICT: &str = "/api/mlpgateway/account/local/model/glimpse/predict-with-config";
 
@@ -81,6 +83,40 @@ fn what_is_read_here_says_so_and_rounds_as_it_is_told() {
             .as_str()
             .is_some_and(|told| told.contains("Core ML"))
     );
+}
+
+/// What a delegate's payload has that nothing here runs is known before anything is started.
+#[test]
+fn what_cannot_be_read_is_inactive_from_the_start() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = root.join("tests/fixtures/payloads/mlx_refused_mlx_fp32.pte");
+    let program = fs::read(program).expect("a program");
+    let mut config = config();
+    config["backend"] = json!("mlx");
+    config["model"] = json!("opaque");
+    config["variants"] = json!([{ "precision": "fp32", "file": "opaque_mlx_fp32.pte" }]);
+    let tree = Tree::new()
+        .file("opaque/mlx/opaque_mlx_fp32.pte", program)
+        .json("opaque/mlx/config.json", &config);
+    let ran = pkgtool(["inspect", "opaque/mlx/opaque_mlx_fp32.pte", "--json"]);
+    let said = ran.within(tree.root()).run().expect_code(0).json();
+    let forward = &said["methods"]["forward"];
+    assert_eq!(forward["portable"], false, "{forward}");
+    let missing = forward["missing"].as_array().expect("names");
+    assert!(missing.contains(&json!("MetalKernel")), "{missing:?}");
+    if cfg!(target_vendor = "apple") {
+        // Something native may run it there.
+        return;
+    }
+    let gateway = Setup::new().packages(tree.root()).start();
+    let path = "/api/mlpgateway/account/local/model/opaque";
+    assert_eq!(gateway.get(path).expect(200).json()["isActive"], false);
+    for _ in 0..3 {
+        let body = json!({ "inputs": [{ "data": [[0, 0, 0], [0, 0, 0]] }] });
+        let reply = gateway.post(&format!("{path}/predict"), body.to_string());
+        assert!(reply.text().contains("MetalKernel"), "{}", reply.text());
+        reply.expect_error(400, "NO_ACTIVE_INSTANCES");
+    }
 }
 
 #[test]
