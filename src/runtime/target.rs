@@ -116,7 +116,7 @@ pub fn require_runnable(format: &str) -> Result<(), StartError> {
         return Ok(());
     }
     Err(StartError::Format(format!(
-        "it is of format {format}; the engines of this build run ONNX models and ExecuTorch programs"
+        "it is of format {format}; the engines of this build run ONNX models, ExecuTorch programs and Core ML's ML Programs"
     )))
 }
 
@@ -124,7 +124,12 @@ pub fn require_runnable(format: &str) -> Result<(), StartError> {
 /// what would.
 pub fn require_method_runnable(info: &ModelInfo, method: &str) -> Result<(), StartError> {
     require_runnable(info.format)?;
-    let found = info.method(method).filter(|_| info.names_methods);
+    // A model that does not name its methods has one, whatever a config calls it.
+    let found = if info.names_methods {
+        info.method(method)
+    } else {
+        info.methods.first()
+    };
     let Some(found) = found else { return Ok(()) };
     match engine::gaps_everywhere(info.format, found) {
         Some(gaps) => Err(StartError::Format(gaps.reason)),
@@ -179,6 +184,7 @@ fn other_format(engine: &str, format: &str) -> String {
     let is = match format {
         "onnx" => "an ONNX model",
         "executorch" => "an ExecuTorch program",
+        "coreml" => "a Core ML model",
         _ => "of another format",
     };
     let mut others: Vec<String> = Vec::new();

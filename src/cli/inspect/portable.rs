@@ -4,9 +4,10 @@ use crate::engine::gaps_everywhere;
 use crate::model::{Method, ModelInfo};
 
 /// What keeps a program's method from running on any machine: operators and delegates by name, and why
-/// in words. `None` if the question does not arise: only programs name methods of their own.
+/// in words. `None` if the question does not arise: only of programs and Core ML's models is it known.
 pub(super) fn missing(info: &ModelInfo, method: &Method) -> Option<(Vec<String>, String)> {
-    if info.format != "executorch" || method.constant {
+    let is_known = ["executorch", "coreml"].contains(&info.format);
+    if !is_known || method.constant {
         return None;
     }
     let gaps = gaps_everywhere(info.format, method);

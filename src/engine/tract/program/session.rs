@@ -20,7 +20,7 @@ use super::super::runner::Runner;
 use super::super::session::{answer, executor, placement};
 use super::super::{failed, unsupported};
 use super::weights::Weights;
-use super::{Lowered, Shapes, Size, delegates, give, lower, missing, refusal};
+use super::{Lowered, Shapes, Size, delegates, give, lower, missing, refusal, standalone};
 use crate::engine::{Answer, EngineError, LoadRequest, Placement, Rounding, Session};
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
 use crate::model::{Dim, Dynamism};
@@ -93,6 +93,25 @@ impl ProgramSession {
             return Err(unsupported(BTreeSet::new(), reason));
         }
         let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
+        let files = needs_data.then(|| data_files(path));
+        weights
+            .add(files.unwrap_or_default())
+            .map_err(|failure| failed(&failure))?;
+        Self::of(method, weights, request)
+    }
+
+    /// Reads the function of a Core ML model that the method is, likewise.
+    pub(in super::super) fn of_core_ml(request: &LoadRequest) -> Result<Self, EngineError> {
+        let (method, weights) = standalone::read(request)?;
+        Self::of(method, weights, request)
+    }
+
+    /// Refuses delegates with what cannot be lowered, and plans the method if all its shapes are fixed.
+    fn of(
+        method: MethodBody,
+        weights: Weights,
+        request: &LoadRequest,
+    ) -> Result<Self, EngineError> {
         for delegate in &method.delegates {
             let missing =
                 delegates::missing(delegate, &weights).map_err(|failure| failed(&failure))?;
@@ -101,10 +120,6 @@ impl ProgramSession {
                 return Err(unsupported(missing, &reason));
             }
         }
-        let files = needs_data.then(|| data_files(path));
-        weights
-            .add(files.unwrap_or_default())
-            .map_err(|failure| failed(&failure))?;
         let mut session = Self {
             plans: Plans::new(weights.size()),
             method,

@@ -11,4 +11,6 @@ mod proto;
 
 pub use blob::Blob;
 pub use package::Package;
+pub(in crate::model) use program::functions;
 pub use program::{Argument, Block, Content, Function, Kind, Operation, Type, Value};
+pub(in crate::model) use proto::{Field, Message, varint};

@@ -62,7 +62,7 @@ pub struct Type {
 }
 
 /// Types of elements (`MIL.DataType`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Kind {
     #[default]
@@ -151,10 +151,37 @@ impl Kind {
             _ => Self::Unknown,
         }
     }
+
+    /// Its name, as other formats write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Bool => "bool",
+            Self::Text => "string",
+            Self::Float16 => "float16",
+            Self::Float32 => "float32",
+            Self::Float64 => "float64",
+            Self::Bfloat16 => "bfloat16",
+            Self::Int8 => "int8",
+            Self::Int16 => "int16",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Int4 => "int4",
+            Self::Uint8 => "uint8",
+            Self::Uint16 => "uint16",
+            Self::Uint32 => "uint32",
+            Self::Uint64 => "uint64",
+            Self::Uint4 => "uint4",
+            Self::Uint2 => "uint2",
+            Self::Uint1 => "uint1",
+            Self::Uint6 => "uint6",
+            Self::Uint3 => "uint3",
+        }
+    }
 }
 
 /// The functions of a program by name.
-pub(super) fn functions(program: Message<'_>) -> Result<BTreeMap<String, Function>, Error> {
+pub(in crate::model) fn functions(program: Message<'_>) -> Result<BTreeMap<String, Function>, Error> {
     let mut functions = BTreeMap::new();
     for field in program.fields() {
         let field = field?;
@@ -289,7 +316,8 @@ fn named_type(field: &Field<'_>) -> Result<(String, Type), Error> {
 }
 
 impl Type {
-    fn read(message: Message<'_>) -> Result<Self, Error> {
+    /// Reads a type.
+    pub(in crate::model) fn read(message: Message<'_>) -> Result<Self, Error> {
         let mut ty = Self::default();
         for field in message.fields() {
             let field = field?;
