@@ -15,6 +15,7 @@ mod open;
 mod recognise;
 
 pub use allowed::Allowed;
+pub use coreml::folder_size;
 pub use external::ExternalDataError;
 pub use format::{Breach, ModelError, ModelFormat};
 pub use info::{
@@ -22,5 +23,4 @@ pub use info::{
     TensorInfo, Value, ValueKind,
 };
 pub use open::{OpenError, open};
-pub use coreml::folder_size;
 pub use recognise::{FORMATS, format_of, inspect, inspect_at};

@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn every_backend_ends_with_what_is_portable() {
-        for format in ["onnx", "executorch"] {
+        for format in ["onnx", "executorch", "coreml"] {
             for backend in Backend::ALL.map(Some).into_iter().chain([None]) {
                 let last = *candidates(format, backend).last().expect("there are some");
                 let portable = (last.engine, last.provider, last.fallback);

@@ -106,7 +106,10 @@ impl Engine for Tract {
     }
 
     fn title(&self) -> [&'static str; 2] {
-        ["tract", "ONNX models, ExecuTorch programs and Core ML's ML Programs"]
+        [
+            "tract",
+            "ONNX models, ExecuTorch programs and Core ML's ML Programs",
+        ]
     }
 
     fn is_everywhere(&self) -> bool {

@@ -109,10 +109,14 @@ pub enum Error {
         most: usize,
     },
     /// Only ML Programs are graphs that can be read whole.
-    #[error("a Core ML model of kind {kind}, no ML Program; Core ML runs it, on Apple's systems")]
+    #[error(
+        "a Core ML model of kind {kind} ({parts}), no ML Program; Core ML runs it, on Apple's systems"
+    )]
     NoProgram {
         /// What it is.
         kind: String,
+        /// What it is made of.
+        parts: String,
     },
     /// A function that is not there.
     #[error("no function `{name}` in the program; it has {has}")]
@@ -123,7 +127,9 @@ pub enum Error {
         has: String,
     },
     /// Weights in several files.
-    #[error("a program with weights in several files: {files}; Core ML runs it, on Apple's systems")]
+    #[error(
+        "a program with weights in several files: {files}; Core ML runs it, on Apple's systems"
+    )]
     SeveralFiles {
         /// Their names.
         files: String,

@@ -228,10 +228,7 @@ fn layer_kind(number: u64) -> Option<String> {
         return None;
     }
     let found = LAYERS.binary_search_by_key(&number, |(known, _)| *known);
-    Some(found.map_or_else(
-        |_| format!("layer {number}"),
-        |at| LAYERS[at].1.to_owned(),
-    ))
+    Some(found.map_or_else(|_| format!("layer {number}"), |at| LAYERS[at].1.to_owned()))
 }
 
 /// How often what a model is made of is in it: `neuralNetwork::convolution`, `pipeline::neuralNetwork`, or just

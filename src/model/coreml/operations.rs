@@ -236,10 +236,7 @@ impl Record {
             })
         };
         if found.kind != self.kind {
-            return wrong(
-                self.kind.name().to_owned(),
-                found.kind.name().to_owned(),
-            );
+            return wrong(self.kind.name().to_owned(), found.kind.name().to_owned());
         }
         match self.bytes() {
             Some(needed) if needed > found.bytes.size => wrong(

@@ -101,6 +101,11 @@ impl Outline {
         self.kind == ML_PROGRAM
     }
 
+    /// What a model that is no ML Program is made of.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
+        self.made_of.keys().map(String::as_str)
+    }
+
     /// The weight files that the program names, with the records that it names in them.
     pub(super) fn weight_files(&self) -> impl Iterator<Item = (&str, Vec<Record>)> {
         let files = self.operations.records.iter();

@@ -33,7 +33,11 @@ impl Whole {
         let within = |error: Error| error.within(place.model_name());
         let outline = Outline::read(&source).map_err(within)?;
         if !outline.is_program() {
-            return Err(Error::NoProgram { kind: outline.kind });
+            let parts = outline.parts().map(|part| format!("`{part}`"));
+            return Err(Error::NoProgram {
+                parts: parts.collect::<Vec<_>>().join(", "),
+                kind: outline.kind,
+            });
         }
         let info = outline.info(&[]);
         let named = info.names_methods;

@@ -7,6 +7,7 @@ mod bench;
 mod commands;
 #[cfg(feature = "run")]
 mod compare;
+mod core_ml;
 #[cfg(feature = "run")]
 mod engines;
 mod inspect;

@@ -8,7 +8,7 @@ pub(crate) mod builder;
 mod data_file;
 mod delegates;
 mod dynamism;
-mod hostile;
+pub(crate) mod hostile;
 mod payloads;
 mod programs;
 mod xnnpack;

@@ -13,9 +13,7 @@ use super::delegates::CORE_ML;
 use super::weights::Weights;
 use crate::engine::{EngineError, LoadRequest};
 use crate::model::coreml::{Error, Whole};
-use crate::model::executorch::body::{
-    BodyValue, ByteRange, DelegateBody, Instruction, MethodBody,
-};
+use crate::model::executorch::body::{BodyValue, ByteRange, DelegateBody, Instruction, MethodBody};
 
 /// What of a model's method cannot be lowered, by the names of its operations; why, and what would run it.
 pub(in super::super) fn missing<'a>(
@@ -61,9 +59,7 @@ pub(super) fn read(request: &LoadRequest) -> Result<(MethodBody, Weights), Engin
         method,
         weights,
     } = whole;
-    if let Some((missing, reason)) =
-        self::missing(method.operators.keys().map(String::as_str))
-    {
+    if let Some((missing, reason)) = self::missing(method.operators.keys().map(String::as_str)) {
         return Err(unsupported(missing, &reason));
     }
     let counts = (package.inputs.len(), package.outputs.len());

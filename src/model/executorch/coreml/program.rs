@@ -181,7 +181,9 @@ impl Kind {
 }
 
 /// The functions of a program by name.
-pub(in crate::model) fn functions(program: Message<'_>) -> Result<BTreeMap<String, Function>, Error> {
+pub(in crate::model) fn functions(
+    program: Message<'_>,
+) -> Result<BTreeMap<String, Function>, Error> {
     let mut functions = BTreeMap::new();
     for field in program.fields() {
         let field = field?;
