@@ -165,9 +165,11 @@ fn of_core_ml(selection: &Selection) -> Vec<Seen> {
     if let Some(operation) = packed.next() {
         let types = selection.info.weight_types.keys();
         let small = |name: &String| ["uint1", "uint2", "uint3"].contains(&name.as_str());
-        let held = match types.into_iter().any(small) {
-            true => Held::FourBits,
-            false => Held::EightBits,
+        let is_small = types.into_iter().any(small);
+        let held = if is_small {
+            Held::FourBits
+        } else {
+            Held::EightBits
         };
         seen.push((held, format!("it holds weights packed for `{operation}`")));
     }

@@ -160,7 +160,7 @@ impl Engine for Tract {
             return feedback::around(NAME, Box::new(session), request);
         }
         if info.format == "coreml" {
-            let session = ProgramSession::of_core_ml(request)?;
+            let session = ProgramSession::of_core_ml(request, &info)?;
             return feedback::around(NAME, Box::new(session), request);
         }
         if info.format != "onnx" {

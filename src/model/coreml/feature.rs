@@ -184,9 +184,13 @@ fn choice_dim(sizes: BTreeSet<u64>) -> Dim {
 
 /// Sizes, packed or one by one. One below zero is none.
 fn sizes_of(field: &Field<'_>, into: &mut Vec<u64>) -> Result<(), Error> {
-    let mut ints = Vec::new();
-    field.integers(&mut ints)?;
-    into.extend(ints.into_iter().map(|int| u64::try_from(int).unwrap_or(0)));
+    let mut sizes = Vec::new();
+    field.integers(&mut sizes)?;
+    into.extend(
+        sizes
+            .into_iter()
+            .map(|size| u64::try_from(size).unwrap_or(0)),
+    );
     if into.len() > MAX_RANK {
         return Err(Error::TooMany {
             what: "dimensions of an array",

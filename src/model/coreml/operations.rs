@@ -203,10 +203,10 @@ fn entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), Error> 
 }
 
 fn bound(count: usize, what: &'static str, most: usize) -> Result<(), Error> {
-    match count > most {
-        true => Err(Error::TooMany { what, most }),
-        false => Ok(()),
+    if count > most {
+        return Err(Error::TooMany { what, most });
     }
+    Ok(())
 }
 
 impl Record {

@@ -9,7 +9,7 @@ use crate::model::executorch::{Error, Place};
 use crate::source::Pages;
 
 /// Bytes that a tag and a length take at most.
-const HEAD: u64 = 20;
+const HEAD: usize = 20;
 
 /// A field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,8 @@ fn part(pages: &Pages<'_>, at: u64, end: u64, name: &str) -> Result<(Part, u64),
         path: format!("Core ML {name}"),
         offset: at,
     };
-    let mut head = [0; HEAD as usize];
-    let size = usize::try_from((end - at).min(HEAD)).expect("at most 20");
+    let mut head = [0; HEAD];
+    let size = usize::try_from(end - at).map_or(HEAD, |left| left.min(HEAD));
     pages
         .read(at, &mut head[..size])
         .map_err(|error| Error::Read {

@@ -125,9 +125,10 @@ impl Place {
                 file: written.to_owned(),
             });
         }
-        let real = |path: &Path| match path.as_os_str().is_empty() {
-            true => Path::new(".").canonicalize().ok(),
-            false => path.canonicalize().ok(),
+        let real = |path: &Path| {
+            let is_here = path.as_os_str().is_empty();
+            let path = if is_here { Path::new(".") } else { path };
+            path.canonicalize().ok()
         };
         let beside = real(&self.model).and_then(|model| model.parent().map(Path::to_owned));
         let is_inside = real(&path).is_some_and(|found| {

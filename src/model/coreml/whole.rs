@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use super::error::Error;
 use super::outline::{MAX_PROGRAM, Outline, read_bytes};
 use super::place::Place;
-use crate::model::Method;
 use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::coreml::{Message, Package, functions};
 use crate::source::{Pages, ReadAt};
@@ -15,8 +14,6 @@ use crate::source::{Pages, ReadAt};
 pub struct Whole {
     /// The function, with the names of its inputs and outputs in the order of the method's.
     pub package: Package,
-    /// What the description says that it takes and gives.
-    pub method: Method,
     /// The file that its weights are in: the model's own where it has none.
     pub weights: PathBuf,
 }
@@ -40,9 +37,11 @@ impl Whole {
             });
         }
         let info = outline.info(&[]);
-        let named = info.names_methods;
+        let has_names = info.names_methods;
         let found = info.methods.iter().find(|known| known.name == method);
-        let found = found.or(info.methods.first().filter(|_| !named)).cloned();
+        let found = found
+            .or(info.methods.first().filter(|_| !has_names))
+            .cloned();
         let no_function = |has: String| Error::NoFunction {
             name: method.to_owned(),
             has,
@@ -55,9 +54,9 @@ impl Whole {
         let bytes = read_bytes(&pages, outline.body, MAX_PROGRAM, "program").map_err(within)?;
         let message = Message::new(&bytes, outline.body.offset, "program");
         let mut program = functions(message).map_err(|error| within(error.into()))?;
-        let wanted = if named { &found.name } else { "main" };
+        let wanted = if has_names { &found.name } else { "main" };
         let function = match program.remove(wanted) {
-            None if !named && program.len() == 1 => program.pop_first().map(|(_, only)| only),
+            None if !has_names && program.len() == 1 => program.pop_first().map(|(_, only)| only),
             function => function,
         };
         let Some(function) = function else {
@@ -92,7 +91,6 @@ impl Whole {
         Ok(Self {
             package: Package::new(function, names(&found.inputs), names(&found.outputs), range),
             weights: weights.unwrap_or_else(|| place.model_path().to_owned()),
-            method: found,
         })
     }
 }

@@ -59,10 +59,15 @@ fn a_folder_is_served_and_replaced_when_its_files_change() {
         let apart = apart.map(|(found, expected)| (found - expected).abs());
         assert!(apart.fold(0.0, f64::max) < 1e-4);
     }
-    // Deep in the folder: weights of zeros give zeros where nothing but they and places are added.
+    // A change deep in the folder is seen, and what is broken is not served.
     let weights = tree
         .path("ranged/coreml/ranged_coreml_fp32.mlpackage")
         .join("Data/com.apple.CoreML/weights/weight.bin");
     std::fs::write(weights, b"cut off").expect("a file");
-    gateway.until(|| gateway.post("/p/local/ranged", "{}").status == 404);
+    gateway.until(|| {
+        gateway
+            .post("/p/local/ranged", "{}")
+            .text()
+            .contains("NOT_FOUND")
+    });
 }

@@ -23,7 +23,7 @@ use super::weights::Weights;
 use super::{Lowered, Shapes, Size, delegates, give, lower, missing, refusal, standalone};
 use crate::engine::{Answer, EngineError, LoadRequest, Placement, Rounding, Session};
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
-use crate::model::{Dim, Dynamism};
+use crate::model::{Dim, Dynamism, ModelInfo};
 use crate::source::FileSource;
 use crate::tensor::{DType, Signature, Tensor, TensorSpec};
 
@@ -101,8 +101,11 @@ impl ProgramSession {
     }
 
     /// Reads the function of a Core ML model that the method is, likewise.
-    pub(in super::super) fn of_core_ml(request: &LoadRequest) -> Result<Self, EngineError> {
-        let (method, weights) = standalone::read(request)?;
+    pub(in super::super) fn of_core_ml(
+        request: &LoadRequest,
+        info: &ModelInfo,
+    ) -> Result<Self, EngineError> {
+        let (method, weights) = standalone::read(request, info)?;
         Self::of(method, weights, request)
     }
 

@@ -12,6 +12,7 @@ use super::coreml;
 use super::delegates::CORE_ML;
 use super::weights::Weights;
 use crate::engine::{EngineError, LoadRequest};
+use crate::model::ModelInfo;
 use crate::model::coreml::{Error, Whole};
 use crate::model::executorch::body::{BodyValue, ByteRange, DelegateBody, Instruction, MethodBody};
 
@@ -24,44 +25,42 @@ pub(in super::super) fn missing<'a>(
         .map(str::to_owned)
         .collect();
     let first = missing.first()?;
-    let reason = match first.split_once("::") {
+    let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+    let names = names.join(", ");
+    let reason = if let Some((kind, part)) = first.split_once("::") {
         // Made of layers or of models: nothing of it is an operation.
-        Some((kind, part)) => {
-            let kind = if kind == "model" { part } else { kind };
-            let parts: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
-            format!(
-                "it is a Core ML model of kind {kind} ({}), no ML Program; Core ML runs it, on Apple's systems",
-                parts.join(", ")
-            )
-        }
-        None => {
-            let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
-            format!(
-                "there is no code for Core ML's {}; Core ML runs it, on Apple's systems",
-                names.join(", ")
-            )
-        }
+        let kind = if kind == "model" { part } else { kind };
+        format!(
+            "it is a Core ML model of kind {kind} ({names}), no ML Program; Core ML runs it, on Apple's systems"
+        )
+    } else {
+        format!("there is no code for Core ML's {names}; Core ML runs it, on Apple's systems")
     };
     Some((missing, reason))
 }
 
-/// Reads a model: a method that calls its function, and where its weights are.
-pub(super) fn read(request: &LoadRequest) -> Result<(MethodBody, Weights), EngineError> {
+/// Reads a model, whose header is known: a method that calls its function, and where its weights are.
+pub(super) fn read(
+    request: &LoadRequest,
+    info: &ModelInfo,
+) -> Result<(MethodBody, Weights), EngineError> {
     let signature = &request.signature;
+    let found = if info.names_methods {
+        info.method(&signature.method)
+    } else {
+        info.methods.first()
+    };
+    let operators = found.iter().flat_map(|method| method.operators.keys());
+    if let Some((missing, reason)) = missing(operators.map(String::as_str)) {
+        return Err(unsupported(missing, &reason));
+    }
     let whole = Whole::read(&request.model, &signature.method).map_err(|error| match error {
         Error::NoProgram { .. } | Error::SeveralFiles { .. } => {
             unsupported(BTreeSet::new(), &format!("it is {error}"))
         }
         other => failed(&Failure::new(other.to_string())),
     })?;
-    let Whole {
-        package,
-        method,
-        weights,
-    } = whole;
-    if let Some((missing, reason)) = self::missing(method.operators.keys().map(String::as_str)) {
-        return Err(unsupported(missing, &reason));
-    }
+    let Whole { package, weights } = whole;
     let counts = (package.inputs.len(), package.outputs.len());
     if counts != (signature.inputs.len(), signature.outputs.len()) {
         let reason = "its description has other inputs and outputs than it had before";
