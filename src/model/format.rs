@@ -22,6 +22,16 @@ pub trait ModelFormat: Sync {
 
     /// Reads the header.
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError>;
+
+    /// Reads the header of the file at `path`, for formats in which names say what must be in a file.
+    fn inspect_named(&self, _path: &Path, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
+        self.inspect(source)
+    }
+
+    /// Reads the header of a model that is a folder; `None` where this format has none of that name.
+    fn inspect_folder(&self, _path: &Path) -> Option<Result<ModelInfo, ModelError>> {
+        None
+    }
 }
 
 /// A format's own error: which of its rules a file breaks, and where.

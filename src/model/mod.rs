@@ -5,6 +5,7 @@
 //! panics; its cost does not depend on the size of the file. Knows nothing of configs' rules.
 
 mod allowed;
+pub mod coreml;
 pub mod executorch;
 mod external;
 mod format;
@@ -14,6 +15,7 @@ mod open;
 mod recognise;
 
 pub use allowed::Allowed;
+pub use coreml::folder_size;
 pub use external::ExternalDataError;
 pub use format::{Breach, ModelError, ModelFormat};
 pub use info::{
@@ -21,4 +23,4 @@ pub use info::{
     TensorInfo, Value, ValueKind,
 };
 pub use open::{OpenError, open};
-pub use recognise::{FORMATS, format_of, inspect};
+pub use recognise::{FORMATS, format_of, inspect, inspect_at};

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::{FORMATS, ModelError, ModelInfo, inspect};
+use super::{FORMATS, ModelError, ModelInfo, folder_size, inspect, inspect_at};
 use crate::source::lfs::{self, Pointer};
 use crate::source::{FileSource, ReadAt};
 
@@ -22,6 +22,9 @@ pub enum OpenError {
     /// It claims a format and breaks it.
     #[error("is broken: {0}")]
     Broken(ModelError),
+    /// A folder that Core ML's compiler made of a model.
+    #[error("is a compiled Core ML model, which only Core ML itself reads, on Apple's systems")]
+    Compiled,
     /// No format here claims it.
     #[error(
         "has a format that is not read here; formats that are: {}",
@@ -30,8 +33,12 @@ pub enum OpenError {
     UnknownFormat,
 }
 
-/// Reads the header of the model at `path`; also gives the file's size in bytes.
+/// Reads the header of the model at `path`; also gives the size of the file, or of all files in the folder, in
+/// bytes.
 pub fn open(path: &Path) -> Result<(ModelInfo, u64), OpenError> {
+    if path.is_dir() {
+        return open_folder(path);
+    }
     let source = FileSource::open(path)?;
     if let Some(pointer) = lfs_pointer(&source) {
         return Err(OpenError::LfsPointer(pointer));
@@ -42,6 +49,21 @@ pub fn open(path: &Path) -> Result<(ModelInfo, u64), OpenError> {
     let info = inspect(path, &source).map_err(OpenError::Broken)?;
     info.map(|info| (info, source.len()))
         .ok_or(OpenError::UnknownFormat)
+}
+
+fn open_folder(path: &Path) -> Result<(ModelInfo, u64), OpenError> {
+    let info = inspect_at(path).map_err(OpenError::Broken)?;
+    let is_compiled = path
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("mlmodelc"));
+    match info {
+        Some(info) => Ok((info, folder_size(path))),
+        None if is_compiled => Err(OpenError::Compiled),
+        None => Err(OpenError::Unreadable(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ))),
+    }
 }
 
 fn lfs_pointer(source: &FileSource) -> Option<Pointer> {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::{ModelError, ModelFormat, ModelInfo, executorch, onnx};
-use crate::source::ReadAt;
+use super::{ModelError, ModelFormat, ModelInfo, coreml, executorch, onnx};
+use crate::source::{FileSource, ReadAt};
 
 /// How many first bytes [`ModelFormat::matches`] is shown.
 const MAGIC_SIZE: usize = 64;
@@ -13,6 +13,7 @@ pub static FORMATS: &[&dyn ModelFormat] = &[
     &executorch::ExecuTorch,
     &executorch::FlatTensor,
     &onnx::Onnx,
+    &coreml::CoreMl,
 ];
 
 /// The format that claims `path`, by its first bytes or its name; `None` if none does.
@@ -33,6 +34,17 @@ pub fn format_of(
 /// claims it.
 pub fn inspect(path: &Path, source: &dyn ReadAt) -> Result<Option<ModelInfo>, ModelError> {
     format_of(path, source)?
-        .map(|format| format.inspect(source))
+        .map(|format| format.inspect_named(path, source))
         .transpose()
+}
+
+/// Reads the header of the model at `path`, a file or a folder; `None` if no format here claims it.
+pub fn inspect_at(path: &Path) -> Result<Option<ModelInfo>, ModelError> {
+    if path.is_dir() {
+        let mut formats = FORMATS.iter();
+        return formats
+            .find_map(|format| format.inspect_folder(path))
+            .transpose();
+    }
+    inspect(path, &FileSource::open(path)?)
 }

@@ -53,10 +53,10 @@ impl Precision {
         let signature = &selection.signature;
         let values = signature.inputs.iter().chain(&signature.outputs);
         seen.extend(values.filter_map(of_value));
-        if selection.info.format == "onnx" {
-            seen.extend(of_onnx(selection));
-        } else {
-            seen.extend(of_program(selection));
+        match selection.info.format {
+            "onnx" => seen.extend(of_onnx(selection)),
+            "coreml" => seen.extend(of_core_ml(selection)),
+            _ => seen.extend(of_program(selection)),
         }
         // Of several the one that was seen first: they are in the order of how much they say.
         let lowest = seen.iter().map(|(held, _)| *held).max();
@@ -193,6 +193,36 @@ fn of_onnx(selection: &Selection) -> Vec<Seen> {
             Some((held, format!("it holds {count} node{s} `{operator}`")))
         })
         .collect();
+    seen.extend(of_weights(selection));
+    seen
+}
+
+/// What the operations and the weights of an ML Program show.
+fn of_core_ml(selection: &Selection) -> Vec<Seen> {
+    let mut seen = of_weights(selection);
+    let operations = selection
+        .info
+        .methods
+        .iter()
+        .flat_map(|method| method.operators.keys());
+    let mut packed = operations.filter(|name| name.starts_with("constexpr_"));
+    if let Some(operation) = packed.next() {
+        let types = selection.info.weight_types.keys();
+        let small = |name: &String| ["uint1", "uint2", "uint3"].contains(&name.as_str());
+        let is_small = types.into_iter().any(small);
+        let held = if is_small {
+            Held::FourBits
+        } else {
+            Held::EightBits
+        };
+        seen.push((held, format!("it holds weights packed for `{operation}`")));
+    }
+    seen
+}
+
+/// What the types of stored tensors show.
+fn of_weights(selection: &Selection) -> Vec<Seen> {
+    let mut seen = Vec::new();
     for (element, count) in &selection.info.weight_types {
         let held = match element.as_str() {
             "float16" => Held::Float16,

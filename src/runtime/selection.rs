@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::model::{self, ModelInfo, OpenError};
 use crate::package::{
     Backend, Config, Discovery, FileRef, LoadFault, Loaded, MethodSignature, Methods, Roots,
-    Variant, config, reference, roots,
+    Variant, config, model_file, reference, roots,
 };
 use crate::source::json::JsonPath;
 use crate::tensor::{Signature, SignatureError};
@@ -282,7 +282,7 @@ pub fn select_link(path: &Path, choice: &Choice, name: &str) -> Selected<Selecti
 fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<(PathBuf, Config)>> {
     let kind = fs::metadata(path)
         .map_err(|error| SelectionError::Refused(format!("{}: {error}", path.display())))?;
-    if kind.is_dir() {
+    if kind.is_dir() && !model_file::is_bundle(&path.to_string_lossy()) {
         let (found, config) = config_below(path, backend)?;
         return Ok(Some((found, config)));
     }

@@ -116,7 +116,7 @@ pub fn require_runnable(format: &str) -> Result<(), StartError> {
         return Ok(());
     }
     Err(StartError::Format(format!(
-        "it is of format {format}; the engines of this build run ONNX models and ExecuTorch programs"
+        "it is of format {format}; the engines of this build run ONNX models, ExecuTorch programs and Core ML's ML Programs"
     )))
 }
 
@@ -128,7 +128,12 @@ pub fn require_method_runnable(
     method: &str,
 ) -> Result<(), StartError> {
     require_runnable(info.format)?;
-    let found = info.method(method).filter(|_| info.names_methods);
+    // A model that does not name its methods has one, whatever a config calls it.
+    let found = if info.names_methods {
+        info.method(method)
+    } else {
+        info.methods.first()
+    };
     let Some(found) = found else { return Ok(()) };
     let gaps = engine::gaps_everywhere(info.format, found)
         .or_else(|| engine::gaps_inside_everywhere(model, info.format, method));
@@ -185,6 +190,7 @@ fn other_format(engine: &str, format: &str) -> String {
     let is = match format {
         "onnx" => "an ONNX model",
         "executorch" => "an ExecuTorch program",
+        "coreml" => "a Core ML model",
         _ => "of another format",
     };
     let mut others: Vec<String> = Vec::new();
@@ -366,7 +372,7 @@ mod tests {
 
     #[test]
     fn every_backend_ends_with_what_is_portable() {
-        for format in ["onnx", "executorch"] {
+        for format in ["onnx", "executorch", "coreml"] {
             for backend in Backend::ALL.map(Some).into_iter().chain([None]) {
                 let last = *candidates(format, backend).last().expect("there are some");
                 let portable = (last.engine, last.provider, last.fallback);

@@ -10,14 +10,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use walkdir::WalkDir;
-
 use super::tokenizer::{self, RootKeys};
 use crate::model::{self, ModelError, ModelInfo};
-use crate::source::{FileSource, lfs};
+use crate::source::lfs;
 
-/// Most entries of a model directory (`.mlpackage`) that are counted.
-const MAX_DIRECTORY_ENTRIES: usize = 100_000;
 /// Bytes that are compared at once.
 const CHUNK: usize = 64 * 1024;
 
@@ -101,8 +97,9 @@ impl FileFacts {
     fn look(path: &Path, open_model: bool) -> Self {
         let state = FileState::look(path);
         let model = match state {
-            FileState::File(_) if open_model => Some(ModelFacts::read(path)),
-            FileState::Directory(_) if open_model => Some(ModelFacts::UnknownFormat),
+            FileState::File(_) | FileState::Directory(_) if open_model => {
+                Some(ModelFacts::read(path))
+            }
             _ => None,
         };
         Self {
@@ -166,7 +163,7 @@ impl FileState {
             Err(error) => return Self::Unreadable(error.to_string()),
         };
         if metadata.is_dir() {
-            return Self::Directory(directory_size(path));
+            return Self::Directory(model::folder_size(path));
         }
         if !metadata.is_file() {
             return Self::Unreadable("neither a file nor a directory".to_owned());
@@ -184,11 +181,7 @@ impl FileState {
 
 impl ModelFacts {
     fn read(path: &Path) -> Self {
-        let source = match FileSource::open(path) {
-            Ok(source) => source,
-            Err(error) => return Self::Broken(error.into()),
-        };
-        match model::inspect(path, &source) {
+        match model::inspect_at(path) {
             Ok(Some(info)) => Self::Read(Box::new(info)),
             Ok(None) => Self::UnknownFormat,
             Err(error) => Self::Broken(error),
@@ -210,17 +203,6 @@ fn is_missing(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
     )
-}
-
-fn directory_size(path: &Path) -> u64 {
-    let entries = WalkDir::new(path).into_iter().take(MAX_DIRECTORY_ENTRIES);
-    let files = entries
-        .flatten()
-        .filter(|entry| entry.file_type().is_file());
-    files
-        .filter_map(|entry| entry.metadata().ok())
-        .map(|metadata| metadata.len())
-        .sum()
 }
 
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {

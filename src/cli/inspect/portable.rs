@@ -4,17 +4,24 @@ use std::path::Path;
 
 use crate::engine::{gaps_everywhere, gaps_inside_everywhere};
 use crate::model::{Method, ModelInfo};
+use crate::tensor::Signature;
 
-/// What keeps a program's method from running on any machine: operators and delegates by name, and why
-/// in words, which are empty where nothing is missing. `None` if the question does not arise: only programs
-/// name methods of their own.
+/// What keeps a method from running on any machine: operators, delegates and values by name, and why in
+/// words, which are empty where nothing is missing. `None` if the question does not arise: only of programs and
+/// Core ML's models is it known.
 pub(super) fn missing(
     model: &Path,
     info: &ModelInfo,
     method: &Method,
 ) -> Option<(Vec<String>, String)> {
-    if info.format != "executorch" || method.constant {
+    let is_known = ["executorch", "coreml"].contains(&info.format);
+    if !is_known || method.constant {
         return None;
+    }
+    if info.format == "coreml"
+        && let Err(error) = Signature::of(method, None)
+    {
+        return Some((vec![error.found.clone()], error.to_string()));
     }
     let gaps = gaps_everywhere(info.format, method)
         .or_else(|| gaps_inside_everywhere(model, info.format, &method.name));

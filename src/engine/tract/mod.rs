@@ -1,5 +1,5 @@
-//! The tract engine: pure Rust, always there. Runs ONNX models, and ExecuTorch programs lowered to its
-//! graphs (`program`).
+//! The tract engine: pure Rust, always there. Runs ONNX models, and ExecuTorch programs and Core ML's ML
+//! Programs lowered to its graphs (`program`).
 //!
 //! Invariant: nothing of the library leaves this folder, neither a type nor a panic; a model that it
 //! is known to compute wrongly is refused (`known_wrong`). A model that hangs or exhausts memory can
@@ -90,9 +90,8 @@ use source::Source;
 use super::feedback;
 use super::refusal::tells_beyond;
 use super::{Engine, EngineError, Gaps, LoadRequest, Offer, Provider, Reading, Session};
-use crate::model::{Method, ModelInfo, inspect};
+use crate::model::{Method, ModelInfo, inspect_at};
 use crate::package::Backend;
-use crate::source::FileSource;
 
 /// The engine's name.
 const NAME: &str = "tract";
@@ -107,7 +106,10 @@ impl Engine for Tract {
     }
 
     fn title(&self) -> [&'static str; 2] {
-        ["tract", "ONNX models and ExecuTorch programs"]
+        [
+            "tract",
+            "ONNX models, ExecuTorch programs and Core ML's ML Programs",
+        ]
     }
 
     fn is_everywhere(&self) -> bool {
@@ -116,7 +118,7 @@ impl Engine for Tract {
 
     fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer> {
         match format {
-            "onnx" | "executorch" => vec![Offer::portable(backend)],
+            "onnx" | "executorch" | "coreml" => vec![Offer::portable(backend)],
             _ => Vec::new(),
         }
     }
@@ -126,6 +128,11 @@ impl Engine for Tract {
     }
 
     fn gaps(&self, format: &str, method: &Method) -> Option<Gaps> {
+        if format == "coreml" {
+            let operators = method.operators.keys().map(String::as_str);
+            let (names, reason) = program::missing_of_core_ml(operators)?;
+            return Some(Gaps { names, reason });
+        }
         if format != "executorch" {
             return None;
         }
@@ -146,6 +153,10 @@ impl Engine for Tract {
     }
 
     fn reading(&self, format: &str, method: &Method) -> Option<Reading> {
+        if format == "coreml" {
+            let of = Backend::CoreMl;
+            return Some(Reading { of });
+        }
         let delegates = method.delegates.iter().filter(|_| format == "executorch");
         let mut read = delegates.filter_map(|delegate| program::reading(&delegate.id));
         read.next().map(|of| Reading { of })
@@ -166,6 +177,10 @@ impl Engine for Tract {
             let session = ProgramSession::new(request, !info.external.is_empty())?;
             return feedback::around(NAME, Box::new(session), request);
         }
+        if info.format == "coreml" {
+            let session = ProgramSession::of_core_ml(request, &info)?;
+            return feedback::around(NAME, Box::new(session), request);
+        }
         if info.format != "onnx" {
             let reason = format!("it cannot run models of format {}", info.format);
             return Err(unsupported(BTreeSet::new(), &reason));
@@ -181,8 +196,7 @@ impl Engine for Tract {
 
 fn header(path: &Path) -> Result<ModelInfo, EngineError> {
     let fail = |reason: String| failed(&Failure::new(reason));
-    let file = FileSource::open(path).map_err(|error| fail(error.to_string()))?;
-    inspect(path, &file)
+    inspect_at(path)
         .map_err(|error| fail(error.to_string()))?
         .ok_or_else(|| fail("it is of no format known here".to_owned()))
 }

@@ -8,12 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 use super::options::{PackageDirectory, Unserved};
 use crate::database::Timestamp;
 use crate::package::{
-    Config, Discovery, Found, FoundKind, Loaded, Roots, config, precision, reference, roots,
+    Config, Discovery, Found, FoundKind, Loaded, Roots, config, model_file, precision, reference,
+    roots,
 };
 
 /// How deep a directory of packages has its first config: in a package, in a backend's directory.
@@ -21,6 +22,9 @@ const CONFIG_DEPTH: usize = 3;
 
 /// Most entries that are looked at behind a link.
 const MOST_LOOKED_AT: usize = 10_000;
+
+/// Most files of a model that is a folder.
+const MOST_OF_A_FOLDER: usize = 10_000;
 
 /// Which package it is: the place of its directory among those of the catalog, and its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,7 +185,8 @@ impl Fingerprint {
                 marks.insert(path, mark);
             }
             let others = references(found, directory, roots);
-            for path in others.into_iter().chain(precision_lists(found, roots)) {
+            let others = others.into_iter().flat_map(files_of);
+            for path in others.chain(precision_lists(found, roots)) {
                 let mark = mark(&path);
                 marks.insert(path, mark);
             }
@@ -222,6 +227,16 @@ fn references(found: &Found, directory: &Path, roots: &Roots) -> Vec<PathBuf> {
     files
         .filter_map(|file| reference::resolve(directory, depth, &file.reference).ok())
         .collect()
+}
+
+/// What a reference leads to: a file, or the files of a model that is a folder.
+fn files_of(path: PathBuf) -> Vec<PathBuf> {
+    if !model_file::is_bundle(&path.to_string_lossy()) || !path.is_dir() {
+        return vec![path];
+    }
+    let entries = WalkDir::new(path).into_iter().take(MOST_OF_A_FOLDER);
+    let files = entries.flatten().filter(|it| !it.file_type().is_dir());
+    files.map(DirEntry::into_path).collect()
 }
 
 fn mark(path: &Path) -> Option<Mark> {

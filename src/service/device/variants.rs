@@ -13,7 +13,7 @@ use super::super::text::TextEndpoint;
 use super::embedding::{EmbedderCell, TextFiles};
 use super::takes::Takes;
 use crate::engine::{self, Carrying, Reading};
-use crate::model::{ModelInfo, OpenError};
+use crate::model::{ModelInfo, OpenError, folder_size};
 use crate::package::{Backend, Config, PrecisionList, Variant};
 use crate::runtime::selection::{ModelFile, SelectionError};
 use crate::runtime::target;
@@ -276,6 +276,9 @@ fn candidates_of(package: &Arc<PackageConfig>) -> Result<Vec<Candidate<'_>>, Str
 }
 
 fn file_size(path: &Path) -> u64 {
+    if path.is_dir() {
+        return folder_size(path);
+    }
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 

@@ -7,8 +7,9 @@ use crate::validate::files::ModelFacts;
 
 rule! {
     /// # What it checks
-    /// Every model file whose format is read here (ExecuTorch `.pte`, ONNX) has a sound header.
-    /// Weights are not read. The finding names what is broken and at which offset of the file.
+    /// Every model whose format is read here (ExecuTorch `.pte`, ONNX, Core ML) has a sound header.
+    /// Weights are not read. The finding names what is broken and at which offset of the file; in a
+    /// Core ML `.mlpackage`, which is a folder, also in which file.
     ///
     /// # Why
     /// A truncated or damaged file fails on the device, or crashes the runtime there.
@@ -21,7 +22,7 @@ rule! {
     ///
     /// # What it does not see
     /// Weights. A model whose header is sound may still have broken weights, or be cut off behind it where
-    /// its format does not say how long it is.
+    /// its format does not say how long it is. Of a `.mlpackage` the heads of all weights are read.
     PKG027 "model-unreadable" Error "A model file is broken." => check
 }
 

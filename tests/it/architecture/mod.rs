@@ -156,6 +156,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("gateway/routes/adapters", &[]),
     ("gateway/routes/tasks", &[]),
     ("gateway/settings", &[]),
+    ("model/coreml", &["model/executorch"]),
     ("model/executorch", &[]),
     ("model/executorch/body", &["model/executorch/xnnpack"]),
     ("model/executorch/coreml", &[]),

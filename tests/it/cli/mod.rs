@@ -9,6 +9,7 @@ mod commands;
 mod compare;
 #[cfg(feature = "run")]
 mod compare_all;
+mod core_ml;
 #[cfg(feature = "run")]
 mod engines;
 mod inspect;

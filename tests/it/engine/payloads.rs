@@ -50,7 +50,7 @@ fn allowed(name: &str, variant: &str, label: &str) -> f64 {
 type Asked<'c> = (&'c Value, &'c [Value], &'c dyn Fn(&str) -> f64);
 
 /// The worst difference of two tensors of one shape, as a part of the largest magnitude.
-fn difference(found: &Tensor, expected: &Tensor) -> Result<f64, String> {
+pub(super) fn difference(found: &Tensor, expected: &Tensor) -> Result<f64, String> {
     if found.shape() != expected.shape() {
         return Err(format!("{found:?} instead of {expected:?}"));
     }
@@ -78,7 +78,7 @@ fn difference(found: &Tensor, expected: &Tensor) -> Result<f64, String> {
 }
 
 /// A tensor in the dtype that a program takes.
-fn fitted(tensor: Tensor, dtype: DType) -> Tensor {
+pub(super) fn fitted(tensor: Tensor, dtype: DType) -> Tensor {
     if tensor.dtype() == dtype {
         return tensor;
     }

@@ -121,16 +121,16 @@ pub(super) fn load_rounding(
 }
 
 /// The arrays of a program's cases.
-pub(super) struct Arrays(zip::ZipArchive<File>);
+pub(crate) struct Arrays(zip::ZipArchive<File>);
 
 impl Arrays {
-    pub(super) fn open(path: &Path) -> Self {
+    pub(crate) fn open(path: &Path) -> Self {
         let file = File::open(path).expect("fixtures can be read");
         Self(zip::ZipArchive::new(file).expect("it is an archive"))
     }
 
     /// The tensor that a case describes.
-    pub(super) fn tensor(&mut self, described: &Value) -> Tensor {
+    pub(crate) fn tensor(&mut self, described: &Value) -> Tensor {
         let Some(name) = described["array"].as_str() else {
             return number(&described["value"]);
         };

@@ -6,6 +6,7 @@ mod bodies;
 mod chats;
 mod connections;
 mod contract;
+mod core_ml;
 mod limits;
 mod logs;
 mod metrics;

@@ -10,7 +10,7 @@ mod coreml;
 mod data_file;
 mod delegates;
 mod dynamism;
-mod hostile;
+pub(crate) mod hostile;
 mod package;
 mod payloads;
 mod programs;

@@ -1,4 +1,5 @@
 //! Readers of model formats.
 
+pub(crate) mod coreml;
 pub(crate) mod executorch;
 pub(crate) mod onnx;

@@ -166,7 +166,7 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
     writeln!(text, "\nengines")?;
     writeln!(
         text,
-        "  tract  in this binary: ONNX models, and ExecuTorch programs but those for QNN"
+        "  tract  in this binary: ONNX models, ExecuTorch programs but those for QNN, Core ML's ML Programs"
     )?;
     let (ort, executorch) = (&found.ort, &found.executorch);
     if ort.libraries.is_empty() {

@@ -168,7 +168,7 @@ impl Values {
 }
 
 /// A tensor of a dtype, with room for any sizes.
-fn body_of(dtype: DType) -> BodyValue {
+pub(super) fn body_of(dtype: DType) -> BodyValue {
     let element = match crate::package::DType::from_name(dtype.name()) {
         Some(known) => ElementType::Known(known),
         None => ElementType::Other(dtype.name().to_owned()),

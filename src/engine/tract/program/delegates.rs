@@ -9,6 +9,9 @@ use super::{coreml, mlx, vulkan, xnnpack};
 use crate::model::executorch::body::{ByteRange, DelegateBody};
 use crate::package::Backend;
 
+/// The id of Core ML's delegates.
+pub(super) const CORE_ML: &str = Backend::CoreMl.delegate_id();
+
 /// A backend whose graphs are lowered.
 struct Portable {
     backend: Backend,

@@ -17,6 +17,7 @@ mod pointwise;
 mod product;
 mod resize;
 mod session;
+mod standalone;
 mod vulkan;
 mod walk;
 mod weights;
@@ -28,6 +29,7 @@ use std::path::Path;
 use tract_onnx::tract_core::internal::{DatumType, TypedModel};
 
 pub(super) use session::ProgramSession;
+pub(super) use standalone::missing as missing_of_core_ml;
 
 use walk::lower;
 

@@ -20,10 +20,10 @@ use super::super::runner::Runner;
 use super::super::session::{answer, executor, placement};
 use super::super::{failed, unsupported};
 use super::weights::Weights;
-use super::{Lowered, Shapes, Size, delegates, give, lower, missing, refusal};
+use super::{Lowered, Shapes, Size, delegates, give, lower, missing, refusal, standalone};
 use crate::engine::{Answer, EngineError, LoadRequest, Placement, Rounding, Session};
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
-use crate::model::{Dim, Dynamism};
+use crate::model::{Dim, Dynamism, ModelInfo};
 use crate::source::FileSource;
 use crate::tensor::{DType, Signature, Tensor, TensorSpec};
 
@@ -93,14 +93,32 @@ impl ProgramSession {
             return Err(unsupported(BTreeSet::new(), reason));
         }
         let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
-        let missing = delegates::first_missing(&method.delegates, &weights);
-        if let Some((names, reason)) = missing.map_err(|failure| failed(&failure))? {
-            return Err(unsupported(names, &reason));
-        }
         let files = needs_data.then(|| data_files(path));
         weights
             .add(files.unwrap_or_default())
             .map_err(|failure| failed(&failure))?;
+        Self::of(method, weights, request)
+    }
+
+    /// Reads the function of a Core ML model that the method is, likewise.
+    pub(in super::super) fn of_core_ml(
+        request: &LoadRequest,
+        info: &ModelInfo,
+    ) -> Result<Self, EngineError> {
+        let (method, weights) = standalone::read(request, info)?;
+        Self::of(method, weights, request)
+    }
+
+    /// Refuses delegates with what cannot be lowered, and plans the method if all its shapes are fixed.
+    fn of(
+        method: MethodBody,
+        weights: Weights,
+        request: &LoadRequest,
+    ) -> Result<Self, EngineError> {
+        let missing = delegates::first_missing(&method.delegates, &weights);
+        if let Some((names, reason)) = missing.map_err(|failure| failed(&failure))? {
+            return Err(unsupported(names, &reason));
+        }
         let mut session = Self {
             plans: Plans::new(weights.size()),
             method,

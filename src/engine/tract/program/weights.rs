@@ -15,6 +15,7 @@ use super::datum_type;
 use crate::model::ElementType;
 use crate::model::executorch::Data;
 use crate::model::executorch::body::{ByteRange, DataFile, NamedTensor};
+use crate::model::executorch::coreml::Package;
 use crate::source::{FileSource, ReadAt};
 use crate::tensor::{DType, byte_size};
 
@@ -23,6 +24,7 @@ pub(super) struct Weights {
     program: FileSource,
     named: HashMap<String, ByteRange>,
     data: Vec<(PathBuf, FileSource, DataFile)>,
+    package: Option<Arc<Package>>,
 }
 
 /// Where named bytes are.
@@ -43,7 +45,20 @@ impl Weights {
             program,
             named: named.into_iter().collect(),
             data: Vec::new(),
+            package: None,
         })
+    }
+
+    /// The weight file at `path` of a package that stands by itself.
+    pub(super) fn of_package(path: &Path, package: Package) -> Result<Self, Failure> {
+        let mut weights = Self::open(path, [])?;
+        weights.package = Some(Arc::new(package));
+        Ok(weights)
+    }
+
+    /// The package that stands by itself, if it is one.
+    pub(super) fn package(&self) -> Option<Arc<Package>> {
+        self.package.clone()
     }
 
     /// Adds data files, whose headers are read here.

@@ -21,7 +21,11 @@ pub struct Blob {
 
 impl Blob {
     /// The record at an offset of a weight file.
-    pub(super) fn read(pages: &Pages<'_>, file: ByteRange, offset: u64) -> Result<Self, Error> {
+    pub(in crate::model) fn read(
+        pages: &Pages<'_>,
+        file: ByteRange,
+        offset: u64,
+    ) -> Result<Self, Error> {
         let place = || Place {
             path: "Core ML weight record".to_owned(),
             offset: file.offset.saturating_add(offset),

@@ -20,5 +20,7 @@ mod walk;
 pub use blob::Blob;
 pub(super) use content::content;
 pub use package::Package;
+pub(in crate::model) use program::functions;
 pub use program::{Argument, Block, Content, Function, Kind, Operation, Type, Value};
+pub(in crate::model) use proto::{Field, Message, varint};
 pub(super) use relations::relate;

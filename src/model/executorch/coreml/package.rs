@@ -148,6 +148,21 @@ impl Package {
         })
     }
 
+    /// A function that stands by itself, with the names of its inputs and outputs, and where its weights are.
+    pub(in crate::model) fn new(
+        function: Function,
+        inputs: Vec<String>,
+        outputs: Vec<String>,
+        weights: Option<ByteRange>,
+    ) -> Self {
+        Self {
+            function,
+            inputs,
+            outputs,
+            weights,
+        }
+    }
+
     /// The record at an offset of the weight file.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ pub struct Type {
 }
 
 /// Types of elements (`MIL.DataType`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Kind {
     #[default]
@@ -181,7 +181,9 @@ impl Kind {
 }
 
 /// The functions of a program by name.
-pub(super) fn functions(program: Message<'_>) -> Result<BTreeMap<String, Function>, Error> {
+pub(in crate::model) fn functions(
+    program: Message<'_>,
+) -> Result<BTreeMap<String, Function>, Error> {
     let mut functions = BTreeMap::new();
     for field in program.fields() {
         let field = field?;
@@ -316,7 +318,8 @@ fn named_type(field: &Field<'_>) -> Result<(String, Type), Error> {
 }
 
 impl Type {
-    pub(super) fn read(message: Message<'_>) -> Result<Self, Error> {
+    /// Reads a type.
+    pub(in crate::model) fn read(message: Message<'_>) -> Result<Self, Error> {
         let mut ty = Self::default();
         for field in message.fields() {
             let field = field?;

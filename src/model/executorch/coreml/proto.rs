@@ -10,7 +10,7 @@ const MAX_DEPTH: u8 = 24;
 
 /// A message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Message<'a> {
+pub(in crate::model) struct Message<'a> {
     bytes: &'a [u8],
     /// Where its bytes begin in the file.
     offset: u64,
@@ -20,9 +20,9 @@ pub(super) struct Message<'a> {
 
 /// A field of a message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field<'a> {
+pub(in crate::model) struct Field<'a> {
     /// Its number.
-    pub(super) number: u64,
+    pub(in crate::model) number: u64,
     payload: Payload<'a>,
     offset: u64,
     message: &'static str,
@@ -39,7 +39,7 @@ enum Payload<'a> {
 
 impl<'a> Message<'a> {
     /// The outermost message; its bytes begin at `offset` of the file.
-    pub(super) fn new(bytes: &'a [u8], offset: u64, name: &'static str) -> Self {
+    pub(in crate::model) fn new(bytes: &'a [u8], offset: u64, name: &'static str) -> Self {
         Self {
             bytes,
             offset,
@@ -49,12 +49,12 @@ impl<'a> Message<'a> {
     }
 
     /// Where it stands.
-    pub(super) fn place(&self) -> Place {
+    pub(in crate::model) fn place(&self) -> Place {
         place(self.name, self.offset)
     }
 
     /// Its fields in their order.
-    pub(super) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, Error>> {
+    pub(in crate::model) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, Error>> {
         let mut rest = self.bytes;
         let mut failed = false;
         std::iter::from_fn(move || {
@@ -116,7 +116,7 @@ fn next<'a>(
 }
 
 /// The varint at the beginning, which is taken away.
-pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
+pub(in crate::model) fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in 0..10 {
         let (&byte, after) = rest.split_first()?;
@@ -137,12 +137,12 @@ impl<'a> Field<'a> {
     }
 
     /// An error at this field.
-    pub(super) fn place(&self) -> Place {
+    pub(in crate::model) fn place(&self) -> Place {
         place(self.message, self.offset)
     }
 
     /// A message.
-    pub(super) fn message(&self, name: &'static str) -> Result<Message<'a>, Error> {
+    pub(in crate::model) fn message(&self, name: &'static str) -> Result<Message<'a>, Error> {
         let bytes = self.bytes()?;
         if self.depth >= MAX_DEPTH {
             return Err(self.wrong());
@@ -156,7 +156,7 @@ impl<'a> Field<'a> {
     }
 
     /// Bytes.
-    pub(super) fn bytes(&self) -> Result<&'a [u8], Error> {
+    pub(in crate::model) fn bytes(&self) -> Result<&'a [u8], Error> {
         match self.payload {
             Payload::Bytes(bytes) => Ok(bytes),
             _ => Err(self.wrong()),
@@ -164,13 +164,13 @@ impl<'a> Field<'a> {
     }
 
     /// A text.
-    pub(super) fn text(&self) -> Result<String, Error> {
+    pub(in crate::model) fn text(&self) -> Result<String, Error> {
         let text = std::str::from_utf8(self.bytes()?);
         text.map(str::to_owned).map_err(|_| self.wrong())
     }
 
     /// An unsigned integer.
-    pub(super) fn number(&self) -> Result<u64, Error> {
+    pub(in crate::model) fn number(&self) -> Result<u64, Error> {
         match self.payload {
             Payload::Varint(value) => Ok(value),
             _ => Err(self.wrong()),
@@ -178,7 +178,7 @@ impl<'a> Field<'a> {
     }
 
     /// Signed integers, packed or one by one.
-    pub(super) fn integers(&self, into: &mut Vec<i64>) -> Result<(), Error> {
+    pub(in crate::model) fn integers(&self, into: &mut Vec<i64>) -> Result<(), Error> {
         match self.payload {
             Payload::Varint(value) => into.push(value.cast_signed()),
             Payload::Bytes(mut bytes) => {
@@ -193,7 +193,7 @@ impl<'a> Field<'a> {
     }
 
     /// float32 or float64, packed or one by one.
-    pub(super) fn floats(&self, wide: bool, into: &mut Vec<f64>) -> Result<(), Error> {
+    pub(in crate::model) fn floats(&self, wide: bool, into: &mut Vec<f64>) -> Result<(), Error> {
         match self.payload {
             Payload::Fixed32(four) if !wide => into.push(f32::from_le_bytes(four).into()),
             Payload::Fixed64(eight) if wide => into.push(f64::from_le_bytes(eight)),

@@ -40,13 +40,13 @@ const EXTREMES: [u32; 10] = [
 ];
 
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+pub(crate) enum Change {
     Flip(prop::sample::Index, u8),
     Overwrite(prop::sample::Index, u32),
     Truncate(prop::sample::Index),
 }
 
-pub(super) fn changes() -> impl Strategy<Value = Vec<Change>> {
+pub(crate) fn changes() -> impl Strategy<Value = Vec<Change>> {
     let at = any::<prop::sample::Index>;
     let extreme = prop::sample::select(&EXTREMES[..]);
     let change = prop_oneof![
@@ -57,7 +57,7 @@ pub(super) fn changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change, 1..6)
 }
 
-pub(super) fn mutate(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
+pub(crate) fn mutate(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
     for change in changes {
         if bytes.len() < 16 {
             break;

@@ -69,6 +69,11 @@ const THEMES: [Table; 17] = [
     shape::TABLE,
 ];
 
+/// Whether operations of a type are lowered.
+pub(super) fn is_known(kind: &str) -> bool {
+    find(kind).is_some()
+}
+
 fn find(kind: &str) -> Option<Lower> {
     let mut rows = THEMES.into_iter().flatten();
     rows.find(|(names, _)| names.contains(&kind))
@@ -85,9 +90,14 @@ struct Lowering<'f, 'm, 'p> {
     states: BTreeMap<String, (usize, Wire)>,
 }
 
-fn read(weights: &Weights, payload: ByteRange) -> Result<Package, Failure> {
+/// The package in a payload, or the one that stands by itself.
+fn read(weights: &Weights, payload: ByteRange) -> Result<Arc<Package>, Failure> {
+    if let Some(package) = weights.package() {
+        return Ok(package);
+    }
     let named = |key: &str| weights.place(key);
     Package::read(weights.program(), payload, &named)
+        .map(Arc::new)
         .map_err(|error| Failure::new(error.to_string()))
 }
 
@@ -281,6 +291,6 @@ pub(super) fn names() -> Vec<&'static str> {
 #[cfg(test)]
 pub(super) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
     let package = read(weights, payload).expect("fixtures can be read");
-    let operations = package.function.block.operations.into_iter();
-    operations.map(|operation| operation.kind).collect()
+    let operations = package.function.block.operations.iter();
+    operations.map(|operation| operation.kind.clone()).collect()
 }

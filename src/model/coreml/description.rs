@@ -1,0 +1,157 @@
+//! What a model says of itself: its functions with what they take, give and keep, and its metadata.
+//!
+//! `ModelDescription` of coremltools 9. Invariant: what is kept of it is bounded, whatever its size.
+
+use super::error::Error;
+use super::feature::Feature;
+use crate::model::executorch::coreml::{Field, Message};
+
+/// Most inputs, outputs and states of all functions together.
+const MAX_FEATURES: usize = 1 << 14;
+/// Most entries of metadata.
+const MAX_ENTRIES: usize = 1 << 10;
+/// Longest part of a text that is shown.
+const MAX_TEXT: usize = 4096;
+
+/// The description.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Description {
+    /// Functions; of a model without several the only one, without a name.
+    pub(super) functions: Vec<Function>,
+    /// The function that is called where none is named, of a model with several.
+    pub(super) default: Option<String>,
+    /// What authors wrote, in order.
+    pub(super) metadata: Vec<(String, String)>,
+    /// What wrote the file.
+    pub(super) producer: Option<String>,
+}
+
+/// A function.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Function {
+    /// Its name, where there are several.
+    pub(super) name: Option<String>,
+    /// What it takes.
+    pub(super) inputs: Vec<Feature>,
+    /// What it gives.
+    pub(super) outputs: Vec<Feature>,
+    /// What it keeps from call to call.
+    pub(super) states: Vec<Feature>,
+}
+
+impl Description {
+    /// Reads a `ModelDescription`.
+    pub(super) fn read(message: Message<'_>) -> Result<Self, Error> {
+        let mut description = Self::default();
+        let (mut only, mut left) = (Function::default(), MAX_FEATURES);
+        for field in message.fields() {
+            let field = field?;
+            match field.number {
+                1 => only.inputs.push(feature(&field, &mut left)?),
+                10 => only.outputs.push(feature(&field, &mut left)?),
+                13 => only.states.push(feature(&field, &mut left)?),
+                20 => {
+                    let function = function(field.message("function")?, &mut left)?;
+                    description.functions.push(function);
+                }
+                21 => description.default = Some(field.text()?).filter(|name| !name.is_empty()),
+                100 => description.read_metadata(field.message("metadata")?)?,
+                _ => {}
+            }
+        }
+        if description.functions.is_empty() {
+            description.functions.push(only);
+        }
+        Ok(description)
+    }
+
+    fn read_metadata(&mut self, message: Message<'_>) -> Result<(), Error> {
+        for field in message.fields() {
+            let field = field?;
+            let key = match field.number {
+                1 => "description",
+                2 => "version",
+                3 => "author",
+                4 => "license",
+                100 => {
+                    let (key, value) = entry(field.message("metadata entry")?)?;
+                    if key == "com.github.apple.coremltools.version" {
+                        self.producer = Some(format!("coremltools {value}"));
+                    }
+                    self.keep(key, value)?;
+                    continue;
+                }
+                _ => continue,
+            };
+            let text = shown(&field)?;
+            if !text.is_empty() {
+                self.keep(key.to_owned(), text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, key: String, value: String) -> Result<(), Error> {
+        if self.metadata.len() >= MAX_ENTRIES {
+            return Err(Error::TooMany {
+                what: "entries of metadata",
+                most: MAX_ENTRIES,
+            });
+        }
+        self.metadata.push((key, value));
+        Ok(())
+    }
+}
+
+fn feature(field: &Field<'_>, left: &mut usize) -> Result<Feature, Error> {
+    take(left)?;
+    Feature::read(field.message("feature")?)
+}
+
+fn take(left: &mut usize) -> Result<(), Error> {
+    *left = left.checked_sub(1).ok_or(Error::TooMany {
+        what: "functions, inputs, outputs and states",
+        most: MAX_FEATURES,
+    })?;
+    Ok(())
+}
+
+fn function(message: Message<'_>, left: &mut usize) -> Result<Function, Error> {
+    take(left)?;
+    let mut function = Function::default();
+    for field in message.fields() {
+        let field = field?;
+        match field.number {
+            1 => function.name = Some(field.text()?),
+            2 => function.inputs.push(feature(&field, left)?),
+            3 => function.outputs.push(feature(&field, left)?),
+            6 => function.states.push(feature(&field, left)?),
+            _ => {}
+        }
+    }
+    Ok(function)
+}
+
+fn entry(message: Message<'_>) -> Result<(String, String), Error> {
+    let (mut key, mut value) = (String::new(), String::new());
+    for field in message.fields() {
+        let field = field?;
+        match field.number {
+            1 => key = shown(&field)?,
+            2 => value = shown(&field)?,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
+/// The beginning of a text.
+fn shown(field: &Field<'_>) -> Result<String, Error> {
+    let mut text = field.text()?;
+    if text.len() > MAX_TEXT {
+        let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    Ok(text)
+}

@@ -1,0 +1,268 @@
+//! A model file's outer levels put together: what it is, what it says of itself, what it is made of.
+//!
+//! The description is read first and the rest within bounds: a program that is larger than any real one is
+//! described without its operations.
+
+use std::collections::BTreeMap;
+
+use super::description::{Description, Function};
+use super::error::Error;
+use super::feature::Feature;
+use super::layers::{made_of, model_kind};
+use super::operations::{Operations, Record};
+use super::parts::each_part;
+use super::place::{is_zip, location};
+use crate::model::executorch::body::ByteRange;
+use crate::model::executorch::coreml::Message;
+use crate::model::executorch::{Error as MessageError, Place};
+use crate::model::{ExternalData, Method, ModelInfo, Segment, Value, ValueKind};
+use crate::source::{Pages, ReadAt};
+
+/// The largest description.
+const MAX_DESCRIPTION: u64 = 4 << 20;
+/// The largest program whose operations are counted.
+pub(super) const MAX_PROGRAM: u64 = 64 << 20;
+/// The kind of an ML Program.
+const ML_PROGRAM: &str = "mlProgram";
+
+/// What a model file says.
+#[derive(Debug)]
+pub(super) struct Outline {
+    version: u64,
+    /// What kind of model it is.
+    pub(super) kind: String,
+    /// Where the model of that kind is in the file.
+    pub(super) body: ByteRange,
+    /// What it says of itself.
+    pub(super) description: Description,
+    updatable: bool,
+    made_of: BTreeMap<String, u64>,
+    operations: Operations,
+    skipped: bool,
+}
+
+impl Outline {
+    /// Reads a model file.
+    pub(super) fn read(source: &dyn ReadAt) -> Result<Self, Error> {
+        let pages = Pages::new(source);
+        let whole = ByteRange {
+            offset: 0,
+            size: pages.len(),
+        };
+        if is_zip(source) {
+            return Err(Error::Zipped);
+        }
+        let (mut version, mut updatable) = (0, false);
+        let (mut description, mut kind) = (None, None);
+        each_part(&pages, whole, "model", |part| {
+            match (part.number, part.value, part.bytes) {
+                (1, Some(value), _) => version = value,
+                (10, Some(value), _) => updatable = value != 0,
+                (2, _, Some(bytes)) => description = Some(bytes),
+                (number, _, Some(bytes)) if number >= 200 => {
+                    let name = model_kind(number);
+                    let name = name.map_or_else(|| format!("model {number}"), str::to_owned);
+                    kind = Some((name, bytes));
+                }
+                _ => {}
+            }
+            Ok::<_, Error>(())
+        })?;
+        let missing = |expected| Error::Empty {
+            expected,
+            size: pages.len(),
+        };
+        let description = description.ok_or_else(|| missing("a description"))?;
+        let (kind, body) = kind.ok_or_else(|| missing("what kind of model it is"))?;
+        let bytes = read_bytes(&pages, description, MAX_DESCRIPTION, "description")?;
+        let message = Message::new(&bytes, description.offset, "description");
+        let mut outline = Self {
+            version,
+            body,
+            description: Description::read(message)?,
+            updatable,
+            made_of: BTreeMap::new(),
+            operations: Operations::default(),
+            skipped: kind == ML_PROGRAM && body.size > MAX_PROGRAM,
+            kind,
+        };
+        if !outline.is_program() {
+            outline.made_of = made_of(&pages, &outline.kind, body)?;
+        } else if !outline.skipped {
+            let bytes = read_bytes(&pages, body, MAX_PROGRAM, "program")?;
+            let program = Message::new(&bytes, body.offset, "program");
+            outline.operations = Operations::read(program)?;
+        }
+        Ok(outline)
+    }
+
+    /// Whether it is an ML Program.
+    pub(super) fn is_program(&self) -> bool {
+        self.kind == ML_PROGRAM
+    }
+
+    /// What a model that is no ML Program is made of.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
+        self.made_of.keys().map(String::as_str)
+    }
+
+    /// The weight files that the program names, with the records that it names in them.
+    pub(super) fn weight_files(&self) -> impl Iterator<Item = (&str, Vec<Record>)> {
+        let files = self.operations.records.iter();
+        files.map(|(file, records)| (file.as_str(), records.clone()))
+    }
+
+    /// The model in the terms of all formats; `files` are those of its folder with their sizes, none where it
+    /// stands by itself.
+    pub(super) fn info(&self, files: &[(String, u64)]) -> ModelInfo {
+        let mut weight_types = BTreeMap::new();
+        let mut weights = 0_u64;
+        let mut external = Vec::new();
+        for (file, records) in self.weight_files() {
+            for record in &records {
+                let count = record.count.unwrap_or(0);
+                let name = record.kind.name().to_owned();
+                let sum = weight_types.entry(name).or_insert(0_u64);
+                *sum = sum.saturating_add(count);
+                weights = weights.saturating_add(record.bytes().unwrap_or(0));
+            }
+            external.push(ExternalData {
+                location: Some(location(file).to_owned()),
+                needs_bytes: records.iter().map(Record::end).max(),
+                tensors: records.len() as u64,
+                named: Vec::new(),
+            });
+        }
+        // Weights in the folder of the model are its own; beside a file they are another's.
+        let in_folder = !files.is_empty();
+        let segments = files.iter().map(|(name, size)| Segment {
+            name: name.clone(),
+            offset: 0,
+            size: *size,
+        });
+        ModelInfo {
+            format: super::NAME,
+            format_version: format!("specification {}, {}", self.version, self.kind),
+            producer: self.description.producer.clone(),
+            names_methods: self.has_functions(),
+            methods: self.methods(),
+            segments: segments.collect(),
+            weight_bytes: match (self.is_program(), in_folder) {
+                (true, true) => weights,
+                (true, false) => 0,
+                (false, _) => self.body.size,
+            },
+            weight_types,
+            external: if in_folder { Vec::new() } else { external },
+            named: Vec::new(),
+            metadata: self.metadata(),
+        }
+    }
+
+    fn has_functions(&self) -> bool {
+        let mut functions = self.description.functions.iter();
+        functions.any(|function| function.name.is_some())
+    }
+
+    fn methods(&self) -> Vec<Method> {
+        let mut methods: Vec<Method> = Vec::new();
+        for function in &self.description.functions {
+            let name = function.name.clone();
+            let name = name.unwrap_or_else(|| "forward".to_owned());
+            if methods.iter().any(|known| known.name == name) {
+                continue;
+            }
+            let values = |features: &[Feature]| -> Vec<Value> {
+                features.iter().map(|found| found.value.clone()).collect()
+            };
+            methods.push(Method {
+                inputs: values(&function.inputs),
+                outputs: values(&function.outputs),
+                operators: self.operators(function),
+                name,
+                ..Method::default()
+            });
+        }
+        methods
+    }
+
+    /// What a function is made of.
+    fn operators(&self, function: &Function) -> BTreeMap<String, u64> {
+        if !self.is_program() {
+            return self.made_of.clone();
+        }
+        let functions = &self.operations.functions;
+        let name = function.name.as_deref().unwrap_or("main");
+        let found = functions.get(name);
+        let only = functions.values().next().filter(|_| functions.len() == 1);
+        found.or(only).cloned().unwrap_or_default()
+    }
+
+    fn metadata(&self) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        if let Some(name) = &self.description.default {
+            rows.push(("default function".to_owned(), name.clone()));
+        }
+        for function in &self.description.functions {
+            let of = |what: &str| match &function.name {
+                Some(name) => format!("{what} of {name}"),
+                None => what.to_owned(),
+            };
+            let optional = function.inputs.iter().filter(|input| input.optional);
+            let optional: Vec<&str> = optional.map(Feature::name).collect();
+            if !optional.is_empty() {
+                rows.push((of("optional inputs"), optional.join(", ")));
+            }
+            if !function.states.is_empty() {
+                let states: Vec<String> = function.states.iter().map(state).collect();
+                rows.push((of("states"), states.join(", ")));
+            }
+        }
+        if self.updatable {
+            rows.push(("updatable".to_owned(), "yes".to_owned()));
+        }
+        if self.skipped {
+            let size = self.body.size;
+            let said = format!("not counted: the program has {size} bytes");
+            rows.push(("operations".to_owned(), said));
+        }
+        rows.extend(self.description.metadata.iter().cloned());
+        rows
+    }
+}
+
+/// A state with its type: `cache: float16[1, 4]`.
+fn state(feature: &Feature) -> String {
+    let name = feature.name();
+    match &feature.value.kind {
+        ValueKind::Tensor { info, .. } => format!("{name}: {info}"),
+        other => format!("{name}: {}", other.name()),
+    }
+}
+
+/// The bytes of a message, which are to be few.
+pub(super) fn read_bytes(
+    pages: &Pages<'_>,
+    range: ByteRange,
+    most: u64,
+    name: &str,
+) -> Result<Vec<u8>, Error> {
+    let place = || Place {
+        path: format!("Core ML {name}"),
+        offset: range.offset,
+    };
+    if range.size > most {
+        return Err(Error::Message(MessageError::TooMuch {
+            place: place(),
+            most,
+        }));
+    }
+    let size = usize::try_from(range.size).expect("bounded");
+    let bytes = pages.bytes(range.offset, size);
+    bytes.map_err(|error| {
+        Error::Message(MessageError::Read {
+            place: place(),
+            error,
+        })
+    })
+}

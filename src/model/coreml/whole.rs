@@ -1,0 +1,96 @@
+//! An ML Program whole, for what runs it: one function, what it takes and gives, its weights.
+
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+use super::outline::{MAX_PROGRAM, Outline, read_bytes};
+use super::place::Place;
+use crate::model::executorch::body::ByteRange;
+use crate::model::executorch::coreml::{Message, Package, functions};
+use crate::source::{Pages, ReadAt};
+
+/// A function of an ML Program.
+#[derive(Debug)]
+pub struct Whole {
+    /// The function, with the names of its inputs and outputs in the order of the method's.
+    pub package: Package,
+    /// The file that its weights are in: the model's own where it has none.
+    pub weights: PathBuf,
+}
+
+impl Whole {
+    /// Reads the function that a method of the model at `path` is.
+    ///
+    /// # Errors
+    ///
+    /// Where the model is broken, or is no ML Program.
+    pub fn read(path: &Path, method: &str) -> Result<Self, Error> {
+        let place = Place::find(path)?;
+        let source = place.open_model()?;
+        let within = |error: Error| error.within(place.model_name());
+        let outline = Outline::read(&source).map_err(within)?;
+        if !outline.is_program() {
+            let parts = outline.parts().map(|part| format!("`{part}`"));
+            return Err(Error::NoProgram {
+                parts: parts.collect::<Vec<_>>().join(", "),
+                kind: outline.kind,
+            });
+        }
+        let info = outline.info(&[]);
+        let has_names = info.names_methods;
+        let found = info.methods.iter().find(|known| known.name == method);
+        let found = found
+            .or(info.methods.first().filter(|_| !has_names))
+            .cloned();
+        let no_function = |has: String| Error::NoFunction {
+            name: method.to_owned(),
+            has,
+        };
+        let Some(found) = found else {
+            let names: Vec<&str> = info.methods.iter().map(|known| &*known.name).collect();
+            return Err(no_function(names.join(", ")));
+        };
+        let pages = Pages::new(&source);
+        let bytes = read_bytes(&pages, outline.body, MAX_PROGRAM, "program").map_err(within)?;
+        let message = Message::new(&bytes, outline.body.offset, "program");
+        let mut program = functions(message).map_err(|error| within(error.into()))?;
+        let wanted = if has_names { &found.name } else { "main" };
+        let function = match program.remove(wanted) {
+            None if !has_names && program.len() == 1 => program.pop_first().map(|(_, only)| only),
+            function => function,
+        };
+        let Some(function) = function else {
+            let names: Vec<String> = program.into_keys().collect();
+            return Err(no_function(names.join(", ")));
+        };
+        let mut files: Vec<(&str, _)> = outline.weight_files().collect();
+        let weights = match files.pop() {
+            None => None,
+            Some((file, records)) if files.is_empty() => {
+                let (name, source) = place.weights(file)?;
+                super::check_records(&source, &records).map_err(|error| error.within(&name))?;
+                let range = ByteRange {
+                    offset: 0,
+                    size: source.len(),
+                };
+                Some((place.weights_path(file)?, range))
+            }
+            Some((file, _)) => {
+                files.push((file, Vec::new()));
+                let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+                return Err(Error::SeveralFiles {
+                    files: names.join(", "),
+                });
+            }
+        };
+        let names = |values: &[crate::model::Value]| -> Vec<String> {
+            let names = values.iter().map(|value| value.name.clone());
+            names.map(Option::unwrap_or_default).collect()
+        };
+        let (weights, range) = weights.unzip();
+        Ok(Self {
+            package: Package::new(function, names(&found.inputs), names(&found.outputs), range),
+            weights: weights.unwrap_or_else(|| place.model_path().to_owned()),
+        })
+    }
+}

@@ -1,0 +1,285 @@
+//! Core ML models on the command line: inspected, validated against their configs, run, compared, timed.
+
+use serde_json::{Value, json};
+
+use crate::model::coreml::folder::copy;
+use crate::model::coreml::path;
+use crate::support::run::{pkgtool, validate};
+use crate::support::tree::{Tree, config};
+
+/// A package for Core ML around a fixture, whose method `forward` is declared so.
+fn package(file: &str, method: &str, signature: Value) -> Tree {
+    let extension = file.rsplit('.').next().expect("an extension");
+    let name = format!("tiny_coreml_fp32.{extension}");
+    let mut config = config();
+    config["backend"] = "coreml".into();
+    config["variants"][0]["file"] = name.clone().into();
+    config["variants"][0]["methods"] = json!({ method: signature });
+    let tree = Tree::new().json("coreml/config.json", &config);
+    let (from, to) = (path(file), tree.path(&format!("coreml/{name}")));
+    if from.is_dir() {
+        copy(&from, &to);
+    } else {
+        std::fs::copy(from, to).expect("it can be copied");
+    }
+    tree
+}
+
+/// `name: dtype shape` as a config has it; a name of `-` is none.
+fn tensor(name: &str, dtype: &str, shape: &[i64]) -> Value {
+    let mut spec = json!({ "dtype": dtype, "shape": shape });
+    if name != "-" {
+        spec["name"] = name.into();
+    }
+    spec
+}
+
+/// The rules that have something to say of a package, with what they say.
+fn said(tree: &Tree) -> Vec<(String, String)> {
+    let found = validate(tree.root(), ".").findings().into_iter();
+    found.map(|found| (found.code, found.message)).collect()
+}
+
+#[test]
+fn declared_signatures_are_held_against_descriptions() {
+    let x = |shape: &[i64]| json!([tensor("x", "float32", shape)]);
+    let y = |shape: &[i64]| json!([tensor("y", "float32", shape)]);
+    for (file, inputs, outputs, expected) in [
+        ("mlp_fp32.mlpackage", x(&[2, 8]), y(&[2, 4]), &[][..]),
+        ("mlp_fp32.mlpackage", x(&[2, 9]), y(&[2, 4]), &["PKG034"]),
+        ("mlp_fp32.mlpackage", x(&[-1, 8]), y(&[2, 4]), &["PKG035"]),
+        ("mlp_fp32.mlpackage", x(&[8]), y(&[2, 4]), &["PKG033"]),
+        (
+            "mlp_fp16.mlpackage",
+            x(&[2, 8]),
+            y(&[2, 4]),
+            &["PKG032", "PKG032"],
+        ),
+        (
+            "mlp_fp32.mlpackage",
+            json!([tensor("z", "float32", &[2, 8])]),
+            y(&[2, 4]),
+            &["PKG036"],
+        ),
+        ("mlp_fp32.mlpackage", json!([]), y(&[2, 4]), &["PKG031"]),
+        // Sizes of outputs are not in the description of a model with open sizes: nothing is claimed.
+        ("ranged.mlpackage", x(&[-1, -1, 8]), y(&[-1, -1]), &[]),
+        ("ranged.mlpackage", x(&[-1, -1, 8]), y(&[7]), &[]),
+        (
+            "ranged.mlpackage",
+            x(&[8, 16, 8]),
+            y(&[-1, -1]),
+            &["PKG035"],
+        ),
+        (
+            "ranged.mlpackage",
+            x(&[-1, -1, 7]),
+            y(&[-1, -1]),
+            &["PKG034"],
+        ),
+        ("enumerated.mlpackage", x(&[-1, 8]), y(&[-1, 4]), &[]),
+        ("enumerated.mlpackage", x(&[2, 8]), y(&[2, 4]), &["PKG035"]),
+        // Of a picture name and count are known.
+        (
+            "image.mlpackage",
+            json!([tensor("picture", "float32", &[1, 3, 16, 12])]),
+            y(&[1, 560]),
+            &["PKG037"],
+        ),
+        ("image.mlpackage", json!([]), y(&[1, 560]), &["PKG031"]),
+        (
+            "network.mlmodel",
+            json!([tensor("x", "float64", &[8])]),
+            json!([tensor("y", "float64", &[4])]),
+            &[],
+        ),
+        (
+            "network.mlmodel",
+            json!([tensor("x", "float32", &[8])]),
+            json!([tensor("y", "float64", &[4])]),
+            &["PKG032"],
+        ),
+    ] {
+        let tree = package(
+            file,
+            "forward",
+            json!({ "inputs": inputs, "outputs": outputs }),
+        );
+        let said = said(&tree);
+        let rules: Vec<&str> = said.iter().map(|(rule, _)| rule.as_str()).collect();
+        assert_eq!(rules, expected, "{file} {inputs} {outputs}: {said:#?}");
+    }
+}
+
+#[test]
+fn functions_are_methods_of_a_config() {
+    let of = |rows: i64| {
+        json!({
+            "inputs": [tensor("x", "float32", &[rows, 8])],
+            "outputs": [tensor("y", "float32", &[rows, 6])],
+        })
+    };
+    let tree = package("methods.mlpackage", "small", of(1));
+    let found = said(&tree);
+    let rules: Vec<&str> = found.iter().map(|(rule, _)| rule.as_str()).collect();
+    assert_eq!(rules, ["PKG030"], "{found:#?}");
+    let tree = package("methods.mlpackage", "forward", of(1));
+    let found = said(&tree);
+    assert_eq!(found[0].0, "PKG029", "{found:#?}");
+}
+
+#[test]
+fn sizes_of_folders_are_those_of_their_files() {
+    let tree = package(
+        "mlp_fp32.mlpackage",
+        "forward",
+        json!({
+            "inputs": [tensor("x", "float32", &[2, 8])],
+            "outputs": [tensor("y", "float32", &[2, 4])],
+        }),
+    );
+    for (size, rules) in [(3317, &[][..]), (3318, &["PKG019"])] {
+        let path = tree.path("coreml/config.json");
+        let text = std::fs::read_to_string(&path).expect("a config");
+        let mut config: Value = serde_json::from_str(&text).expect("JSON");
+        config["variants"][0]["size_bytes"] = size.into();
+        std::fs::write(&path, config.to_string()).expect("a config");
+        let found = said(&tree);
+        let found: Vec<&str> = found.iter().map(|(rule, _)| rule.as_str()).collect();
+        assert_eq!(found, rules);
+    }
+}
+
+#[test]
+fn broken_folders_are_findings() {
+    let signature = json!({
+        "inputs": [tensor("x", "float32", &[2, 8])],
+        "outputs": [tensor("y", "float32", &[2, 4])],
+    });
+    let tree = package("mlp_fp32.mlpackage", "forward", signature);
+    let weights = "coreml/tiny_coreml_fp32.mlpackage/Data/com.apple.CoreML/weights/weight.bin";
+    std::fs::write(tree.path(weights), b"short").expect("a file");
+    let found = said(&tree);
+    let [(rule, message)] = &found[..] else {
+        panic!("{found:#?}");
+    };
+    assert_eq!(rule, "PKG027");
+    assert!(message.contains("weights/weight.bin"), "{message}");
+}
+
+#[cfg(feature = "run")]
+mod running {
+    use super::*;
+
+    #[test]
+    fn a_package_runs_by_its_config_and_by_its_folder() {
+        let tree = package(
+            "ranged.mlpackage",
+            "forward",
+            json!({
+                "inputs": [tensor("x", "float32", &[-1, -1, 8])],
+                "outputs": [tensor("y", "float32", &[-1, -1])],
+            }),
+        );
+        for path in [
+            ".",
+            "coreml/config.json",
+            "coreml/tiny_coreml_fp32.mlpackage",
+        ] {
+            let arguments = [
+                "run", path, "--once", "--input", "x=random", "--dim", "0=3", "--dim", "1=5",
+            ];
+            let ran = pkgtool(arguments).within(tree.root()).run().expect_code(0);
+            assert!(ran.stdout.contains("y  float32[3, 40]"), "{}", ran.stdout);
+            assert!(ran.stdout.contains("on tract (cpu)"), "{}", ran.stdout);
+        }
+        let arguments = ["run", ".", "--once", "--input", "x=random", "--dim", "1=17"];
+        let ran = pkgtool(arguments).within(tree.root()).run().expect_code(2);
+        assert!(ran.stderr.contains("16"), "{}", ran.stderr);
+    }
+
+    #[test]
+    fn a_package_is_timed_and_compared() {
+        let (one, other) = (path("mlp_fp32.mlpackage"), path("mlp_fp32.mlpackage"));
+        let [one, other] = [&one, &other].map(|path| path.to_str().expect("UTF-8"));
+        let arguments = ["bench", one, "--input", "x=random", "--seconds", "0.2"];
+        let ran = pkgtool(arguments).run();
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let ran = pkgtool(["compare", one, other, "--input", "x=random"]).run();
+        assert_eq!(ran.code, 0, "{} {}", ran.stdout, ran.stderr);
+    }
+
+    #[test]
+    fn what_only_core_ml_runs_is_refused_by_name() {
+        for (file, expected) in [
+            (
+                "network.mlmodel",
+                "a Core ML model of kind neuralNetwork (`neuralNetwork::activation`",
+            ),
+            ("custom.mlmodel", "`neuralNetwork::custom`"),
+            (
+                "image.mlpackage",
+                "input 0 of `forward` is a tensor of dtype image (RGB, 12 wide, 16 high)",
+            ),
+            (
+                "classifier.mlpackage",
+                "output 0 of `forward` is of kind string",
+            ),
+            ("pipeline.mlmodel", "input 0 of `forward` is of kind int64"),
+        ] {
+            let file = path(file);
+            let file = file.to_str().expect("UTF-8");
+            let ran = pkgtool(["run", file, "--once", "--input", "x=random"]).run();
+            assert!(
+                ran.code != 0 && ran.stderr.contains(expected),
+                "{}",
+                ran.stderr
+            );
+            let shown = pkgtool(["inspect", "--json", file])
+                .run()
+                .expect_code(0)
+                .json();
+            assert_eq!(shown["methods"]["forward"]["portable"], false, "{file}");
+        }
+        let tree = Tree::new().file("m.mlmodelc/coremldata.bin", b"");
+        let ran = pkgtool(["run", "m.mlmodelc"]).within(tree.root()).run();
+        assert!(
+            ran.stderr.contains("is a compiled Core ML model"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn models_are_shown() {
+    for (file, lines) in [
+        (
+            "mlp_fp32.mlpackage",
+            &[
+                "coreml (specification 7, mlProgram)",
+                "input 0  x: float32[2, 8]",
+                "author",
+                "3.3 kB",
+            ][..],
+        ),
+        ("counter.mlpackage", &["total: float16[1, 4]"]),
+        ("network.mlmodel", &["neuralNetwork::innerProduct"]),
+        (
+            "image.mlpackage",
+            &["picture: image (RGB, 12 wide, 16 high)"],
+        ),
+    ] {
+        let file = path(file);
+        let file = file.to_str().expect("UTF-8");
+        let shown = pkgtool(["inspect", file]).run().expect_code(0).stdout;
+        for line in lines {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+        let json = pkgtool(["inspect", "--json", file])
+            .run()
+            .expect_code(0)
+            .json();
+        assert_eq!(json["format"], "coreml");
+    }
+}

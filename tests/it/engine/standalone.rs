@@ -1,0 +1,204 @@
+//! Core ML models that stand by themselves, run without Core ML: the answers of `tests/fixtures/coreml` are what the
+//! networks themselves answered (`tests/programs/standalone.py`).
+
+use std::fmt::Write as _;
+
+use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Rounding, Session, engine};
+use pkgtool::model;
+use pkgtool::tensor::{DType, Signature, Tensor};
+use serde_json::Value;
+
+use super::payloads::{difference, fitted};
+use super::program::{Arrays, load};
+use crate::model::coreml::folder::{Folder, MODEL, WEIGHTS};
+use crate::model::coreml::path;
+
+/// Largest difference, as a part of the largest magnitude in the output, by what a model computes in.
+fn tolerance(name: &str) -> f64 {
+    match name {
+        "mlp_fp16" | "halves" | "counter" => 5e-3,
+        _ => 1e-5,
+    }
+}
+
+fn cases() -> Value {
+    let text = std::fs::read_to_string(path("cases.json")).expect("fixtures can be read");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+fn inputs(case: &Value, signature: &Signature, arrays: &mut Arrays) -> Vec<Tensor> {
+    let inputs = case["inputs"].as_array().expect("inputs").iter();
+    inputs
+        .zip(&signature.inputs)
+        .map(|(described, spec)| fitted(arrays.tensor(described), spec.dtype))
+        .collect()
+}
+
+/// Runs the cases of a method one after another; what differs, and how many there were.
+fn run(name: &str, method: &str, cases: &[Value], report: &mut String) -> usize {
+    let file = path(&format!("{name}.mlpackage"));
+    let (mut session, signature) = load("tract", &file, method).expect("it is loaded");
+    let mut arrays = Arrays::open(&path(&format!("{name}.npz")));
+    // What is kept from run to run is kept within a round and forgotten after it.
+    for round in 0..2 {
+        for (number, case) in cases.iter().enumerate() {
+            let inputs = inputs(case, &signature, &mut arrays);
+            let answer = session.run(&inputs).expect("it runs");
+            let outputs = case["outputs"].as_array().expect("outputs");
+            assert_eq!(answer.outputs.len(), outputs.len());
+            for (found, described) in answer.outputs.iter().zip(outputs) {
+                let apart = difference(found, &arrays.tensor(described));
+                if !apart.as_ref().is_ok_and(|apart| *apart <= tolerance(name)) {
+                    let _ = writeln!(report, "{name} {method} {number} ({round}): {apart:?}");
+                }
+            }
+        }
+        session.forget().expect("states can be forgotten");
+    }
+    cases.len()
+}
+
+#[test]
+fn core_ml_models_answer_as_their_networks() {
+    let (mut ran, mut report) = (0, String::new());
+    for (name, methods) in cases()["models"].as_object().expect("models") {
+        for (method, cases) in methods.as_object().expect("methods") {
+            ran += run(name, method, cases.as_array().expect("cases"), &mut report);
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+    assert!(ran >= 20, "{ran} cases");
+}
+
+fn load_rounded(name: &str, rounding: Rounding) -> (Box<dyn Session>, Signature) {
+    let file = path(&format!("{name}.mlpackage"));
+    let (info, _) = model::open(&file).expect("fixtures can be read");
+    let signature = Signature::of(&info.methods[0], None).expect("tensors");
+    let request = LoadRequest {
+        model: file,
+        signature: signature.clone(),
+        options: LoadOptions {
+            threads: Some(1),
+            rounding,
+            ..LoadOptions::default()
+        },
+    };
+    let session = engine("tract").expect("an engine").load(&request);
+    (session.expect("it is loaded"), signature)
+}
+
+#[test]
+fn declared_roundings_are_done_when_asked_for() {
+    let case = &cases()["models"]["mlp_fp16"]["forward"][0];
+    let mut arrays = Arrays::open(&path("mlp_fp16.npz"));
+    let mut answers = Vec::new();
+    for rounding in [Rounding::default(), Rounding::Half] {
+        let (mut session, signature) = load_rounded("mlp_fp16", rounding);
+        assert_eq!(signature.outputs[0].dtype, DType::Float16);
+        let inputs = inputs(case, &signature, &mut arrays);
+        let outputs = session.run(&inputs).expect("it runs").outputs;
+        let expected = arrays.tensor(&case["outputs"][0]);
+        let apart = difference(&outputs[0], &expected).expect("the same shape");
+        assert!(apart <= 5e-3, "{apart}");
+        answers.push(outputs);
+    }
+    assert_ne!(answers[0], answers[1]);
+}
+
+/// Why a model is not loaded.
+fn refusal(file: &str) -> EngineError {
+    let file = path(file);
+    let (info, _) = model::open(&file).expect("fixtures can be read");
+    let signature = Signature {
+        method: info.methods[0].name.clone(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+    };
+    let request = LoadRequest {
+        model: file,
+        signature,
+        options: LoadOptions::default(),
+    };
+    let loaded = engine("tract").expect("an engine").load(&request);
+    loaded.err().expect("it is refused")
+}
+
+#[test]
+fn what_is_no_program_is_refused_by_name() {
+    for (file, expected) in [
+        (
+            "network.mlmodel",
+            "kind neuralNetwork (`neuralNetwork::activation`, `neuralNetwork::innerProduct`), no ML Program; Core ML runs it, on Apple's systems",
+        ),
+        (
+            "custom.mlmodel",
+            "kind neuralNetwork (`neuralNetwork::custom`), no ML Program",
+        ),
+        (
+            "pipeline.mlmodel",
+            "kind pipeline (`pipeline::neuralNetwork`), no ML Program",
+        ),
+        (
+            "classifier.mlpackage",
+            "there is no code for Core ML's `classify`; Core ML runs it, on Apple's systems",
+        ),
+    ] {
+        let error = refusal(file);
+        assert!(matches!(error, EngineError::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{file}: {error}");
+    }
+}
+
+/// Loads the method of a changed folder.
+fn load_changed(folder: &Folder) -> Result<(), EngineError> {
+    let (info, _) = model::open(&path("counter.mlpackage")).expect("fixtures can be read");
+    let signature = Signature::of(&info.methods[0], None).expect("tensors");
+    let request = LoadRequest {
+        model: folder.root(),
+        signature,
+        options: LoadOptions::default(),
+    };
+    let loaded = engine("tract").expect("an engine").load(&request);
+    let inputs = [Tensor::from_f64(DType::Float16, vec![1, 4], [0.0; 4]).expect("small")];
+    loaded?.run(&inputs).map(|_| ())
+}
+
+#[test]
+fn states_of_other_sizes_than_their_reads_are_told() {
+    let folder = Folder::of("counter");
+    load_changed(&folder).expect("it is sound");
+    // The wrapped tensor of the state among the function's inputs: rank 2, sizes 1 and 4.
+    let mut bytes = folder.bytes(MODEL);
+    let sizes = [0x1a, 4, 0x0a, 2, 0x08, 1, 0x1a, 4, 0x0a, 2, 0x08, 4];
+    let places: Vec<usize> = (0..bytes.len() - sizes.len())
+        .filter(|at| bytes[*at..].starts_with(&sizes))
+        .collect();
+    assert!(!places.is_empty(), "sizes as they are written");
+    let mut refused = 0;
+    for place in places {
+        let at = place + sizes.len() - 1;
+        bytes[at] = 5;
+        folder.write(MODEL, &bytes);
+        // Whichever of them lies: the program fails, or it was not the state's.
+        refused += usize::from(load_changed(&folder).is_err());
+        bytes[at] = 4;
+    }
+    assert!(refused > 0, "the state's size matters");
+}
+
+#[test]
+fn weights_that_change_after_they_were_read_are_told() {
+    let folder = Folder::of("mlp_fp32");
+    let (info, _) = model::open(&folder.root()).expect("it is sound");
+    let signature = Signature::of(&info.methods[0], None).expect("tensors");
+    let bytes = folder.bytes(WEIGHTS);
+    folder.write(WEIGHTS, &bytes[..200]);
+    let request = LoadRequest {
+        model: folder.root(),
+        signature,
+        options: LoadOptions::default(),
+    };
+    let loaded = engine("tract").expect("an engine").load(&request);
+    let error = loaded.err().expect("weights are missing").to_string();
+    assert!(error.contains("weight.bin"), "{error}");
+}

@@ -1,0 +1,31 @@
+//! The reader of Core ML models: the fixtures of `tests/fixtures/coreml` (`tests/programs/standalone.py`), models
+//! broken by hand, random ones.
+
+mod broken;
+mod fixtures;
+pub(crate) mod folder;
+mod random;
+
+use std::path::{Path, PathBuf};
+
+use pkgtool::model::{FORMATS, ModelError, ModelFormat, ModelInfo};
+
+/// The path of a fixture.
+pub(crate) fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/coreml")
+        .join(name)
+}
+
+fn format() -> &'static dyn ModelFormat {
+    let found = FORMATS.iter().find(|format| format.name() == "coreml");
+    *found.expect("a format")
+}
+
+#[expect(
+    clippy::ptr_arg,
+    reason = "a vector is a source of bytes, a slice is none"
+)]
+fn inspect(bytes: &Vec<u8>) -> Result<ModelInfo, ModelError> {
+    format().inspect(bytes)
+}
