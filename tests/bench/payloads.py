@@ -107,7 +107,9 @@ def programs(options):
             yield f"{backend}, exported", backend, path
     path = options.directory / f"inside_coreml_{options.megabytes}.pte"
     if not path.exists():
-        path.write_bytes(inside(PAYLOADS / "mlp_coreml_fp32.pte", size))
+        # Peaks of processes begin with what this one holds when it starts them, so it holds no programs.
+        script = [sys.executable, __file__, "--inside-only", str(size), str(path)]
+        subprocess.run(script, check=True)
     yield "coreml, inside the description", "coreml", path
 
 
@@ -231,5 +233,7 @@ def read_varint(message, at):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--export-only"]:
         export_here(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    elif sys.argv[1:2] == ["--inside-only"]:
+        Path(sys.argv[3]).write_bytes(inside(PAYLOADS / "mlp_coreml_fp32.pte", int(sys.argv[2])))
     else:
         main()

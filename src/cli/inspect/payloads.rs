@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::model::Breach;
 use crate::model::executorch::body::ProgramBody;
 use crate::model::executorch::{Content, Payload, Scheme, contents};
+use crate::model::{Breach, Dim};
 use crate::package::Backend;
 use crate::source::ReadAt;
 
@@ -123,7 +123,7 @@ pub(super) fn document(payload: Option<&Payload>) -> Json {
         })
     });
     let states = content.states.iter().take(MAX_LISTED).map(|state| {
-        let shape: Vec<i64> = state.dims.iter().map(|dim| dim.config_size()).collect();
+        let shape: Vec<i64> = state.dims.iter().map(Dim::config_size).collect();
         json!({ "name": state.name, "dtype": state.element, "shape": shape })
     });
     let operators = content.operators.iter().take(MAX_LISTED);

@@ -21,7 +21,7 @@ pub(super) struct Located {
     /// The function that the payload names, where it names one.
     pub(super) function: Option<String>,
     /// Names of the function's inputs and outputs.
-    pub(super) names: Option<Names>,
+    pub(super) ports: Option<Names>,
 }
 
 impl Located {
@@ -58,7 +58,7 @@ impl Located {
         let model = files
             .find(&path)
             .ok_or_else(|| missing("no model.mlmodel"))?;
-        let names = match files.find(&["metadata.json"]) {
+        let said = match files.find(&["metadata.json"]) {
             Some(range) => {
                 let said: Metadata = json(&bytes(pages, range, MAX_SMALL)?, range.offset)?;
                 said.of(function.as_deref())
@@ -68,7 +68,7 @@ impl Located {
         Ok(Self {
             model,
             function,
-            names,
+            ports: said,
         })
     }
 

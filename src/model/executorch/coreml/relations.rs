@@ -87,7 +87,7 @@ pub(in super::super) fn relate(
     graph: &mut Graph<'_>,
 ) -> Result<Option<Ports>, Error> {
     let located = Located::find(pages, payload, named)?;
-    let Some(names) = &located.names else {
+    let Some(ports) = &located.ports else {
         return Ok(None);
     };
     let walk = Walk::new(pages);
@@ -115,7 +115,7 @@ pub(in super::super) fn relate(
     };
     values.function(function.message("function")?, &described)?;
     let most = usize::try_from(MAX_PORTS).unwrap_or(usize::MAX);
-    let sides = [&names.input_names, &names.output_names];
+    let sides = [&ports.input_names, &ports.output_names];
     let shapes = sides.into_iter().flat_map(|side| {
         let of = |name: &String| values.shapes.get(name).cloned();
         side.iter().take(most).map(of).collect::<Vec<_>>()

@@ -193,13 +193,15 @@ fn a_package_that_is_wrong_is_told_with_its_place() {
         let block = message(vec![inside(3, deep)]);
         deep = message(vec![text(1, "while_loop"), inside(4, block)]);
     }
-    let open = "{\"nodes\":[{\"name\":\"".bytes().chain([b'a'; 200_000]);
+    let open = "{\"nodes\":[{\"name\":\""
+        .bytes()
+        .chain(std::iter::repeat_n(b'a', 200_000));
     let nested = "[".repeat(200_000);
     let cut = model(None, ty(&fine), vec![relu(&fine)]);
     for (name, bytes, expected) in [
         (
             "a listing that never closes",
-            open.rev().collect(),
+            open.collect::<Vec<u8>>().into_iter().rev().collect(),
             "Core ML payload listing at offset 0: expected a file system with an ML Program, found EOF",
         ),
         (
