@@ -326,9 +326,10 @@ pub(super) fn configs_below(
     }
     let Some((_, first)) = configs.first() else {
         let names: Vec<&str> = backends.iter().map(|backend| backend.name()).collect();
-        let wanted = match names.is_empty() {
-            true => String::new(),
-            false => format!(" for {}", names.join(" or ")),
+        let wanted = if names.is_empty() {
+            String::new()
+        } else {
+            format!(" for {}", names.join(" or "))
         };
         return Err(SelectionError::Nothing(format!(
             "{}: no package{wanted} is there (no {} in a directory named after a backend)",

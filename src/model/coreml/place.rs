@@ -65,15 +65,18 @@ impl Place {
         let mut root = None;
         for (identifier, item) in &manifest.item_info_entries {
             let found = resolve(&data, &item.path, "Manifest.json")?;
+            if *identifier != manifest.root_model_identifier {
+                // A folder for weights is empty where there are none, and git keeps no empty folder: weights
+                // that are missed are told when the program names them.
+                continue;
+            }
             if !found.exists() {
                 return Err(Error::Missing {
                     by: "Manifest.json",
                     file: item.path.clone(),
                 });
             }
-            if *identifier == manifest.root_model_identifier {
-                root = Some((found, format!("{DATA}/{}", item.path)));
-            }
+            root = Some((found, format!("{DATA}/{}", item.path)));
         }
         let Some((model, name)) = root else {
             return Err(Error::Manifest {

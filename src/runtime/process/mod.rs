@@ -142,9 +142,12 @@ impl Process {
             let mut bytes = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
             String::from_utf8_lossy(bytes.make_contiguous()).into_owned()
         };
-        // What a panic adds on how to see more of it is not for the user.
-        let tells =
-            |line: &&str| !line.trim().is_empty() && !line.starts_with("note: run with `RUST");
+        // What is added on how to see more of a panic, or why there is no more, is not for the user.
+        let adds = ["note: run with `RUST", "skipping backtrace printing"];
+        let tells = |line: &&str| {
+            let line = line.trim();
+            !line.is_empty() && !adds.iter().any(|words| line.starts_with(words))
+        };
         match printed.lines().rfind(tells) {
             Some(line) => format!("{ended}; its last words: {}", line.trim()),
             None => ended,

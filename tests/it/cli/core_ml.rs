@@ -8,13 +8,13 @@ use crate::support::run::{pkgtool, validate};
 use crate::support::tree::{Tree, config};
 
 /// A package for Core ML around a fixture, whose method `forward` is declared so.
-fn package(file: &str, method: &str, signature: Value) -> Tree {
+fn package(file: &str, method: &str, signature: impl Into<Value>) -> Tree {
     let extension = file.rsplit('.').next().expect("an extension");
     let name = format!("tiny_coreml_fp32.{extension}");
     let mut config = config();
     config["backend"] = "coreml".into();
     config["variants"][0]["file"] = name.clone().into();
-    config["variants"][0]["methods"] = json!({ method: signature });
+    config["variants"][0]["methods"] = json!({ method: signature.into() });
     let tree = Tree::new().json("coreml/config.json", &config);
     let (from, to) = (path(file), tree.path(&format!("coreml/{name}")));
     if from.is_dir() {

@@ -23,6 +23,7 @@ use tolerance_args::ToleranceArgs;
 /// Arguments of `pkgtool compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(in super::super) struct Args {
     /// The reference, and what is compared with it: packages, configs or model files. One path is
     /// compared with itself, in two precisions or on two engines

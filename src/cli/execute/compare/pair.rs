@@ -19,7 +19,7 @@ use crate::tensor::input::{Generator, InputArgs, InputError, Joint, matched};
 pub(super) fn compared(
     args: &Args,
     sides: &[Side; 2],
-    starter: &mut Starter,
+    loader: &mut Starter,
 ) -> Result<ComparisonReport, Failure> {
     let outputs = sides
         .each_ref()
@@ -48,7 +48,7 @@ pub(super) fn compared(
             joint: &joint,
             outputs: &outputs,
         };
-        pair.compare(args, &cases, starter)
+        pair.compare(args, &cases, loader)
     };
     if args.inputs_dir.is_some() {
         return on(&given);
@@ -149,15 +149,15 @@ impl Pair<'_> {
         &self,
         args: &Args,
         cases: &[Case],
-        starter: &mut Starter,
+        loader: &mut Starter,
     ) -> Result<ComparisonReport, Failure> {
         let [a, b] = self.sides;
-        let mut start = |side: &Side, place: usize| {
+        let mut load = |side: &Side, place: usize| {
             let wish = side.wish(&args.target);
-            starter.start(place, &wish, &self.inputs_of(place, &cases[0])?)
+            loader.start(place, &wish, &self.inputs_of(place, &cases[0])?)
         };
-        let mut started = [start(a, 0)?, start(b, 1)?];
-        if starter.tells && started[0].candidate.engine != started[1].candidate.engine {
+        let mut started = [load(a, 0)?, load(b, 1)?];
+        if loader.tells && started[0].candidate.engine != started[1].candidate.engine {
             tell_wrong(&a.wish(&args.target), &started[0], true);
         }
         let (tolerances, judged) = args.tolerances.of(self.sides, &started);
@@ -200,7 +200,7 @@ impl Pair<'_> {
         );
         report.judged = judged;
         let [a, _] = started;
-        starter.keep(a);
+        loader.keep(a);
         Ok(report)
     }
 

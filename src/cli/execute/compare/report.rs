@@ -239,14 +239,13 @@ impl ComparisonReport {
             self.shapes(text, place)?;
         }
         let rows = self.outputs.iter().map(|output| {
-            let [a, b, c, d, e] = figures(&output.agreement);
-            [defuse_line(&output.name), a, b, c, d, e]
+            let mut row = vec![defuse_line(&output.name)];
+            row.extend(figures(&output.agreement));
+            row
         });
-        let [a, b, c, d, e] = FIGURES;
-        let head = ["output", a, b, c, d, e];
-        let rows: Vec<[String; 6]> = std::iter::once(head.map(str::to_owned))
-            .chain(rows)
-            .collect();
+        let head = ["output"].into_iter().chain(FIGURES);
+        let head = head.map(str::to_owned).collect();
+        let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
         write_table(text, &rows, |column| column > 0)?;
         for line in self.complaints() {
             writeln!(text, "{line}")?;
@@ -412,16 +411,17 @@ fn figure(value: Option<f64>) -> String {
 }
 
 /// Writes rows below each other, columns of numbers to the right.
-pub(super) fn write_table<const N: usize>(
+pub(super) fn write_table(
     text: &mut String,
-    rows: &[[String; N]],
+    rows: &[Vec<String>],
     is_number: impl Fn(usize) -> bool,
 ) -> std::fmt::Result {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..N).map(width).collect();
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
     for row in rows {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {

@@ -15,8 +15,10 @@ fn said(folder: &Folder) -> String {
 }
 
 /// What reading a file says.
-fn said_of(bytes: Vec<u8>) -> String {
-    inspect(&bytes).expect_err("it is broken").to_string()
+fn said_of(bytes: impl Into<Vec<u8>>) -> String {
+    inspect(&bytes.into())
+        .expect_err("it is broken")
+        .to_string()
 }
 
 /// A description of nothing and a program of one function with these operations.

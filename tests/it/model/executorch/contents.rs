@@ -81,6 +81,12 @@ fn every_program_is_described() {
                 "bf16" => &[Some(Lowered::Bfloat16)],
                 "4w" | "8da4w" => &[Some(Lowered::FourBits)],
                 "int8" => &[Some(Lowered::EightBits)],
+                // Operations by themselves, of whatever they are for.
+                _ if name.starts_with("mil_packed") => &[Some(Lowered::FourBits)],
+                _ if name.starts_with("mil_quantized") => &[Some(Lowered::EightBits)],
+                _ if name.starts_with("mlx_words") => &[Some(Lowered::FourBits)],
+                _ if name.starts_with("vulkan_eights") => &[Some(Lowered::EightBits)],
+                _ if name.starts_with("vulkan_weights") => &[Some(Lowered::FourBits)],
                 // It has an embedding in groups.
                 _ if name.contains("int4") || name == "pieces_mlx_fp32.pte" => {
                     &[Some(Lowered::FourBits)]

@@ -9,8 +9,6 @@ use crate::source::text::defuse_line;
 
 /// Most sentences on one row.
 const MAX_COMPLAINTS: usize = 4;
-/// Columns before the figures and after them.
-const COLUMNS: usize = FIGURES.len() + 6;
 
 impl Document {
     /// The text, with a line end.
@@ -30,8 +28,8 @@ impl Document {
         }
         let rows = self.rows.iter().enumerate();
         let rows = rows.map(|(place, row)| cells(place + 1, row, ""));
-        let columns = head();
-        let head = columns.map(str::to_owned);
+        let columns: Vec<&str> = head().collect();
+        let head = head().map(str::to_owned).collect();
         let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
         write_table(text, &rows, |column| is_number(columns[column]))?;
         for (line, places) in self.remarks() {
@@ -54,11 +52,12 @@ impl Document {
         let reading = self.reading();
         let reading = reading.map_or_else(String::new, |reading| format!(" ({reading})"));
         let mut text = format!("Compared with {}{reading}:\n\n", escaped(reference));
-        text += &line(&head().map(str::to_owned));
-        let rules = head().map(|name| if is_number(name) { "--:" } else { "---" }.to_owned());
-        text += &line(&rules);
+        let rules = head().map(|name| if is_number(name) { "--:" } else { "---" });
+        text += &line(&head().map(str::to_owned).collect::<Vec<_>>());
+        text += &line(&rules.map(str::to_owned).collect::<Vec<_>>());
         for (place, row) in self.rows.iter().enumerate() {
-            text += &line(&cells(place + 1, row, "–").map(|cell| escaped(&cell)));
+            let cells = cells(place + 1, row, "–").into_iter();
+            text += &line(&cells.map(|cell| escaped(&cell)).collect::<Vec<_>>());
         }
         text.push('\n');
         for (remark, places) in self.remarks() {
@@ -131,11 +130,9 @@ impl Document {
     }
 }
 
-fn head() -> [&'static str; COLUMNS] {
-    let [a, b, c, d, e] = FIGURES;
-    [
-        "#", "variant", "part", "on", "sets", a, b, c, d, e, "verdict",
-    ]
+fn head() -> impl Iterator<Item = &'static str> {
+    let first = ["#", "variant", "part", "on", "sets"].into_iter();
+    first.chain(FIGURES).chain(["verdict"])
 }
 
 /// Whether a column holds numbers.
@@ -144,13 +141,11 @@ fn is_number(name: &str) -> bool {
 }
 
 /// A row's cells; `nothing` where there is no figure.
-fn cells(place: usize, row: &Row, nothing: &str) -> [String; COLUMNS] {
+fn cells(place: usize, row: &Row, nothing: &str) -> Vec<String> {
     let report = row.report();
     let absent = || nothing.to_owned();
-    let [a, b, c, d, e] = row
-        .worst
-        .as_ref()
-        .map_or_else(|| FIGURES.map(|_| absent()), figures);
+    let worst = row.worst.as_ref();
+    let worst = worst.map_or_else(|| FIGURES.map(|_| absent()), figures);
     let on = report.map_or_else(
         || row.engine().map_or_else(absent, str::to_owned),
         |report| report.b.on(),
@@ -162,19 +157,16 @@ fn cells(place: usize, row: &Row, nothing: &str) -> [String; COLUMNS] {
         Outcome::Failed(_) => "failed".to_owned(),
         Outcome::Skipped(_) => "not compared".to_owned(),
     };
-    [
+    let mut cells = vec![
         place.to_string(),
         defuse_line(&row.label),
         defuse_line(&row.part),
         on,
         sets,
-        a,
-        b,
-        c,
-        d,
-        e,
-        verdict,
-    ]
+    ];
+    cells.extend(worst);
+    cells.push(verdict);
+    cells
 }
 
 /// What is to be said of one row alone.
