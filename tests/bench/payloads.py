@@ -45,7 +45,7 @@ def main():
     results = []
     for name, backend, path in programs(options):
         inspected = measure([options.binary, "inspect", path], options.runs)
-        package = package_of(path, backend, options.directory)
+        package = package_of(path, backend, options.binary, options.directory)
         validated = measure([options.binary, "validate", package], options.runs)
         size = path.stat().st_size
         (a, b), (c, d) = inspected, validated
@@ -77,7 +77,7 @@ def measure(command, runs):
     return statistics.median(times[1:]), statistics.median(peaks[1:])
 
 
-def package_of(path, backend, directory):
+def package_of(path, backend, binary, directory):
     """A package that names the program."""
     package = directory / f"package-{path.stem}"
     folder = package / backend
@@ -85,7 +85,12 @@ def package_of(path, backend, directory):
     link = folder / path.name
     if not link.exists():
         os.link(path, link)
-    method = {"inputs": [{"shape": [1, 8], "dtype": "float32"}], "outputs": [{"shape": [1, 8], "dtype": "float32"}]}
+    inspected = subprocess.run([binary, "inspect", path, "--json"], capture_output=True, check=True)
+    said = json.loads(inspected.stdout)["methods"]["forward"]
+    method = {
+        side: [{"shape": value["shape"], "dtype": value["dtype"]} for value in said[side]]
+        for side in ("inputs", "outputs")
+    }
     config = {
         "model": "large",
         "family": "large",

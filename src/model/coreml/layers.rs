@@ -258,11 +258,11 @@ pub(super) fn made_of(
     let inner = kind != "pipeline" && is_pipeline;
     let mut ranges = vec![range];
     if inner {
-        ranges = inside(pages, range, kind)?;
+        ranges = inside(pages, range)?;
     }
     for range in ranges {
-        for part in inside(pages, range, kind)? {
-            each_part(pages, part, kind, |field| {
+        for part in inside(pages, range)? {
+            each_part(pages, part, "layer", |field| {
                 let name = if is_pipeline {
                     model_kind(field.number).map(|name| format!("pipeline::{name}"))
                 } else {
@@ -279,11 +279,11 @@ pub(super) fn made_of(
 }
 
 /// The messages in the first field of a message.
-fn inside(pages: &Pages<'_>, range: ByteRange, name: &str) -> Result<Vec<ByteRange>, Error> {
+fn inside(pages: &Pages<'_>, range: ByteRange) -> Result<Vec<ByteRange>, Error> {
     /// Most layers, or models of a pipeline.
     const MAX: usize = 1 << 17;
     let mut found = Vec::new();
-    each_part(pages, range, name, |part| {
+    each_part(pages, range, "layers", |part| {
         if part.number == 1
             && let Some(bytes) = part.bytes
         {

@@ -22,5 +22,6 @@ pub(super) use content::content;
 pub use package::Package;
 pub(in crate::model) use program::functions;
 pub use program::{Argument, Block, Content, Function, Kind, Operation, Type, Value};
-pub(in crate::model) use proto::{Field, Message, varint};
+pub(in crate::model) use proto::{Field, Message};
 pub(super) use relations::relate;
+pub(in crate::model) use walk::Walk;

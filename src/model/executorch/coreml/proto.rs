@@ -116,7 +116,7 @@ fn next<'a>(
 }
 
 /// The varint at the beginning, which is taken away.
-pub(in crate::model) fn varint(rest: &mut &[u8]) -> Option<u64> {
+pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in 0..10 {
         let (&byte, after) = rest.split_first()?;

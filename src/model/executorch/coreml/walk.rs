@@ -21,14 +21,14 @@ const MAX_HEAD: u64 = 20;
 const MAX_TAKEN: u64 = 32 << 20;
 
 /// A file that is walked.
-pub(super) struct Walk<'a> {
+pub(in crate::model) struct Walk<'a> {
     pages: &'a Pages<'a>,
     taken: Cell<u64>,
 }
 
 /// A message between two places of the file.
 #[derive(Clone, Copy)]
-pub(super) struct Message<'a> {
+pub(in crate::model) struct Message<'a> {
     walk: &'a Walk<'a>,
     bytes: ByteRange,
     name: &'static str,
@@ -37,9 +37,9 @@ pub(super) struct Message<'a> {
 
 /// A field of a message.
 #[derive(Clone, Copy)]
-pub(super) struct Field<'a> {
+pub(in crate::model) struct Field<'a> {
     /// Its number.
-    pub(super) number: u64,
+    pub(in crate::model) number: u64,
     payload: Payload,
     offset: u64,
     message: Message<'a>,
@@ -54,7 +54,7 @@ enum Payload {
 
 impl<'a> Walk<'a> {
     /// Nothing taken yet.
-    pub(super) fn new(pages: &'a Pages<'a>) -> Self {
+    pub(in crate::model) fn new(pages: &'a Pages<'a>) -> Self {
         Self {
             pages,
             taken: Cell::new(0),
@@ -62,7 +62,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The outermost message.
-    pub(super) fn message(&'a self, bytes: ByteRange, name: &'static str) -> Message<'a> {
+    pub(in crate::model) fn message(&'a self, bytes: ByteRange, name: &'static str) -> Message<'a> {
         Message {
             walk: self,
             bytes,
@@ -79,7 +79,7 @@ impl<'a> Message<'a> {
     }
 
     /// Its fields in their order.
-    pub(super) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, Error>> {
+    pub(in crate::model) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, Error>> {
         let end = self.bytes.offset.saturating_add(self.bytes.size);
         let mut at = self.bytes.offset;
         std::iter::from_fn(move || {
@@ -149,6 +149,22 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Its value, if it is a number.
+    pub(in crate::model) fn value(&self) -> Option<u64> {
+        match self.payload {
+            Payload::Varint(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Where its bytes are, if it has a length.
+    pub(in crate::model) fn inside(&self) -> Option<ByteRange> {
+        match self.payload {
+            Payload::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// A message.
     pub(super) fn message(&self, name: &'static str) -> Result<Message<'a>, Error> {
         let depth = self.message.depth + 1;
@@ -179,10 +195,7 @@ impl<'a> Field<'a> {
 
     /// Where the bytes of its value are.
     pub(super) fn range(&self) -> Result<ByteRange, Error> {
-        match self.payload {
-            Payload::Bytes(bytes) => Ok(bytes),
-            _ => Err(self.wrong()),
-        }
+        self.inside().ok_or_else(|| self.wrong())
     }
 
     /// Its value, read whole; it must be short.
@@ -215,10 +228,7 @@ impl<'a> Field<'a> {
 
     /// An unsigned integer.
     pub(super) fn number(&self) -> Result<u64, Error> {
-        match self.payload {
-            Payload::Varint(value) => Ok(value),
-            _ => Err(self.wrong()),
-        }
+        self.value().ok_or_else(|| self.wrong())
     }
 
     /// Unsigned integers, packed or one by one.
