@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::{Builder, Wire};
+use super::super::builder::Builder;
 use super::super::calling::Arg;
 use super::{Instruction, Lowering, Table};
 
@@ -61,32 +61,29 @@ fn convolution(
     let groups = lowering.int(node, "groups")?;
     let channels_first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
     let channels_last: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-    let builder = &mut lowering.frame.builder;
-    let input = Wire {
-        outlet: builder.transpose(x.outlet, &channels_first)?,
-        ..x
+    let input = lowering.moved(x, &channels_first)?;
+    let mut kernel = lowering.moved_kernel(weight, &channels_first)?;
+    let rest = |transposed: bool| {
+        let rest = [
+            stride,
+            padding,
+            dilation,
+            transposed.into(),
+            more,
+            groups.into(),
+        ];
+        rest.to_vec()
     };
-    let mut outlet = builder.transpose(weight.outlet, &channels_first)?;
-    if transposed {
-        outlet = swapped(builder, outlet, usize::try_from(groups)?)?;
-    }
-    let weight = Wire { outlet, ..weight };
-    let args = vec![
-        input.into(),
-        weight.into(),
-        Arg::None,
-        stride,
-        padding,
-        dilation,
-        transposed.into(),
-        more,
-        groups.into(),
-    ];
-    let mut wire = lowering.aten("aten::convolution.out", args, x.dtype)?;
-    wire.outlet = lowering
-        .frame
-        .builder
-        .transpose(wire.outlet, &channels_last)?;
+    let wire = if transposed {
+        let builder = &mut lowering.frame.builder;
+        kernel.outlet = swapped(builder, kernel.outlet, usize::try_from(groups)?)?;
+        let mut args = vec![input.into(), kernel.into(), Arg::None];
+        args.extend(rest(true));
+        lowering.aten("aten::convolution.out", args, x.dtype)?
+    } else {
+        lowering.convolved(input, kernel, rest(false))?
+    };
+    let wire = lowering.moved(wire, &channels_last)?;
     lowering.give(node, wire)
 }
 

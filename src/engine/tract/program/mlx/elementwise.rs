@@ -2,7 +2,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
+use super::super::builder::Wire;
 use super::super::calling::Arg;
+use super::joined::Step;
 use super::{Instruction, Lowering, Table, float_of, joint};
 use crate::tensor::DType;
 
@@ -132,6 +134,13 @@ pub(super) const TABLE: Table = &[
         ],
         |lowering, node| {
             let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+            let simpler = match node.kind {
+                "Multiply" => lowering.joined(Step::Multiply, a, b)?,
+                kind => limited(lowering, kind, a, b)?,
+            };
+            if let Some(wire) = simpler {
+                return lowering.give(node, wire);
+            }
             let args = vec![a.into(), b.into()];
             let wire = lowering.aten(name_in(BINARY, node)?, args, joint(a, b))?;
             lowering.give(node, wire)
@@ -156,10 +165,10 @@ pub(super) const TABLE: Table = &[
         },
     ),
     (&["Add"], |lowering, node| {
-        sum(lowering, node, "aten::add.out")
+        sum(lowering, node, Step::Add, "aten::add.out")
     }),
     (&["Subtract"], |lowering, node| {
-        sum(lowering, node, "aten::sub.out")
+        sum(lowering, node, Step::Subtract, "aten::sub.out")
     }),
     (&["Divide"], |lowering, node| {
         let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
@@ -207,12 +216,17 @@ pub(super) const TABLE: Table = &[
     }),
     (&["Clip"], |lowering, node| {
         let mut wire = lowering.tensor(node, "x")?;
-        for (name, operator) in [
-            ("a_min", "aten::maximum.out"),
-            ("a_max", "aten::minimum.out"),
-        ] {
-            if let Some(limit) = lowering.optional(node, name)? {
-                wire = lowering.aten(operator, vec![wire.into(), limit.into()], wire.dtype)?;
+        for (name, limit) in [("a_min", "Maximum"), ("a_max", "Minimum")] {
+            if let Some(by) = lowering.optional(node, name)? {
+                wire = match limited(lowering, limit, wire, by)? {
+                    Some(wire) => wire,
+                    None => {
+                        let args = vec![wire.into(), by.into()];
+                        let operator = BINARY.iter().find(|(kind, _)| *kind == limit);
+                        let (_, operator) = operator.context("not supported")?;
+                        lowering.aten(operator, args, wire.dtype)?
+                    }
+                };
             }
         }
         lowering.give(node, wire)
@@ -237,8 +251,40 @@ pub(super) const TABLE: Table = &[
     (&["Noop"], |_, _| Ok(())),
 ];
 
-fn sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+/// The greater or the lesser of a value and a number, which takes no tensor for the number.
+fn limited(
+    lowering: &mut Lowering<'_, '_, '_>,
+    kind: &str,
+    x: Wire,
+    by: Wire,
+) -> TractResult<Option<Wire>> {
+    let is_float = x.dtype == DType::Float32 && by.dtype == DType::Float32;
+    let wider = lowering.shape(by)?.len() > lowering.shape(x)?.len();
+    if !is_float || wider || !["Maximum", "Minimum"].contains(&kind) {
+        return Ok(None);
+    }
+    let Some(number) = lowering.one_number(by)?.filter(|number| !number.is_nan()) else {
+        return Ok(None);
+    };
+    let (least, most) = if kind == "Maximum" {
+        (Arg::from(number), Arg::None)
+    } else {
+        (Arg::None, Arg::from(number))
+    };
+    let wire = lowering.aten("aten::clamp.out", vec![x.into(), least, most], x.dtype)?;
+    Ok(Some(wire))
+}
+
+fn sum(
+    lowering: &mut Lowering<'_, '_, '_>,
+    node: &Instruction,
+    step: Step,
+    name: &str,
+) -> TractResult<()> {
     let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+    if let Some(wire) = lowering.joined(step, a, b)? {
+        return lowering.give(node, wire);
+    }
     let args = vec![a.into(), b.into(), Arg::from(1)];
     let wire = lowering.aten(name, args, joint(a, b))?;
     lowering.give(node, wire)

@@ -8,6 +8,7 @@ mod convolution;
 mod elementwise;
 mod gathered;
 mod integer;
+mod joined;
 mod layer;
 mod part;
 mod place;
@@ -31,6 +32,7 @@ use crate::model::executorch::Data;
 use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::mlx::{self, Field, Graph, Instruction, Number};
 use crate::tensor::DType;
+use joined::Joined;
 
 /// Lowers an instruction, which writes its slots.
 type Lower = fn(&mut Lowering<'_, '_, '_>, &Instruction) -> TractResult<()>;
@@ -65,6 +67,7 @@ struct Lowering<'f, 'm, 'g> {
     rounding: Rounding,
     tensors: HashMap<u32, Wire>,
     values: HashMap<u32, Slot>,
+    joined: Joined,
 }
 
 fn read(weights: &Weights, payload: ByteRange) -> Result<Graph, Failure> {
@@ -98,6 +101,7 @@ pub(super) fn lower(
         rounding,
         tensors: HashMap::new(),
         values: HashMap::new(),
+        joined: Joined::default(),
     };
     guarded(|| lowering.inputs(inputs))?;
     let kept = guarded(|| lowering.kept(scope))?;

@@ -18,8 +18,12 @@ pub(super) const TABLE: Table = &[
     }),
     (&["Transpose"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = vec![x.into(), Arg::Ints(lowering.dims(node, "perm")?)];
-        let wire = lowering.aten("aten::permute_copy.out", args, x.dtype)?;
+        let rank = lowering.shape(x)?.len();
+        let axes = lowering.ints(node, "perm")?.into_iter();
+        let order: Vec<usize> = axes
+            .map(|axis| axis_of(axis, rank))
+            .collect::<TractResult<_>>()?;
+        let wire = lowering.moved(x, &order)?;
         lowering.give(node, wire)
     }),
     (&["ExpandDims"], |lowering, node| {

@@ -1,0 +1,269 @@
+//! Convolutions with what stands around them. MLX's exporter moves channels to the end before each and back behind
+//! it, and leaves biases and normalizations beside it as steps of arithmetic: here orders that undo one another
+//! fall away, and steps with constants become part of the kernel. Only of float32 that nothing rounds in between.
+
+use std::collections::HashMap;
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::builder::{Builder, Wire};
+use super::super::calling::Arg;
+use super::Lowering;
+use crate::engine::Rounding;
+use crate::tensor::DType;
+
+/// Most elements of a constant that is a step's for channels.
+const MAX_STEP: usize = 1 << 16;
+/// Deepest computation of constants from constants.
+const MAX_DEPTH: usize = 32;
+
+/// What was moved and convolved so far.
+#[derive(Default)]
+pub(super) struct Joined {
+    /// What a value was before its dimensions were moved, and their order.
+    moved: HashMap<OutletId, (OutletId, Vec<usize>)>,
+    convolved: HashMap<OutletId, Convolved>,
+}
+
+/// A convolution whose result is scaled and shifted by channel.
+#[derive(Clone)]
+struct Convolved {
+    /// What it is of, with channels first.
+    input: Wire,
+    /// Its kernel, and that as it is scaled.
+    kernel: Arc<Tensor>,
+    scaled: Wire,
+    /// Stride, padding and what else follows the bias.
+    rest: Vec<Arg>,
+    scale: Vec<f32>,
+    shift: Vec<f32>,
+    /// The order of dimensions that makes of its result the value that stands for it.
+    order: Vec<usize>,
+}
+
+/// A step of arithmetic with two sides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Add,
+    Subtract,
+    Multiply,
+}
+
+impl Lowering<'_, '_, '_> {
+    /// A value with its dimensions in another order, which may be one that it came from.
+    pub(super) fn moved(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {
+        let known = self.joined.moved.get(&wire.outlet).cloned();
+        let (from, order) = match known.filter(|(_, first)| first.len() == order.len()) {
+            Some((from, first)) => {
+                let second = order.iter().map(|axis| first.get(*axis).copied());
+                let both: Option<Vec<usize>> = second.collect();
+                (from, both.context("no order of the dimensions")?)
+            }
+            None => (wire.outlet, order.to_vec()),
+        };
+        if order.iter().copied().eq(0..order.len()) {
+            let rank = self.frame.builder.rank(from)?;
+            ensure!(
+                rank == order.len(),
+                "an order of {} dimensions",
+                order.len()
+            );
+            return Ok(Wire {
+                outlet: from,
+                ..wire
+            });
+        }
+        let outlet = self.frame.builder.transpose(from, &order)?;
+        let convolved = self.joined.convolved.get(&from).cloned();
+        if let Some(convolved) = convolved.filter(|it| it.order.iter().copied().eq(0..order.len()))
+        {
+            let order = order.clone();
+            let convolved = Convolved { order, ..convolved };
+            self.joined.convolved.insert(outlet, convolved);
+        }
+        self.joined.moved.insert(outlet, (from, order));
+        Ok(Wire { outlet, ..wire })
+    }
+
+    /// A kernel with its dimensions in another order: a constant, if it is one.
+    pub(super) fn moved_kernel(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {
+        let builder = &mut self.frame.builder;
+        match builder.known(wire.outlet)? {
+            Some(value) => {
+                let value = Tensor::clone(&value).permute_axes(order)?;
+                builder.constant(Arc::new(value), wire.dtype)
+            }
+            None => self.moved(wire, order),
+        }
+    }
+
+    /// A convolution of values with channels first, which steps of arithmetic may become part of.
+    pub(super) fn convolved(
+        &mut self,
+        input: Wire,
+        kernel: Wire,
+        rest: Vec<Arg>,
+    ) -> TractResult<Wire> {
+        let mut args = vec![input.into(), kernel.into(), Arg::None];
+        args.extend(rest.iter().cloned());
+        let wire = self.aten("aten::convolution.out", args, input.dtype)?;
+        let shape = self.shape(wire)?;
+        let channels = shape.get(1).and_then(|size| size.to_usize().ok());
+        let is_exact = input.dtype == DType::Float32 && kernel.dtype == DType::Float32;
+        let known = self.frame.builder.known(kernel.outlet)?;
+        let known = known.filter(|_| is_exact && self.rounding == Rounding::Wide);
+        if let (Some(channels), Some(known)) = (channels, known) {
+            let convolved = Convolved {
+                input,
+                kernel: known,
+                scaled: kernel,
+                rest,
+                scale: vec![1.0; channels],
+                shift: vec![0.0; channels],
+                order: (0..shape.len()).collect(),
+            };
+            self.joined.convolved.insert(wire.outlet, convolved);
+        }
+        Ok(wire)
+    }
+
+    /// A step of arithmetic as part of the convolution that gave one of its sides, if the other is a constant for
+    /// each channel.
+    pub(super) fn joined(&mut self, step: Step, a: Wire, b: Wire) -> TractResult<Option<Wire>> {
+        if a.dtype != DType::Float32 || b.dtype != DType::Float32 {
+            return Ok(None);
+        }
+        let of = |wire: Wire| self.joined.convolved.get(&wire.outlet).cloned();
+        let (mut convolved, other, is_first) = match (of(a), of(b)) {
+            (Some(convolved), None) => (convolved, b, true),
+            (None, Some(convolved)) => (convolved, a, false),
+            _ => return Ok(None),
+        };
+        let Some(values) = self.by_channel(other, &convolved)? else {
+            return Ok(None);
+        };
+        let channels = convolved.scale.iter_mut().zip(&mut convolved.shift);
+        for ((scale, shift), value) in channels.zip(values) {
+            match step {
+                Step::Add => *shift += value,
+                Step::Subtract if is_first => *shift -= value,
+                Step::Subtract => (*scale, *shift) = (-*scale, value - *shift),
+                Step::Multiply => (*scale, *shift) = (*scale * value, *shift * value),
+            }
+        }
+        if step == Step::Multiply || (step == Step::Subtract && !is_first) {
+            convolved.scaled = self.scaled(&convolved)?;
+        }
+        let outlet = self.written(&convolved)?;
+        let plain: Vec<usize> = (0..convolved.order.len()).collect();
+        let order = std::mem::replace(&mut convolved.order, plain);
+        self.joined.convolved.insert(outlet, convolved);
+        let dtype = DType::Float32;
+        self.moved(Wire { outlet, dtype }, &order).map(Some)
+    }
+
+    /// The one number that a value is, if it is a constant of float32.
+    pub(super) fn one_number(&self, wire: Wire) -> TractResult<Option<f64>> {
+        let value = constant_of(&self.frame.builder, wire.outlet, MAX_DEPTH)?;
+        let value =
+            value.filter(|value| value.len() == 1 && value.datum_type() == f32::datum_type());
+        let Some(value) = value else { return Ok(None) };
+        let values = value.try_as_plain_ram()?;
+        Ok(values
+            .as_slice::<f32>()?
+            .first()
+            .map(|value| f64::from(*value)))
+    }
+
+    /// A constant's values, one for each channel; `None` if it is another.
+    fn by_channel(&self, wire: Wire, of: &Convolved) -> TractResult<Option<Vec<f32>>> {
+        let builder = &self.frame.builder;
+        let channels = of.scale.len();
+        let rank = of.order.len();
+        let axis = of.order.iter().position(|axis| *axis == 1);
+        let Some(value) = constant_of(builder, wire.outlet, MAX_DEPTH)? else {
+            return Ok(None);
+        };
+        let shape = value.shape();
+        let missing = rank.checked_sub(shape.len());
+        let (Some(axis), Some(missing)) = (axis, missing) else {
+            return Ok(None);
+        };
+        let fits = shape
+            .iter()
+            .enumerate()
+            .all(|(place, size)| *size == 1 || (place + missing == axis && *size == channels));
+        if !fits || value.datum_type() != f32::datum_type() {
+            return Ok(None);
+        }
+        let values = value.try_as_plain_ram()?;
+        let values = values.as_slice::<f32>()?;
+        Ok(Some(match values {
+            [one] => vec![*one; channels],
+            all => all.to_vec(),
+        }))
+    }
+
+    /// The kernel, scaled.
+    fn scaled(&mut self, convolved: &Convolved) -> TractResult<Wire> {
+        let Convolved { kernel, scale, .. } = convolved;
+        let mut scaled = Tensor::clone(kernel);
+        let each = scaled.len() / scale.len().max(1);
+        let mut values = scaled.try_as_plain_ram_mut()?;
+        let values = values.as_slice_mut::<f32>()?;
+        for (part, factor) in values.chunks_mut(each.max(1)).zip(scale) {
+            for value in part {
+                *value *= factor;
+            }
+        }
+        let builder = &mut self.frame.builder;
+        builder.constant(Arc::new(scaled), DType::Float32)
+    }
+
+    /// The convolution as it is now, with channels first.
+    fn written(&mut self, convolved: &Convolved) -> TractResult<OutletId> {
+        let shift = &convolved.shift;
+        let bias = Tensor::from_shape(&[shift.len()], shift)?;
+        let builder = &mut self.frame.builder;
+        let bias = builder.constant(Arc::new(bias), DType::Float32)?;
+        let (input, kernel) = (convolved.input, convolved.scaled);
+        let mut args = vec![input.into(), kernel.into(), bias.into()];
+        args.extend(convolved.rest.iter().cloned());
+        let wire = self.aten("aten::convolution.out", args, DType::Float32)?;
+        Ok(wire.outlet)
+    }
+}
+
+/// A small value that depends on constants only.
+fn constant_of(
+    builder: &Builder,
+    outlet: OutletId,
+    depth: usize,
+) -> TractResult<Option<Arc<Tensor>>> {
+    let fact = builder.model.outlet_fact(outlet)?;
+    let elements = fact
+        .shape
+        .as_concrete()
+        .map(|sizes| sizes.iter().product::<usize>());
+    if depth == 0 || elements.is_none_or(|elements| elements > MAX_STEP) {
+        return Ok(None);
+    }
+    if let Some(value) = &fact.konst {
+        return Ok(Some(Arc::clone(value)));
+    }
+    let node = builder.model.node(outlet.node);
+    if node.inputs.is_empty() {
+        return Ok(None);
+    }
+    let mut inputs = TVec::new();
+    for input in &node.inputs {
+        match constant_of(builder, *input, depth - 1)? {
+            Some(value) => inputs.push(value.into_tvalue()),
+            None => return Ok(None),
+        }
+    }
+    let given = node.op.eval_out_of_plan(inputs)?;
+    let given = given
+        .and_then(|mut given| (outlet.slot < given.len()).then(|| given.swap_remove(outlet.slot)));
+    Ok(given.map(|value| value.into_arc_tensor()))
+}
