@@ -18,6 +18,15 @@ fn fixtures() -> PathBuf {
     }
 }
 
+/// How many programs of a backend there are at least: the fixtures' are many, others may be few.
+fn least() -> usize {
+    if std::env::var_os("PKGTOOL_TEST_PAYLOADS").is_some() {
+        1
+    } else {
+        20
+    }
+}
+
 fn cases() -> Value {
     let text = std::fs::read_to_string(fixtures().join("cases.json"));
     serde_json::from_str(&text.expect("fixtures can be read")).expect("it is JSON")
@@ -181,17 +190,17 @@ fn run_all(backend: &str) -> usize {
 
 #[test]
 fn vulkan_programs_answer_as_their_networks() {
-    assert!(run_all("vulkan") >= 20);
+    assert!(run_all("vulkan") >= least());
 }
 
 #[test]
 fn core_ml_programs_answer_as_their_networks() {
-    assert!(run_all("coreml") >= 20);
+    assert!(run_all("coreml") >= least());
 }
 
 #[test]
 fn mlx_programs_answer_as_their_networks() {
-    assert!(run_all("mlx") >= 20);
+    assert!(run_all("mlx") >= least());
 }
 
 /// float16 programs that say what they give where every result is rounded, and how far that may be off: sums

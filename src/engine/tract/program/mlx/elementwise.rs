@@ -218,15 +218,13 @@ pub(super) const TABLE: Table = &[
         let mut wire = lowering.tensor(node, "x")?;
         for (name, limit) in [("a_min", "Maximum"), ("a_max", "Minimum")] {
             if let Some(by) = lowering.optional(node, name)? {
-                wire = match limited(lowering, limit, wire, by)? {
-                    Some(wire) => wire,
-                    None => {
-                        let args = vec![wire.into(), by.into()];
-                        let operator = BINARY.iter().find(|(kind, _)| *kind == limit);
-                        let (_, operator) = operator.context("not supported")?;
-                        lowering.aten(operator, args, wire.dtype)?
-                    }
-                };
+                if let Some(simple) = limited(lowering, limit, wire, by)? {
+                    wire = simple;
+                    continue;
+                }
+                let operator = BINARY.iter().find(|(kind, _)| *kind == limit);
+                let (_, operator) = operator.context("not supported")?;
+                wire = lowering.aten(operator, vec![wire.into(), by.into()], wire.dtype)?;
             }
         }
         lowering.give(node, wire)

@@ -265,5 +265,5 @@ fn constant_of(
     let given = node.op.eval_out_of_plan(inputs)?;
     let given = given
         .and_then(|mut given| (outlet.slot < given.len()).then(|| given.swap_remove(outlet.slot)));
-    Ok(given.map(|value| value.into_arc_tensor()))
+    Ok(given.map(IntoArcTensor::into_arc_tensor))
 }
