@@ -54,7 +54,7 @@ pub trait Engine: Sync {
 
     /// What it lacks for a method as its file holds it, beyond what the header tells: of the payloads of
     /// delegates that it reads itself. Reads no weights; what cannot be read at all is for loading to tell.
-    fn gaps_inside(&self, _model: &Path, _format: &str, _method: &str) -> Option<Gaps> {
+    fn gaps_inside(&self, _model: &Path, _format: &str, _method: &Method) -> Option<Gaps> {
         None
     }
 

@@ -65,7 +65,7 @@ pub fn gaps_everywhere(format: &str, method: &Method) -> Option<Gaps> {
 
 /// The same of what stands inside a model's file: the operators in the payloads of delegates. On Apple's systems
 /// a native engine may have what they are for, and only a run tells.
-pub fn gaps_inside_everywhere(model: &Path, format: &str, method: &str) -> Option<Gaps> {
+pub fn gaps_inside_everywhere(model: &Path, format: &str, method: &Method) -> Option<Gaps> {
     let native = |engine: &&&dyn Engine| engine.is_built() && !engine.is_everywhere();
     let mut native = ENGINES.iter().filter(native);
     if cfg!(target_vendor = "apple") && native.any(|engine| !engine.offers(format, None).is_empty())

@@ -136,7 +136,7 @@ pub fn require_method_runnable(
     };
     let Some(found) = found else { return Ok(()) };
     let gaps = engine::gaps_everywhere(info.format, found)
-        .or_else(|| engine::gaps_inside_everywhere(model, info.format, method));
+        .or_else(|| engine::gaps_inside_everywhere(model, info.format, found));
     match gaps {
         Some(gaps) => Err(StartError::Format(gaps.reason)),
         None => Ok(()),

@@ -24,7 +24,7 @@ pub(super) fn missing(
         return Some((vec![error.found.clone()], error.to_string()));
     }
     let gaps = gaps_everywhere(info.format, method)
-        .or_else(|| gaps_inside_everywhere(model, info.format, &method.name));
+        .or_else(|| gaps_inside_everywhere(model, info.format, method));
     let gaps = gaps.map(|gaps| (gaps.names.into_iter().collect(), gaps.reason));
     Some(gaps.unwrap_or_default())
 }

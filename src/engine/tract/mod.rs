@@ -144,11 +144,13 @@ impl Engine for Tract {
         (!names.is_empty()).then_some(Gaps { names, reason })
     }
 
-    fn gaps_inside(&self, model: &Path, format: &str, method: &str) -> Option<Gaps> {
-        if format != "executorch" {
+    fn gaps_inside(&self, model: &Path, format: &str, method: &Method) -> Option<Gaps> {
+        // A file is read again only for delegates of which not all may be lowered.
+        let mut delegates = method.delegates.iter();
+        if format != "executorch" || !delegates.any(|it| program::may_miss(&it.id)) {
             return None;
         }
-        let (names, reason) = program::missing_inside(model, method)?;
+        let (names, reason) = program::missing_inside(model, &method.name)?;
         Some(Gaps { names, reason })
     }
 

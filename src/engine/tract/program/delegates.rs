@@ -81,6 +81,11 @@ pub(super) fn reading(id: &str) -> Option<Backend> {
     portable.map(|portable| portable.backend)
 }
 
+/// Whether payloads of a delegate may hold what cannot be lowered.
+pub(super) fn may_miss(id: &str) -> bool {
+    find(id).is_some_and(|portable| portable.missing.is_some())
+}
+
 /// What cannot be lowered of the first delegate whose payload has such, and why.
 pub(super) fn first_missing(
     delegates: &[DelegateBody],

@@ -100,6 +100,11 @@ pub(super) fn missing<'a>(
     operators.chain(delegates).map(str::to_owned).collect()
 }
 
+/// Whether payloads of a delegate may hold what cannot be lowered.
+pub(super) fn may_miss(id: &str) -> bool {
+    delegates::may_miss(id)
+}
+
 /// What of the payloads of a method's delegates cannot be lowered, and why, of the first that has such;
 /// nothing of a file that cannot be read.
 pub(super) fn missing_inside(model: &Path, method: &str) -> Option<(BTreeSet<String>, String)> {
