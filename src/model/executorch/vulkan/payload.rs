@@ -47,42 +47,15 @@ impl Parts {
         if header.magic != *b"VH00" {
             return Err(wrong(4, header.magic));
         }
-        let ((graph, size), (data, constants)) = (header.flatbuffer, header.data);
-        if size < 8 || graph + size > len {
-            return Err(Error::ProgramSize {
-                place: place(14, "flatbuffer_size"),
-                found: size,
-                least: 8,
-                most: len.saturating_sub(graph),
-            });
-        }
-        if data.checked_add(constants).is_none_or(|end| end > len) {
-            return Err(Error::Truncated {
-                place: place(22, "bytes_size"),
-                size: constants,
-                base: data,
-                needs: u128::from(data) + u128::from(constants),
-                len,
-            });
-        }
-        let mark = pages
-            .array(offset + graph + 4)
-            .map_err(|error| Error::Read {
-                place: place(graph + 4, "identifier"),
-                error,
-            })?;
+        let (graph, constants) = header.parts(payload, 8, place, "bytes_size")?;
+        let behind = graph.offset - offset + 4;
+        let mark = pages.array(offset + behind).map_err(|error| Error::Read {
+            place: place(behind, "identifier"),
+            error,
+        })?;
         if mark != IDENTIFIER {
-            return Err(wrong(graph + 4, mark));
+            return Err(wrong(behind, mark));
         }
-        Ok(Self {
-            graph: ByteRange {
-                offset: offset + graph,
-                size,
-            },
-            constants: ByteRange {
-                offset: offset + data,
-                size: constants,
-            },
-        })
+        Ok(Self { graph, constants })
     }
 }

@@ -46,34 +46,8 @@ impl Parts {
         if header.magic != *b"XH00" {
             return Ok(None);
         }
-        let ((graph, size), (data, constants)) = (header.flatbuffer, header.data);
-        if size == 0 || graph + size > len {
-            return Err(Error::ProgramSize {
-                place: place(14, "flatbuffer_size"),
-                found: size,
-                least: 8,
-                most: len.saturating_sub(graph),
-            });
-        }
-        if data.checked_add(constants).is_none_or(|end| end > len) {
-            return Err(Error::Truncated {
-                place: place(22, "constant_data_size"),
-                size: constants,
-                base: data,
-                needs: u128::from(data) + u128::from(constants),
-                len,
-            });
-        }
-        Ok(Some(Self {
-            graph: ByteRange {
-                offset: offset + graph,
-                size,
-            },
-            constants: ByteRange {
-                offset: offset + data,
-                size: constants,
-            },
-        }))
+        let (graph, constants) = header.parts(payload, 1, place, "constant_data_size")?;
+        Ok(Some(Self { graph, constants }))
     }
 
     /// What the FlatBuffer is marked as, if it is not as XNNPACK's graphs are.
