@@ -10,6 +10,16 @@ pub mod model;
 
 pub mod validate;
 
+pub mod author;
+pub mod fix;
+pub mod git;
+
+pub mod diff;
+pub mod lsp;
+pub mod policy;
+#[cfg(feature = "remote")]
+pub mod remote;
+
 #[cfg(feature = "run")]
 pub mod tensor;
 

@@ -12,6 +12,17 @@ Exit codes:
   3   nothing found to work on
   70  a bug in this tool";
 
+/// The same for `diff`.
+pub(super) const DIFF_HELP: &str = "\
+`pkgtool diff --kinds` lists what counts as breaking, compatible and cosmetic.
+
+Exit codes:
+  0   no change of the level of --fail-on
+  1   breaking changes, or those of --fail-on
+  2   wrong usage, or the tool could not do its job
+  3   nothing found to compare
+  70  a bug in this tool";
+
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {

@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::diagnostic::RuleMeta;
+use crate::diagnostic::{Applicability, RuleMeta};
 use crate::validate;
 
 /// Arguments of `pkgtool explain`.
@@ -21,14 +21,26 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         ))
     })?;
     output::print(&format!(
-        "{} {} ({})\n{}\n\n{}\n",
+        "{} {} ({})\n{}\n{}\n{}\n",
         rule.code,
         rule.name,
         rule.severity.name(),
         rule.summary,
+        fixable(rule),
         rule.explanation_text()
     ))?;
     Ok(Exit::Clean)
+}
+
+/// A line about the fixes of a rule's findings; empty if there are none.
+fn fixable(rule: &RuleMeta) -> &'static str {
+    match rule.fix {
+        None => "",
+        Some(Applicability::Safe) => "Fixable: `pkgtool fix` mends it where it can.\n",
+        Some(Applicability::Unsafe) => {
+            "Fixable: `pkgtool fix` mends it where it can, some of it only with `--unsafe`.\n"
+        }
+    }
 }
 
 fn find(code: &str) -> Option<&'static RuleMeta> {

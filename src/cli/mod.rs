@@ -8,6 +8,7 @@ mod admin;
 mod completions;
 #[cfg(feature = "serve")]
 mod data_dir;
+mod diff;
 #[cfg(feature = "serve")]
 mod directory;
 #[cfg(feature = "run")]
@@ -17,10 +18,24 @@ mod execute;
 mod execute;
 mod exit;
 mod explain;
+#[cfg(feature = "remote")]
+mod far;
+#[cfg(not(feature = "remote"))]
+#[path = "far_absent.rs"]
+mod far;
+mod fix;
+mod init;
 mod inspect;
 mod json_option;
+mod lsp;
 mod man;
 mod output;
+mod policy_args;
+#[cfg(feature = "remote")]
+mod pull;
+#[cfg(not(feature = "remote"))]
+#[path = "pull_absent.rs"]
+mod pull;
 #[cfg(feature = "serve")]
 mod remote;
 mod report_args;
@@ -48,7 +63,7 @@ pub use exit::Exit;
 /// Checks package configs (config.json) of models for phones against their schema, their files and
 /// what the model files themselves say, and shows what a model file says.
 #[derive(Debug, Parser)]
-#[command(name = "pkgtool", version, after_help = exit::HELP, propagate_version = true)]
+#[command(name = "pkgtool", version, long_version = env!("PKGTOOL_VERSION"), after_help = exit::HELP, propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -57,13 +72,23 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check packages: schema, files, names, and signatures against the model files
-    Validate(validate::Args),
+    Validate(Box<validate::Args>),
+    /// Mend packages: edits that keep the author's formatting and order
+    Fix(fix::Args),
+    /// Write configs for the model files that are there, and say what each field was inferred from
+    Init(init::Args),
     /// Show what a model file says of itself, from its header alone
     Inspect(inspect::Args),
+    /// Show what changed between two versions of packages, for those who use them
+    Diff(diff::Args),
+    #[command(flatten)]
+    Pull(pull::Command),
     #[command(flatten)]
     Execute(execute::Command),
     #[command(flatten)]
     Services(services::Command),
+    /// Serve editors: findings, hints and completion as configs are written (a language server)
+    Lsp(lsp::Args),
     /// Explain a rule: what it checks, why, an example, the fix
     Explain(explain::Args),
     /// List all rules
@@ -90,9 +115,14 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> Exit {
     let outcome = match command {
         Command::Validate(args) => validate::run(&args),
+        Command::Fix(args) => fix::run(&args),
+        Command::Init(args) => init::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Pull(command) => pull::run(&command),
         Command::Execute(command) => execute::run(&command),
         Command::Services(command) => services::run(&command),
+        Command::Lsp(args) => lsp::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Schema(args) => schema::run(&args),

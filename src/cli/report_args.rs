@@ -26,6 +26,14 @@ pub(super) enum FormatArg {
     Github,
     /// JUnit XML
     Junit,
+    /// One finding a line: path:line:column: severity code message
+    Concise,
+    /// Every finding, put together by its cause
+    Grouped,
+    /// GitLab's Code Quality report
+    Gitlab,
+    /// Reviewdog's diagnostic format, with fixes as suggestions
+    Rdjson,
 }
 
 /// The file name that means standard output.
@@ -55,7 +63,8 @@ pub(super) fn machine_paths(report: &Report, root: Option<&Path>) -> BTreeMap<St
         .map(|one| one.source.path.as_str());
     let mut paths = BTreeMap::new();
     for shown in report.files.iter().map(String::as_str).chain(sources) {
-        if paths.contains_key(shown) {
+        // An address is what it is.
+        if paths.contains_key(shown) || shown.contains("://") || shown.starts_with("hf:") {
             continue;
         }
         let absolute = roots.absolute(Path::new(shown));
@@ -97,6 +106,14 @@ pub(super) fn write(
 }
 
 impl FormatArg {
+    /// Whether paths are shown as they were named: to people, and in the tool's own JSON.
+    pub(super) fn keeps_paths(self) -> bool {
+        matches!(
+            self,
+            Self::Human | Self::Json | Self::Concise | Self::Grouped
+        )
+    }
+
     /// The renderer.
     pub(super) fn format(self) -> Format {
         match self {
@@ -105,6 +122,10 @@ impl FormatArg {
             Self::Sarif => Format::Sarif,
             Self::Github => Format::Github,
             Self::Junit => Format::Junit,
+            Self::Concise => Format::Concise,
+            Self::Grouped => Format::Grouped,
+            Self::Gitlab => Format::Gitlab,
+            Self::Rdjson => Format::Rdjson,
         }
     }
 }
@@ -115,7 +136,8 @@ pub(super) fn parse(text: &str) -> Result<(FormatArg, PathBuf), String> {
         .split_once('=')
         .ok_or("expected FORMAT=FILE, for example sarif=findings.sarif")?;
     let format = FormatArg::from_str(format, false).map_err(|_| {
-        format!("unknown format `{format}`; one of human, json, sarif, github, junit")
+        let known = Format::ALL.map(Format::name).join(", ");
+        format!("unknown format `{format}`; one of {known}")
     })?;
     if path.is_empty() {
         return Err("expected a file name after `=`".to_owned());

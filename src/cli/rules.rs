@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::diagnostic::RuleMeta;
+use crate::diagnostic::{Applicability, RuleMeta};
 use crate::validate;
 
 /// Arguments of `pkgtool rules`.
@@ -44,9 +44,10 @@ fn table(rules: &[&RuleMeta]) -> String {
     let width = rules.iter().map(|rule| rule.name.len()).max().unwrap_or(0);
     let lines = rules.iter().map(|rule| {
         format!(
-            "{}  {:<8} {:<width$}  {}\n",
+            "{}  {:<8} {:<6}  {:<width$}  {}\n",
             rule.code,
             rule.severity.name(),
+            fix(rule).unwrap_or("-"),
             rule.name,
             rule.summary
         )
@@ -55,7 +56,8 @@ fn table(rules: &[&RuleMeta]) -> String {
 }
 
 fn markdown(rules: &[&RuleMeta]) -> String {
-    let head = "| code | rule | severity | a finding means |\n|---|---|---|---|\n".to_owned();
+    let head =
+        "| code | rule | severity | fix | a finding means |\n|---|---|---|---|---|\n".to_owned();
     rules.iter().fold(head, |text, rule| {
         let RuleMeta {
             code,
@@ -64,10 +66,16 @@ fn markdown(rules: &[&RuleMeta]) -> String {
             ..
         } = rule;
         text + &format!(
-            "| {code} | `{name}` | {} | {summary} |\n",
-            rule.severity.name()
+            "| {code} | `{name}` | {} | {} | {summary} |\n",
+            rule.severity.name(),
+            fix(rule).unwrap_or_default(),
         )
     })
+}
+
+/// `safe` or `unsafe`, the boldest fix of a rule's findings.
+fn fix(rule: &RuleMeta) -> Option<&'static str> {
+    rule.fix.map(Applicability::name)
 }
 
 fn json(rules: &[&RuleMeta]) -> String {
@@ -79,6 +87,7 @@ fn json(rules: &[&RuleMeta]) -> String {
                 "rule": rule.name,
                 "severity": rule.severity,
                 "summary": rule.summary,
+                "fix": rule.fix,
                 "explanation": rule.explanation_text(),
             })
         })
@@ -97,7 +106,9 @@ fn page(rules: &[&RuleMeta]) -> String {
             ..
         } = rule;
         let severity = rule.severity.name();
-        let mut lines = vec![format!("\n## {code}\n\n`{name}`, {severity}: {summary}")];
+        let fixable = fix(rule).map_or_else(String::new, |fix| format!(" Fixes: {fix}."));
+        let head = format!("\n## {code}\n\n`{name}`, {severity}: {summary}{fixable}");
+        let mut lines = vec![head];
         let mut in_code = false;
         for line in rule.explanation_text().lines() {
             in_code ^= line.starts_with("```");

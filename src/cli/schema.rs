@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use super::exit::{Exit, Failure};
 use super::output;
 use crate::package::precision;
+use crate::policy;
 use crate::validate;
 
 /// Arguments of `pkgtool schema`.
@@ -23,6 +24,8 @@ enum What {
     Precisions,
     /// The precision list that is built in
     PrecisionList,
+    /// The JSON Schema of a project's settings, pkgtool.toml
+    Settings,
 }
 
 /// Runs the command.
@@ -31,6 +34,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         What::Config => validate::CONFIG_SCHEMA,
         What::Precisions => validate::PRECISIONS_SCHEMA,
         What::PrecisionList => precision::DEFAULT_LIST,
+        What::Settings => policy::SCHEMA,
     })?;
     Ok(Exit::Clean)
 }

@@ -1,13 +1,13 @@
 //! Findings, diagnostics and the report of one run.
 
-use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 
-use super::{RuleMeta, Severity};
+use super::{Fix, RuleMeta, Severity};
 use crate::source::{Document, JsonPath, LineIndex, Position, Span};
 
 /// Longest message or help, in characters. Signatures of large models are long.
@@ -45,6 +45,8 @@ pub struct Finding {
     pub help: Option<String>,
     /// The file that is at fault, where it is not the one that the finding stands in.
     pub subject: Option<PathBuf>,
+    /// What mends it.
+    pub fix: Option<Fix>,
 }
 
 /// A finding in a file, with its byte span.
@@ -66,6 +68,8 @@ pub struct Diagnostic {
     pub span: Span,
     /// The file that is at fault, where it is not the one that the finding stands in.
     pub subject: Option<PathBuf>,
+    /// What mends it.
+    pub fix: Option<Fix>,
 }
 
 /// A checked file: its path and text.
@@ -89,6 +93,8 @@ pub struct Report {
     pub lists: usize,
     /// Diagnostics in stable order: by path, place, code, message.
     pub diagnostics: Vec<Diagnostic>,
+    /// How many there were beside these, by severity; counted, but not shown.
+    pub withheld: BTreeMap<Severity, usize>,
 }
 
 /// How many of what.
@@ -114,6 +120,7 @@ impl RuleMeta {
             message: cut(message.into()),
             help: None,
             subject: None,
+            fix: None,
         }
     }
 }
@@ -123,6 +130,13 @@ impl Finding {
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(cut(help.into()));
+        self
+    }
+
+    /// Says what mends it.
+    #[must_use]
+    pub fn fix(mut self, fix: impl Into<Option<Fix>>) -> Self {
+        self.fix = fix.into();
         self
     }
 
@@ -169,6 +183,7 @@ impl Finding {
             pointer,
             span,
             subject: self.subject,
+            fix: self.fix,
         }
     }
 }
@@ -262,11 +277,30 @@ impl Report {
         self.diagnostics = kept;
     }
 
+    /// Keeps the worst `most` diagnostics, of equal severity the first ones; the others still count.
+    /// Gives how many others there are.
+    pub fn keep_worst(&mut self, most: usize) -> usize {
+        let mut order: Vec<usize> = (0..self.diagnostics.len()).collect();
+        order.sort_by_key(|at| Reverse(self.diagnostics[*at].severity));
+        let kept: HashSet<usize> = order.into_iter().take(most).collect();
+        let all = std::mem::take(&mut self.diagnostics);
+        let others = all.len() - kept.len();
+        for (at, diagnostic) in all.into_iter().enumerate() {
+            if kept.contains(&at) {
+                self.diagnostics.push(diagnostic);
+            } else {
+                *self.withheld.entry(diagnostic.severity).or_default() += 1;
+            }
+        }
+        others
+    }
+
     /// Counts.
     pub fn summary(&self) -> Summary {
         let count = |severity| {
             let all = self.diagnostics.iter();
-            all.filter(|d| d.severity == severity).count()
+            let shown = all.filter(|d| d.severity == severity).count();
+            shown + self.withheld.get(&severity).copied().unwrap_or(0)
         };
         Summary {
             packages: self.packages,

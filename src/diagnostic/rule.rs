@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::Applicability;
+
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -36,6 +38,8 @@ pub struct RuleMeta {
     pub severity: Severity,
     /// One line: what a finding of this rule means.
     pub summary: &'static str,
+    /// Whether findings of this rule can be mended by the tool, and the boldest way in which they are.
+    pub fix: Option<Applicability>,
     /// Markdown under the headings *What it checks*, *Why*, *Example*, *Fix*, *What it does
     /// not see*. Lines may begin with the space that a doc comment leaves.
     pub explanation: &'static str,

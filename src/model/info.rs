@@ -237,6 +237,11 @@ impl Value {
 }
 
 impl ModelInfo {
+    /// Whether its format has methods; one that has none says nothing of how the model is called.
+    pub fn has_signature(&self) -> bool {
+        self.names_methods || !self.methods.is_empty()
+    }
+
     /// The method of this name.
     pub fn method(&self, name: &str) -> Option<&Method> {
         self.methods.iter().find(|method| method.name == name)

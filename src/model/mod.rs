@@ -6,13 +6,18 @@
 
 mod allowed;
 pub mod coreml;
+pub mod declaration;
 pub mod executorch;
 mod external;
 mod format;
+pub mod gguf;
 mod info;
 pub mod onnx;
 mod open;
+pub mod precision;
 mod recognise;
+pub mod safetensors;
+pub mod tflite;
 
 pub use allowed::Allowed;
 pub use coreml::folder_size;

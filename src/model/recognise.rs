@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::{ModelError, ModelFormat, ModelInfo, coreml, executorch, onnx};
+use super::{
+    ModelError, ModelFormat, ModelInfo, coreml, executorch, gguf, onnx, safetensors, tflite,
+};
 use crate::source::{FileSource, ReadAt};
 
 /// How many first bytes [`ModelFormat::matches`] is shown.
@@ -12,6 +14,9 @@ const MAGIC_SIZE: usize = 64;
 pub static FORMATS: &[&dyn ModelFormat] = &[
     &executorch::ExecuTorch,
     &executorch::FlatTensor,
+    &tflite::TfLite,
+    &gguf::Gguf,
+    &safetensors::Safetensors,
     &onnx::Onnx,
     &coreml::CoreMl,
 ];

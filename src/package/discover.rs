@@ -4,7 +4,7 @@
 //! links to directories are not, so a walk always ends. Hidden directories and `node_modules` are
 //! left out unless named.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::bare::{Bare, Homes};
 use super::config::SCHEMA_ID;
+use super::sieve::{self, Open, Sieve};
 use super::walked::{self, Walked, strip_current_dir};
 use super::{Loaded, Roots, config, foreign, precision};
 use crate::source::json::Node;
@@ -86,10 +87,15 @@ impl Found {
 impl Discovery {
     /// Looks at `paths`: a file is taken as it is, a directory is walked.
     pub fn walk(paths: &[PathBuf]) -> Self {
+        Self::walk_sieved(paths, &mut Open)
+    }
+
+    /// The same, without what a sieve leaves out of directories.
+    pub fn walk_sieved(paths: &[PathBuf], sieve: &mut dyn Sieve) -> Self {
         let mut discovery = Self::default();
         for path in paths {
             if path.is_dir() {
-                discovery.walk_directory(path);
+                discovery.walk_directory(path, sieve);
             } else {
                 discovery.found.push(Found::named(path));
             }
@@ -110,14 +116,27 @@ impl Discovery {
         self.keep_each_once();
     }
 
-    fn walk_directory(&mut self, directory: &Path) {
+    fn walk_directory(&mut self, directory: &Path, sieve: &mut dyn Sieve) {
         let mut homes = Homes::new(directory);
         let top = Roots::new().absolute(directory);
-        let mut walk = WalkDir::new(directory).sort_by_file_name().into_iter();
+        sieve.begin(&top);
+        let walk = WalkDir::new(directory);
+        let mut walk = walk
+            .sort_by(|a, b| sieve::order(a.file_name(), b.file_name()))
+            .into_iter();
         while let Some(entry) = walk.next() {
             match entry {
                 Ok(entry) => {
                     let name = entry.file_name();
+                    if entry.depth() > 0 && self.is_sieved(&entry, (directory, &top), sieve) {
+                        // A config that is left out is there all the same: its models have one.
+                        if entry.file_type().is_dir() {
+                            walk.skip_current_dir();
+                        } else if name == config::FILE_NAME {
+                            homes.look(&entry, name);
+                        }
+                        continue;
+                    }
                     let in_backend = homes.look(&entry, name);
                     if walked::is_mark(name) {
                         self.remember_mark(&entry, directory, &top);
@@ -141,6 +160,35 @@ impl Discovery {
         }
         self.bare.extend(homes.finish(&mut self.walked));
         self.walked.add_top(directory, top);
+    }
+
+    /// Whether a sieve leaves an entry out; it learns from those that are for it.
+    fn is_sieved(
+        &mut self,
+        entry: &DirEntry,
+        (directory, top): (&Path, &Path),
+        sieve: &mut dyn Sieve,
+    ) -> bool {
+        let says = sieve::says(entry.file_name());
+        if !says && sieve.is_idle() {
+            return false;
+        }
+        let Ok(below) = entry.path().strip_prefix(directory) else {
+            return false;
+        };
+        let path = top.join(below);
+        if says {
+            sieve.learn(path.parent().unwrap_or(top), entry.file_name());
+            return false;
+        }
+        let Some(reason) = sieve.leaves_out(&path, entry.file_type().is_dir()) else {
+            return false;
+        };
+        // Of what is left out, only what would have been looked at is worth a word.
+        if entry.file_type().is_dir() || walked_kind(entry.file_name(), false).is_some() {
+            self.skip(entry, &reason);
+        }
+        true
     }
 
     fn remember_mark(&mut self, entry: &DirEntry, directory: &Path, top: &Path) {
@@ -189,12 +237,45 @@ impl Discovery {
     /// on a walk, because naming it asks for a strict check.
     fn keep_each_once(&mut self) {
         self.found.sort_by_key(|found| found.walked_from.is_some());
+        let mut files: HashMap<Option<FileId>, usize> = HashMap::new();
+        let found = self.found.iter().map(|found| FileId::of(&found.path));
+        let ids: Vec<Option<FileId>> = found.collect();
+        for id in &ids {
+            *files.entry(*id).or_default() += 1;
+        }
+        // To ask for a real path costs a look at each directory above. A file of several names (hard links)
+        // is as many files here.
+        let mut ids = ids.into_iter();
         let mut seen = HashSet::new();
         self.found.retain(|found| {
+            let id = ids.next().flatten();
+            if id.is_some() && files.get(&id) == Some(&1) {
+                return true;
+            }
             let real = found.path.canonicalize();
             seen.insert(real.unwrap_or_else(|_| found.path.clone()))
         });
         self.found.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+}
+
+/// What one file has in common with itself under every path that leads to it: device and number on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct FileId(u64, u64);
+
+impl FileId {
+    /// `None` where the system does not tell.
+    #[cfg(unix)]
+    fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = path.metadata().ok()?;
+        Some(Self(metadata.dev(), metadata.ino()))
+    }
+
+    /// `None` where the system does not tell.
+    #[cfg(not(unix))]
+    fn of(_: &Path) -> Option<Self> {
+        None
     }
 }
 

@@ -123,6 +123,23 @@ pub fn judge(license: &str) -> License {
     }
 }
 
+/// The identifiers that a config may name, each with its full name where it has one: SPDX's, those that it
+/// deprecates left out, then slugs.
+pub fn names() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+    let current = spdx::identifiers::LICENSES.iter().filter(|known| {
+        spdx::license_id(known.name).is_some_and(|license| !license.is_deprecated())
+    });
+    let current = current.map(|known| (known.name, Some(known.full_name)));
+    current.chain(SLUGS.iter().map(|slug| (*slug, None)))
+}
+
+/// The full name of an SPDX identifier in any case.
+pub fn full_name(license: &str) -> Option<&'static str> {
+    let mut known = spdx::identifiers::LICENSES.iter();
+    let known = known.find(|known| known.name.eq_ignore_ascii_case(license))?;
+    Some(known.full_name)
+}
+
 /// Longest text that is compared with names of licences, in bytes.
 const MAX_LENGTH: usize = 100;
 
@@ -209,9 +226,27 @@ fn plain(text: &str) -> String {
     plain.replace("gplv ", "gpl ")
 }
 
+/// Whether a licence is among those that are `allowed`: by its name, in any case, or as an SPDX expression that
+/// they fulfil. What is added to a licence by `WITH` only allows more.
+pub fn is_allowed(license: &str, allowed: &[String]) -> bool {
+    let is_named = |text: &str| allowed.iter().any(|name| name.eq_ignore_ascii_case(text));
+    if is_named(license) {
+        return true;
+    }
+    let Ok(expression) = spdx::Expression::parse_mode(&canonical(license), spdx::ParseMode::LAX)
+    else {
+        return false;
+    };
+    expression.evaluate(|one| {
+        let whole = one.to_string();
+        let alone = whole.split(" WITH ").next().unwrap_or_default();
+        is_named(&whole) || is_named(alone)
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{License, judge};
+    use super::{License, is_allowed, judge};
 
     #[test]
     fn knows_identifiers_expressions_and_slugs() {
@@ -261,5 +296,31 @@ mod tests {
             panic!("GPL names no licence");
         };
         assert!(gpl.len() > 1);
+    }
+
+    #[test]
+    fn expressions_are_allowed_by_what_fulfils_them() {
+        let allowed = ["MIT", "Apache-2.0", "llama-3.2-community"].map(str::to_owned);
+        for license in [
+            "MIT",
+            "mit",
+            "MIT OR GPL-3.0-only",
+            "MIT AND Apache-2.0",
+            "Apache-2.0 WITH LLVM-exception",
+            "Llama-3.2-Community",
+        ] {
+            assert!(is_allowed(license, &allowed), "{license}");
+        }
+        for license in [
+            "GPL-3.0-only",
+            "MIT AND GPL-3.0-only",
+            "ISC OR Zlib",
+            "",
+            "MIT OR",
+            "gemma",
+        ] {
+            assert!(!is_allowed(license, &allowed), "{license}");
+        }
+        assert!(!is_allowed("MIT", &[]));
     }
 }

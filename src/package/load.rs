@@ -2,12 +2,13 @@
 //!
 //! Invariant: at most [`MAX_SIZE`] bytes are read, and only from regular files.
 
-use std::fs::{self, File};
+use std::fmt;
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
 use crate::source::json::SyntaxError;
-use crate::source::{Document, Span, lfs};
+use crate::source::{self, Document, Span, lfs};
 
 /// Largest config or precision list that is read, in bytes. Real ones have some kilobytes.
 pub const MAX_SIZE: u64 = 4 * 1024 * 1024;
@@ -34,6 +35,19 @@ pub enum LoadFault {
     LfsPointer(lfs::Pointer),
     /// It is not JSON.
     Syntax(SyntaxError),
+}
+
+/// `it is empty`: goes on after the file's name.
+impl fmt::Display for LoadFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(reason) => write!(f, "it cannot be read: {reason}"),
+            Self::TooLarge(size) => write!(f, "it has {size} bytes, the limit is {MAX_SIZE}"),
+            Self::Empty => f.write_str("it is empty"),
+            Self::LfsPointer(_) => f.write_str("it is a Git LFS pointer"),
+            Self::Syntax(error) => write!(f, "it is not JSON: {}", error.message),
+        }
+    }
 }
 
 impl Loaded {
@@ -119,7 +133,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, LoadFault> {
     let capacity = usize::try_from(metadata.len() + 1).unwrap_or_default();
     let mut bytes = Vec::with_capacity(capacity);
     // One byte more than allowed: the size a file system reports is not always true.
-    let mut file = File::open(path).map_err(unreadable)?.take(MAX_SIZE + 1);
+    let mut file = source::open(path).map_err(unreadable)?.take(MAX_SIZE + 1);
     file.read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_SIZE {
         return Err(LoadFault::TooLarge(bytes.len() as u64));

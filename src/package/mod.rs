@@ -16,6 +16,8 @@ pub mod naming;
 pub mod precision;
 pub mod reference;
 pub mod roots;
+pub mod sieve;
+pub mod size;
 pub mod walked;
 
 pub use backend::Backend;
@@ -26,4 +28,5 @@ pub use dtype::DType;
 pub use load::{LoadFault, Loaded};
 pub use precision::PrecisionList;
 pub use roots::Roots;
+pub use sieve::Sieve;
 pub use walked::{Seen, Walked};

@@ -2,8 +2,8 @@
 
 use std::path::is_separator;
 
-/// Extensions of model files, files of weights beside them left out.
-const EXTENSIONS: [&str; 7] = [
+/// Extensions of model files, files of weights that a model names left out.
+const EXTENSIONS: [&str; 9] = [
     "pte",
     "bpte",
     "onnx",
@@ -11,6 +11,8 @@ const EXTENSIONS: [&str; 7] = [
     "mlpackage",
     "mlmodelc",
     "tflite",
+    "gguf",
+    "safetensors",
 ];
 /// Those of models that are directories.
 const BUNDLES: [&str; 2] = ["mlpackage", "mlmodelc"];

@@ -59,6 +59,11 @@ impl Roots {
         self.checkout_seen(directory, None)
     }
 
+    /// Whether the absolute `directory` has a `.git` itself.
+    pub fn is_checkout(&self, directory: &Path, seen: Option<Seen<'_>>) -> bool {
+        has(directory, ".git", seen)
+    }
+
     fn checkout_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<PathBuf> {
         nearest(&self.checkouts, directory, seen, |ancestor| {
             has(ancestor, ".git", seen)

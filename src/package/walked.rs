@@ -8,9 +8,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::precision;
+use super::sieve::SETTINGS_FILE;
 
 /// Names that say something of the directory in which they stand.
-const MARKS: [&str; 4] = [".git", ".gitattributes", ".cache", precision::FILE_NAME];
+const MARKS: [&str; 5] = [
+    ".git",
+    ".gitattributes",
+    ".cache",
+    precision::FILE_NAME,
+    SETTINGS_FILE,
+];
 
 /// What walks saw.
 #[derive(Debug, Default)]
@@ -41,6 +48,12 @@ impl Walked {
 
     pub(super) fn add_models(&mut self, directory: PathBuf, names: Vec<String>) {
         self.models.insert(directory.into_os_string(), names);
+    }
+
+    /// The directories that have model files, as they are written in what was found, with the files' names.
+    pub fn model_directories(&self) -> impl Iterator<Item = (&Path, &[String])> {
+        let models = self.models.iter();
+        models.map(|(directory, names)| (Path::new(directory), names.as_slice()))
     }
 
     /// What is known below the directory that the caller named so; `None` if it was not walked.
@@ -74,6 +87,11 @@ impl<'a> Seen<'a> {
     /// Whether a precision list is in the absolute `directory`; `None` if the disk has to be asked.
     pub fn has_list(&self, directory: &Path) -> Option<bool> {
         self.has(directory, precision::FILE_NAME)
+    }
+
+    /// Whether settings of a project are in the absolute `directory`; `None` if the disk has to be asked.
+    pub fn has_settings(&self, directory: &Path) -> Option<bool> {
+        self.has(directory, SETTINGS_FILE)
     }
 
     /// Names of the model files in the directory of something that was found.

@@ -6,6 +6,7 @@
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody};
 use crate::model::executorch::{Lowered, contents};
 use crate::model::onnx::each_node;
+use crate::model::precision::{self, Kind};
 use crate::package::PrecisionList;
 use crate::source::{FileSource, Pages};
 
@@ -241,19 +242,11 @@ fn of_weights(selection: &Selection) -> Vec<Seen> {
 
 /// The precision that an operator of ONNX or of ONNX Runtime is for.
 fn of_operator(operator: &str) -> Option<Held> {
-    let name = operator.rsplit("::").next().unwrap_or(operator);
-    if name.ends_with("NBits") || name.ends_with("Bnb4") || name.starts_with("GatherBlockQuantized")
-    {
-        return Some(Held::FourBits);
+    match precision::of_operator(operator)? {
+        Kind::FourBits => Some(Held::FourBits),
+        Kind::EightBits => Some(Held::EightBits),
+        _ => None,
     }
-    let is_quantized = name.contains("uantize")
-        || name.contains("Integer")
-        || name.starts_with("QLinear")
-        || matches!(
-            name,
-            "QGemm" | "QAttention" | "QOrderedMatMul" | "QEmbedLayerNormalization"
-        );
-    is_quantized.then_some(Held::EightBits)
 }
 
 /// The fewest bits that nodes of an operator store a weight in.

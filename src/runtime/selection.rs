@@ -141,10 +141,12 @@ impl ModelFile {
         };
         check_external_data(&file, &info)?;
         if info.methods.is_empty() {
-            let what = if info.named.is_empty() {
-                "has no methods"
-            } else {
-                "holds data for programs, and no method; name the program that it lies beside"
+            let what = match info.format {
+                "gguf" | "safetensors" => {
+                    "holds tensors, and no method: nothing here runs it; `pkgtool inspect` shows what is in it"
+                }
+                _ if info.named.is_empty() => "has no methods",
+                _ => "holds data for programs, and no method; name the program that it lies beside",
             };
             return refused(&file, what);
         }

@@ -1,7 +1,6 @@
 //! JSON text as a tree in which every node knows its byte span.
 //!
-//! `serde_json` decides what is JSON (RFC 8259, nothing more) and gives the value that schemas are
-//! checked against; `positions` finds where its parts stand. What is no JSON is read once more by
+//! `serde_json` decides what is JSON (RFC 8259, nothing more); `positions` makes the tree. What is no JSON is read once more by
 //! `jsonc-parser`, its leniencies off, for a better word. Invariant: the nesting, values and keys of a
 //! [`Document`] are bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all
 //! its members in the tree; look-ups find the last one, as `serde_json` does.
@@ -17,6 +16,7 @@ use serde_json::error::Category;
 pub use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Node};
 pub use super::syntax::SyntaxError;
 
+use super::sound::Sound;
 use super::{LineIndex, Span, positions, slips};
 
 /// What to do where nothing better is known.
@@ -32,8 +32,6 @@ const FEWER_LEVELS: &str = "a config needs no more than 10 levels";
 pub struct Document {
     /// The tree with positions.
     pub root: Node,
-    /// The same as a plain value; of repeated keys the last.
-    pub value: serde_json::Value,
 }
 
 /// One step of a path.
@@ -53,9 +51,9 @@ impl Document {
     /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         let parsed = serde_json::from_str(text);
-        match parsed.map(|value| (positions::tree(text), value)) {
-            Ok((Some(root), value)) => Ok(Self { root, value }),
-            Ok((None, _)) => Err(fault(text).unwrap_or_else(|| SyntaxError {
+        match parsed.map(|Sound| positions::tree(text)) {
+            Ok(Some(root)) => Ok(Self { root }),
+            Ok(None) => Err(fault(text).unwrap_or_else(|| SyntaxError {
                 message: "Too large".to_owned(),
                 span: Span::new(0, text.len()),
                 help: TOO_MANY.into(),

@@ -4,6 +4,10 @@
 //! JSON trees whose every node carries its range, and bounded random access to binary files.
 //! Knows nothing of packages, models or findings.
 
+pub mod edit;
+mod editor;
+pub mod elsewhere;
+mod file_source;
 pub mod json;
 pub mod lfs;
 pub mod lines;
@@ -11,19 +15,28 @@ mod node;
 pub mod pages;
 pub mod path_set;
 mod positions;
+pub mod pretty;
 pub mod read_at;
+pub mod replace;
+pub mod same_bytes;
+pub mod same_file;
 mod slips;
+mod sound;
 pub mod span;
+mod strict;
 pub mod suggest;
 mod syntax;
 pub mod text;
 pub mod trail;
 
+pub use editor::Editor;
+pub use file_source::{FileSource, Reader, open};
 pub use json::{Document, JsonPath};
 pub use lines::{LineIndex, Position};
 pub use node::Members;
 pub use pages::Pages;
 pub use path_set::PathSet;
-pub use read_at::{FileSource, ReadAt};
+pub use read_at::ReadAt;
 pub use span::Span;
+pub use strict::{Strict, strict};
 pub use trail::Trail;

@@ -6,6 +6,8 @@
 
 use std::ops::Deref;
 
+use serde_json::{Number, Value};
+
 use super::Span;
 
 /// Deepest nesting of arrays and objects that is read.
@@ -62,6 +64,8 @@ pub struct Members {
     list: Vec<Member>,
     /// Positions in `list` by key and then by position; empty for a short list.
     by_key: Vec<usize>,
+    /// Whether a key stands twice: hardly ever, and then nobody has to look for it.
+    repeats: bool,
 }
 
 impl Node {
@@ -114,16 +118,36 @@ impl Node {
     /// The integer, if it is a whole number; `1.0` is one, as in JSON Schema. One that does not
     /// fit becomes the nearest that does.
     pub fn as_i64(&self) -> Option<i64> {
-        let Kind::Number(text) = &self.kind else {
-            return None;
-        };
-        let number: serde_json::Number = text.parse().ok()?;
+        let number = self.as_number()?;
         number.as_i64().or_else(|| {
             let float = number.as_f64()?;
             #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
             let nearest = float as i64;
             (float.fract() == 0.0).then_some(nearest)
         })
+    }
+
+    /// The number as `serde_json` has it, if it is one.
+    pub fn as_number(&self) -> Option<Number> {
+        match &self.kind {
+            Kind::Number(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The value without places; of repeated keys the last.
+    pub fn to_value(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(truth) => Value::Bool(*truth),
+            Kind::Number(_) => self.as_number().map_or(Value::Null, Value::Number),
+            Kind::String(text) => Value::String(text.clone()),
+            Kind::Array(elements) => elements.iter().map(Self::to_value).collect(),
+            Kind::Object(members) => members
+                .effective()
+                .map(|member| (member.key.clone(), member.value.to_value()))
+                .collect(),
+        }
     }
 
     /// Whether it is `null`.
@@ -147,14 +171,17 @@ impl Members {
     pub fn effective(&self) -> impl Iterator<Item = &Member> {
         let members = self.list.iter().enumerate();
         members
-            .filter(|(at, member)| self.last_position(&member.key) == Some(*at))
+            .filter(|(at, member)| !self.repeats || self.last_position(&member.key) == Some(*at))
             .map(|(_, member)| member)
     }
 
     /// Every member, and whether an earlier one has its key already.
     pub fn with_repetition(&self) -> impl Iterator<Item = (&Member, bool)> {
         let members = self.list.iter().enumerate();
-        members.map(|(at, member)| (member, self.first_position(&member.key, at) != at))
+        members.map(|(at, member)| {
+            let is_repeated = self.repeats && self.first_position(&member.key, at) != at;
+            (member, is_repeated)
+        })
     }
 
     /// The first position of a key that the member at `at` has.
@@ -198,7 +225,22 @@ impl FromIterator<Member> for Members {
             // Stable: equal keys stay in the order of their positions.
             by_key.sort_by_key(|&at| list[at].key.as_str());
         }
-        Self { list, by_key }
+        let repeats = if by_key.is_empty() {
+            let earlier = |(at, member): (usize, &Member)| {
+                let mut before = list[..at].iter();
+                before.any(|other| other.key == member.key)
+            };
+            list.iter().enumerate().any(earlier)
+        } else {
+            by_key
+                .windows(2)
+                .any(|two| list[two[0]].key == list[two[1]].key)
+        };
+        Self {
+            list,
+            by_key,
+            repeats,
+        }
     }
 }
 

@@ -1,10 +1,8 @@
-//! Bounded random access to bytes: a file today, an HTTP range or an archive member another day.
+//! Bounded random access to bytes: a file, ranges of one on a server, a buffer.
 //!
 //! Invariant: a read either fills the whole buffer or fails; nothing past `len` is ever returned.
 
-use std::fs::{self, File};
 use std::io;
-use std::path::Path;
 
 /// Bytes that can be read at any offset.
 pub trait ReadAt {
@@ -44,55 +42,5 @@ impl ReadAt for Vec<u8> {
 
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.as_slice().read_exact_at(offset, buffer)
-    }
-}
-
-/// A regular file, opened once, its length taken at opening.
-#[derive(Debug)]
-pub struct FileSource {
-    file: File,
-    len: u64,
-}
-
-impl FileSource {
-    /// Opens `path`. Anything but a regular file (a pipe, a device, a directory) is refused before
-    /// it is opened, so that nothing here can block.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        if !fs::metadata(path)?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            ));
-        }
-        let file = File::open(path)?;
-        let len = file.metadata()?.len();
-        Ok(Self { file, len })
-    }
-}
-
-impl ReadAt for FileSource {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    #[cfg(unix)]
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset)
-    }
-
-    #[cfg(windows)]
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        use std::os::windows::fs::FileExt;
-        let mut done = 0;
-        while done < buffer.len() {
-            match self
-                .file
-                .seek_read(&mut buffer[done..], offset + done as u64)?
-            {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => done += n,
-            }
-        }
-        Ok(())
     }
 }

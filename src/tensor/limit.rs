@@ -115,13 +115,14 @@ pub fn in_units(bytes: u64) -> String {
 }
 
 /// Words by which libraries, allocators and loaders say that there is no memory.
-const SHORTAGE: [&str; 13] = [
+const SHORTAGE: [&str; 14] = [
     "memory allocation of",
     "bad_alloc",
     "bad allocation",
     "annot allocate",
     "ailed to allocate",
     "failed to map segment",
+    "cannot map zero-fill pages",
     "out of memory",
     "no memory",
     "not enough memory",

@@ -1,16 +1,26 @@
 //! The facts about one file that rules look at.
 
+use std::cell::{Cell, OnceCell};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::demands::Demands;
 use super::files::FileCache;
+use super::mend::Mend;
 use super::references::{self, Referenced};
 use super::schema::{self, Violation};
 use super::signature::{self, Mismatch};
+use crate::diagnostic::{Applicability, Fix};
 use crate::model::ModelInfo;
 use crate::package::{Config, LoadFault, Loaded, PrecisionList, Variant};
 use crate::source::json::Kind;
-use crate::source::{Document, JsonPath, PathSet};
+use crate::source::pretty::Layout;
+use crate::source::{Document, Editor, JsonPath, PathSet};
+
+/// Most bytes that the fixes of one file may write together.
+const MAX_FIXES: usize = 16 * 1024 * 1024;
+/// Most fixes that one look at a file gives: each costs a walk over an object. Those that are made uncover more.
+const MAX_COUNT: usize = 200;
 
 /// A precision list and whether it may be believed to be complete.
 #[derive(Debug)]
@@ -33,6 +43,7 @@ pub(super) struct Inputs<'a> {
     pub(super) depth: usize,
     pub(super) precisions: &'a Arc<Precisions>,
     pub(super) files: &'a FileCache,
+    pub(super) demands: Option<&'a Demands>,
 }
 
 /// The facts about one config or precision list.
@@ -62,6 +73,11 @@ pub(crate) struct Context<'a> {
     pub(super) mismatches: Vec<Mismatch>,
     /// Whether model files are opened.
     pub(super) models_opened: bool,
+    layout: OnceCell<Layout>,
+    fixes_left: Cell<usize>,
+    /// What the project asks beyond the format.
+    pub(super) demands: Option<&'a Demands>,
+    fixes_made: Cell<usize>,
 }
 
 impl Precisions {
@@ -71,6 +87,23 @@ impl Precisions {
             list,
             complete: true,
         }
+    }
+
+    /// A list and the tokens of another that it lacks.
+    pub(super) fn with(this: Arc<Self>, extra: &PrecisionList) -> Arc<Self> {
+        if extra.tokens().next().is_none() {
+            return this;
+        }
+        let mut list = this.list.clone();
+        let known = |token: &&String| !this.list.contains(token);
+        list.quantized
+            .extend(extra.quantized.iter().filter(known).cloned());
+        let others = extra.non_quantized.iter().filter(known).cloned();
+        list.non_quantized.extend(others);
+        Arc::new(Self {
+            list,
+            complete: this.complete,
+        })
     }
 
     /// What can be had of a list file; its own check reports what is wrong with it.
@@ -109,6 +142,10 @@ impl<'a> Context<'a> {
             files: Vec::new(),
             mismatches: Vec::new(),
             models_opened: inputs.files.opens_models(),
+            layout: OnceCell::new(),
+            fixes_left: Cell::new(MAX_FIXES),
+            demands: inputs.demands,
+            fixes_made: Cell::new(0),
         };
         let Ok(document) = &loaded.document else {
             return context;
@@ -171,6 +208,42 @@ impl<'a> Context<'a> {
             Kind::Number(written) => Some(written),
             _ => None,
         }
+    }
+
+    /// What makes edits of the file; `None` if it did not parse.
+    pub(super) fn editor(&self) -> Option<Editor<'_>> {
+        let document = self.document()?;
+        let text = &self.loaded.text;
+        let layout = self.layout.get_or_init(|| Layout::of(text, &document.root));
+        Some(Editor::new(text, document, layout))
+    }
+
+    /// The change as a fix; `None` where it cannot be made, or fixes of this file would fill the memory.
+    pub(super) fn fix(&self, applicability: Applicability, mend: &Mend) -> Option<Fix> {
+        if !self.may_fix() {
+            return None;
+        }
+        let fix = mend.fix(&self.editor()?, applicability);
+        self.fixes_made.update(|made| made + 1);
+        self.in_bounds(fix?)
+    }
+
+    /// Whether there is room for fixes at all.
+    pub(super) fn may_fix(&self) -> bool {
+        self.fixes_left.get() > 0 && self.fixes_made.get() < MAX_COUNT
+    }
+
+    /// A fix that was made without [`Context::fix`], counted.
+    pub(super) fn counted(&self, fix: Fix) -> Option<Fix> {
+        self.fixes_made.update(|made| made + 1);
+        self.in_bounds(fix)
+    }
+
+    fn in_bounds(&self, fix: Fix) -> Option<Fix> {
+        let length = fix.edits.iter().map(|edit| edit.replacement.len()).sum();
+        let left = self.fixes_left.get().checked_sub(length);
+        self.fixes_left.set(left.unwrap_or_default());
+        left.map(|_| fix)
     }
 
     fn set_violations(&mut self, violations: Vec<Violation>) {

@@ -5,33 +5,42 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::kept::Kept;
 use super::tokenizer::{self, RootKeys};
+use crate::model::precision::Weights;
 use crate::model::{self, ModelError, ModelInfo};
-use crate::source::lfs;
+use crate::source::same_bytes::same_bytes;
+use crate::source::{self, elsewhere, lfs};
 
-/// Bytes that are compared at once.
-const CHUNK: usize = 64 * 1024;
+/// Most comparisons with other files that are remembered.
+const MAX_COMPARED: usize = 64;
 
 /// The facts about one referenced file.
 #[derive(Debug)]
-pub(super) struct FileFacts {
+pub struct FileFacts {
     /// Its path.
-    pub(super) path: PathBuf,
+    pub path: PathBuf,
     /// What is there.
-    pub(super) state: FileState,
+    pub state: FileState,
     /// What it says as a model; `None` unless it is one that was opened.
-    pub(super) model: Option<ModelFacts>,
+    pub model: Option<ModelFacts>,
     json: OnceLock<Result<RootKeys, String>>,
+    weights: OnceLock<Option<Weights>>,
+    /// A number that no other facts of the process have.
+    number: u64,
+    /// Numbers of facts that these were compared with, and whether the content was the same.
+    compared: Mutex<Vec<(u64, bool)>>,
 }
 
 /// What stands at a path.
 #[derive(Debug)]
-pub(super) enum FileState {
+pub enum FileState {
     /// Nothing.
     Missing,
     /// A symbolic link to this path, where nothing is.
@@ -50,7 +59,7 @@ pub(super) enum FileState {
 
 /// A file as a model.
 #[derive(Debug)]
-pub(super) enum ModelFacts {
+pub enum ModelFacts {
     /// Its format is not one that is read here.
     UnknownFormat,
     /// It claims a format that is read here but is broken.
@@ -62,6 +71,8 @@ pub(super) enum ModelFacts {
 /// Facts by path, shared by all files of a run.
 pub(super) struct FileCache {
     open_models: bool,
+    /// What earlier runs saw, where runs follow one another.
+    kept: Option<Arc<Kept<FileFacts>>>,
     #[expect(
         clippy::type_complexity,
         reason = "path → (as model?) → facts, made once"
@@ -73,7 +84,16 @@ impl FileCache {
     pub(super) fn new(open_models: bool) -> Self {
         Self {
             open_models,
+            kept: None,
             facts: Mutex::default(),
+        }
+    }
+
+    /// A cache that asks `kept` first.
+    pub(super) fn keeping(open_models: bool, kept: Arc<Kept<FileFacts>>) -> Self {
+        Self {
+            kept: Some(kept),
+            ..Self::new(open_models)
         }
     }
 
@@ -88,13 +108,18 @@ impl FileCache {
             let cell = facts.entry((path.into(), is_model)).or_default();
             Arc::clone(cell)
         };
-        let look = || Arc::new(FileFacts::look(path, is_model && self.open_models));
+        let opens = is_model && self.open_models;
+        let look = || match &self.kept {
+            Some(kept) => kept.facts(path, opens, || FileFacts::look(path, opens)),
+            None => Arc::new(FileFacts::look(path, opens)),
+        };
         Arc::clone(cell.get_or_init(look))
     }
 }
 
 impl FileFacts {
-    fn look(path: &Path, open_model: bool) -> Self {
+    pub(super) fn look(path: &Path, open_model: bool) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let state = FileState::look(path);
         let model = match state {
             FileState::File(_) | FileState::Directory(_) if open_model => {
@@ -107,6 +132,9 @@ impl FileFacts {
             state,
             model,
             json: OnceLock::new(),
+            weights: OnceLock::new(),
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            compared: Mutex::default(),
         }
     }
 
@@ -114,6 +142,12 @@ impl FileFacts {
     pub(super) fn json(&self) -> &Result<RootKeys, String> {
         self.json
             .get_or_init(|| tokenizer::read(&self.path).map_err(|error| error.to_string()))
+    }
+
+    /// How precise its weights are, if it is a model that was read; looked for once.
+    pub(super) fn weights(&self) -> Option<&Weights> {
+        let look = || Some(Weights::of(&self.path, self.model.as_ref()?.info()?));
+        self.weights.get_or_init(look).as_ref()
     }
 
     /// Whether nothing is at the path.
@@ -134,16 +168,34 @@ impl FileFacts {
     /// Whether two files have the same content. Bytes are read only where the sizes are equal.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.state, &other.state) {
-            (FileState::File(a), FileState::File(b)) => {
-                a == b && same_bytes(&self.path, &other.path).unwrap_or(false)
-            }
+            (FileState::File(a), FileState::File(b)) => a == b && self.has_bytes_of(other),
             (FileState::LfsPointer(a), FileState::LfsPointer(b)) => a == b,
             _ => false,
         }
     }
 
+    /// The same content, as far as it can be read; two files are compared once.
+    fn has_bytes_of(&self, other: &Self) -> bool {
+        let compared = || self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = compared().iter().find(|one| one.0 == other.number).copied();
+        if let Some((_, same)) = known {
+            return same;
+        }
+        let same = same_content(&self.path, &other.path).unwrap_or(false);
+        let mut compared = compared();
+        if compared.len() < MAX_COMPARED {
+            compared.push((other.number, same));
+        }
+        same
+    }
+
+    /// What the model's header says, if it was read.
+    pub fn model_info(&self) -> Option<&ModelInfo> {
+        self.model.as_ref()?.info()
+    }
+
     /// Size in bytes; a pointer's is that of the file it stands for.
-    pub(super) fn size(&self) -> Option<u64> {
+    pub fn size(&self) -> Option<u64> {
         match &self.state {
             FileState::Missing | FileState::Dangling(_) | FileState::Unreadable(_) => None,
             FileState::Empty => Some(0),
@@ -207,36 +259,17 @@ fn is_missing(error: &io::Error) -> bool {
 
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = File::open(path)?;
+    let file = source::open(path)?;
     file.take(lfs::MAX_POINTER_SIZE + 1)
         .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
-    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
-    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
-    loop {
-        let count = read_chunk(&mut one, &mut left)?;
-        if count != read_chunk(&mut other, &mut right)? || left[..count] != right[..count] {
-            return Ok(false);
-        }
-        if count < CHUNK {
-            return Ok(true);
-        }
+fn same_content(one: &Path, other: &Path) -> io::Result<bool> {
+    if elsewhere::is_far(one) {
+        // To compare weights would be to fetch them.
+        let digest = elsewhere::digest(one);
+        return Ok(digest.is_some() && digest == elsewhere::digest(other));
     }
-}
-
-/// Fills the buffer as far as the file goes.
-fn read_chunk(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
+    same_bytes(one, other)
 }

@@ -5,19 +5,25 @@
 //! could not be had says nothing: the stage that failed has its own rule. Never runs a model.
 
 mod context;
+mod demands;
 mod files;
+mod interfaces;
+mod kept;
 mod limit;
 mod listing;
+mod mend;
 mod nearby;
 mod placed;
+mod recheck;
 mod references;
 
 mod rules;
 mod schema;
+mod session;
 mod signature;
 mod tokenizer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,8 +40,13 @@ use files::FileCache;
 use limit::Worst;
 use placed::Placed;
 
+pub use demands::{Demands, Ruling, Unruled};
+pub use files::{FileFacts, FileState, ModelFacts};
+pub use recheck::Recheck;
 pub use rules::{RULES, Rule};
+pub use rules::{baseline_stale, exception_stale, settings_invalid};
 pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA};
+pub use session::Session;
 
 /// What to validate, and how.
 #[derive(Debug, Clone)]
@@ -96,7 +107,17 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// Validates everything found under `options.paths`.
 pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Error> {
-    for path in &options.paths {
+    check_paths(&options.paths)?;
+    let mut discovery = Discovery::walk(&options.paths);
+    if let Some(list) = &options.precisions {
+        discovery.add_list(list);
+    }
+    validate_found(&discovery, options, progress)
+}
+
+/// Whether paths that a caller named can be validated at all.
+pub fn check_paths(paths: &[PathBuf]) -> Result<(), Error> {
+    for path in paths {
         // The file itself may be a broken link: then it is there, and a finding.
         path.symlink_metadata().map_err(|error| Error::NoSuchPath {
             path: path.clone(),
@@ -109,11 +130,7 @@ pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Er
             });
         }
     }
-    let mut discovery = Discovery::walk(&options.paths);
-    if let Some(list) = &options.precisions {
-        discovery.add_list(list);
-    }
-    validate_found(&discovery, options, progress)
+    Ok(())
 }
 
 /// Validates what a walk found; `options.paths` is not looked at.
@@ -122,11 +139,26 @@ pub fn validate_found(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Outcome, Error> {
-    let run = Run::new(options, &discovery.walked)?;
+    validate_ruled(discovery, &BTreeMap::new(), options, &Unruled, progress)
+}
+
+/// The same, under what a project asks, and with the content of some of the found files given: these are not
+/// read and need not exist.
+pub fn validate_ruled(
+    discovery: &Discovery,
+    contents: &BTreeMap<PathBuf, Vec<u8>>,
+    options: &Options,
+    ruling: &dyn Ruling,
+    progress: Progress<'_>,
+) -> Result<Outcome, Error> {
+    let run = Run::new(options, &discovery.walked, ruling)?;
     let total = discovery.found.len();
     let done = std::sync::atomic::AtomicUsize::new(0);
     let check = |found: &Found| {
-        let checked = run.check(found);
+        let checked = match contents.get(&found.path) {
+            Some(bytes) => run.check_loaded(found, &Loaded::from_bytes(bytes.clone())),
+            None => run.check(found),
+        };
         let now = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         progress(now, total);
         checked
@@ -138,17 +170,27 @@ pub fn validate_found(
         let pool = pool.build()?;
         pool.install(|| discovery.found.par_iter().map(check).collect())
     };
-    Ok(collect(checked, discovery, &run.roots))
+    Ok(collect(checked, discovery, &run))
 }
 
 /// Validates `bytes` as if they were the file at `path`: what they refer to is looked for beside
 /// it, but the file itself is not read and need not exist.
 pub fn validate_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<Outcome, Error> {
+    validate_bytes_ruled(path, bytes, options, &Unruled)
+}
+
+/// The same, under what a project asks.
+pub fn validate_bytes_ruled(
+    path: &Path,
+    bytes: Vec<u8>,
+    options: &Options,
+    ruling: &dyn Ruling,
+) -> Result<Outcome, Error> {
     let found = Found::named(path);
     let discovery = Discovery::default();
-    let run = Run::new(options, &discovery.walked)?;
+    let run = Run::new(options, &discovery.walked, ruling)?;
     let checked = run.check_loaded(&found, &Loaded::from_bytes(bytes));
-    Ok(collect(vec![checked], &discovery, &run.roots))
+    Ok(collect(vec![checked], &discovery, &run))
 }
 
 /// The fate of one found file.
@@ -173,6 +215,7 @@ enum CheckedKind {
 /// What is shared by all files of one run.
 struct Run<'a> {
     walked: &'a Walked,
+    ruling: &'a dyn Ruling,
     files: FileCache,
     given: Option<Arc<Precisions>>,
     embedded: Arc<Precisions>,
@@ -181,19 +224,30 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(options: &Options, walked: &'a Walked) -> Result<Self, Error> {
+    fn new(options: &Options, walked: &'a Walked, ruling: &'a dyn Ruling) -> Result<Self, Error> {
         let given = match &options.precisions {
             Some(path) => Some(Arc::new(given_precisions(path)?)),
             None => None,
         };
-        Ok(Self {
+        let files = FileCache::new(options.open_models);
+        Ok(Self::with(walked, files, given, ruling))
+    }
+
+    fn with(
+        walked: &'a Walked,
+        files: FileCache,
+        given: Option<Arc<Precisions>>,
+        ruling: &'a dyn Ruling,
+    ) -> Self {
+        Self {
             walked,
-            files: FileCache::new(options.open_models),
+            ruling,
+            files,
             given,
             embedded: Arc::new(Precisions::trusted(PrecisionList::embedded())),
             lists: Mutex::default(),
             roots: Roots::new(),
-        })
+        }
     }
 
     fn check(&self, found: &Found) -> Checked {
@@ -220,7 +274,12 @@ impl<'a> Run<'a> {
         let top = found.walked_from.as_deref();
         let seen = top.and_then(|top| self.walked.below(top));
         let root = self.roots.package_root_seen(&absolute, seen);
-        let precisions = self.precisions_for(found, &absolute, &root, seen);
+        let demands = self.ruling.demands(found);
+        let demands = demands.as_deref();
+        let mut precisions = self.precisions_for(found, &absolute, &root, seen);
+        if let Some(extra) = demands.map(|demands| &demands.extra) {
+            precisions = Precisions::with(precisions, extra);
+        }
         let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(loaded);
         let context = Context::build(&context::Inputs {
             loaded,
@@ -231,9 +290,13 @@ impl<'a> Run<'a> {
             models: seen.map(|seen| seen.models_in(&directory)),
             precisions: &precisions,
             files: &self.files,
+            demands,
         });
         let mut worst = Worst::new(loaded.document.as_ref().ok());
         for rule in RULES {
+            if demands.is_some_and(|demands| demands.off.contains(rule.meta.code)) {
+                continue;
+            }
             let mut findings = Vec::new();
             (rule.check)(&context, &mut findings);
             worst.add(findings);
@@ -304,7 +367,8 @@ pub fn rule_metas() -> Vec<&'static RuleMeta> {
     RULES.iter().map(|rule| &rule.meta).collect()
 }
 
-fn collect(checked: Vec<Checked>, discovery: &Discovery, roots: &Roots) -> Outcome {
+fn collect(checked: Vec<Checked>, discovery: &Discovery, run: &Run<'_>) -> Outcome {
+    let roots = &run.roots;
     let mut outcome = Outcome::default();
     let mut placed = Vec::new();
     for one in checked {
@@ -349,6 +413,7 @@ fn collect(checked: Vec<Checked>, discovery: &Discovery, roots: &Roots) -> Outco
     diagnostics.extend(compared.diagnostics);
     outcome.skipped.extend(discovery.skipped.iter().cloned());
     outcome.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+    run.ruling.judge(&mut outcome.report);
     outcome.report.sort();
     outcome
 }

@@ -28,51 +28,110 @@ const UNFINISHED: [&str; 7] = [
 /// What packing appends.
 const PACKED: [&str; 6] = ["gz", "zip", "xz", "zst", "bz2", "7z"];
 
+/// What a reference to nothing may have meant.
+pub(super) struct Near {
+    /// What to do.
+    pub(super) help: String,
+    /// What to write, if a file that is there was meant.
+    pub(super) meant: Option<Meant>,
+}
+
+/// A reference to a file that is there.
+pub(super) struct Meant {
+    /// The reference.
+    pub(super) reference: String,
+    /// Whether nothing else can have been meant.
+    pub(super) is_certain: bool,
+}
+
+impl Near {
+    fn advice(help: String) -> Self {
+        Self { help, meant: None }
+    }
+
+    fn file(reference: String, is_certain: bool, why: &str) -> Self {
+        Self {
+            help: format!("did you mean `{reference}`?{why}"),
+            meant: Some(Meant {
+                reference,
+                is_certain,
+            }),
+        }
+    }
+}
+
 /// What to write instead of `missing`'s reference, which leads to `path`.
-pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> Option<String> {
+pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> Option<Near> {
     let reference = &missing.file.reference;
     let name = path.file_name()?.to_str()?;
     let taken = taken(context);
     if let Some(same) = elsewhere(context, path, name) {
-        return Some(format!(
-            "did you mean `{same}`? Paths are relative to the config's directory"
-        ));
+        let why = " Paths are relative to the config's directory";
+        return Some(Near::file(same, true, why));
     }
     let directory = path.parent()?;
     let free = names_in(directory, &taken);
-    if let Some(other) = free.iter().find_map(|other| stand_in(name, other)) {
+    let prefix = reference.strip_suffix(name).unwrap_or_default();
+    if let Some(other) = free.iter().find_map(|other| stand_in(prefix, name, other)) {
         return Some(other);
     }
-    let prefix = reference.strip_suffix(name).unwrap_or_default();
     if let Some(same) = free.iter().find(|other| other.eq_ignore_ascii_case(name)) {
-        return Some(format!(
-            "did you mean `{prefix}{same}`? Names are case-sensitive"
-        ));
+        let others = free.iter().filter(|other| other.eq_ignore_ascii_case(name));
+        let is_certain = others.count() == 1;
+        let why = " Names are case-sensitive";
+        return Some(Near::file(format!("{prefix}{same}"), is_certain, why));
     }
     let alike = free
         .iter()
         .filter(|other| !is_other_file(context, name, other));
     let near = decoded(name).filter(|decoded| free.contains(decoded));
-    let near =
-        near.or_else(|| Some(suggest::nearest(name, alike.map(String::as_str))?.to_owned()))?;
-    let unseen = unseen_difference(name, &near).unwrap_or_default();
-    Some(format!("did you mean `{prefix}{near}`?{unseen}"))
+    let near = near.or_else(|| Some(suggest::nearest(name, alike.map(String::as_str))?.to_owned()));
+    let Some(near) = near else {
+        let named = conventional(context, missing, name).filter(|named| free.contains(named))?;
+        let why = " It is the name by the convention";
+        return Some(Near::file(format!("{prefix}{named}"), true, why));
+    };
+    let unseen = unseen_difference(name, &near);
+    let digits = |name: &str| {
+        name.chars()
+            .filter(char::is_ascii_digit)
+            .collect::<String>()
+    };
+    let is_certain = digits(name) == digits(&near) || decoded(name).as_ref() == Some(&near);
+    let unseen = unseen.unwrap_or_default();
+    Some(Near::file(format!("{prefix}{near}"), is_certain, &unseen))
+}
+
+/// The name that a model file has by the convention.
+fn conventional(context: &Context<'_>, missing: &Referenced, name: &str) -> Option<String> {
+    let config = context.config.as_ref()?;
+    let variant = config.variants.get(missing.variant?)?;
+    let expected = naming::Expected {
+        model: config.model.as_deref(),
+        size: config.size.as_deref(),
+        component: missing.file.component.as_deref(),
+        backend: config.backend?,
+        precision: variant.precision.as_deref()?,
+    };
+    let (_, extension) = name.rsplit_once('.')?;
+    Some(expected.name(extension))
 }
 
 /// What to do about a file that is there in place of the one of this name.
-fn stand_in(name: &str, other: &str) -> Option<String> {
+fn stand_in(prefix: &str, name: &str, other: &str) -> Option<Near> {
     if stem(other) == name && model_file::has_extension(other) {
-        return Some(format!(
-            "did you mean `{other}`? The extension belongs to the name"
-        ));
+        let why = " The extension belongs to the name";
+        return Some(Near::file(format!("{prefix}{other}"), true, why));
     }
     let ending = other.strip_prefix(name)?.strip_prefix('.')?;
     if UNFINISHED.contains(&ending) {
-        Some(format!(
+        Some(Near::advice(format!(
             "`{other}` is there, a download that did not end: fetch the file again"
-        ))
+        )))
     } else if PACKED.contains(&ending) {
-        Some(format!("unpack `{other}`: models are read as they are"))
+        Some(Near::advice(format!(
+            "unpack `{other}`: models are read as they are"
+        )))
     } else {
         None
     }

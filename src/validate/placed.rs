@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::context::Context;
+use super::files::FileFacts;
+use super::interfaces::{Between, Side, difference};
 use super::rules;
 use crate::diagnostic::{Anchor, Diagnostic, SourceText};
+use crate::model::ModelInfo;
 use crate::package::{Backend, Config, Loaded};
 use crate::source::{JsonPath, Span};
 
@@ -29,6 +32,48 @@ pub(super) struct Placed {
     backend: Option<Backend>,
     said: Vec<Said>,
     model_span: Span,
+    /// Models of the first variant; none where backends are called differently by their nature.
+    models: Vec<Model>,
+    /// Whether its outputs are made alike by all backends: embeddings are pooled by some and not by others.
+    has_common_outputs: bool,
+}
+
+/// A model of a config's first variant.
+struct Model {
+    component: Option<String>,
+    reference: String,
+    path: JsonPath,
+    span: Span,
+    facts: Arc<FileFacts>,
+}
+
+impl Model {
+    fn all(context: &Context<'_>, config: &Config) -> Vec<Self> {
+        let generates = |capability: &String| capability == "text-generation";
+        let Some(document) = context.document() else {
+            return Vec::new();
+        };
+        if config.capabilities.iter().any(generates) {
+            return Vec::new();
+        }
+        let files = context
+            .files_of(0)
+            .filter(|file| file.model_info().is_some());
+        let models = files.filter_map(|file| {
+            Some(Self {
+                component: file.file.component.clone(),
+                reference: file.file.reference.clone(),
+                path: file.file.path.clone(),
+                span: document.value_span(&file.file.path),
+                facts: Arc::clone(file.facts.as_ref().ok()?),
+            })
+        });
+        models.collect()
+    }
+
+    fn info(&self) -> Option<&ModelInfo> {
+        self.facts.model.as_ref()?.info()
+    }
 }
 
 /// A field that is the model's, not the backend's.
@@ -67,6 +112,11 @@ impl Placed {
             backend: config.backend,
             said: said.collect(),
             model_span: span("model"),
+            models: Model::all(context, config),
+            has_common_outputs: !config
+                .capabilities
+                .iter()
+                .any(|capability| capability.ends_with("-embedding")),
         })
     }
 
@@ -173,6 +223,8 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
             let found = disagreements(siblings, key);
             comparison.diagnostics.extend(found);
         }
+        let found = interfaces_that_differ(siblings);
+        comparison.diagnostics.extend(found);
     }
     comparison
 }
@@ -226,4 +278,37 @@ fn disagreements(siblings: &[&Placed], key: &str) -> Vec<Diagnostic> {
             finding.locate(&source, None)
         })
         .collect()
+}
+
+/// Findings on models that are called otherwise than the first sibling's of the same component.
+fn interfaces_that_differ(siblings: &[&Placed]) -> Vec<Diagnostic> {
+    let mut first: HashMap<Option<&str>, (&Placed, &Model)> = HashMap::new();
+    let mut found = Vec::new();
+    for one in siblings {
+        for model in &one.models {
+            let component = model.component.as_deref();
+            let (sibling, known) = *first.entry(component).or_insert((one, model));
+            let (Some(info), Some(other)) = (model.info(), known.info()) else {
+                continue;
+            };
+            if Arc::ptr_eq(&model.facts, &known.facts) {
+                continue;
+            }
+            let here = format!("`{}`", model.reference);
+            let there = format!("`{}` of {}", known.reference, sibling.shown);
+            let mine = Side { name: &here, info };
+            let theirs = Side {
+                name: &there,
+                info: other,
+            };
+            let outputs = one.has_common_outputs && sibling.has_common_outputs;
+            if let Some(text) = difference(mine, theirs, Between::Backends { outputs }) {
+                let (source, span) = one.source(model.span);
+                let anchor = Anchor::At(model.path.clone(), span);
+                let finding = rules::variants_disagree(anchor, text);
+                found.push(finding.locate(&source, None));
+            }
+        }
+    }
+    found
 }

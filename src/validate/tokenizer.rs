@@ -4,15 +4,19 @@
 //! few keys at its root is kept.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::io::{self, BufReader};
 use std::path::Path;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::source::{self, elsewhere};
+
 /// Longest JSON file that is checked, in bytes; the largest tokenizers have some tens of MB.
 const MAX_JSON: u64 = 512 * 1024 * 1024;
+
+/// Longest one that is fetched to be checked, where its bytes are elsewhere. Nothing is said of longer ones.
+const MAX_FAR: u64 = 256 * 1024;
 
 /// Keys that only a tokenizer has, as the `tokenizers` library writes it.
 const OF_TOKENIZER: [&str; 4] = ["model", "pre_tokenizer", "post_processor", "decoder"];
@@ -94,8 +98,11 @@ impl<'de> Visitor<'de> for Root<'_> {
 
 /// The keys at the root of the JSON file at `path`.
 pub(super) fn read(path: &Path) -> io::Result<RootKeys> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
+    let file = source::open(path)?;
+    let size = file.size()?;
+    if size > MAX_FAR && elsewhere::is_far(path) {
+        return Ok(RootKeys::default());
+    }
     if size > MAX_JSON {
         return Err(io::Error::other(format!(
             "{size} bytes are too many for a tokenizer file (limit {MAX_JSON})"

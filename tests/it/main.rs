@@ -3,18 +3,26 @@
 #[cfg(feature = "serve")]
 mod account;
 mod architecture;
+mod author;
 mod cli;
 #[cfg(feature = "serve")]
 mod database;
+mod diff;
 #[cfg(feature = "run")]
 mod engine;
 mod examples;
+mod fix;
 mod fuzz;
 #[cfg(feature = "serve")]
 mod gateway;
+mod lsp;
 mod model;
 mod package;
+mod packaging;
+mod policy;
 mod readme;
+#[cfg(feature = "remote")]
+mod remote;
 #[cfg(feature = "run")]
 mod runtime;
 #[cfg(feature = "serve")]

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::exit::{Exit, Failure};
+use super::far;
 use super::output;
 use crate::model::executorch::Payload;
 use crate::model::executorch::body::{KnownWrong, ProgramBody, known_wrong};
@@ -23,25 +24,44 @@ use payloads::Payloads;
 /// Arguments of `pkgtool inspect`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The model file
+    /// The model file; also its https:// address, or hf:OWNER/REPOSITORY/PATH
     file: PathBuf,
 
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+
+    /// Also tell what was fetched of a file on a server
+    #[arg(long, short)]
+    verbose: bool,
+
+    #[command(flatten)]
+    far: far::FarArgs,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let path = args.file.display();
-    let (info, size) =
-        model::open(&args.file).map_err(|error| Failure::Other(format!("{path}: {error}")))?;
-    let beside = Beside::of(&args.file, &info);
+    let far = far::open(std::slice::from_ref(&args.file), &args.far)?;
+    let file = &far.paths()[0];
+    let path = far.shown(&file.display().to_string());
+    let opened = model::open(file);
+    // What could not be fetched is not the model's fault.
+    if opened.is_err() {
+        far.check()?;
+    }
+    let (info, size) = opened.map_err(|error| Failure::Other(format!("{path}: {error}")))?;
+    let beside = Beside::of(file, &info);
     output::print(&if args.json {
         json::render(&info, size, &beside)
     } else {
-        table::render(&path.to_string(), &info, size, &beside)
+        table::render(&path, &info, size, &beside)
     })?;
+    if args.verbose {
+        far.tell_traffic();
+    }
+    if let Err(failure) = far.check() {
+        output::note(&format!("not all of the file was looked at: {failure}"));
+    }
     Ok(Exit::Clean)
 }
 

@@ -71,7 +71,12 @@ impl<'a> Group<'a> {
         ))
     }
 
-    fn files(&self) -> usize {
+    /// All findings, in the report's order.
+    pub(super) fn findings(&self) -> &[&'a Diagnostic] {
+        &self.findings
+    }
+
+    pub(super) fn files(&self) -> usize {
         let paths = self.findings.iter().map(|one| one.source.path.as_str());
         paths.collect::<std::collections::HashSet<_>>().len()
     }
@@ -112,7 +117,8 @@ fn short(help: &str) -> String {
     }
 }
 
-fn place(diagnostic: &Diagnostic) -> String {
+/// `path:line:column`.
+pub(super) fn place(diagnostic: &Diagnostic) -> String {
     let start = diagnostic.start();
     let path = defuse_line(&diagnostic.source.path);
     format!("{path}:{}:{}", start.line, start.column)

@@ -59,7 +59,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
 }
 
 /// `3 packages checked: 1 error, 2 warnings`.
-fn summary_line(report: &Report) -> String {
+pub(super) fn summary_line(report: &Report) -> String {
     let Summary {
         packages,
         errors,

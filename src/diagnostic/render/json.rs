@@ -1,11 +1,12 @@
 //! The tool's own JSON: version 1 of a contract that only grows.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::diagnostic::{Diagnostic, Report, Severity, Summary};
-use crate::source::Position;
+use crate::diagnostic::{Applicability, Diagnostic, Fix, Report, Severity, SourceText, Summary};
+use crate::source::{Position, Span};
 
 #[derive(Serialize)]
 struct Output<'a> {
@@ -24,6 +25,27 @@ struct Entry<'a> {
     pointer: &'a str,
     span: Range,
     help: Option<&'a str>,
+    fix: Option<FixEntry<'a>>,
+}
+
+#[derive(Serialize)]
+struct FixEntry<'a> {
+    title: &'a str,
+    applicability: Applicability,
+    edits: Vec<Edit<'a>>,
+    rename: Option<Rename<'a>>,
+}
+
+#[derive(Serialize)]
+struct Edit<'a> {
+    span: Range,
+    replacement: &'a str,
+}
+
+#[derive(Serialize)]
+struct Rename<'a> {
+    from: Cow<'a, str>,
+    to: Cow<'a, str>,
 }
 
 #[derive(Serialize)]
@@ -50,10 +72,34 @@ fn entry(diagnostic: &Diagnostic) -> Entry<'_> {
         message: &diagnostic.message,
         path: &diagnostic.source.path,
         pointer: &diagnostic.pointer,
-        span: Range {
-            start: diagnostic.start(),
-            end: diagnostic.end(),
-        },
+        span: range(&diagnostic.source, diagnostic.span),
         help: diagnostic.help.as_deref(),
+        fix: diagnostic
+            .fix
+            .as_ref()
+            .map(|fix| fix_entry(fix, &diagnostic.source)),
+    }
+}
+
+fn fix_entry<'a>(fix: &'a Fix, source: &SourceText) -> FixEntry<'a> {
+    let edits = fix.edits.iter().map(|edit| Edit {
+        span: range(source, edit.span),
+        replacement: &edit.replacement,
+    });
+    FixEntry {
+        title: &fix.title,
+        applicability: fix.applicability,
+        edits: edits.collect(),
+        rename: fix.rename.as_ref().map(|rename| Rename {
+            from: rename.from.to_string_lossy(),
+            to: rename.to.to_string_lossy(),
+        }),
+    }
+}
+
+fn range(source: &SourceText, span: Span) -> Range {
+    Range {
+        start: source.position(span.start),
+        end: source.position(span.end),
     }
 }

@@ -1,17 +1,24 @@
 //! Renderings of a report: one file a format, one list of them.
 
+mod causes;
+mod concise;
 mod github;
+mod gitlab;
 mod grouped;
 mod human;
 mod json;
 mod junit;
+mod rdjson;
 mod sarif;
 mod snippet;
+mod statistics;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::{Report, RuleMeta};
+
+pub use statistics::{statistics, statistics_json};
 
 /// A way to write a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +33,14 @@ pub enum Format {
     Github,
     /// JUnit XML, for test dashboards.
     Junit,
+    /// One finding a line: `path:line:column: severity code message`.
+    Concise,
+    /// Every finding, put together by its cause.
+    Grouped,
+    /// GitLab's Code Quality report.
+    Gitlab,
+    /// Reviewdog's diagnostic format, with suggestions.
+    Rdjson,
 }
 
 /// What renderers need beside the report.
@@ -39,7 +54,7 @@ pub struct Style<'a> {
     pub color: bool,
     /// Columns of the terminal (human only).
     pub width: usize,
-    /// Whether to end with a line of counts (human only).
+    /// Whether to end with a line of counts (human and grouped).
     pub summary: bool,
     /// Whether warnings count as failures (JUnit only).
     pub deny_warnings: bool,
@@ -48,10 +63,10 @@ pub struct Style<'a> {
     /// All rules of the tool (SARIF only).
     pub rules: &'a [&'static RuleMeta],
     /// The address of a page that explains them, each under an anchor of its code in small letters
-    /// (SARIF only).
+    /// (SARIF and rdjson).
     pub rules_page: Option<&'a str>,
     /// Paths as machines want them, relative to the repository, by those of the report; one that is
-    /// not here is as the report has it (SARIF, GitHub and JUnit).
+    /// not here is as the report has it (all that machines read but the tool's own JSON).
     pub paths: &'a BTreeMap<String, String>,
 }
 
@@ -67,12 +82,16 @@ impl<'a> Style<'a> {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 9] = [
         Self::Human,
         Self::Json,
         Self::Sarif,
         Self::Github,
         Self::Junit,
+        Self::Concise,
+        Self::Grouped,
+        Self::Gitlab,
+        Self::Rdjson,
     ];
 
     /// The format's name on the command line.
@@ -83,6 +102,10 @@ impl Format {
             Self::Sarif => "sarif",
             Self::Github => "github",
             Self::Junit => "junit",
+            Self::Concise => "concise",
+            Self::Grouped => "grouped",
+            Self::Gitlab => "gitlab",
+            Self::Rdjson => "rdjson",
         }
     }
 
@@ -99,6 +122,10 @@ impl Format {
             Self::Sarif => sarif::render(report, style, out),
             Self::Github => github::render(report, style, out),
             Self::Junit => junit::render(report, style, out),
+            Self::Concise => concise::render(report, out),
+            Self::Grouped => causes::render(report, style, out),
+            Self::Gitlab => gitlab::render(report, style, out),
+            Self::Rdjson => rdjson::render(report, style, out),
         }
     }
 }

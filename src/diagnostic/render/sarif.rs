@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::Style;
-use crate::diagnostic::{Diagnostic, Report, RuleMeta, Severity};
+use crate::diagnostic::{Diagnostic, Fix, Identities, Report, RuleMeta, Severity};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
@@ -21,12 +21,14 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
         "rules": rules.iter().map(|rule| descriptor(rule, style)).collect::<Vec<_>>(),
     });
     let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut identities = Identities::default();
     let results = report.diagnostics.iter().map(|diagnostic| {
         let mut result = result(diagnostic, style);
-        let print = fingerprint(diagnostic, style);
+        let path = style.path(&diagnostic.source.path);
+        let print = identities.of(diagnostic, path).fingerprint();
         let count = seen.entry(print.clone()).or_default();
         *count += 1;
-        result["partialFingerprints"] = json!({ "pkgtool/v1": format!("{print}:{count}") });
+        result["partialFingerprints"] = json!({ "pkgtool/v2": format!("{print}:{count}") });
         result
     });
     let sarif = json!({
@@ -89,7 +91,34 @@ fn result(diagnostic: &Diagnostic, style: &Style<'_>) -> Value {
     {
         result["ruleIndex"] = json!(index);
     }
+    // The format has no renamings: half a fix is none.
+    if let Some(fix) = diagnostic.fix.as_ref().filter(|fix| fix.rename.is_none()) {
+        result["fixes"] = json!([fix_of(fix, diagnostic, style)]);
+    }
     result
+}
+
+fn fix_of(fix: &Fix, diagnostic: &Diagnostic, style: &Style<'_>) -> Value {
+    let replacements = fix.edits.iter().map(|edit| {
+        let start = diagnostic.source.position(edit.span.start);
+        let end = diagnostic.source.position(edit.span.end);
+        json!({
+            "deletedRegion": {
+                "startLine": start.line,
+                "startColumn": start.column,
+                "endLine": end.line,
+                "endColumn": end.column,
+            },
+            "insertedContent": { "text": edit.replacement },
+        })
+    });
+    json!({
+        "description": { "text": format!("{} ({})", fix.title, fix.applicability.name()) },
+        "artifactChanges": [{
+            "artifactLocation": { "uri": uri(style.path(&diagnostic.source.path)) },
+            "replacements": replacements.collect::<Vec<_>>(),
+        }],
+    })
 }
 
 /// The text under an explanation's first heading, as one paragraph.
@@ -102,18 +131,6 @@ fn first_section(explanation: &str) -> String {
         .join(" ")
         .trim()
         .to_owned()
-}
-
-/// What stays the same while the finding does: not its line, and not the numbers in its message.
-fn fingerprint(diagnostic: &Diagnostic, style: &Style<'_>) -> String {
-    let path = style.path(&diagnostic.source.path);
-    let parts = [diagnostic.rule.code, path, &diagnostic.pointer];
-    // FNV-1a: the value must be the same in every build.
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in parts.iter().flat_map(|part| part.bytes().chain([0])) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    format!("{hash:016x}")
 }
 
 fn level(severity: Severity) -> &'static str {
@@ -131,7 +148,9 @@ fn uri(path: &str) -> String {
     } else if path.as_bytes().get(1) == Some(&b':') {
         uri.push_str("file:///");
     }
-    for byte in path.bytes() {
+    let origin = origin(path);
+    uri.push_str(origin);
+    for byte in path[origin.len()..].bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             uri.push(char::from(byte));
         } else {
@@ -140,6 +159,16 @@ fn uri(path: &str) -> String {
         }
     }
     uri
+}
+
+/// What a path begins with that is an address on a server: scheme and host, or a hub's short form.
+fn origin(path: &str) -> &str {
+    let host = ["https://", "http://"].iter().find_map(|scheme| {
+        let rest = path.strip_prefix(scheme)?;
+        Some(scheme.len() + rest.find('/').unwrap_or(rest.len()))
+    });
+    let end = host.or_else(|| path.starts_with("hf:").then_some(3));
+    &path[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]
@@ -152,5 +181,7 @@ mod tests {
         assert_eq!(uri("/r/a%.json"), "file:///r/a%25.json");
         assert_eq!(uri("C:/r/a.json"), "file:///C%3A/r/a.json");
         assert_eq!(uri("a:b.json"), "file:///a%3Ab.json");
+        assert_eq!(uri("http://h:8/a b"), "http://h:8/a%20b");
+        assert_eq!(uri("hf:o/r@v/a"), "hf:o/r%40v/a");
     }
 }

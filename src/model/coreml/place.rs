@@ -4,7 +4,7 @@
 //! the model file is followed: download caches are built of such links, and weights may lie beside its target.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use walkdir::WalkDir;
 use super::error::Error;
 use crate::package::reference;
 use crate::source::lfs::{self, Pointer};
-use crate::source::{FileSource, ReadAt};
+use crate::source::{self, FileSource, ReadAt};
 
 /// The largest manifest.
 const MAX_MANIFEST: u64 = 1 << 20;
@@ -161,7 +161,7 @@ impl Manifest {
             return Err(wrong("no regular file".to_owned()));
         }
         let mut bytes = Vec::new();
-        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let file = source::open(path).map_err(|error| wrong(error.to_string()))?;
         file.take(MAX_MANIFEST + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| wrong(error.to_string()))?;

@@ -46,12 +46,21 @@ pub fn contents(
     body: &ProgramBody,
     method: &MethodBody,
 ) -> Vec<Option<Payload>> {
+    let delegates = method.delegates.iter();
+    delegates
+        .map(|delegate| content_of(source, body, delegate))
+        .collect()
+}
+
+/// What the payload of one delegate of the program holds.
+pub fn content_of(
+    source: &dyn ReadAt,
+    body: &ProgramBody,
+    delegate: &DelegateBody,
+) -> Option<Payload> {
     let named = |name: &str| body.named.get(name).copied();
-    let of = |delegate: &DelegateBody| {
-        let backend = Backend::of_delegate(&delegate.id)?;
-        let (_, read) = READERS.iter().find(|(known, _)| *known == backend)?;
-        let content = read(source, delegate.payload?, &named);
-        Some(Payload { backend, content })
-    };
-    method.delegates.iter().map(of).collect()
+    let backend = Backend::of_delegate(&delegate.id)?;
+    let (_, read) = READERS.iter().find(|(known, _)| *known == backend)?;
+    let content = read(source, delegate.payload?, &named);
+    Some(Payload { backend, content })
 }

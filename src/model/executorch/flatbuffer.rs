@@ -12,16 +12,16 @@ use super::path::{Path, Step};
 use crate::source::Pages;
 
 /// Longest string in bytes; a longer name is an error, a longer text is cut.
-pub(super) const MAX_STRING: u32 = 64 * 1024;
+pub(in crate::model) const MAX_STRING: u32 = 64 * 1024;
 /// Bytes, about, that the description of one file may take in memory.
-pub(super) const MAX_KEPT: u64 = 64 * 1024 * 1024;
+pub(in crate::model) const MAX_KEPT: u64 = 64 * 1024 * 1024;
 
 /// A field of a table: its number in the schema and its name.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field(pub(super) u16, pub(super) &'static str);
+pub(in crate::model) struct Field(pub(in crate::model) u16, pub(in crate::model) &'static str);
 
 /// A FlatBuffer and where it lies in the file.
-pub(super) struct Buffer<'a> {
+pub(in crate::model) struct Buffer<'a> {
     pages: &'a Pages<'a>,
     start: u64,
     end: u64,
@@ -30,7 +30,7 @@ pub(super) struct Buffer<'a> {
 
 impl<'a> Buffer<'a> {
     /// The FlatBuffer in the bytes `start..end` of the file.
-    pub(super) fn new(pages: &'a Pages<'a>, start: u64, end: u64) -> Self {
+    pub(in crate::model) fn new(pages: &'a Pages<'a>, start: u64, end: u64) -> Self {
         Self {
             pages,
             start,
@@ -40,19 +40,23 @@ impl<'a> Buffer<'a> {
     }
 
     /// The root table, called `name` in messages.
-    pub(super) fn root(&'a self, name: &'static str) -> Result<Table<'a>, Error> {
+    pub(in crate::model) fn root(&'a self, name: &'static str) -> Result<Table<'a>, Error> {
         let path = Path::root(name);
         let at = self.follow(self.start, &path, Step::Here)?;
         Table::read(self, at, path)
     }
 
     /// The whole file.
-    pub(super) fn pages(&self) -> &'a Pages<'a> {
+    pub(in crate::model) fn pages(&self) -> &'a Pages<'a> {
         self.pages
     }
 
     /// Counts `size` more bytes that stay in memory.
-    pub(super) fn keep(&self, size: u64, place: impl FnOnce() -> Place) -> Result<(), Error> {
+    pub(in crate::model) fn keep(
+        &self,
+        size: u64,
+        place: impl FnOnce() -> Place,
+    ) -> Result<(), Error> {
         self.kept.set(self.kept.get().saturating_add(size));
         if self.kept.get() > MAX_KEPT {
             return Err(Error::TooMuch {
@@ -143,7 +147,7 @@ impl<'a> Buffer<'a> {
 
 /// A table: a vtable that says where its fields are.
 #[derive(Clone)]
-pub(super) struct Table<'a> {
+pub(in crate::model) struct Table<'a> {
     buffer: &'a Buffer<'a>,
     at: u64,
     vtable: u64,
@@ -190,17 +194,17 @@ impl<'a> Table<'a> {
     }
 
     /// The buffer the table lies in.
-    pub(super) fn buffer(&self) -> &'a Buffer<'a> {
+    pub(in crate::model) fn buffer(&self) -> &'a Buffer<'a> {
         self.buffer
     }
 
     /// The table itself, for a message.
-    pub(super) fn here(&self) -> Place {
+    pub(in crate::model) fn here(&self) -> Place {
         self.path.place(Step::Here, self.at)
     }
 
     /// A field, for a message: at its own offset where it is present, else at the table's.
-    pub(super) fn place(&self, field: Field) -> Place {
+    pub(in crate::model) fn place(&self, field: Field) -> Place {
         let at = self.slot(field, 1).ok().flatten().unwrap_or(self.at);
         self.path.place(Step::Field(field.1), at)
     }
@@ -229,7 +233,7 @@ impl<'a> Table<'a> {
     }
 
     /// Whether the field is present.
-    pub(super) fn has(&self, field: Field) -> Result<bool, Error> {
+    pub(in crate::model) fn has(&self, field: Field) -> Result<bool, Error> {
         Ok(self.slot(field, 1)?.is_some())
     }
 
@@ -242,32 +246,32 @@ impl<'a> Table<'a> {
     }
 
     /// An unsigned byte, 0 where absent.
-    pub(super) fn u8(&self, field: Field) -> Result<u8, Error> {
+    pub(in crate::model) fn u8(&self, field: Field) -> Result<u8, Error> {
         Ok(u8::from_le_bytes(self.scalar(field)?))
     }
 
     /// A signed byte, 0 where absent.
-    pub(super) fn i8(&self, field: Field) -> Result<i8, Error> {
+    pub(in crate::model) fn i8(&self, field: Field) -> Result<i8, Error> {
         Ok(i8::from_le_bytes(self.scalar(field)?))
     }
 
     /// A 16-bit integer, 0 where absent.
-    pub(super) fn i16(&self, field: Field) -> Result<i16, Error> {
+    pub(in crate::model) fn i16(&self, field: Field) -> Result<i16, Error> {
         Ok(i16::from_le_bytes(self.scalar(field)?))
     }
 
     /// A 32-bit unsigned integer, 0 where absent.
-    pub(super) fn u32(&self, field: Field) -> Result<u32, Error> {
+    pub(in crate::model) fn u32(&self, field: Field) -> Result<u32, Error> {
         Ok(u32::from_le_bytes(self.scalar(field)?))
     }
 
     /// A 32-bit integer, 0 where absent.
-    pub(super) fn i32(&self, field: Field) -> Result<i32, Error> {
+    pub(in crate::model) fn i32(&self, field: Field) -> Result<i32, Error> {
         Ok(i32::from_le_bytes(self.scalar(field)?))
     }
 
     /// A 32-bit integer, `default` where absent.
-    pub(super) fn i32_or(&self, field: Field, default: i32) -> Result<i32, Error> {
+    pub(in crate::model) fn i32_or(&self, field: Field, default: i32) -> Result<i32, Error> {
         match self.slot(field, 4)? {
             Some(_) => self.i32(field),
             None => Ok(default),
@@ -275,22 +279,22 @@ impl<'a> Table<'a> {
     }
 
     /// A 64-bit unsigned integer, 0 where absent.
-    pub(super) fn u64(&self, field: Field) -> Result<u64, Error> {
+    pub(in crate::model) fn u64(&self, field: Field) -> Result<u64, Error> {
         Ok(u64::from_le_bytes(self.scalar(field)?))
     }
 
     /// A 64-bit integer, 0 where absent.
-    pub(super) fn i64(&self, field: Field) -> Result<i64, Error> {
+    pub(in crate::model) fn i64(&self, field: Field) -> Result<i64, Error> {
         Ok(i64::from_le_bytes(self.scalar(field)?))
     }
 
     /// A float, 0 where absent.
-    pub(super) fn f32(&self, field: Field) -> Result<f32, Error> {
+    pub(in crate::model) fn f32(&self, field: Field) -> Result<f32, Error> {
         Ok(f32::from_le_bytes(self.scalar(field)?))
     }
 
     /// A double, 0 where absent.
-    pub(super) fn f64(&self, field: Field) -> Result<f64, Error> {
+    pub(in crate::model) fn f64(&self, field: Field) -> Result<f64, Error> {
         Ok(f64::from_le_bytes(self.scalar(field)?))
     }
 
@@ -301,26 +305,26 @@ impl<'a> Table<'a> {
     }
 
     /// A table, if present.
-    pub(super) fn table(&self, field: Field) -> Result<Option<Table<'a>>, Error> {
+    pub(in crate::model) fn table(&self, field: Field) -> Result<Option<Table<'a>>, Error> {
         self.target(field)?
             .map(|at| Table::read(self.buffer, at, self.path.then(Step::Field(field.1))))
             .transpose()
     }
 
     /// A table that must be there.
-    pub(super) fn required(&self, field: Field) -> Result<Table<'a>, Error> {
+    pub(in crate::model) fn required(&self, field: Field) -> Result<Table<'a>, Error> {
         self.table(field)?.ok_or_else(|| Error::MissingField {
             place: self.place(field),
         })
     }
 
     /// A name, if present.
-    pub(super) fn name(&self, field: Field) -> Result<Option<String>, Error> {
+    pub(in crate::model) fn name(&self, field: Field) -> Result<Option<String>, Error> {
         self.text(field, false)
     }
 
     /// A text, if present, cut where it is very long.
-    pub(super) fn cut_text(&self, field: Field) -> Result<Option<String>, Error> {
+    pub(in crate::model) fn cut_text(&self, field: Field) -> Result<Option<String>, Error> {
         self.text(field, true)
     }
 
@@ -332,7 +336,7 @@ impl<'a> Table<'a> {
     }
 
     /// A vector of elements of `width` bytes; empty where absent.
-    pub(super) fn vector(&self, field: Field, width: u8) -> Result<Vector<'a>, Error> {
+    pub(in crate::model) fn vector(&self, field: Field, width: u8) -> Result<Vector<'a>, Error> {
         let path = self.path.then(Step::Field(field.1));
         let Some(at) = self.target(field)? else {
             return Ok(Vector {
@@ -362,14 +366,14 @@ impl<'a> Table<'a> {
     }
 
     /// A vector of tables (or strings); empty where absent.
-    pub(super) fn tables(&self, field: Field) -> Result<Vector<'a>, Error> {
+    pub(in crate::model) fn tables(&self, field: Field) -> Result<Vector<'a>, Error> {
         self.vector(field, 4)
     }
 }
 
 /// A vector whose length was found to fit the buffer.
 #[derive(Clone)]
-pub(super) struct Vector<'a> {
+pub(in crate::model) struct Vector<'a> {
     buffer: &'a Buffer<'a>,
     first: u64,
     len: u32,
@@ -379,27 +383,27 @@ pub(super) struct Vector<'a> {
 
 impl<'a> Vector<'a> {
     /// Number of elements.
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::model) fn len(&self) -> u64 {
         self.len.into()
     }
 
     /// Whether there are no elements.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::model) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// File offset of the first element.
-    pub(super) fn first(&self) -> u64 {
+    pub(in crate::model) fn first(&self) -> u64 {
         self.first
     }
 
     /// The vector itself, for a message.
-    pub(super) fn here(&self) -> Place {
+    pub(in crate::model) fn here(&self) -> Place {
         self.path.place(Step::Here, self.first)
     }
 
     /// An element, for a message.
-    pub(super) fn place(&self, index: u64) -> Place {
+    pub(in crate::model) fn place(&self, index: u64) -> Place {
         self.path.place(Step::Index(index), self.at(index))
     }
 
@@ -414,47 +418,47 @@ impl<'a> Vector<'a> {
     }
 
     /// An unsigned byte.
-    pub(super) fn u8(&self, index: u64) -> Result<u8, Error> {
+    pub(in crate::model) fn u8(&self, index: u64) -> Result<u8, Error> {
         Ok(u8::from_le_bytes(self.element(index)?))
     }
 
     /// A 16-bit unsigned integer.
-    pub(super) fn u16(&self, index: u64) -> Result<u16, Error> {
+    pub(in crate::model) fn u16(&self, index: u64) -> Result<u16, Error> {
         Ok(u16::from_le_bytes(self.element(index)?))
     }
 
     /// A 32-bit unsigned integer.
-    pub(super) fn u32(&self, index: u64) -> Result<u32, Error> {
+    pub(in crate::model) fn u32(&self, index: u64) -> Result<u32, Error> {
         Ok(u32::from_le_bytes(self.element(index)?))
     }
 
     /// A 32-bit integer.
-    pub(super) fn i32(&self, index: u64) -> Result<i32, Error> {
+    pub(in crate::model) fn i32(&self, index: u64) -> Result<i32, Error> {
         Ok(i32::from_le_bytes(self.element(index)?))
     }
 
     /// A 64-bit integer.
-    pub(super) fn i64(&self, index: u64) -> Result<i64, Error> {
+    pub(in crate::model) fn i64(&self, index: u64) -> Result<i64, Error> {
         Ok(i64::from_le_bytes(self.element(index)?))
     }
 
     /// A 64-bit unsigned integer.
-    pub(super) fn u64(&self, index: u64) -> Result<u64, Error> {
+    pub(in crate::model) fn u64(&self, index: u64) -> Result<u64, Error> {
         Ok(u64::from_le_bytes(self.element(index)?))
     }
 
     /// A 32-bit float.
-    pub(super) fn f32(&self, index: u64) -> Result<f32, Error> {
+    pub(in crate::model) fn f32(&self, index: u64) -> Result<f32, Error> {
         Ok(f32::from_le_bytes(self.element(index)?))
     }
 
     /// A double.
-    pub(super) fn f64(&self, index: u64) -> Result<f64, Error> {
+    pub(in crate::model) fn f64(&self, index: u64) -> Result<f64, Error> {
         Ok(f64::from_le_bytes(self.element(index)?))
     }
 
     /// The first `N` 32-bit unsigned integers, or as many as there are, in one read.
-    pub(super) fn numbers<const N: usize>(&self) -> Result<Vec<u64>, Error> {
+    pub(in crate::model) fn numbers<const N: usize>(&self) -> Result<Vec<u64>, Error> {
         let mut bytes = [[0; 4]; N];
         let used = &mut bytes[..N.min(self.len as usize)];
         let read = self.buffer.pages.read(self.first, used.as_flattened_mut());
@@ -467,20 +471,20 @@ impl<'a> Vector<'a> {
     }
 
     /// Counts `size` bytes of memory for each element.
-    pub(super) fn keep(&self, size: u64) -> Result<(), Error> {
+    pub(in crate::model) fn keep(&self, size: u64) -> Result<(), Error> {
         let size = self.len().saturating_mul(size);
         self.buffer.keep(size, || self.here())
     }
 
     /// A table.
-    pub(super) fn table(&self, index: u64) -> Result<Table<'a>, Error> {
+    pub(in crate::model) fn table(&self, index: u64) -> Result<Table<'a>, Error> {
         let step = Step::Index(index);
         let at = self.buffer.follow(self.at(index), &self.path, step)?;
         Table::read(self.buffer, at, self.path.then(step))
     }
 
     /// All tables in order.
-    pub(super) fn iter_tables(&self) -> impl Iterator<Item = Result<Table<'a>, Error>> {
+    pub(in crate::model) fn iter_tables(&self) -> impl Iterator<Item = Result<Table<'a>, Error>> {
         (0..self.len()).map(|index| self.table(index))
     }
 }

@@ -18,7 +18,7 @@ mod element;
 mod error;
 mod evidence;
 mod flat_tensor;
-mod flatbuffer;
+pub(in crate::model) mod flatbuffer;
 mod load;
 pub mod mlx;
 mod path;
@@ -41,7 +41,7 @@ pub mod xnnpack;
 use std::path::Path;
 
 pub use content::{Content, Count, Lowered, Scheme, State, Stored};
-pub use contents::{Payload, contents};
+pub use contents::{Payload, content_of, contents};
 pub use error::{Error, Place};
 pub use flat_tensor::FlatTensor;
 pub use place::place;

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use crate::diagnostic::{Anchor, Finding};
-use crate::package::Backend;
+use super::backend_delegate;
+use crate::diagnostic::{Anchor, Applicability, Finding};
+use crate::package::{Backend, naming};
 use crate::source::JsonPath;
 use crate::validate::context::Context;
+use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
@@ -19,12 +21,13 @@ rule! {
     /// `xnnpack/config.json` with `"backend": "coreml"`.
     ///
     /// # Fix
-    /// Correct the field, or rename the directory.
+    /// Correct the field, or rename the directory. `pkgtool fix --unsafe` corrects the field where the names or the
+    /// delegates of all models agree with the directory.
     ///
     /// # What it does not see
     /// Which of the two is right; the model's delegates may tell (`backend-delegate`). A package that
     /// can be found by a link of the backend's name beside it is where it should be.
-    PKG024 "backend-directory" Warning "The directory is not named after the backend." => check
+    PKG024 "backend-directory" Warning fix Unsafe "The directory is not named after the backend." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -54,7 +57,27 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         }
         None => format!("rename the directory to `{backend}`"),
     };
-    let anchor = Anchor::Value(JsonPath::root().key("backend"));
+    let path = JsonPath::root().key("backend");
+    let fix = Backend::from_name(directory).filter(|other| is_made_for(context, *other, backend));
+    let fix = fix.and_then(|other| {
+        context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), other.name()))
+    });
+    let anchor = Anchor::Value(path);
     let message = format!("the backend is `{backend}`, but the directory is `{directory}`");
-    findings.push(RULE.meta.finding(anchor, message).help(help));
+    findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
+}
+
+/// Whether each model's delegates or name say `other`, and not what the config says.
+fn is_made_for(context: &Context<'_>, other: Backend, backend: Backend) -> bool {
+    let mut models = context.files.iter().filter(|file| file.is_model).peekable();
+    let has = |reference: &str, backend: Backend| {
+        let stem = Path::new(reference).file_stem().and_then(|stem| stem.to_str());
+        stem.is_some_and(|stem| naming::has_token(stem, backend.name()))
+    };
+    models.peek().is_some()
+        && models.all(|file| {
+            let reference = &file.file.reference;
+            let by_name = has(reference, other) && !has(reference, backend);
+            by_name || file.model_info().is_some_and(|info| backend_delegate::is_for(info, other, backend))
+        })
 }

@@ -1,8 +1,9 @@
 //! `file-missing`: a reference to nothing.
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::validate::context::Context;
 use crate::validate::files::FileState;
+use crate::validate::mend::Mend;
 use crate::package::leftover::is_placeholder;
 use crate::validate::nearby;
 
@@ -24,12 +25,14 @@ rule! {
     /// where the file is at the repository root and `"../tokenizer.json"` was meant.
     ///
     /// # Fix
-    /// Correct the path, or add the file.
+    /// Correct the path, or add the file. `pkgtool fix` does where one file can be meant: of the same name higher
+    /// up, of another case or spelling, without its extension, or of the very name that the convention gives it;
+    /// where the names differ in digits, only with `--unsafe`.
     ///
     /// # What it does not see
     /// References in the files that a config names (a tokenizer's own references). Where names are not
     /// case-sensitive, a wrong case is found only on another machine.
-    PKG015 "file-missing" Error "A file that the config names does not exist." => check
+    PKG015 "file-missing" Error fix Unsafe "A file that the config names does not exist." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -49,12 +52,18 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let path = facts.path.display();
         suggestions += 1;
         let near = (suggestions <= MAX_SUGGESTIONS).then(|| nearby::find(context, file, &facts.path));
-        let help = match (&facts.state, near.flatten()) {
+        let near = near.flatten().filter(|_| matches!(facts.state, FileState::Missing));
+        let meant = near.as_ref().and_then(|near| near.meant.as_ref());
+        let fix = meant.and_then(|meant| {
+            let applicability = if meant.is_certain { Applicability::Safe } else { Applicability::Unsafe };
+            context.fix(applicability, &Mend::replace(file.file.path.clone(), meant.reference.as_str()))
+        });
+        let help = match (&facts.state, near) {
             (FileState::Dangling(_), _) => "commit the file itself, or correct the link".to_owned(),
-            (_, Some(near)) => near,
+            (_, Some(near)) => near.help,
             _ => format!("looked for {path}; paths are relative to the config's directory"),
         };
         let finding = RULE.meta.finding(anchor, format!("`{reference}` {what}"));
-        findings.push(finding.help(help).about(&facts.path));
+        findings.push(finding.help(help).fix(fix).about(&facts.path));
     }
 }

@@ -4,11 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::backend_delegate;
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
 use crate::package::naming::{Expected, NameFault};
 use crate::package::{Config, Variant};
 use crate::source::JsonPath;
+use crate::source::same_file::is_same_file;
 use crate::validate::context::Context;
+use crate::validate::mend::Mend;
 use crate::validate::listing::listed;
 use crate::validate::references::{Referenced, leaves_directory};
 use crate::validate::files::FileState;
@@ -29,12 +31,13 @@ rule! {
     /// `tiny_xnnpack_fp32.pte` in the variant `int8`.
     ///
     /// # Fix
-    /// Rename the file, or correct the config.
+    /// Rename the file, or correct the config. `pkgtool fix --unsafe` renames a sound model file, unless its name
+    /// says another backend or precision, and writes the new name into every config that it was given.
     ///
     /// # What it does not see
     /// Files outside the config's directory, which several backends may share; whether a free token
     /// means anything; the size. A name that another finding explains is not judged again.
-    PKG025 "file-name" Warning "A model file's name departs from the convention." => check
+    PKG025 "file-name" Warning fix Unsafe "A model file's name departs from the convention." => check
 }
 
 /// A name at fault.
@@ -72,7 +75,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for one in &judged {
         let proposal = one.proposal();
         let is_free = proposals.get(&proposal) == Some(&1) && !taken.contains(proposal.as_str());
-        findings.push(one.finding(is_free.then_some(proposal)));
+        let fix = is_free.then(|| one.renamed(context, &proposal)).flatten();
+        findings.push(one.finding(is_free.then_some(proposal)).fix(fix));
     }
 }
 
@@ -140,6 +144,31 @@ impl Judged<'_> {
     fn proposal(&self) -> String {
         let extension = Path::new(self.name).extension().and_then(|it| it.to_str());
         self.expected.name(extension.unwrap_or("pte"))
+    }
+
+    /// The file under the name by the convention, where only the convention speaks against its own.
+    fn renamed(&self, context: &Context<'_>, proposal: &str) -> Option<Fix> {
+        // Which of the two is wrong, the name or the config, is not known.
+        if matches!(self.fault, NameFault::OtherBackend(_) | NameFault::OtherPrecision(_)) {
+            return None;
+        }
+        // Without the model's token the name would be nobody's. Weights beside a model are found by its name.
+        let has_weights = self.file.model_info().is_none_or(|info| !info.external.is_empty());
+        if self.expected.model.is_none() || has_weights {
+            return None;
+        }
+        let from = &self.file.facts.as_ref().ok()?.path;
+        let to = from.with_file_name(proposal);
+        // A name that the file has already is what an interrupted renaming left.
+        if to.symlink_metadata().is_ok() && !is_same_file(from, &to) {
+            return None;
+        }
+        let reference = &self.file.file.reference;
+        let prefix = reference.strip_suffix(self.name)?;
+        let mend = Mend::replace(self.file.file.path.clone(), format!("{prefix}{proposal}"));
+        let mut fix = context.fix(Applicability::Unsafe, &mend)?;
+        fix.title = format!("rename `{reference}` to `{prefix}{proposal}`");
+        Some(fix.renaming(from.clone(), to))
     }
 
     fn finding(&self, proposal: Option<String>) -> Finding {

@@ -1,8 +1,9 @@
 //! `file-outside-package`: a reference that can't be part of the package.
 
-use crate::diagnostic::{Anchor, Finding};
-use crate::package::reference::ReferenceError;
+use crate::diagnostic::{Anchor, Applicability, Finding};
+use crate::package::reference::{self, ReferenceError};
 use crate::validate::context::Context;
+use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
@@ -22,12 +23,13 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Move the file into the repository and name it relative to the config.
+    /// Move the file into the repository and name it relative to the config. `pkgtool fix` writes `/` for a backslash
+    /// where that leads to a file.
     ///
     /// # What it does not see
     /// Where symbolic links lead: references are judged by their text. Without a repository's root, two
     /// levels above the config may be more than the package.
-    PKG016 "file-outside-package" Error "A reference does not stay inside the package." => check
+    PKG016 "file-outside-package" Error fix Safe "A reference does not stay inside the package." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -47,6 +49,13 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             ReferenceError::Empty => "the reference is empty".to_owned(),
             _ => format!("`{}` {error}", file.file.reference),
         };
-        findings.push(RULE.meta.finding(Anchor::Value(path.clone()), message).help(help));
+        let fix = (*error == ReferenceError::Backslash).then(|| {
+            let meant = file.file.reference.replace('\\', "/");
+            let target = reference::resolve(context.directory, context.depth, &meant).ok()?;
+            let mend = Mend::replace(path.clone(), meant);
+            target.exists().then(|| context.fix(Applicability::Safe, &mend))?
+        });
+        let finding = RULE.meta.finding(Anchor::Value(path.clone()), message);
+        findings.push(finding.help(help).fix(fix.flatten()));
     }
 }

@@ -5,11 +5,15 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Finding, Fix};
 use crate::package::model_file;
 use crate::package::reference::normalize;
+use crate::source::same_file::is_same_file;
 use crate::validate::context::Context;
 use crate::validate::references::Referenced;
+
+/// Most listed files that an unlisted one is compared with.
+const MAX_COMPARED: usize = 200;
 
 /// Most unlisted files named in one config's findings.
 const MAX_LISTED: usize = 20;
@@ -28,11 +32,12 @@ rule! {
     /// `tiny_xnnpack_int8.pte` beside a config whose only variant is `fp32`.
     ///
     /// # Fix
-    /// Add a variant for it, or delete the file.
+    /// Add a variant for it, or delete the file. `pkgtool fix --unsafe` takes away a second name (a hard link) of a
+    /// file that is listed.
     ///
     /// # What it does not see
     /// Files in other directories, weights beside models, and extensions that are not known here.
-    PKG020 "file-unlisted" Warning "A model file in the directory is named by no variant." => check
+    PKG020 "file-unlisted" Warning fix Unsafe "A model file in the directory is named by no variant." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -59,8 +64,18 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let anchor = Anchor::Key(crate::source::JsonPath::root().key("variants"));
         let message = format!("no variant names `{name}`, a model file in this directory");
         let finding = RULE.meta.finding(anchor, message);
-        findings.push(finding.help("add a variant for it, or delete the file"));
+        let fix = second_name(context, &name);
+        findings.push(finding.help("add a variant for it, or delete the file").fix(fix));
     }
+}
+
+/// A second name of a file that is listed goes: it is what an interrupted renaming left.
+fn second_name(context: &Context<'_>, name: &str) -> Option<Fix> {
+    let path = normalize(&context.directory.join(name));
+    let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
+    let listed = facts.map(|facts| &facts.path).take(MAX_COMPARED).find(|listed| is_same_file(listed, &path))?;
+    let title = format!("remove `{name}`, a second name of `{}`", listed.file_name()?.to_str()?);
+    Some(Fix::needs_consent(title, Vec::new()).renaming(path, listed.clone()))
 }
 
 /// Whether a reference leads to a file, or to none of the variants'. One that does not may be meant

@@ -1,8 +1,10 @@
 //! `json-duplicate-key`: an object that has a key twice.
 
-use crate::diagnostic::{Anchor, Finding};
+use std::collections::HashMap;
+
+use crate::diagnostic::{Anchor, Finding, Fix};
 use crate::source::Trail;
-use crate::source::json::{Kind, Node};
+use crate::source::json::{Kind, Member, Node};
 use crate::validate::context::Context;
 
 rule! {
@@ -19,38 +21,76 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Remove all but one.
+    /// Remove all but one. `pkgtool fix` does where the values are the same.
     ///
     /// # What it does not see
     /// Keys that differ in case or in a letter; those are unknown keys (`schema`).
-    PKG003 "json-duplicate-key" Error "An object has the same key twice." => check
+    PKG003 "json-duplicate-key" Error fix Safe "An object has the same key twice." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if let Some(document) = context.document() {
-        visit(&document.root, Trail::root(), findings);
+        visit(&document.root, Trail::root(), context, findings);
     }
 }
 
-fn visit(node: &Node, trail: Trail<'_>, findings: &mut Vec<Finding>) {
+fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Vec<Finding>) {
     match &node.kind {
         Kind::Array(elements) => {
             for (i, element) in elements.iter().enumerate() {
-                visit(element, trail.index(i), findings);
+                visit(element, trail.index(i), context, findings);
             }
         }
         Kind::Object(members) => {
-            for (member, is_repeated) in members.with_repetition() {
+            let mut first = HashMap::new();
+            for (index, (member, is_repeated)) in members.with_repetition().enumerate() {
                 let trail = trail.key(&member.key);
                 if is_repeated {
                     let anchor = Anchor::At(trail.to_path(), member.key_span);
                     let message = format!("the key `{}` is already in this object", member.key);
                     let finding = RULE.meta.finding(anchor, message);
-                    findings.push(finding.help("remove all but one; parsers differ in which counts"));
+                    if first.is_empty() {
+                        first.extend(members.iter().rev().map(|member| (member.key.as_str(), member)));
+                    }
+                    let fix = repetition(node, index, member, first[member.key.as_str()], context);
+                    findings.push(finding.help("remove all but one; parsers differ in which counts").fix(fix));
                 }
-                visit(&member.value, trail, findings);
+                visit(&member.value, trail, context, findings);
             }
         }
         _ => {}
+    }
+}
+
+/// A member that says what the first of its key said already goes.
+fn repetition(
+    object: &Node,
+    index: usize,
+    member: &Member,
+    first: &Member,
+    context: &Context<'_>,
+) -> Option<Fix> {
+    if !context.may_fix() || !is_same(&member.value, &first.value) {
+        return None;
+    }
+    let edit = context.editor()?.remove_member(object, index)?;
+    let title = format!("remove the repeated `{}`", member.key);
+    context.counted(Fix::safe(title, vec![edit]))
+}
+
+fn is_same(one: &Node, other: &Node) -> bool {
+    match (&one.kind, &other.kind) {
+        (Kind::Null, Kind::Null) => true,
+        (Kind::Bool(one), Kind::Bool(other)) => one == other,
+        (Kind::Number(one), Kind::Number(other)) | (Kind::String(one), Kind::String(other)) => one == other,
+        (Kind::Array(one), Kind::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Kind::Object(one), Kind::Object(other)) => {
+            let mut pairs = one.iter().zip(other);
+            one.len() == other.len()
+                && pairs.all(|(one, other)| one.key == other.key && is_same(&one.value, &other.value))
+        }
+        _ => false,
     }
 }

@@ -1,7 +1,8 @@
 //! `json-syntax`: a config or list that is no JSON.
 
-use crate::diagnostic::{Anchor, Finding};
-use crate::package::{LoadFault, load};
+use crate::diagnostic::{Anchor, Finding, Fix};
+use crate::package::LoadFault;
+use crate::source::strict;
 use crate::validate::context::Context;
 
 rule! {
@@ -19,11 +20,13 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Correct the text at the place shown. Only the first fault of a file can be shown.
+    /// Correct the text at the place shown. Only the first fault of a file can be shown. Where comments,
+    /// commas after the last item, single quotes, keys without quotes, `True`, `False` and `None`, and a byte
+    /// order mark are all that is wrong, `pkgtool fix` takes them out.
     ///
     /// # What it does not see
     /// Anything behind the first fault: what was not parsed is not checked.
-    PKG002 "json-syntax" Error "The file is not JSON." => check
+    PKG002 "json-syntax" Error fix Safe "The file is not JSON." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -32,19 +35,15 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             Anchor::Text(error.span),
             format!("not readable as JSON: {}", error.message),
         );
-        findings.push(finding.help(error.help.clone()));
+        // Of what is no UTF-8 only the beginning is known.
+        let is_text = !error.span.is_empty() || error.span.start < context.loaded.text.len();
+        let made = is_text.then(|| strict(&context.loaded.text)).flatten();
+        let fix = made.map(|made| Fix::safe(made.title, made.edits));
+        findings.push(finding.help(error.help.clone()).fix(fix));
     }
 }
 
 /// Why a file has no document, in a few words.
 pub(in crate::validate) fn describe_fault(fault: &LoadFault) -> String {
-    match fault {
-        LoadFault::Unreadable(reason) => format!("it cannot be read: {reason}"),
-        LoadFault::TooLarge(size) => {
-            format!("it has {size} bytes, the limit is {}", load::MAX_SIZE)
-        }
-        LoadFault::Empty => "it is empty".to_owned(),
-        LoadFault::LfsPointer(_) => "it is a Git LFS pointer".to_owned(),
-        LoadFault::Syntax(error) => format!("it is not JSON: {}", error.message),
-    }
+    fault.to_string()
 }

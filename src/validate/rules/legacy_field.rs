@@ -1,8 +1,9 @@
 //! `legacy-field`: fields of an earlier revision of the format.
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::leftover::LEGACY_VARIANT_FIELDS;
 use crate::validate::context::Context;
+use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
@@ -19,11 +20,11 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Delete the field.
+    /// Delete the field; `pkgtool fix` does.
     ///
     /// # What it does not see
     /// Fields of other revisions; they are unknown keys (`schema`).
-    PKG005 "legacy-field" Error "A variant has a field that the format dropped." => check
+    PKG005 "legacy-field" Error fix Safe "A variant has a field that the format dropped." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -38,7 +39,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             };
             let anchor = Anchor::Key(variant.path.key(key));
             let message = format!("`{key}` is a field of an earlier revision of the format");
-            findings.push(RULE.meta.finding(anchor, message).help(help));
+            let fix = context.fix(Applicability::Safe, &Mend::Remove(variant.path.key(key)));
+            findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
         }
     }
 }

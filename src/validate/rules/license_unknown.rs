@@ -1,10 +1,11 @@
 //! `license-unknown`: a licence nobody knows by this name.
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::license::{self, License};
 use crate::source::JsonPath;
 use crate::validate::context::Context;
 use crate::package::leftover::is_placeholder;
+use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
@@ -22,10 +23,11 @@ rule! {
     ///
     /// # Fix
     /// Use the SPDX identifier (`Apache-2.0`), or `LicenseRef-` and a name for one of your own.
+    /// `pkgtool fix --unsafe` writes the identifier where only one can be meant.
     ///
     /// # What it does not see
     /// Whether the licence is the model's.
-    PKG026 "license-unknown" Note "The licence is neither an SPDX identifier nor a known slug." => check
+    PKG026 "license-unknown" Note fix Unsafe "The licence is neither an SPDX identifier nor a known slug." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -35,9 +37,14 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if license.is_empty() || is_placeholder(license) {
         return;
     }
+    let path = JsonPath::root().key("license");
+    let mut fix = None;
     let (what, help) = match license::judge(license) {
         License::Known => return,
         License::Meant(meant) => {
+            if let [one] = &meant[..] {
+                fix = context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), one.as_str()));
+            }
             let words: Vec<String> = meant.iter().map(|name| format!("\"{name}\"")).collect();
             let help = match &words[..] {
                 [one] => format!("write \"license\": {one}"),
@@ -50,7 +57,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             "SPDX: https://spdx.org/licenses; `LicenseRef-NAME` for one of your own".to_owned(),
         ),
     };
-    let anchor = Anchor::Value(JsonPath::root().key("license"));
+    let anchor = Anchor::Value(path);
     let finding = RULE.meta.finding(anchor, format!("`{license}` {what}"));
-    findings.push(finding.help(help));
+    findings.push(finding.help(help).fix(fix));
 }

@@ -16,11 +16,11 @@ rule! {
     /// `"methods": { "encode": … }` for a program that has only `forward`.
     ///
     /// # Fix
-    /// Use the model's own names; the help line lists them.
+    /// Use the model's own names; the help line lists them. `pkgtool fix` does where one is near, or one method is left for one wrong name.
     ///
     /// # What it does not see
     /// Models that cannot be read. An ONNX file does not name its graph, so any one name fits.
-    PKG029 "method-not-in-model" Error "A declared method is not in the model." => check
+    PKG029 "method-not-in-model" Error fix Safe "A declared method is not in the model." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

@@ -16,11 +16,11 @@ rule! {
     /// A program with `encode` and `decode` of which only `encode` is declared.
     ///
     /// # Fix
-    /// Declare it, with the signature that the help line gives.
+    /// Declare it, with the signature that the help line gives; `pkgtool fix` does.
     ///
     /// # What it does not see
     /// Variants without `methods`; `methods-missing` speaks of them.
-    PKG030 "method-undeclared" Warning "A method of the model is not declared." => check
+    PKG030 "method-undeclared" Warning fix Safe "A method of the model is not declared." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

@@ -2,9 +2,13 @@
 
 use std::collections::HashSet;
 
-use crate::diagnostic::{Anchor, Finding};
+use serde_json::{Map, Value};
+
+use crate::diagnostic::{Anchor, Applicability, Finding};
+use crate::model::{ModelInfo, declaration};
 use crate::package::Methods;
 use crate::validate::context::Context;
+use crate::validate::mend::Mend;
 use crate::validate::references::Referenced;
 
 rule! {
@@ -22,23 +26,31 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Add `methods` with what `pkgtool inspect FILE` shows.
+    /// Add `methods` with what `pkgtool inspect FILE` shows; `pkgtool fix` does.
     ///
     /// # What it does not see
-    /// Models that cannot be read, and everything with `--no-model`.
-    PKG013 "methods-missing" Note "A variant does not declare its method signatures." => check
+    /// Models that cannot be read, formats without methods (GGUF, safetensors), and everything with `--no-model`.
+    PKG013 "methods-missing" Note fix Safe "A variant does not declare its method signatures." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for (index, variant) in context.variants().iter().enumerate() {
-        let readable = |file: &&Referenced| file.model_info().is_some();
+        let readable =
+            |file: &&Referenced| file.model_info().is_some_and(ModelInfo::has_signature);
         match &variant.methods {
             Methods::Absent => {
                 if let Some(file) = context.files_of(index).find(readable) {
                     let anchor = Anchor::Value(variant.path.clone());
                     let reference = &file.file.reference;
                     let finding = RULE.meta.finding(anchor, "the variant declares no `methods`");
-                    findings.push(finding.help(format!("`pkgtool inspect` shows those of `{reference}`")));
+                    let mend = declared(context, index).map(|value| Mend::Insert {
+                        object: variant.path.clone(),
+                        key: "methods".to_owned(),
+                        value,
+                    });
+                    let fix = mend.and_then(|mend| context.fix(Applicability::Safe, &mend));
+                    let help = format!("`pkgtool inspect` shows those of `{reference}`");
+                    findings.push(finding.help(help).fix(fix));
                 }
             }
             Methods::Declared { groups, misnested } if misnested.is_empty() => {
@@ -55,11 +67,37 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                         let anchor = Anchor::Key(variant.path.key("methods"));
                         let message = format!("`methods` has no entry for the component `{component}`");
                         let help = format!("`pkgtool inspect` shows those of `{}`", file.file.reference);
-                        findings.push(RULE.meta.finding(anchor, message).help(help));
+                        let mend = of_file(context, file).map(|value| Mend::Insert {
+                            object: variant.path.key("methods"),
+                            key: component.clone(),
+                            value,
+                        });
+                        let fix = mend.and_then(|mend| context.fix(Applicability::Safe, &mend));
+                        findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
                     }
                 }
             }
             Methods::Declared { .. } => {}
         }
     }
+}
+
+/// What the models of a variant say of their methods, in the form of the field; `None` if no model can be
+/// read, or what it says cannot be written.
+pub(super) fn declared(context: &Context<'_>, variant: usize) -> Option<Value> {
+    if !context.variants()[variant].has_components {
+        let file = context.files_of(variant).next()?;
+        return of_file(context, file);
+    }
+    let files = context.files_of(variant);
+    let methods: Map<String, Value> = files
+        .filter_map(|file| Some((file.file.component.clone()?, of_file(context, file)?)))
+        .collect();
+    (!methods.is_empty()).then(|| Value::Object(methods))
+}
+
+fn of_file(context: &Context<'_>, file: &Referenced) -> Option<Value> {
+    let info = file.model_info().filter(|_| context.may_fix())?;
+    let methods = declaration::methods(info).ok()?;
+    (!methods.is_empty()).then(|| Value::Object(methods))
 }

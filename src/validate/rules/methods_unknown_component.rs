@@ -1,9 +1,10 @@
 //! `methods-unknown-component`: methods of a component that is not there.
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::Methods;
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
+use crate::validate::mend::Mend;
 use crate::package::leftover::is_placeholder;
 use crate::source::suggest;
 
@@ -21,12 +22,12 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Use the component's name.
+    /// Use the component's name. `pkgtool fix` does where one is near and has no methods yet.
     ///
     /// # What it does not see
     /// A component that is named rightly and has another component's signatures; comparing with the model
     /// (`tensor-count` and the rules after it) shows that.
-    PKG012 "methods-unknown-component" Error "Methods are declared for a component that does not exist." => check
+    PKG012 "methods-unknown-component" Error fix Safe "Methods are declared for a component that does not exist." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -46,13 +47,18 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             if components.is_some_and(|node| node.get(component).is_some()) || is_placeholder(component) {
                 continue;
             }
-            let help = match suggest::nearest(component, names()) {
+            let meant = suggest::nearest(component, names());
+            let fix = meant.and_then(|meant| {
+                let mend = Mend::RenameKey(group.path.clone(), meant.to_owned());
+                context.fix(Applicability::Safe, &mend)
+            });
+            let help = match meant {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("the variant's components: {}", listed(names())),
             };
             let anchor = Anchor::Key(group.path.clone());
             let message = format!("the variant has no component `{component}`");
-            findings.push(RULE.meta.finding(anchor, message).help(help));
+            findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Findings of the rules that compare declared signatures with the model's.
 
-use crate::diagnostic::{Anchor, Finding, RuleMeta};
+use crate::diagnostic::{Anchor, Applicability, Finding, RuleMeta};
 use crate::validate::context::Context;
 use crate::validate::signature::Kind;
 
@@ -17,7 +17,9 @@ pub(super) fn findings_of(
             Kind::MethodNotInModel | Kind::MethodUndeclared => Anchor::Key(path),
             _ => Anchor::Value(path),
         };
-        let finding = rule.finding(anchor, &mismatch.message);
+        let mend = mismatch.mend.as_ref();
+        let fix = mend.and_then(|mend| context.fix(Applicability::Safe, mend));
+        let finding = rule.finding(anchor, &mismatch.message).fix(fix);
         findings.push(match &mismatch.help {
             Some(help) => finding.help(help),
             None => finding,

@@ -14,11 +14,12 @@ pub struct Rule {
     pub(super) check: fn(&Context<'_>, &mut Vec<Finding>),
 }
 
-/// Declares a rule; its doc comment becomes its explanation.
+/// Declares a rule; its doc comment becomes its explanation. `fix Safe` or `fix Unsafe` after the severity says that
+/// findings can carry a fix, and the boldest kind of it.
 macro_rules! rule {
     (
         $(#[doc = $doc:literal])+
-        $code:ident $name:literal $severity:ident $summary:literal => $check:path
+        $code:ident $name:literal $severity:ident $(fix $fix:ident)? $summary:literal => $check:path
     ) => {
         $(#[doc = $doc])+
         pub(super) static RULE: crate::validate::rules::Rule = crate::validate::rules::Rule {
@@ -27,11 +28,14 @@ macro_rules! rule {
                 name: $name,
                 severity: crate::diagnostic::Severity::$severity,
                 summary: $summary,
+                fix: rule!(@fix $($fix)?),
                 explanation: concat!($($doc, "\n"),+),
             },
             check: $check,
         };
     };
+    (@fix) => { None };
+    (@fix $fix:ident) => { Some(crate::diagnostic::Applicability::$fix) };
 }
 
 mod mismatch;
@@ -96,16 +100,29 @@ rules! {
     backends_disagree,
     tokenizer_exchanged,
     config_duplicate,
+    precision_evidence,
+    variants_disagree,
+    bundled_case,
+    settings_invalid,
+    license_not_allowed,
+    backend_required,
+    capability_required,
+    exception_stale,
+    baseline_stale,
 }
 
 pub(super) use backends_disagree::backends_disagree;
+pub use baseline_stale::baseline_stale;
 pub(super) use config_duplicate::config_duplicate;
 pub(super) use config_foreign::config_foreign;
 pub(super) use config_missing::bare_directory;
+pub use exception_stale::exception_stale;
 pub(super) use file_unreadable::unreadable_directory;
 pub(super) use findings_limit::findings_limit;
 pub(super) use json_syntax::describe_fault;
+pub use settings_invalid::settings_invalid;
 pub(super) use size_directory::{is_other_size, is_size_token};
+pub(super) use variants_disagree::variants_disagree;
 
 /// Whether a rule speaks of the directory in which a config stands.
 pub(super) fn is_about_place(rule: &RuleMeta) -> bool {

@@ -13,7 +13,7 @@ rule! {
     /// The file may be right; its methods and signatures were just not checked.
     ///
     /// # Example
-    /// A compiled Core ML model (`.mlmodelc`) or a `.gguf` file.
+    /// A compiled Core ML model (`.mlmodelc`) or a QNN context binary (`.bin`).
     ///
     /// # Fix
     /// Nothing, if the format is meant.

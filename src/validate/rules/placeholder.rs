@@ -1,10 +1,13 @@
 //! `placeholder`: what a generator left for a person to fill in.
 
-use crate::diagnostic::{Anchor, Finding};
+use super::methods_missing;
+use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
+use crate::package::config::SCHEMA_ID;
 use crate::package::leftover::is_placeholder;
-use crate::source::Trail;
-use crate::source::json::{Kind, Node};
+use crate::source::json::{Kind, Node, Step};
+use crate::source::{JsonPath, Trail};
 use crate::validate::context::Context;
+use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
@@ -20,27 +23,33 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Fill in the value, or leave an optional field out.
+    /// Fill in the value, or leave an optional field out. `pkgtool fix` writes the methods that a model says,
+    /// `pkgtool fix --unsafe` takes out optional fields.
     ///
     /// # What it does not see
     /// Placeholders of other generators (`FIXME`, `xxx`, `your-name`).
-    PKG010 "placeholder" Error "A value is a generator's placeholder." => check
+    PKG010 "placeholder" Error fix Unsafe "A value is a generator's placeholder." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    if let Some(document) = context.document() {
-        visit(&document.root, Trail::root(), findings);
+    // A text without the word, not even in escapes, has no value to be looked at.
+    let text = &context.loaded.text;
+    let may_be = text.contains("TODO") || text.contains('\\');
+    if let Some(document) = context.document().filter(|_| may_be) {
+        visit(&document.root, Trail::root(), context, findings);
     }
 }
 
-fn visit(node: &Node, trail: Trail<'_>, findings: &mut Vec<Finding>) {
+fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Vec<Finding>) {
     match &node.kind {
         Kind::String(text) if is_placeholder(text) => {
-            findings.push(placeholder(Anchor::Value(trail.to_path()), text));
+            let path = trail.to_path();
+            let fix = instead(context, &path);
+            findings.push(placeholder(Anchor::Value(path), text).fix(fix));
         }
         Kind::Array(elements) => {
             for (i, element) in elements.iter().enumerate() {
-                visit(element, trail.index(i), findings);
+                visit(element, trail.index(i), context, findings);
             }
         }
         Kind::Object(members) => {
@@ -48,9 +57,11 @@ fn visit(node: &Node, trail: Trail<'_>, findings: &mut Vec<Finding>) {
             for member in members.effective() {
                 let trail = trail.key(&member.key);
                 if is_placeholder(&member.key) {
-                    findings.push(placeholder(Anchor::Key(trail.to_path()), &member.key));
+                    let path = trail.to_path();
+                    let fix = instead(context, &path);
+                    findings.push(placeholder(Anchor::Key(path), &member.key).fix(fix));
                 }
-                visit(&member.value, trail, findings);
+                visit(&member.value, trail, context, findings);
             }
         }
         _ => {}
@@ -60,4 +71,49 @@ fn visit(node: &Node, trail: Trail<'_>, findings: &mut Vec<Finding>) {
 fn placeholder(anchor: Anchor, text: &str) -> Finding {
     let finding = RULE.meta.finding(anchor, format!("`{text}` is a placeholder"));
     finding.help("fill it in, or leave the field out if it is optional")
+}
+
+/// What the model says, or nothing where the format needs nothing.
+fn instead(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
+    if !context.may_fix() {
+        return None;
+    }
+    let steps = path.steps();
+    let key = |at: usize| match steps.get(at) {
+        Some(Step::Key(key)) => Some(&**key),
+        _ => None,
+    };
+    let is_optional = match steps.len() {
+        1 if key(0)? == "$schema" => {
+            let mend = Mend::replace(path.clone(), SCHEMA_ID);
+            return context.fix(Applicability::Safe, &mend);
+        }
+        1 => matches!(key(0)?, "size" | "tokenizer" | "tokenizer_config"),
+        2 => key(0)? == "capabilities" && has_others(context, path),
+        3 | 4 if key(2)? == "methods" => return methods(context, path),
+        3 => matches!(key(2)?, "size_bytes"),
+        _ => key(steps.len() - 1)? == "name",
+    };
+    let mend = Mend::Remove(path.clone());
+    is_optional.then(|| context.fix(Applicability::Unsafe, &mend)).flatten()
+}
+
+fn has_others(context: &Context<'_>, path: &JsonPath) -> bool {
+    let list = path.parent().and_then(|(list, _)| context.document()?.node(&list));
+    list.is_some_and(|list| list.elements().len() > 1)
+}
+
+/// The methods of a variant anew, where nothing else is declared.
+fn methods(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
+    let whole: JsonPath = path.steps().iter().take(3).cloned().collect();
+    let node = context.document()?.node(&whole)?;
+    if node.members().len() > 1 {
+        return None;
+    }
+    let mut variants = context.variants().iter();
+    let index = variants.position(|variant| whole.is_within(&variant.path))?;
+    match methods_missing::declared(context, index) {
+        Some(value) => context.fix(Applicability::Safe, &Mend::replace(whole, value)),
+        None => context.fix(Applicability::Unsafe, &Mend::Remove(whole)),
+    }
 }

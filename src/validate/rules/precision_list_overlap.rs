@@ -1,10 +1,13 @@
 //! `precision-list-overlap`: a token on both sides of the precision list.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
 use crate::package::precision::{GROUPS, located_tokens};
+use crate::package::PrecisionList;
+use crate::source::{Document, JsonPath};
 use crate::validate::context::Context;
+use crate::validate::mend::{Mend, is_only_element};
 
 rule! {
     /// # What it checks
@@ -20,11 +23,12 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Remove the token from the side where it does not belong.
+    /// Remove the token from the side where it does not belong. `pkgtool fix` does for tokens of the list
+    /// inside this tool, which says where they belong.
     ///
     /// # What it does not see
     /// Whether a token stands on the right side: nothing but the list decides that.
-    PKG006 "precision-list-overlap" Error "A precision token is both quantized and not." => check
+    PKG006 "precision-list-overlap" Error fix Safe "A precision token is both quantized and not." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -32,12 +36,30 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     };
     let [quantized, other] = GROUPS;
-    let left: HashSet<&str> = located_tokens(document, quantized).map(|(_, t)| t).collect();
+    let left: HashMap<&str, JsonPath> =
+        located_tokens(document, quantized).map(|(path, token)| (token, path)).collect();
+    let known = PrecisionList::embedded();
     for (path, token) in located_tokens(document, other) {
-        if left.contains(token) {
+        if let Some(quantized_at) = left.get(token) {
+            let fix = match known.is_quantized(token) {
+                Some(true) => without(&path, document, context),
+                Some(false) => without(quantized_at, document, context),
+                None => None,
+            };
             let message = format!("`{token}` stands under `{quantized}` too");
             let finding = RULE.meta.finding(Anchor::Value(path), message);
-            findings.push(finding.help("every token belongs to exactly one of the two arrays"));
+            findings.push(finding.help("every token belongs to exactly one of the two arrays").fix(fix));
         }
     }
+}
+
+fn without(path: &JsonPath, document: &Document, context: &Context<'_>) -> Option<Fix> {
+    let (list, _) = path.parent()?;
+    // An empty side would be the next fault.
+    let is_last = document.node(&list).is_none_or(is_only_element);
+    let fix = (!is_last).then(|| context.fix(Applicability::Safe, &Mend::Remove(path.clone())));
+    let mut fix = fix.flatten()?;
+    let written = context.editor()?.text_of(document.node(path)?);
+    fix.title = format!("remove {written} where it does not belong");
+    Some(fix)
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
+use crate::validate::mend::Mend;
 use crate::package::leftover::is_placeholder;
 use crate::package::{naming, precision};
 use crate::source::suggest;
@@ -36,11 +37,12 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Correct the token, or add it to your precision list.
+    /// Correct the token, or add it to your precision list. `pkgtool fix --unsafe` writes the token that was
+    /// most likely meant.
     ///
     /// # What it does not see
     /// Whether the weights really are of this precision. Nothing is said while the list itself is broken.
-    PKG008 "precision-unknown" Error "A precision token is not in the precision list." => check
+    PKG008 "precision-unknown" Error fix Unsafe "A precision token is not in the precision list." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -61,7 +63,11 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let agreed = stems.filter_map(|stem| stem.to_str()).any(|stem| naming::has_token(stem, token));
         let other_name = OTHER_NAMES.iter().find(|(name, _)| name == token).map(|(_, meant)| *meant);
         let other_name = other_name.filter(|meant| list.contains(meant));
-        let help = match other_name.or_else(|| suggest::nearest(token, list.tokens())) {
+        let meant = other_name.or_else(|| suggest::nearest(token, list.tokens()));
+        let fix = meant.filter(|_| !agreed).and_then(|meant| {
+            context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), meant))
+        });
+        let help = match meant {
             _ if agreed => format!(
                 "the file's name has it too: if it is right, add it to a `{}` in the package",
                 precision::FILE_NAME
@@ -70,6 +76,6 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             None => format!("the list has: {}", listed(list.tokens())),
         };
         let message = format!("`{token}` is not in the precision list");
-        findings.push(RULE.meta.finding(Anchor::Value(path), message).help(help));
+        findings.push(RULE.meta.finding(Anchor::Value(path), message).help(help).fix(fix));
     }
 }

@@ -20,17 +20,22 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Do what the help line says.
+    /// Do what the help line says. `pkgtool fix` adds a missing `$schema`, corrects a key that is nearly one that
+    /// is missing, takes out repetitions in lists, and writes a value of another type that can mean only one
+    /// thing (`"12"` for 12, `"vision"` for `["vision"]`, `XNNPACK` for `xnnpack`); `pkgtool fix --unsafe` also
+    /// writes tokens and words that were most likely meant.
     ///
     /// # What it does not see
     /// What a schema cannot say: whether files exist, whether signatures are the model's. A key that is
     /// missing because another was mistyped is told once, as the mistyped one.
-    PKG004 "schema" Error "The file violates its JSON Schema." => check
+    PKG004 "schema" Error fix Unsafe "The file violates its JSON Schema." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for violation in &context.violations {
-        let finding = RULE.meta.finding(violation.anchor.clone(), &violation.message);
+        let mend = violation.mend.as_ref();
+        let fix = mend.and_then(|(applicability, mend)| context.fix(*applicability, mend));
+        let finding = RULE.meta.finding(violation.anchor.clone(), &violation.message).fix(fix);
         findings.push(match &violation.help {
             Some(help) => finding.help(help),
             None => finding,

@@ -1,15 +1,12 @@
 //! `size-directory`: a size that the directory contradicts.
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::leftover::is_placeholder;
+use crate::package::size::as_token;
+pub(in crate::validate) use crate::package::size::is_size_token;
 use crate::source::JsonPath;
 use crate::validate::context::Context;
-
-/// Words for sizes that are no numbers.
-const WORDS: [&str; 16] = [
-    "nano", "micro", "mini", "tiny", "small", "base", "medium", "large", "xlarge", "xs", "s", "m", "l",
-    "xl", "xxl", "n",
-];
+use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
@@ -24,11 +21,11 @@ rule! {
     /// `3b/xnnpack/config.json` with `"size": "1b"`.
     ///
     /// # Fix
-    /// Correct the field, or rename the directory.
+    /// Correct the field, or rename the directory. `pkgtool fix --unsafe` corrects the field.
     ///
     /// # What it does not see
     /// A config without `size`, and directories whose name is not like a size: those are models' names.
-    PKG045 "size-directory" Warning "The size is not the one that the directory says." => check
+    PKG045 "size-directory" Warning fix Unsafe "The size is not the one that the directory says." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -45,7 +42,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let message = format!("the size is `{size}`, but the directory is `{directory}`");
-    let finding = RULE.meta.finding(Anchor::Value(path), message);
+    let fix = context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), token.as_str()));
+    let finding = RULE.meta.finding(Anchor::Value(path), message).fix(fix);
     findings.push(finding.help(format!(
         "write \"size\": \"{token}\", or move the package to `{size}/`"
     )));
@@ -54,37 +52,4 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// Whether a directory's name says a size, and another one.
 pub(in crate::validate) fn is_other_size(directory: &str, size: &str) -> bool {
     is_size_token(directory) && as_token(directory) != size
-}
-
-/// Whether a directory's name says a size: a number with `k`, `m` or `b`, or a usual word.
-pub(in crate::validate) fn is_size_token(name: &str) -> bool {
-    let token = as_token(name);
-    if WORDS.contains(&token.as_str()) {
-        return true;
-    }
-    let Some(number) = token.strip_suffix(['k', 'm', 'b']) else {
-        return false;
-    };
-    let mut parts = number.split('_');
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    parts.clone().count() <= 2 && parts.all(is_number)
-}
-
-fn as_token(name: &str) -> String {
-    name.to_ascii_lowercase().replace(['-', '.'], "_")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_size_token;
-
-    #[test]
-    fn sizes_are_told_from_names() {
-        for size in ["1b", "0_6b", "0.6B", "270m", "tiny", "XL"] {
-            assert!(is_size_token(size), "{size}");
-        }
-        for name in ["llama", "whisper-tiny", "b", "000", "qwen3_0_6b", "v2", "1_2_3b"] {
-            assert!(!is_size_token(name), "{name}");
-        }
-    }
 }

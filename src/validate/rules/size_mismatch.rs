@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::validate::context::Context;
 use crate::validate::files::{FileState, ModelFacts};
+use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
@@ -20,11 +21,12 @@ rule! {
     /// `"size_bytes": 23518936` after a new export of 23519104 bytes.
     ///
     /// # Fix
-    /// Write the size the finding gives.
+    /// Write the size the finding gives. `pkgtool fix` does where every file is a model that was read, and so is
+    /// known to be whole.
     ///
     /// # What it does not see
     /// Variants of which a file is missing, empty or broken: their size is nobody's to write down.
-    PKG019 "size-mismatch" Error "`size_bytes` is not the size of the variant's files." => check
+    PKG019 "size-mismatch" Error fix Safe "`size_bytes` is not the size of the variant's files." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -42,10 +44,12 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let path = variant.path.key("size_bytes");
         let written = context.written(&path).unwrap_or_default();
         let message = format!("`size_bytes` is {written}, but {what} {size} bytes");
+        let mend = Mend::replace(path.clone(), size);
         let finding = RULE.meta.finding(Anchor::Value(path), message);
         // A model that was read whole is known to be whole; of anything else a part may be missing.
         let whole = context.files_of(index).all(|file| file.model_info().is_some());
-        findings.push(finding.help(if whole || declared < size {
+        let fix = whole.then(|| context.fix(Applicability::Safe, &mend)).flatten();
+        findings.push(finding.fix(fix).help(if whole || declared < size {
             format!("write \"size_bytes\": {size}")
         } else {
             format!("if nothing is missing at the end, write \"size_bytes\": {size}; otherwise fetch it again")

@@ -1,8 +1,11 @@
 //! `tensor-dim`: a dimension below -1, or too large for any machine.
 
-use crate::diagnostic::{Anchor, Finding};
+use std::collections::HashMap;
+
+use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::{MethodSignature, Methods, TensorSpec};
 use crate::validate::context::Context;
+use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks
@@ -17,14 +20,17 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Write the size, or -1 if the dimension is dynamic.
+    /// Write the size, or -1 if the dimension is dynamic. `pkgtool fix` writes what the model says.
     ///
     /// # What it does not see
     /// Whether the size is the model's; `tensor-shape` compares it.
-    PKG014 "tensor-dim" Error "A dimension is below -1." => check
+    PKG014 "tensor-dim" Error fix Safe "A dimension is below -1." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let known = context.mismatches.iter().filter(|mismatch| mismatch.kind == Kind::Dim);
+    let known: HashMap<_, _> =
+        known.filter_map(|mismatch| Some((&mismatch.path, mismatch.mend.as_ref()?))).collect();
     for tensor in tensors(context) {
         let Some(shape) = &tensor.shape else { continue };
         for (i, size) in shape.iter().enumerate().filter(|(_, size)| !(-1..i64::MAX).contains(*size)) {
@@ -32,7 +38,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let path = tensor.path.key("shape").index(i);
             let written = context.written(&path).map_or_else(|| size.to_string(), str::to_owned);
             let finding = RULE.meta.finding(anchor, format!("{written} is no dimension"));
-            findings.push(finding.help("a size of 0 or more, or -1 for a dynamic dimension"));
+            let mend = known.get(&tensor.path.key("shape"));
+            let fix = mend.and_then(|mend| context.fix(Applicability::Safe, mend));
+            findings.push(finding.help("a size of 0 or more, or -1 for a dynamic dimension").fix(fix));
         }
     }
 }

@@ -16,11 +16,11 @@ rule! {
     /// `"dtype": "int32"` for token ids that the program takes as int64.
     ///
     /// # Fix
-    /// Write the model's dtype.
+    /// Write the model's dtype; `pkgtool fix` does.
     ///
     /// # What it does not see
     /// What the numbers mean: pixels from 0 to 1 and from 0 to 255 are both float32.
-    PKG032 "tensor-dtype" Error "A tensor has another dtype than declared." => check
+    PKG032 "tensor-dtype" Error fix Safe "A tensor has another dtype than declared." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

@@ -16,11 +16,11 @@ rule! {
     /// `"shape": [16, 3, 32, 32]` for a batch that may have 1 to 16 items.
     ///
     /// # Fix
-    /// Write -1 for the dynamic dimensions, sizes for the fixed ones.
+    /// Write -1 for the dynamic dimensions, sizes for the fixed ones. `pkgtool fix` does where the file says which are dynamic.
     ///
     /// # What it does not see
     /// Bounds: a config cannot say how large a dynamic dimension may get.
-    PKG035 "tensor-dynamic" Error "A dimension is dynamic in the model or in the config, but not in both." => check
+    PKG035 "tensor-dynamic" Error fix Safe "A dimension is dynamic in the model or in the config, but not in both." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

@@ -16,11 +16,11 @@ rule! {
     /// `"shape": [3, 224, 224]` for an input of `[1, 3, 224, 224]`.
     ///
     /// # Fix
-    /// Write the model's shape, batch dimension included.
+    /// Write the model's shape, batch dimension included; `pkgtool fix` does.
     ///
     /// # What it does not see
     /// Tensors behind a wrong count (`tensor-count`).
-    PKG033 "tensor-rank" Error "A tensor has another rank than declared." => check
+    PKG033 "tensor-rank" Error fix Safe "A tensor has another rank than declared." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

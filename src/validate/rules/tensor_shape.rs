@@ -16,11 +16,11 @@ rule! {
     /// `"shape": [1, 3, 256, 256]` for an input of `[1, 3, 224, 224]`, after a new export.
     ///
     /// # Fix
-    /// Write the model's shape.
+    /// Write the model's shape; `pkgtool fix` does.
     ///
     /// # What it does not see
     /// Dimensions of which the file says only that they may be dynamic, and tensors of a wrong rank.
-    PKG034 "tensor-shape" Error "A tensor has another shape than declared." => check
+    PKG034 "tensor-shape" Error fix Safe "A tensor has another shape than declared." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
 use crate::source::JsonPath;
 use crate::validate::context::Context;
+use crate::validate::mend::Mend;
 use crate::validate::references::Referenced;
 
 rule! {
@@ -22,11 +23,11 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Exchange the two.
+    /// Exchange the two; `pkgtool fix` does where both are there.
     ///
     /// # What it does not see
     /// Files that are not JSON, and whether the tokenizer is the model's.
-    PKG048 "tokenizer-exchanged" Error "`tokenizer` and `tokenizer_config` name each other's file." => check
+    PKG048 "tokenizer-exchanged" Error fix Safe "`tokenizer` and `tokenizer_config` name each other's file." => check
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,8 +63,16 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         ),
         _ => return,
     };
+    let exchanged = tokenizer.zip(config).filter(|_| kinds == (Some(Kind::Config), Some(Kind::Tokenizer)));
+    let fix = exchanged.and_then(|(one, other)| {
+        let pairs = [(one, other), (other, one)];
+        let values = pairs.map(|(at, from)| (at.file.path.clone(), from.file.reference.as_str().into()));
+        let fix = context.fix(Applicability::Safe, &Mend::Replace(values.to_vec()))?;
+        let title = "exchange `tokenizer` and `tokenizer_config`".to_owned();
+        Some(Fix { title, ..fix })
+    });
     let anchor = Anchor::Value(file.file.path.clone());
-    findings.push(RULE.meta.finding(anchor, message).help(help));
+    findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
 }
 
 fn kind(file: &Referenced) -> Kind {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::{Variant, naming};
 use crate::validate::context::Context;
+use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
@@ -19,11 +20,12 @@ rule! {
     /// Two variants with `"precision": "fp32"`.
     ///
     /// # Fix
-    /// Correct the precision of one, or publish it as a model or size of its own.
+    /// Correct the precision of one, or publish it as a model or size of its own. `pkgtool fix --unsafe` writes
+    /// the precision that the file's name says, if no other variant has it.
     ///
     /// # What it does not see
     /// Variants of two tokens that mean the same (`w4` and `4w` of a list of one's own).
-    PKG009 "variant-duplicate" Warning "Two variants have the same precision." => check
+    PKG009 "variant-duplicate" Warning fix Unsafe "Two variants have the same precision." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -38,7 +40,16 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let message = format!("variant {earlier} has the precision `{precision}` already");
             let finding = RULE.meta.finding(anchor, message);
             let help = "callers choose a variant by its precision";
-            findings.push(finding.help(match said_by_name(context, variant, precision) {
+            let said = said_by_name(context, variant, precision);
+            let is_free = |token: &&str| {
+                let mut variants = context.variants().iter();
+                variants.all(|other| other.precision.as_deref() != Some(*token))
+            };
+            let fix = said.filter(is_free).and_then(|token| {
+                let mend = Mend::replace(variant.path.key("precision"), token);
+                context.fix(Applicability::Unsafe, &mend)
+            });
+            findings.push(finding.fix(fix).help(match said {
                 Some(token) => format!("{help}; the file's name says `{token}`"),
                 None => help.to_owned(),
             }));

@@ -4,12 +4,11 @@
 //! faults relies on them: what a value must be besides, then its size, then what it lacks, then its
 //! parts, then the keys that it may not have.
 
-use serde_json::{Map, Number, Value};
-
 use super::keywords::{Format, Others, Schema, Type};
 use super::uri::is_uri;
 use crate::source::JsonPath;
-use crate::source::json::Step;
+use crate::source::Members;
+use crate::source::json::{Kind, Member, Node, Step};
 
 /// Longest array whose elements are compared each with each.
 const COMPARED: usize = 16;
@@ -19,7 +18,7 @@ pub(super) struct Fault<'a> {
     /// Where the value stands.
     pub(super) path: JsonPath,
     /// The value.
-    pub(super) value: &'a Value,
+    pub(super) value: &'a Node,
     /// What it should have been.
     pub(super) expected: Expected<'a>,
 }
@@ -61,7 +60,7 @@ pub(super) enum Wanted {
 }
 
 /// The faults of a value.
-pub(super) fn faults<'a>(schema: &'static Schema, value: &'a Value) -> Vec<Fault<'a>> {
+pub(super) fn faults<'a>(schema: &'static Schema, value: &'a Node) -> Vec<Fault<'a>> {
     let mut faults = Vec::new();
     check(schema, value, &Place::Root, &mut |fault| {
         faults.push(fault);
@@ -99,7 +98,7 @@ impl Place<'_> {
 
 fn check<'a>(
     schema: &'static Schema,
-    value: &'a Value,
+    value: &'a Node,
     place: &Place<'_>,
     report: &mut dyn FnMut(Fault<'a>),
 ) {
@@ -131,28 +130,28 @@ fn check<'a>(
         ));
         return;
     }
-    let broken = match value {
-        Value::String(text) => text_fault(schema, text),
-        Value::Number(number) => {
-            let limit = schema.minimum.filter(|limit| is_below(number, *limit));
+    let broken = match &value.kind {
+        Kind::String(text) => text_fault(schema, text),
+        Kind::Number(_) => {
+            let limit = schema.minimum.filter(|limit| is_below(value, *limit));
             limit.map(Wanted::AtLeast)
         }
-        Value::Array(elements) => {
+        Kind::Array(elements) => {
             check_array(schema, value, elements, place, report);
             None
         }
-        Value::Object(members) => {
+        Kind::Object(members) => {
             check_object(schema, value, members, place, report);
             None
         }
-        Value::Null | Value::Bool(_) => None,
+        Kind::Null | Kind::Bool(_) => None,
     };
     if let Some(wanted) = broken {
         report(fault(value, place, Expected::Value(wanted)));
     }
 }
 
-fn fault<'a>(value: &'a Value, place: &Place<'_>, expected: Expected<'a>) -> Fault<'a> {
+fn fault<'a>(value: &'a Node, place: &Place<'_>, expected: Expected<'a>) -> Fault<'a> {
     Fault {
         path: place.path(),
         value,
@@ -178,7 +177,10 @@ fn text_fault(schema: &'static Schema, text: &str) -> Option<Wanted> {
     }
 }
 
-fn is_below(number: &Number, limit: u32) -> bool {
+fn is_below(value: &Node, limit: u32) -> bool {
+    let Some(number) = value.as_number() else {
+        return false;
+    };
     match number.as_u64() {
         Some(number) => number < u64::from(limit),
         None => {
@@ -192,8 +194,8 @@ fn is_below(number: &Number, limit: u32) -> bool {
 
 fn check_array<'a>(
     schema: &'static Schema,
-    value: &'a Value,
-    elements: &'a [Value],
+    value: &'a Node,
+    elements: &'a [Node],
     place: &Place<'_>,
     report: &mut dyn FnMut(Fault<'a>),
 ) {
@@ -215,19 +217,30 @@ fn check_array<'a>(
 }
 
 /// Whether an element stands twice; of a long array it is only said that it may.
-fn may_repeat(elements: &[Value]) -> bool {
-    let earlier = |(index, element)| elements[..index].contains(element);
+fn may_repeat(elements: &[Node]) -> bool {
+    let earlier = |(index, element): (usize, &Node)| {
+        let mut before = elements[..index].iter();
+        before.any(|other| is_same(element, other))
+    };
     elements.len() > COMPARED || elements.iter().enumerate().any(earlier)
+}
+
+/// Whether two values are equal.
+fn is_same(one: &Node, other: &Node) -> bool {
+    match (&one.kind, &other.kind) {
+        (Kind::String(one), Kind::String(other)) => one == other,
+        _ => one.to_value() == other.to_value(),
+    }
 }
 
 fn check_object<'a>(
     schema: &'static Schema,
-    value: &'a Value,
-    members: &'a Map<String, Value>,
+    value: &'a Node,
+    members: &'a Members,
     place: &Place<'_>,
     report: &mut dyn FnMut(Fault<'a>),
 ) {
-    if members.len() < schema.min_properties {
+    if schema.min_properties > 0 && members.effective().count() < schema.min_properties {
         report(fault(
             value,
             place,
@@ -235,7 +248,7 @@ fn check_object<'a>(
         ));
     }
     for key in &schema.required {
-        if !members.contains_key(key) {
+        if members.last(key).is_none() {
             report(fault(value, place, Expected::Key(key)));
         }
     }
@@ -244,9 +257,9 @@ fn check_object<'a>(
         Others::Any | Others::None => None,
     };
     let mut unknown = Vec::new();
-    for (key, member) in members {
+    for Member { key, value, .. } in members.effective() {
         match schema.properties.get(key).or(rest) {
-            Some(schema) => check(schema, member, &Place::Key(place, key), report),
+            Some(schema) => check(schema, value, &Place::Key(place, key), report),
             None if matches!(schema.others, Others::None) => unknown.push(key.as_str()),
             None => {}
         }

@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
+use crate::source::json::{Kind, Node};
+
 /// Where definitions stand.
 const DEFINITIONS: &str = "#/$defs/";
 
@@ -107,14 +109,15 @@ impl Type {
     }
 
     /// Whether a value is of this type. A number without a fraction is an integer, however written.
-    pub(super) fn is_of(self, value: &Value) -> bool {
-        match (self, value) {
-            (Self::Array, Value::Array(_))
-            | (Self::Null, Value::Null)
-            | (Self::Object, Value::Object(_))
-            | (Self::String, Value::String(_)) => true,
-            (Self::Integer, Value::Number(number)) => {
-                !number.is_f64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
+    pub(super) fn is_of(self, value: &Node) -> bool {
+        match (self, &value.kind) {
+            (Self::Array, Kind::Array(_))
+            | (Self::Null, Kind::Null)
+            | (Self::Object, Kind::Object(_))
+            | (Self::String, Kind::String(_)) => true,
+            (Self::Integer, Kind::Number(written)) => {
+                let number = || value.as_number()?.as_f64();
+                !written.contains(['.', 'e', 'E']) || number().is_some_and(|it| it.fract() == 0.0)
             }
             _ => false,
         }

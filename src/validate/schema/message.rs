@@ -131,6 +131,14 @@ fn not_one_of(found: &Found<'_>, options: &[String]) -> (String, Option<String>)
 /// The token that a text was meant for, if any is left of it.
 fn token_help(text: &str) -> String {
     let what = "a token has only `a`–`z`, `0`–`9` and `_`, and at least one of them";
+    match token_of(text) {
+        Some(token) => format!("write \"{token}\"; {what}"),
+        None => what.to_owned(),
+    }
+}
+
+/// The token that a text was meant for.
+pub(super) fn token_of(text: &str) -> Option<String> {
     let mut token = String::new();
     for c in text.trim().chars().take(MAX_QUOTE + 1) {
         match c.to_ascii_lowercase() {
@@ -138,15 +146,11 @@ fn token_help(text: &str) -> String {
             '_' | '-' | '.' | ' ' | '/' | ':' if !token.ends_with('_') => token.push('_'),
             '_' | '-' | '.' | ' ' | '/' | ':' => {}
             // What a letter of another script was meant for, nobody can tell.
-            _ => return what.to_owned(),
+            _ => return None,
         }
     }
     let token = token.trim_matches('_');
-    if token.is_empty() || token.len() > MAX_QUOTE {
-        what.to_owned()
-    } else {
-        format!("write \"{token}\"; {what}")
-    }
+    (!token.is_empty() && token.len() <= MAX_QUOTE).then(|| token.to_owned())
 }
 
 /// What to write where only the type is wrong.
@@ -192,15 +196,15 @@ fn at_least(limit: usize, noun: &str) -> (String, Option<String>) {
 pub(super) struct Found<'a> {
     /// The value.
     pub(super) value: &'a Value,
-    /// Where it stands in the text.
-    pub(super) node: Option<&'a Node>,
+    /// The same as it stands in the text.
+    pub(super) node: &'a Node,
 }
 
 impl Found<'_> {
     /// The value, short. Numbers are as they were written: a value holds the nearest it can.
     fn quote(&self) -> String {
-        match self.node.map(|node| &node.kind) {
-            Some(Kind::Number(written)) => cut(written),
+        match &self.node.kind {
+            Kind::Number(written) => cut(written),
             _ => cut(&self.value.to_string()),
         }
     }

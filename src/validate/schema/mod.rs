@@ -8,21 +8,21 @@
 mod check;
 mod keywords;
 mod message;
+mod remedy;
 mod synonyms;
 mod uri;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use serde_json::Value;
-
 use check::{Expected, Fault};
 use keywords::Schema;
 
-use crate::diagnostic::Anchor;
+use super::mend::Mend;
+use crate::diagnostic::{Anchor, Applicability};
 use crate::package::leftover::{is_legacy_field, is_placeholder};
 use crate::package::{Config, Methods};
-use crate::source::json::Step;
+use crate::source::json::{Node, Step};
 use crate::source::suggest;
 use crate::source::{Document, JsonPath, PathSet};
 
@@ -52,6 +52,8 @@ pub(super) struct Violation {
     pub(super) message: String,
     /// What to do.
     pub(super) help: Option<String>,
+    /// What does it, and whether unasked.
+    pub(super) mend: Option<(Applicability, Mend)>,
 }
 
 /// What one keyword saw, still close to the validator's words.
@@ -61,12 +63,15 @@ enum Raw {
         path: JsonPath,
         message: String,
         help: Option<String>,
+        mend: Option<(Applicability, Mend)>,
     },
     /// An object has a key that it may not have.
     UnknownKey {
         object: JsonPath,
         key: String,
         schema: &'static Schema,
+        /// The missing key that it is nearly.
+        meant: Option<String>,
     },
     /// An object lacks keys.
     MissingKeys { object: JsonPath, keys: Vec<String> },
@@ -74,8 +79,8 @@ enum Raw {
 
 /// Faults of a config, in the validator's order.
 pub(super) fn check_config(document: &Document, config: &Config) -> Vec<Violation> {
-    let faults = check::faults(&CONFIG, &document.value).into_iter();
-    let raw = faults.flat_map(|fault| read(fault, document));
+    let faults = check::faults(&CONFIG, &document.root).into_iter();
+    let raw = faults.flat_map(read);
     let misnested = config.variants.iter().flat_map(wrong_shapes).cloned();
     let misnested: PathSet = misnested.collect();
     let raw = raw.filter(|raw| !misnested.covers(&raw.path()) && !belongs_to_a_rule(raw, document));
@@ -84,8 +89,8 @@ pub(super) fn check_config(document: &Document, config: &Config) -> Vec<Violatio
 
 /// Faults of a precision list, in the validator's order.
 pub(super) fn check_precisions(document: &Document) -> Vec<Violation> {
-    let faults = check::faults(&PRECISIONS, &document.value).into_iter();
-    let raw = faults.flat_map(|fault| read(fault, document));
+    let faults = check::faults(&PRECISIONS, &document.root).into_iter();
+    let raw = faults.flat_map(read);
     merge(raw.take(MAX_FAULTS).collect())
 }
 
@@ -114,7 +119,7 @@ fn belongs_to_a_rule(raw: &Raw, document: &Document) -> bool {
     }
 }
 
-fn read(fault: Fault<'_>, document: &Document) -> Vec<Raw> {
+fn read(fault: Fault<'_>) -> Vec<Raw> {
     let Fault {
         path,
         value,
@@ -131,17 +136,20 @@ fn read(fault: Fault<'_>, document: &Document) -> Vec<Raw> {
                 object: path.clone(),
                 key: key.to_owned(),
                 schema,
+                meant: None,
             });
             unknown.collect()
         }
         Expected::Unique => repeated(&path, value),
         Expected::Value(wanted) => {
+            let plain = value.to_value();
             let found = message::Found {
-                value,
-                node: document.node(&path),
+                value: &plain,
+                node: value,
             };
             let (message, help) = message::describe(wanted, &found, &path);
             vec![Raw::Value {
+                mend: remedy::of_value(wanted, &plain, &path),
                 path,
                 message,
                 help,
@@ -151,15 +159,20 @@ fn read(fault: Fault<'_>, document: &Document) -> Vec<Raw> {
 }
 
 /// One fault for each element that stands earlier in the array already.
-fn repeated(path: &JsonPath, list: &Value) -> Vec<Raw> {
+fn repeated(path: &JsonPath, list: &Node) -> Vec<Raw> {
     let mut seen = HashSet::new();
-    let items = list.as_array().into_iter().flatten().enumerate();
+    let items = list
+        .elements()
+        .iter()
+        .map(|item| item.to_value().to_string());
     items
-        .filter(|(_, item)| !seen.insert(item.to_string()))
+        .enumerate()
+        .filter(|(_, item)| !seen.insert(item.clone()))
         .map(|(i, item)| Raw::Value {
             path: path.index(i),
             message: format!("{item} is already in the list"),
             help: Some("remove the repetition".to_owned()),
+            mend: Some(remedy::of_repetition(&path.index(i))),
         })
         .collect()
 }
@@ -167,11 +180,13 @@ fn repeated(path: &JsonPath, list: &Value) -> Vec<Raw> {
 fn merge(raw: Vec<Raw>) -> Vec<Violation> {
     let missing = missing_keys(&raw);
     let mut typos: HashSet<(JsonPath, String)> = HashSet::new();
-    for one in &raw {
+    let mut meanings: HashMap<usize, String> = HashMap::new();
+    for (at, one) in raw.iter().enumerate() {
         if let Raw::UnknownKey { object, key, .. } = one {
             let missing = missing.get(object).into_iter().flatten().copied();
             if let Some(meant) = suggest::nearest(key, missing) {
                 typos.insert((object.clone(), meant.to_owned()));
+                meanings.insert(at, meant.to_owned());
             }
         }
     }
@@ -179,7 +194,10 @@ fn merge(raw: Vec<Raw>) -> Vec<Violation> {
     // What one object lacks is one fault, where the first of its keys was missed.
     let mut lacking: HashMap<JsonPath, usize> = HashMap::new();
     let mut merged: Vec<Raw> = Vec::new();
-    for one in raw {
+    for (at, mut one) in raw.into_iter().enumerate() {
+        if let Raw::UnknownKey { meant, .. } = &mut one {
+            *meant = meanings.remove(&at);
+        }
         match one {
             Raw::MissingKeys { object, keys } => {
                 let is_typo = |key: &String| typos.contains(&(object.clone(), key.clone()));
@@ -224,19 +242,29 @@ impl Raw {
     fn into_violation(self) -> Violation {
         let path = self.path();
         match self {
-            Self::Value { message, help, .. } => Violation {
+            Self::Value {
+                message,
+                help,
+                mend,
+                ..
+            } => Violation {
                 anchor: Anchor::Value(path.clone()),
                 path,
                 message,
                 help,
+                mend,
             },
-            Self::UnknownKey { key, schema, .. } => Violation {
+            Self::UnknownKey {
+                key, schema, meant, ..
+            } => Violation {
+                mend: meant.map(|meant| remedy::of_typo(path.clone(), &meant)),
                 anchor: Anchor::Key(path.clone()),
                 path,
                 message: format!("unknown key `{key}`"),
                 help: Some(message::unknown_key_help(&key, schema)),
             },
             Self::MissingKeys { object, keys } => Violation {
+                mend: remedy::of_missing(&object, &keys),
                 anchor: Anchor::Value(path.clone()),
                 path,
                 message: message::missing_keys(&object, &keys),

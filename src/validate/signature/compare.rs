@@ -1,10 +1,13 @@
 //! One declared method against one of the model's.
 
-use super::{Kind, Mismatch};
+use serde_json::{Value as Json, json};
+
+use super::{Kind, Mismatch, may_mend};
 use crate::model::{Dim, Dynamism, ElementType, Method, TensorInfo, Value};
 use crate::package::{DType, MethodSignature, TensorSpec};
 use crate::source::JsonPath;
 use crate::validate::listing::listed;
+use crate::validate::mend::Mend;
 
 /// Which side of a method.
 #[derive(Clone, Copy)]
@@ -57,14 +60,11 @@ fn compare_side(
         .map(|value| value.kind.name())
         .collect();
     if specs.len() != tensors.len() {
-        out.push(count_mismatch(
-            side,
-            specs.len(),
-            &tensors,
-            &others,
-            at,
-            file,
-        ));
+        let may_mend = may_mend(out, tensors.len());
+        let mut mismatch = count_mismatch(side, specs.len(), &tensors, &others, at, file);
+        let list = may_mend.then(|| recounted(side, specs, &tensors)).flatten();
+        mismatch.mend = list.map(|list| Mend::replace(at.clone(), list));
+        out.push(mismatch);
         return;
     }
     if !others.is_empty() {
@@ -78,6 +78,7 @@ fn compare_side(
                 listed(others)
             ),
             help: Some("a config can describe tensors only; callers must know of it".to_owned()),
+            mend: None,
         });
     }
     for (index, (spec, (value, info))) in specs.iter().zip(tensors).enumerate() {
@@ -117,7 +118,47 @@ fn count_mismatch(
             noun,
             listed(tensors.iter().map(|(_, info)| info.to_string()))
         )),
+        mend: None,
     }
+}
+
+/// The list of the model's tensors; what is declared of one is kept where it fits, in the order of both.
+fn recounted(side: Side, specs: &[TensorSpec], tensors: &[(&Value, &TensorInfo)]) -> Option<Json> {
+    let mut rest = specs;
+    let mut list = Vec::with_capacity(tensors.len());
+    for (value, info) in tensors {
+        let kept = rest.iter().position(|spec| {
+            // Only what has a name is worth to be kept, and only where it is told from others.
+            let named = spec.name.is_some() && (spec.name == value.name || value.name.is_none());
+            named && fits(side, spec, value, info)
+        });
+        let mut tensor = serde_json::Map::new();
+        let mut shape = info.config_shape()?;
+        if let Some(at) = kept {
+            tensor.insert("name".to_owned(), json!(rest[at].name));
+            shape = rest[at].shape.clone().unwrap_or(shape);
+            rest = &rest[at + 1..];
+        }
+        let ElementType::Known(dtype) = &info.element else {
+            return None;
+        };
+        tensor.insert("shape".to_owned(), json!(shape));
+        tensor.insert("dtype".to_owned(), json!(dtype.name()));
+        list.push(Json::Object(tensor));
+    }
+    Some(Json::Array(list))
+}
+
+/// Whether nothing that is declared contradicts the model's tensor.
+fn fits(side: Side, spec: &TensorSpec, value: &Value, info: &TensorInfo) -> bool {
+    let mut differences = Vec::new();
+    let place = Place {
+        side,
+        index: 0,
+        file: "",
+    };
+    place.compare(spec, value, info, &mut differences);
+    differences.is_empty()
 }
 
 impl Side {
@@ -160,6 +201,7 @@ impl Place<'_> {
                 spec.path.key("name"),
                 &format!("is named `{declared}`, the model names it `{real}`"),
                 "keep it if the name is a curated one; otherwise leave `name` out".to_owned(),
+                None,
             ));
         }
     }
@@ -171,9 +213,10 @@ impl Place<'_> {
             ElementType::Known(real) if *real == declared => {}
             ElementType::Known(real) => out.push(self.mismatch(
                 Kind::DType,
-                path,
+                path.clone(),
                 &format!("is declared as {declared}, the model says {real}"),
                 format!("write \"dtype\": \"{real}\""),
+                Some(Mend::replace(path, real.name())),
             )),
             ElementType::Other(real) => out.push(self.mismatch(
                 Kind::Inexpressible,
@@ -183,6 +226,7 @@ impl Place<'_> {
                     "the format's dtypes: {}",
                     DType::ALL.map(DType::name).join(", ")
                 ),
+                None,
             )),
         }
     }
@@ -202,11 +246,24 @@ impl Place<'_> {
                 counted(shape.len(), "dimension"),
                 dims.len()
             );
-            return Some(self.mismatch(Kind::Rank, path, &message, write));
+            let real = info
+                .config_shape()
+                .map(|real| Mend::replace(path.clone(), real));
+            return Some(self.mismatch(Kind::Rank, path, &message, write, real));
         }
         // A size below -1, or one that does not fit, has its own rule.
         let is_size = |size: &i64| (-1..i64::MAX).contains(size);
-        if info.dynamism == Dynamism::Unbounded || !shape.iter().all(is_size) {
+        if !shape.iter().all(is_size) {
+            let wrong = shape
+                .iter()
+                .zip(dims)
+                .enumerate()
+                .filter(|(_, (size, _))| !is_size(size));
+            let sizes = wrong.map(|(at, (_, dim))| (path.index(at), Json::from(dim.config_size())));
+            let mend = Some(Mend::Replace(sizes.collect()));
+            return Some(self.mismatch(Kind::Dim, path, "is no size", write, mend));
+        }
+        if info.dynamism == Dynamism::Unbounded {
             return None;
         }
         let wrong: Vec<(usize, Kind)> = shape
@@ -220,6 +277,10 @@ impl Place<'_> {
         };
         let sizes = wrong.iter().any(|(_, kind)| *kind == Kind::Shape);
         let kind = if sizes { Kind::Shape } else { Kind::Dynamic };
+        let sizes = wrong
+            .iter()
+            .map(|(at, _)| (path.index(*at), Json::from(dims[*at].config_size())));
+        let mend = Mend::Replace(sizes.collect());
         let path = if wrong.len() == 1 {
             path.index(first)
         } else {
@@ -232,7 +293,7 @@ impl Place<'_> {
             }
             _ => format!("is declared as {shape:?}, but dimension {first} is dynamic in the model"),
         };
-        Some(self.mismatch(kind, path, &message, write))
+        Some(self.mismatch(kind, path, &message, write, Some(mend)))
     }
 
     /// A bounded tensor must be declared with at least one dynamic dimension.
@@ -248,17 +309,28 @@ impl Place<'_> {
             let message = format!(
                 "is declared as {shape:?}, but the model's is dynamic: these are its upper bounds"
             );
-            self.mismatch(Kind::Dynamic, path, &message, write)
+            // A file that does not say which dimension is dynamic leaves it to the author.
+            let real = info.config_shape().filter(|real| real.contains(&-1));
+            let mend = real.map(|real| Mend::replace(path.clone(), real));
+            self.mismatch(Kind::Dynamic, path, &message, write, mend)
         })
     }
 
-    fn mismatch(&self, kind: Kind, path: JsonPath, message: &str, help: String) -> Mismatch {
+    fn mismatch(
+        &self,
+        kind: Kind,
+        path: JsonPath,
+        message: &str,
+        help: String,
+        mend: Option<Mend>,
+    ) -> Mismatch {
         let Self { side, index, file } = self;
         Mismatch {
             kind,
             path,
             message: format!("{} {index} of `{file}` {message}", side.noun()),
             help: Some(help),
+            mend,
         }
     }
 }

@@ -9,11 +9,12 @@ mod compare;
 use std::collections::{HashMap, HashSet};
 
 use super::listing::listed;
+use super::mend::Mend;
 use super::references::{Referenced, files_of};
-use crate::model::{Method, ModelInfo};
+use crate::model::{Method, ModelInfo, declaration};
 use crate::package::leftover::is_placeholder;
 use crate::package::{Config, MethodGroup, MethodSignature};
-use crate::source::JsonPath;
+use crate::source::{JsonPath, suggest};
 
 /// How a declaration differs from the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) enum Kind {
     Rank,
     /// Another size.
     Shape,
+    /// A declared size that no tensor has; `tensor-dim` speaks of it, and needs only what the model says.
+    Dim,
     /// Dynamic on one side only.
     Dynamic,
     /// Another name.
@@ -46,7 +49,12 @@ pub(super) struct Mismatch {
     pub(super) path: JsonPath,
     pub(super) message: String,
     pub(super) help: Option<String>,
+    /// What makes it right.
+    pub(super) mend: Option<Mend>,
 }
+
+/// Most tensors that are written down to mend differences, the more the fewer differences there are.
+const MAX_MENDED: usize = 20_000;
 
 /// Most differences that are collected, file by file until there are so many: many more than are
 /// reported. One model named by every variant can differ in every method from each of them.
@@ -62,7 +70,9 @@ pub(super) fn compare_all(config: &Config, files: &[Referenced]) -> Vec<Mismatch
                 return mismatches;
             }
             let group = groups.get(&file.file.component.as_deref());
-            if let Some((info, group)) = file.model_info().zip(group) {
+            // What a format without methods says is no signature.
+            let info = file.model_info().filter(|info| info.has_signature());
+            if let Some((info, group)) = info.zip(group) {
                 Pair::new(&file.file.reference, info, group).compare(&mut mismatches);
             }
         }
@@ -96,7 +106,11 @@ impl<'a> Pair<'a> {
                 Some(method) => compare::method(declared, method, self.file, out),
                 // A placeholder has its own rule.
                 None if is_placeholder(&declared.name) => {}
-                None => out.push(self.not_in_model(declared)),
+                None => {
+                    let looked_at = self.group.methods.len() + self.info.methods.len();
+                    let mismatch = self.not_in_model(declared, may_mend(out, looked_at));
+                    out.push(mismatch);
+                }
             }
         }
         // A wrong name and a missing one are the same slip, told once.
@@ -108,7 +122,9 @@ impl<'a> Pair<'a> {
         let matched: HashSet<&str> = matched.iter().flatten().map(|m| &*m.name).collect();
         for method in &self.info.methods {
             if !method.constant && !matched.contains(&*method.name) {
-                out.push(self.undeclared(method));
+                let tensors = method.inputs.len() + method.outputs.len();
+                let undeclared = self.undeclared(method, may_mend(out, tensors));
+                out.push(undeclared);
             }
         }
     }
@@ -123,7 +139,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn not_in_model(&self, declared: &MethodSignature) -> Mismatch {
+    fn not_in_model(&self, declared: &MethodSignature, may_mend: bool) -> Mismatch {
         let methods = self.info.methods.iter().filter(|method| !method.constant);
         let names = listed(methods.map(|method| format!("`{}`", method.name)));
         Mismatch {
@@ -135,11 +151,45 @@ impl<'a> Pair<'a> {
             } else {
                 format!("its methods: {names}")
             }),
+            mend: may_mend
+                .then(|| self.meant(declared))
+                .flatten()
+                .map(|name| Mend::RenameKey(declared.path.clone(), name)),
         }
     }
 
-    fn undeclared(&self, method: &Method) -> Mismatch {
+    /// The method that a wrong name was meant for: the nearest that is not declared, or the only one where
+    /// no other name is wrong.
+    fn meant(&self, declared: &MethodSignature) -> Option<String> {
+        let names: HashSet<&str> = self.group.methods.iter().map(|one| &*one.name).collect();
+        let is_free = |method: &&Method| !method.constant && !names.contains(&*method.name);
+        let free: Vec<&str> = self
+            .info
+            .methods
+            .iter()
+            .filter(is_free)
+            .map(|method| &*method.name)
+            .collect();
+        let near = suggest::nearest(&declared.name, free.iter().copied());
+        let is_wrong = |one: &&MethodSignature| !self.by_name.contains_key(&*one.name);
+        let is_only = || self.group.methods.iter().filter(is_wrong).count() == 1;
+        let only = || match free[..] {
+            [only] if is_only() => Some(only),
+            _ => None,
+        };
+        near.or_else(only).map(str::to_owned)
+    }
+
+    fn undeclared(&self, method: &Method, may_mend: bool) -> Mismatch {
+        let declaration = may_mend
+            .then(|| declaration::signature(method).ok())
+            .flatten();
         Mismatch {
+            mend: declaration.map(|value| Mend::Insert {
+                object: self.group.path.clone(),
+                key: method.name.clone(),
+                value,
+            }),
             kind: Kind::MethodUndeclared,
             path: self.group.path.clone(),
             message: format!(
@@ -149,4 +199,9 @@ impl<'a> Pair<'a> {
             help: Some(format!("declare it; its signature: {method}")),
         }
     }
+}
+
+/// Whether a difference after those in `out` may be mended by writing so many tensors.
+fn may_mend(out: &[Mismatch], tensors: usize) -> bool {
+    (out.len() + 1).saturating_mul(tensors) <= MAX_MENDED
 }

@@ -4,6 +4,7 @@
 #[cfg(feature = "serve")]
 mod admin;
 mod bench;
+mod chosen;
 mod commands;
 #[cfg(feature = "run")]
 mod compare;
@@ -12,6 +13,7 @@ mod compare_all;
 mod core_ml;
 #[cfg(feature = "run")]
 mod engines;
+mod formats;
 mod inspect;
 #[cfg(feature = "run")]
 mod limits;
@@ -33,3 +35,5 @@ mod texts;
 #[cfg(feature = "serve")]
 mod train;
 mod validate;
+mod version;
+mod watch;

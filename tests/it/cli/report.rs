@@ -73,7 +73,7 @@ fn json_is_the_contract() {
     assert_eq!(diagnostics.len(), 3);
     for one in diagnostics {
         let names = [
-            "code", "rule", "severity", "message", "path", "pointer", "span", "help",
+            "code", "rule", "severity", "message", "path", "pointer", "span", "help", "fix",
         ];
         assert_eq!(keys(one), names);
         assert_eq!(one["path"], PATH);
@@ -124,7 +124,7 @@ fn sarif_follows_its_schema() {
     let rules = own["runs"][0]["tool"]["driver"]["rules"]
         .as_array()
         .expect("an array");
-    assert_eq!(rules.len(), 49);
+    assert_eq!(rules.len(), 58);
     for result in results
         .iter()
         .chain(own["runs"][0]["results"].as_array().expect("an array"))
@@ -277,7 +277,7 @@ fn sarif_tells_findings_apart_and_explains_rules() {
             assert_eq!(rule.get("helpUri").is_some(), has_page);
         }
         let results = report["runs"][0]["results"].as_array().expect("results");
-        let print = |result: &Value| result["partialFingerprints"]["pkgtool/v1"].to_string();
+        let print = |result: &Value| result["partialFingerprints"]["pkgtool/v2"].to_string();
         results.iter().map(print).collect()
     };
     let all = prints("repo");
@@ -289,7 +289,7 @@ fn sarif_tells_findings_apart_and_explains_rules() {
     let tree = tree.file("repo/a/xnnpack/config.json", format!("\n\n{text}"));
     let moved = report_within(&tree, "repo", &["--format", "sarif"]).json();
     assert_eq!(
-        moved["runs"][0]["results"][0]["partialFingerprints"]["pkgtool/v1"].to_string(),
+        moved["runs"][0]["results"][0]["partialFingerprints"]["pkgtool/v2"].to_string(),
         all[0]
     );
 }

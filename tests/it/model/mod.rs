@@ -2,4 +2,6 @@
 
 pub(crate) mod coreml;
 pub(crate) mod executorch;
+mod formats;
 pub(crate) mod onnx;
+mod precision;

@@ -15,7 +15,7 @@ fn agrees(text: &str) -> Result<(), TestCaseError> {
     let value = serde_json::from_str::<Value>(text);
     match (Document::parse(text), value) {
         (Ok(document), Ok(value)) => {
-            prop_assert_eq!(&document.value, &value);
+            prop_assert_eq!(&document.root.to_value(), &value);
             node_agrees(&document.root, &value, text)
         }
         (Err(error), Err(_)) => {

@@ -1,5 +1,7 @@
 //! Text and its positions.
 
+mod editor;
 mod json;
 mod lines;
 pub(crate) mod mutate;
+mod strict;

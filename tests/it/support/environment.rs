@@ -2,8 +2,9 @@
 //! `PKGTOOL_REQUIRE` (a list such as `ort,qnn`) makes that a failure.
 
 use std::env;
-use std::io::{self, Write};
 use std::path::PathBuf;
+
+pub(crate) use super::skip::say;
 
 /// A piece of the test environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(crate) enum Piece {
         expect(dead_code, reason = "its test needs the gateway")
     )]
     OpenAi,
+    /// The directory of the `pygls` language client.
+    Lsp,
     /// The directory of the `openai` npm client.
     #[cfg_attr(
         not(feature = "serve"),
@@ -66,6 +69,7 @@ impl Piece {
             Self::Schemathesis => "schemathesis",
             Self::Promtool => "promtool",
             Self::OpenAi => "openai",
+            Self::Lsp => "lsp",
             Self::OpenAiNode => "openai-node",
         }
     }
@@ -82,6 +86,7 @@ impl Piece {
             Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
             Self::Promtool => "PKGTOOL_TEST_PROMTOOL",
             Self::OpenAi => "PKGTOOL_TEST_OPENAI",
+            Self::Lsp => "PKGTOOL_TEST_LSP",
             Self::OpenAiNode => "PKGTOOL_TEST_OPENAI_NODE",
         }
     }
@@ -122,10 +127,4 @@ impl Piece {
         );
         say(&format!("SKIPPED {test}: no `{name}`: {reason}"));
     }
-}
-
-/// Says something past the capture of a test's output.
-pub(crate) fn say(line: &str) {
-    // Nobody may be listening: the test is no worse for it.
-    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -2,9 +2,13 @@
 
 #[cfg(feature = "serve")]
 pub(crate) mod chat_server;
+pub(crate) mod editor;
 #[cfg(feature = "ort")]
 pub(crate) mod engines;
-#[cfg(feature = "run")]
+#[cfg_attr(
+    not(feature = "run"),
+    expect(dead_code, reason = "most of it is for what runs models")
+)]
 pub(crate) mod environment;
 #[cfg(feature = "serve")]
 pub(crate) mod gateway;
@@ -16,8 +20,12 @@ pub(crate) mod http;
 pub(crate) mod onnx;
 #[cfg(feature = "run")]
 pub(crate) mod other_inputs;
+pub(crate) mod repository;
 pub(crate) mod run;
+pub(crate) mod skip;
 pub(crate) mod tree;
+#[cfg(feature = "remote")]
+pub(crate) mod web;
 
 use std::path::{Path, PathBuf};
 

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
+use pkgtool::diagnostic::render::Format;
 use serde_json::json;
 
 use crate::support::run::{Found, Ran, pkgtool, validate};
@@ -168,7 +169,7 @@ fn more_values_and_longer_keys_than_any_config_has_are_refused() {
 fn as_many_faults_as_can_be_take_little_time_and_room() {
     // Each lacks two keys and has one that is unknown.
     let tree = with_tensors("{\"a\":0}", 20_000, &"n".repeat(256));
-    for format in ["human", "json", "sarif", "github", "junit"] {
+    for format in Format::ALL.map(Format::name) {
         let arguments = ["validate", "--format", format];
         let ran = soon(|| pkgtool(arguments).within(tree.root()).run()).expect_code(1);
         assert!(
@@ -189,7 +190,7 @@ fn long_lines_and_values_are_shown_in_part() {
     config["variants"][0]["precision"] = json!(long.to_uppercase());
     let text = serde_json::to_string(&config).expect("JSON");
     let tree = Tree::with_package().file("xnnpack/config.json", text);
-    for format in ["human", "json", "sarif", "github", "junit"] {
+    for format in Format::ALL.map(Format::name) {
         let arguments = ["validate", "--format", format];
         let ran = soon(|| pkgtool(arguments).within(tree.root()).run()).expect_code(1);
         assert!(ran.stdout.len() < 200_000, "{format}: {}", ran.stdout.len());

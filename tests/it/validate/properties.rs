@@ -173,12 +173,14 @@ proptest! {
             pointer: String::new(),
             span: Span::new(start, start + length),
             subject: None,
+            fix: None,
         };
         let report = Report {
             files: vec![source.path.clone()],
             lists: 0,
             packages: 1,
             diagnostics: vec![diagnostic],
+            ..Report::default()
         };
         for format in Format::ALL {
             let text = rendered(&report, format);

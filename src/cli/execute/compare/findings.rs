@@ -17,6 +17,7 @@ static OUTPUTS_DIFFER: RuleMeta = RuleMeta {
     name: "outputs-differ",
     severity: Severity::Error,
     summary: "Two variants or engines give outputs that differ by more than the tolerances.",
+    fix: None,
     explanation: "\
 # What it checks
 The outputs of B are held against those of A on the same inputs.
@@ -38,6 +39,7 @@ static RUNS_ON_ONE_SIDE: RuleMeta = RuleMeta {
     name: "runs-on-one-side",
     severity: Severity::Error,
     summary: "One of two variants or engines cannot run inputs that the other runs.",
+    fix: None,
     explanation: "\
 # What it checks
 Dynamic dimensions are run at their bound and below it, on both sides.

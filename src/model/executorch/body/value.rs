@@ -58,7 +58,7 @@ pub struct TensorBody {
 }
 
 /// Where a tensor's elements come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TensorData {
     /// Nothing is stored.
     None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::repository::Repository;
+use super::repository::{Repository, model_of};
 
 /// A slip in a package.
 pub(super) struct Case {
@@ -495,7 +495,7 @@ pub(super) const CASES: &[Case] = &[
         "efficientnet",
         |r| {
             r.copy(EFF, "xnnpack/efficientnet_v2_s_xnnpack_int8.pte");
-            r.set(C, "/variants/1/size_bytes", json!(2577));
+            r.set(C, "/variants/1/size_bytes", json!(r.size(EFF)));
         },
         &["PKG046 xnnpack/config.json /variants/1/file ~ same bytes"],
     ),
@@ -541,6 +541,20 @@ pub(super) const CASES: &[Case] = &[
         "efficientnet",
         |r| r.set("coreml/config.json", "/license", json!("Apache-2.0")),
         &["PKG047 xnnpack/config.json /license ~ Apache-2.0 in coreml/config.json"],
+    ),
+    case(
+        "one backend exported from another revision",
+        "efficientnet",
+        |r| {
+            let (program, methods) = model_of("coreml");
+            let path = "coreml/efficientnet_v2_s_coreml_fp16.pte";
+            r.model(path, "coreml");
+            assert!(program.contains("coreml"));
+            let size = r.size(path);
+            r.set("coreml/config.json", "/variants/0/methods", methods);
+            r.set("coreml/config.json", "/variants/0/size_bytes", json!(size));
+        },
+        &["PKG051 xnnpack/config.json /variants/0/file ~ float32[1, 3, 32, 32] in"],
     ),
     case(
         "two lists of capabilities of one model",

@@ -42,6 +42,16 @@ impl Made<'_> {
         self.directory.rsplit('/').next().unwrap_or_default()
     }
 
+    /// The kind of stand-in for its models.
+    fn stand_in(&self) -> String {
+        let backend = self.backend();
+        if self.model == "efficientnet_v2_s" {
+            format!("{backend} too")
+        } else {
+            backend.to_owned()
+        }
+    }
+
     fn stem(&self, component: Option<&str>, precision: &str) -> String {
         let tokens = [
             Some(self.model),
@@ -77,12 +87,12 @@ impl Made<'_> {
             .map(|precision| {
                 let file = format!("{}.pte", self.stem(None, precision));
                 let path = format!("{}/{file}", self.directory);
-                repository.model(&path, self.backend());
+                repository.model(&path, &self.stand_in());
                 json!({
                     "precision": precision,
                     "file": file,
                     "size_bytes": repository.size(&path),
-                    "methods": model_of(self.backend()).1,
+                    "methods": model_of(&self.stand_in()).1,
                 })
             })
             .collect();

@@ -29,6 +29,12 @@ pub(super) fn model_of(backend: &str) -> (&'static str, Value) {
             "convnet_coreml_fp16.pte",
             signature(&[&[1, 3, 32, 32]], &[1, 10]),
         ),
+        // Two backends of one model are called alike.
+        "xnnpack too" => ("dyn_mlp_xnnpack_fp32.pte", signature(&[&[-1, 8]], &[-1, 4])),
+        "coreml too" => (
+            "../payloads/mlp_dynamic_coreml_fp32.pte",
+            signature(&[&[-1, 8]], &[-1, 4]),
+        ),
         "mlx" => ("mlp_mlx_fp32.pte", signature(&[&[1, 16]], &[1, 10])),
         _ => (
             "add_linear_xnnpack_fp32.pte",

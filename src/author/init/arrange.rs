@@ -1,0 +1,297 @@
+//! Which model the files of a directory are, and which of them belong together.
+//!
+//! Files of one precision whose names differ only by a word are components of one variant. What tells chips or
+//! resolutions apart (`sm8650`, `256`) is no such word: those are variants.
+
+use super::names::{behind, common_beginning, without_end};
+use crate::package::size::{is_count, is_size_token};
+
+/// Words that parts of pipelines are called by, in the order in which these run.
+const PARTS: [&str; 17] = [
+    "scheduler",
+    "tokenizer",
+    "preprocessor",
+    "text",
+    "image",
+    "vision",
+    "audio",
+    "encoder",
+    "embedding",
+    "detector",
+    "unet",
+    "transformer",
+    "decoder",
+    "joiner",
+    "recognizer",
+    "vae",
+    "vocoder",
+];
+/// Words of which a component's name is composed with the next one: `text_encoder`, `vae_decoder`.
+const QUALIFIERS: [&str; 8] = [
+    "text", "image", "vision", "audio", "vae", "prompt", "speech", "token",
+];
+/// Names of files that say nothing of the model in them.
+const NO_NAMES: [&str; 8] = [
+    "", "model", "program", "network", "forward", "main", "output", "graph",
+];
+
+/// What is known before names are looked at.
+#[derive(Debug, Default)]
+pub(super) struct Known<'a> {
+    /// The model, as the author gave it.
+    pub(super) model: Option<&'a str>,
+    /// The size, as the author gave it.
+    pub(super) size: Option<&'a str>,
+    /// The directory above the backend's, as a token.
+    pub(super) above: Option<&'a str>,
+    /// The directory above that one, as a token.
+    pub(super) higher: Option<&'a str>,
+}
+
+/// A token and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) token: String,
+    pub(super) evidence: String,
+}
+
+/// What the names of the files in a directory say together.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrangement {
+    pub(super) model: Option<Told>,
+    pub(super) size: Option<Told>,
+    /// Whether the directory above is the size's and not the repository's.
+    pub(super) in_size_directory: bool,
+    /// The component that each file is, in their order; none where files are variants by themselves.
+    pub(super) components: Option<Vec<String>>,
+    /// Why the model is not known.
+    pub(super) doubt: Option<String>,
+}
+
+/// Reads the heads of names, one for each file.
+pub(super) fn arrange(heads: &[&str], known: &Known<'_>) -> Arrangement {
+    let mut distinct = heads.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let mut beginning = common_beginning(&distinct);
+    if let Some(model) = known.model
+        && distinct.iter().all(|head| behind(head, model).is_some())
+    {
+        // The author's token ends where the components begin, or the size between the two.
+        let shorter = behind(&beginning, model).unwrap_or_default();
+        let size = known.size.or(known.above).unwrap_or_default();
+        if shorter != size {
+            model.clone_into(&mut beginning);
+        }
+    }
+    let is_repository = known.above == Some(beginning.as_str());
+    if distinct.len() > 1
+        && known.model.is_none()
+        && !is_repository
+        && let Some((before, last)) = beginning.rsplit_once('_')
+        && QUALIFIERS.contains(&last)
+    {
+        beginning = before.to_owned();
+    }
+    let rest = |head: &str| behind(head, &beginning).unwrap_or(head).to_owned();
+    let rests: Vec<String> = heads.iter().map(|head| rest(head)).collect();
+    let are_components = distinct.len() > 1 && rests.iter().all(|rest| is_component(rest));
+    let mut arrangement = Arrangement::default();
+    arrangement.tell(
+        &beginning,
+        known,
+        distinct.len() > 1 && beginning.is_empty(),
+    );
+    if are_components && beginning.is_empty() && known.model.is_none() {
+        let are_known = rests.iter().all(|rest| is_part(rest));
+        if !are_known {
+            arrangement.model = None;
+            arrangement.doubt = Some(format!(
+                "names have no common beginning ({}): one model's components, or several models",
+                listed(&distinct)
+            ));
+        }
+    }
+    arrangement.components = are_components.then_some(rests);
+    arrangement
+}
+
+impl Arrangement {
+    /// Model and size, from what all names begin with.
+    fn tell(&mut self, beginning: &str, known: &Known<'_>, no_beginning: bool) {
+        let mut model = beginning;
+        if let Some(size) = known.size {
+            model = without_end(beginning, size).unwrap_or(model);
+            self.size = Some(told(size, "given with `--size`"));
+            self.in_size_directory = known.above == Some(size);
+        } else if let Some(above) = known.above.filter(|above| is_size_token(above)) {
+            // A word may be the model's own name: names have to say it behind another one.
+            if let Some(before) = without_end(beginning, above) {
+                model = before;
+            }
+            if model != beginning || is_count(above) {
+                self.size = Some(told(above, format!("the directory `{above}`")));
+                self.in_size_directory = true;
+            }
+        } else if let Some(before) = known.above.filter(|it| behind(beginning, it).is_some()) {
+            let rest = behind(beginning, before).unwrap_or_default();
+            if is_count(rest) {
+                let evidence = format!("names have it behind the directory's `{before}`");
+                self.size = Some(told(rest, evidence));
+                model = before;
+            }
+        }
+        let directory = if self.in_size_directory {
+            known.higher
+        } else {
+            known.above
+        };
+        self.model = match (known.model, directory) {
+            (Some(given), _) => Some(told(given, "given with `--model`")),
+            _ if !no_beginning && !NO_NAMES.contains(&model) => {
+                Some(told(model, "the model files' names begin with it"))
+            }
+            (_, Some(directory)) if !directory.is_empty() => Some(told(
+                directory,
+                "the directory; the files' names do not say it",
+            )),
+            _ => None,
+        };
+    }
+}
+
+/// Where a component stands among the others.
+pub(super) fn rank(component: &str) -> (usize, &str) {
+    // `text_encoder` runs before `encoder`: the first word that is known decides.
+    let place = |word: &str| PARTS.iter().position(|part| *part == word);
+    (
+        component.split('_').find_map(place).unwrap_or(PARTS.len()),
+        component,
+    )
+}
+
+fn told(token: &str, evidence: impl Into<String>) -> Told {
+    Told {
+        token: token.to_owned(),
+        evidence: evidence.into(),
+    }
+}
+
+/// Whether what follows the model in a name is a component's: some word of it is no number, size or chip.
+fn is_component(rest: &str) -> bool {
+    rest.split('_').any(|word| !is_free(word))
+}
+
+fn is_part(rest: &str) -> bool {
+    rest.split('_').any(|word| PARTS.contains(&word))
+}
+
+/// Whether a word tells files of one kind apart: a resolution, a chip, a version, a size.
+fn is_free(word: &str) -> bool {
+    let digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'x');
+    let chip = ["sm", "sa", "qcs", "qcm", "v", "b", "bs"];
+    word.is_empty()
+        || digits(word)
+        || is_size_token(word)
+        || chip.iter().any(|chip| {
+            let number = word.strip_prefix(chip).map(|it| it.trim_end_matches('p'));
+            number.is_some_and(digits)
+        })
+}
+
+fn listed(heads: &[&str]) -> String {
+    const MOST: usize = 5;
+    let shown: Vec<String> = heads
+        .iter()
+        .take(MOST)
+        .map(|head| format!("`{head}`"))
+        .collect();
+    match heads.len().saturating_sub(MOST) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Known, arrange};
+
+    fn of(heads: &[&str], above: &str, higher: &str) -> (String, String, Vec<String>) {
+        let known = Known {
+            above: Some(above),
+            higher: Some(higher),
+            ..Known::default()
+        };
+        let found = arrange(heads, &known);
+        let token = |told: Option<super::Told>| told.map_or(String::new(), |told| told.token);
+        let components = found.components.unwrap_or_default();
+        (token(found.model), token(found.size), components)
+    }
+
+    #[test]
+    fn names_and_directories_say_model_size_and_components() {
+        let told = |model: &str, size: &str, components: &[&str]| {
+            let components = components.iter().map(|it| (*it).to_owned()).collect();
+            (model.to_owned(), size.to_owned(), components)
+        };
+        for (heads, above, higher, expected) in [
+            (
+                &["glimpse", "glimpse"][..],
+                "glimpse",
+                "",
+                told("glimpse", "", &[]),
+            ),
+            (
+                &["pebble_0_6b"],
+                "0_6b",
+                "pebble",
+                told("pebble", "0_6b", &[]),
+            ),
+            (&["pebble_1b"], "pebble", "x", told("pebble", "1b", &[])),
+            (&["spotter_s"], "s", "spotter", told("spotter", "s", &[])),
+            (
+                &["whisper_tiny_en"],
+                "whisper",
+                "",
+                told("whisper_tiny_en", "", &[]),
+            ),
+            (&["tiny"], "tiny", "x", told("tiny", "", &[])),
+            (&["model"], "my_net", "", told("my_net", "", &[])),
+            (
+                &["m_encoder", "m_decoder"],
+                "m",
+                "",
+                told("m", "", &["encoder", "decoder"]),
+            ),
+            (
+                &["m_vae_encoder", "m_vae_decoder"],
+                "m",
+                "",
+                told("m", "", &["vae_encoder", "vae_decoder"]),
+            ),
+            (
+                &["m_1b_encoder", "m_1b_decoder"],
+                "1b",
+                "m",
+                told("m", "1b", &["encoder", "decoder"]),
+            ),
+            (
+                &["encoder", "decoder"],
+                "m",
+                "",
+                told("m", "", &["encoder", "decoder"]),
+            ),
+            (
+                &["yolo_sm8650", "yolo_sm8750"],
+                "yolo",
+                "",
+                told("yolo", "", &[]),
+            ),
+            (&["seg_256", "seg_512x512"], "seg", "", told("seg", "", &[])),
+            (&["one", "two"], "", "", told("", "", &["one", "two"])),
+        ] {
+            assert_eq!(of(heads, above, higher), expected, "{heads:?} in {above}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What lies beside or above the model files and belongs to them: tokenizers, data of pipelines, configs of other
+//! backends.
+//!
+//! Invariant: of these files only names are looked at; configs are read in bounds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::package::reference::normalize;
+use crate::package::{Backend, Config, Loaded, Roots, config};
+
+/// Names of tokenizer files, the best first.
+const TOKENIZERS: [&str; 4] = [
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer.bin",
+    "spiece.model",
+];
+/// The name of a tokenizer's configuration.
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// Folders of a pipeline's parts that are no models, and the file in each.
+const PART_FOLDERS: [(&str, &str); 2] = [
+    ("scheduler", "scheduler_config.json"),
+    ("tokenizer", "tokenizer.json"),
+];
+/// What data of a pipeline is called.
+const DATA_NAMES: [&str; 12] = [
+    "alphabet",
+    "charset",
+    "characters",
+    "symbols",
+    "vocab",
+    "vocabulary",
+    "phonemes",
+    "lexicon",
+    "dictionary",
+    "voices",
+    "voice",
+    "labels",
+];
+/// How such data is stored.
+const DATA_EXTENSIONS: [&str; 5] = ["json", "txt", "bin", "npy", "npz"];
+
+/// A file that a config refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Beside {
+    /// The reference from the config's directory, with `/`.
+    pub(super) reference: String,
+    /// Where it is.
+    pub(super) path: PathBuf,
+}
+
+/// Directories in which a config's files may lie, the nearest first; each with what leads there.
+#[derive(Debug)]
+pub(super) struct Places<'a>(Vec<(String, &'a Path)>);
+
+/// What another config says of the model as a whole.
+#[derive(Debug, Clone)]
+pub(super) struct Sibling {
+    pub(super) shown: String,
+    pub(super) config: Config,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(places: impl Iterator<Item = &'a Path>) -> Self {
+        let leads = |(level, path)| ("../".repeat(level), path);
+        Self(places.enumerate().map(leads).collect())
+    }
+
+    /// The tokenizer; a folder of that name counts where it is no component.
+    pub(super) fn tokenizer(&self, with_folder: bool) -> Option<Beside> {
+        let plain = self.first(&TOKENIZERS.map(str::to_owned));
+        let folder = || {
+            let names = TOKENIZERS.map(|name| format!("tokenizer/{name}"));
+            self.first(&names)
+        };
+        plain.or_else(|| with_folder.then(folder)?)
+    }
+
+    /// Components of a pipeline that are no models, by name.
+    pub(super) fn data(&self) -> Vec<(String, Beside)> {
+        let folders = PART_FOLDERS.iter().filter_map(|(part, file)| {
+            let found = self.first(&[format!("{part}/{file}")])?;
+            Some(((*part).to_owned(), found))
+        });
+        let data = DATA_NAMES.iter().filter_map(|name| {
+            let files = DATA_EXTENSIONS.map(|extension| format!("{name}.{extension}"));
+            let found = self.first(&files)?;
+            Some(((*name).to_owned(), found))
+        });
+        folders.chain(data).collect()
+    }
+
+    fn first(&self, names: &[String]) -> Option<Beside> {
+        self.0.iter().find_map(|(leads, directory)| {
+            names.iter().find_map(|name| {
+                let path = normalize(&directory.join(name));
+                let reference = format!("{leads}{name}");
+                path.is_file().then_some(Beside { reference, path })
+            })
+        })
+    }
+}
+
+impl Beside {
+    /// A tokenizer's configuration, in the tokenizer's directory.
+    pub(super) fn tokenizer_config(&self) -> Option<Self> {
+        let (folder, _) = self.reference.rsplit_once('/').unwrap_or_default();
+        let reference = match folder {
+            "" => TOKENIZER_CONFIG.to_owned(),
+            folder => format!("{folder}/{TOKENIZER_CONFIG}"),
+        };
+        let path = self.path.with_file_name(TOKENIZER_CONFIG);
+        path.is_file().then_some(Self { reference, path })
+    }
+
+    /// Its bytes; a Git LFS pointer's are the real file's.
+    pub(super) fn size(&self) -> Option<u64> {
+        use crate::source::lfs;
+        let size = fs::metadata(&self.path).ok()?.len();
+        if size > lfs::MAX_POINTER_SIZE {
+            return Some(size);
+        }
+        let bytes = fs::read(&self.path).ok()?;
+        Some(lfs::Pointer::parse(&bytes).map_or(size, |pointer| pointer.size))
+    }
+}
+
+/// Configs of this model for other backends, beside the backend's directory.
+pub(super) fn siblings(directory: &Path, model: &str, roots: &Roots) -> Vec<Sibling> {
+    let Some(above) = directory.parent() else {
+        return Vec::new();
+    };
+    let others = Backend::ALL
+        .iter()
+        .map(|backend| above.join(backend.name()));
+    let others = others.filter(|other| other != directory);
+    let read = |other: PathBuf| {
+        let path = other.join(config::FILE_NAME);
+        let sibling = Sibling::read(&Loaded::read(&path), roots.shown(&path))?;
+        (sibling.config.model.as_deref() == Some(model)).then_some(sibling)
+    };
+    others.filter_map(read).collect()
+}
+
+impl Sibling {
+    /// What a file says, if it is a config.
+    pub(super) fn read(loaded: &Loaded, shown: String) -> Option<Self> {
+        let document = loaded.document.as_ref().ok()?;
+        let config = Config::from_document(document);
+        Some(Self { shown, config })
+    }
+}

@@ -1,0 +1,316 @@
+//! What a model can do, proposed from its signature, its components and its name.
+//!
+//! A signature seldom proves a purpose: what it only suggests is a guess, and told as one.
+
+use std::collections::BTreeSet;
+
+use crate::model::{Dim, ElementType, Method, ModelInfo, TensorInfo};
+use crate::package::{DType, naming};
+
+/// The format's words for what models do, in its order.
+pub const CAPABILITIES: [&str; 15] = [
+    "text-generation",
+    "vision",
+    "speech-to-text",
+    "text-to-speech",
+    "classification",
+    "object-detection",
+    "semantic-segmentation",
+    "instance-segmentation",
+    "style-transfer",
+    "text-embedding",
+    "image-embedding",
+    "image-generation",
+    "voice-activity-detection",
+    "text-detection",
+    "text-recognition",
+];
+
+/// What is proposed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Proposal {
+    /// Words of the format.
+    pub(super) capabilities: Vec<&'static str>,
+    /// What speaks for them.
+    pub(super) evidence: String,
+    /// Whether something else may be meant.
+    pub(super) guess: bool,
+}
+
+/// A model of a variant and the component that it is.
+pub(super) type Part<'a> = (Option<&'a str>, &'a ModelInfo);
+
+/// Words in names, and what models of such names do.
+const NAMES: [(&[&str], &[&str]); 13] = [
+    (&["vad"], &["voice-activity-detection"]),
+    (&["tts"], &["text-to-speech"]),
+    (&["asr", "stt", "whisper"], &["speech-to-text"]),
+    (&["ocr"], &["text-detection", "text-recognition"]),
+    (&["clip", "siglip"], &["image-embedding", "text-embedding"]),
+    (&["diffusion"], &["image-generation"]),
+    (
+        &["segmentation", "deeplab", "lraspp"],
+        &["semantic-segmentation"],
+    ),
+    (&["yolo", "ssd", "ssdlite", "detr"], &["object-detection"]),
+    (&["style"], &["style-transfer"]),
+    (
+        &[
+            "embedding",
+            "minilm",
+            "mpnet",
+            "bge",
+            "gte",
+            "e5",
+            "sentence",
+        ],
+        &["text-embedding"],
+    ),
+    (
+        &["mobilenet", "resnet", "efficientnet"],
+        &["classification"],
+    ),
+    (
+        &["llm", "llama", "qwen", "smollm", "gemma", "phi"],
+        &["text-generation"],
+    ),
+    (&["sam", "yolact"], &["instance-segmentation"]),
+];
+
+/// Constant methods that exporters of language models write.
+const OF_LANGUAGE_MODELS: [&str; 6] = [
+    "get_eos_ids",
+    "get_eos_id",
+    "get_vocab_size",
+    "use_kv_cache",
+    "get_max_context_len",
+    "get_n_layers",
+];
+
+/// What a tensor may be, by its dtype and shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Integers of rank 2: rows of token ids.
+    Ids,
+    /// Integers of rank 1: positions, lengths.
+    Positions,
+    /// Numbers of rank 4 with 1, 3 or 4 channels.
+    Image,
+    /// Floats of rank 4 otherwise.
+    Maps,
+    /// Floats of rank 3: frames, states.
+    Frames,
+    /// Floats of rank 2: a row of numbers for each item.
+    Rows,
+    Other,
+}
+
+/// The proposal for the models of one variant; `model` is the model token.
+pub(super) fn propose(parts: &[Part<'_>], model: &str) -> Option<Proposal> {
+    of_components(parts)
+        .or_else(|| of_language(parts))
+        .or_else(|| of_speech(parts))
+        .or_else(|| of_name(model))
+        .or_else(|| parts.iter().find_map(|(_, info)| of_signature(main(info)?)))
+}
+
+fn of_components(parts: &[Part<'_>]) -> Option<Proposal> {
+    let names: BTreeSet<&str> = parts.iter().filter_map(|(name, _)| *name).collect();
+    let has = |word: &str| names.iter().any(|name| naming::has_token(name, word));
+    let sure = |capabilities: &[&'static str], evidence: &str| {
+        Some(proposal(
+            capabilities,
+            format!("the components {evidence}"),
+            false,
+        ))
+    };
+    if has("unet") && (has("vae") || has("decoder")) {
+        return sure(&["image-generation"], "`unet` and a decoder");
+    }
+    if has("text_encoder") && (has("image_encoder") || has("vision_encoder")) && names.len() == 2 {
+        return sure(
+            &["image-embedding", "text-embedding"],
+            "`image_encoder` and `text_encoder`",
+        );
+    }
+    if has("detector") && has("recognizer") {
+        return sure(
+            &["text-detection", "text-recognition"],
+            "`detector` and `recognizer`",
+        );
+    }
+    None
+}
+
+fn of_language(parts: &[Part<'_>]) -> Option<Proposal> {
+    parts.iter().find_map(|(_, info)| {
+        let method = main(info)?;
+        let (inputs, outputs) = (forms(&method.inputs), forms(&method.outputs));
+        let constants = info.methods.iter().filter(|method| method.constant);
+        let told = constants
+            .map(|method| method.name.as_str())
+            .find(|name| OF_LANGUAGE_MODELS.contains(name));
+        let named = |side: &[crate::model::Value], part: &str| {
+            let names = side.iter().filter_map(|value| value.name.clone());
+            names
+                .into_iter()
+                .find(|name| name.to_lowercase().contains(part))
+        };
+        let past = named(&method.inputs, "past_key").or_else(|| named(&method.inputs, "cache"));
+        let logits = named(&method.outputs, "logits");
+        let embeds = named(&method.outputs, "hidden_state")
+            .or_else(|| named(&method.outputs, "embed"))
+            .or_else(|| named(&method.outputs, "pool"));
+        // A decoder of speech has ids as well, and states of an encoder beside them.
+        let only_ids = inputs.first() == Some(&Form::Ids)
+            && inputs
+                .iter()
+                .all(|form| matches!(form, Form::Ids | Form::Positions))
+            || past.is_some();
+        if !only_ids {
+            return None;
+        }
+        let text = &["text-generation"];
+        if let Some(name) = told.filter(|_| outputs.first() != Some(&Form::Other)) {
+            return Some(proposal(
+                text,
+                format!("token ids go in, and the file has `{name}`"),
+                false,
+            ));
+        }
+        if let Some(past) = past {
+            return Some(proposal(
+                text,
+                format!("it keeps what it read (`{past}`)"),
+                false,
+            ));
+        }
+        if logits.is_some() && outputs.first() == Some(&Form::Frames) {
+            return Some(proposal(
+                text,
+                "token ids go in, `logits` for each come out".to_owned(),
+                false,
+            ));
+        }
+        if inputs.contains(&Form::Positions) && inputs.len() == 2 {
+            return Some(proposal(
+                text,
+                "token ids and their positions go in".to_owned(),
+                false,
+            ));
+        }
+        let embeds = embeds?;
+        let evidence = format!("token ids go in, `{embeds}` comes out");
+        Some(proposal(&["text-embedding"], evidence, false))
+    })
+}
+
+fn of_speech(parts: &[Part<'_>]) -> Option<Proposal> {
+    let methods = parts.iter().flat_map(|(name, info)| {
+        let methods = info.methods.iter().filter(|method| !method.constant);
+        methods.map(move |method| (name.unwrap_or(&method.name), method))
+    });
+    let methods: Vec<(&str, &Method)> = methods.collect();
+    let of = |word: &str| methods.iter().find(|(name, _)| name.starts_with(word));
+    let (encoder, decoder) = (of("encode")?, of("decode")?);
+    let hears = forms(&encoder.1.inputs).first() == Some(&Form::Frames);
+    let writes = forms(&decoder.1.inputs).contains(&Form::Ids);
+    let evidence = format!(
+        "frames go into `{}`, token ids into `{}`",
+        encoder.0, decoder.0
+    );
+    (hears && writes).then(|| proposal(&["speech-to-text"], evidence, false))
+}
+
+fn of_name(model: &str) -> Option<Proposal> {
+    NAMES.iter().find_map(|(words, capabilities)| {
+        let word = words.iter().find(|word| naming::has_token(model, word))?;
+        Some(proposal(
+            capabilities,
+            format!("the model's name has `{word}`"),
+            false,
+        ))
+    })
+}
+
+fn of_signature(method: &Method) -> Option<Proposal> {
+    let guess = |capability: &'static str| {
+        let signature: String = method.to_string().chars().take(160).collect();
+        Some(proposal(
+            &[capability],
+            format!("the signature {signature}"),
+            true,
+        ))
+    };
+    let (inputs, outputs) = (forms(&method.inputs), forms(&method.outputs));
+    match (inputs.first()?, outputs.as_slice()) {
+        (Form::Image, [Form::Rows]) => guess("classification"),
+        (Form::Image, [Form::Image]) if same_channels(method) => guess("style-transfer"),
+        (Form::Image, [Form::Image | Form::Maps]) => guess("semantic-segmentation"),
+        (Form::Image, [Form::Frames] | [_, _, ..]) => guess("object-detection"),
+        (Form::Ids, [Form::Frames | Form::Rows]) => guess("text-embedding"),
+        (Form::Frames, [Form::Frames | Form::Rows]) => guess("speech-to-text"),
+        _ => None,
+    }
+}
+
+fn proposal(capabilities: &[&'static str], evidence: String, guess: bool) -> Proposal {
+    Proposal {
+        capabilities: capabilities.to_vec(),
+        evidence,
+        guess,
+    }
+}
+
+/// The method that a caller calls first.
+fn main(info: &ModelInfo) -> Option<&Method> {
+    let mut methods = info.methods.iter().filter(|method| !method.constant);
+    info.method("forward")
+        .filter(|it| !it.constant)
+        .or_else(|| methods.next())
+}
+
+fn forms(values: &[crate::model::Value]) -> Vec<Form> {
+    values
+        .iter()
+        .filter_map(|value| Some(form(value.tensor()?)))
+        .collect()
+}
+
+fn form(tensor: &TensorInfo) -> Form {
+    let ElementType::Known(dtype) = tensor.element else {
+        return Form::Other;
+    };
+    let is_real = matches!(
+        dtype,
+        DType::Float16 | DType::Float32 | DType::Float64 | DType::Bfloat16
+    );
+    let is_integer = matches!(dtype, DType::Int32 | DType::Int64);
+    let dims = tensor.dims.as_deref().unwrap_or_default();
+    match dims.len() {
+        2 if is_integer => Form::Ids,
+        1 if is_integer => Form::Positions,
+        4 if (is_real || dtype == DType::Uint8) && channels(dims).is_some() => Form::Image,
+        4 if is_real => Form::Maps,
+        3 if is_real => Form::Frames,
+        2 if is_real => Form::Rows,
+        _ => Form::Other,
+    }
+}
+
+/// The channels of a picture: before its sizes or behind them.
+fn channels(dims: &[Dim]) -> Option<u64> {
+    let fixed = |dim: &Dim| match dim {
+        Dim::Fixed(size) if [1, 3, 4].contains(size) => Some(*size),
+        _ => None,
+    };
+    fixed(dims.get(1)?).or_else(|| fixed(dims.get(3)?))
+}
+
+fn same_channels(method: &Method) -> bool {
+    let of = |values: &[crate::model::Value]| {
+        let tensor = values.iter().find_map(|value| value.tensor().cloned())?;
+        channels(&tensor.dims?)
+    };
+    of(&method.inputs) == of(&method.outputs)
+}

@@ -1,0 +1,420 @@
+//! A config's text from a sketch, each field with its evidence, held against the rules.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::arrange;
+use super::file::ModelFile;
+use super::kept;
+use super::sketch::{Said, Sketch};
+use super::{Draft, Field, Missing, Need, Options};
+use crate::diagnostic::Report;
+use crate::model::{Dim, ModelInfo, declaration};
+use crate::package::{Roots, config};
+use crate::source::pretty::Layout;
+use crate::validate;
+
+/// A config on its way.
+struct Writer<'a> {
+    sketch: &'a Sketch,
+    options: &'a Options,
+    fields: Vec<Field>,
+    missing: Vec<Missing>,
+    remarks: Vec<String>,
+}
+
+/// Files of one precision that belong together.
+struct Group<'a> {
+    precision: &'a Said<String>,
+    files: Vec<usize>,
+}
+
+/// Writes the config of a sketch, as far as all is known, and validates it.
+pub(super) fn compose(sketch: &Sketch, options: &Options, roots: &Roots) -> Draft {
+    let path = sketch.home.config();
+    let mut writer = Writer {
+        sketch,
+        options,
+        fields: Vec::new(),
+        missing: Vec::new(),
+        remarks: Vec::new(),
+    };
+    let value = writer.config();
+    let mut draft = Draft {
+        shown: roots.shown(&roots.absolute(&path)),
+        fields: writer.fields,
+        missing: writer.missing,
+        remarks: writer.remarks,
+        text: None,
+        report: Report::default(),
+        path,
+    };
+    if draft.missing.is_empty() {
+        let text = Layout::default().print(&value, "") + "\n";
+        let checks = validate::Options {
+            paths: Vec::new(),
+            precisions: options.precisions.clone(),
+            open_models: true,
+            jobs: 1,
+        };
+        match validate::validate_bytes(&draft.path, text.clone().into_bytes(), &checks) {
+            Ok(outcome) => draft.report = outcome.report,
+            Err(error) => draft.remarks.push(format!("it was not validated: {error}")),
+        }
+        draft.text = Some(text);
+    }
+    draft
+}
+
+impl Writer<'_> {
+    fn config(&mut self) -> Json {
+        let sketch = self.sketch;
+        let mut root = Map::new();
+        self.put(&mut root, "$schema", json!(config::SCHEMA_ID), "the format");
+        if let Some(told) = &sketch.arrangement.model {
+            self.put(&mut root, "model", json!(told.token), &told.evidence);
+        } else {
+            let doubt = sketch.arrangement.doubt.clone();
+            let why = doubt.unwrap_or_else(|| "neither names nor directories say it".to_owned());
+            self.lacks(Need::Model, why, None);
+        }
+        self.put_said(&mut root, "family", Need::Family, sketch.family.as_ref());
+        if let Some(told) = &sketch.arrangement.size {
+            self.put(&mut root, "size", json!(told.token), &told.evidence);
+        }
+        let capabilities = sketch.capabilities.as_ref();
+        self.put_said(&mut root, "capabilities", Need::Capabilities, capabilities);
+        let backend = sketch.backend.as_ref().map(|said| Said {
+            value: said.value.name(),
+            evidence: said.evidence.clone(),
+            guess: said.guess,
+        });
+        self.put_said(&mut root, "backend", Need::Backend, backend.as_ref());
+        self.put_said(&mut root, "license", Need::License, sketch.license.as_ref());
+        let tokenizers = [
+            ("tokenizer", &sketch.tokenizer),
+            ("tokenizer_config", &sketch.tokenizer_config),
+        ];
+        for (key, beside) in tokenizers {
+            if let Some(beside) = beside {
+                let evidence = "the file of that name";
+                self.put(&mut root, key, json!(beside.reference), evidence);
+            }
+        }
+        let variants = self.variants();
+        root.insert("variants".to_owned(), variants);
+        Json::Object(root)
+    }
+
+    fn variants(&mut self) -> Json {
+        let sketch = self.sketch;
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        let is_pipeline = sketch.arrangement.components.is_some();
+        for (index, precision) in sketch.precisions.iter().enumerate() {
+            let Some(precision) = self.accepted(index, precision.as_ref()) else {
+                continue;
+            };
+            let same = groups.iter_mut().find(|group| {
+                is_pipeline
+                    && group.precision.value == precision.value
+                    && !self.has_component(group, index)
+            });
+            match same {
+                Some(group) => group.files.push(index),
+                None => groups.push(Group {
+                    precision,
+                    files: vec![index],
+                }),
+            }
+        }
+        let list = &sketch.list;
+        let plain_first = list.non_quantized.iter().chain(&list.quantized);
+        let order: Vec<&String> = plain_first.collect();
+        groups.sort_by_key(|group| {
+            order
+                .iter()
+                .position(|token| **token == group.precision.value)
+        });
+        let groups = groups.iter().enumerate();
+        let variants = groups.map(|(at, group)| self.variant(at, group)).collect();
+        Json::Array(variants)
+    }
+
+    fn has_component(&self, group: &Group<'_>, index: usize) -> bool {
+        let components = self.sketch.arrangement.components.as_deref();
+        let name = |index: usize| components.and_then(|names| names.get(index));
+        group.files.iter().any(|other| name(*other) == name(index))
+    }
+
+    /// The precision of a file, unless it has to be asked for.
+    fn accepted<'s>(
+        &mut self,
+        index: usize,
+        precision: Option<&'s Said<String>>,
+    ) -> Option<&'s Said<String>> {
+        match precision {
+            Some(said) if !said.guess || self.options.accept_guesses => Some(said),
+            other => {
+                let file = &self.sketch.files[index].name;
+                let why = match other {
+                    Some(said) => format!("only likely: {}", said.evidence),
+                    None => "neither the file's name nor what it holds says it".to_owned(),
+                };
+                let proposal = other.map(|said| said.value.clone());
+                self.lacks(Need::Precision(file.clone()), why, proposal);
+                None
+            }
+        }
+    }
+
+    fn variant(&mut self, at: usize, group: &Group<'_>) -> Json {
+        let sketch = self.sketch;
+        let pointer = format!("/variants/{at}");
+        let mut variant = Map::new();
+        let said = group.precision;
+        variant.insert("precision".to_owned(), json!(said.value));
+        self.tell(
+            format!("{pointer}/precision"),
+            json!(said.value),
+            &said.evidence,
+            said.guess,
+        );
+        let (files, methods) = match &sketch.arrangement.components {
+            None => self.single(&pointer, group.files[0], &mut variant),
+            Some(names) => self.pipeline(&pointer, group, names, &mut variant),
+        };
+        match files {
+            Some(size) => {
+                variant.insert("size_bytes".to_owned(), json!(size));
+                let evidence = match sketch.arrangement.components {
+                    None => "the file's size",
+                    Some(_) => "the sizes of the components together",
+                };
+                self.tell(
+                    format!("{pointer}/size_bytes"),
+                    json!(size),
+                    evidence,
+                    false,
+                );
+            }
+            None => self.remarks.push(format!(
+                "`size_bytes` of the variant {} is left out: a file's size cannot be had",
+                said.value
+            )),
+        }
+        if !methods.is_empty() {
+            variant.insert("methods".to_owned(), Json::Object(methods));
+        }
+        Json::Object(variant)
+    }
+
+    fn single(
+        &mut self,
+        pointer: &str,
+        index: usize,
+        variant: &mut Map<String, Json>,
+    ) -> (Option<u64>, Map<String, Json>) {
+        let file = &self.sketch.files[index];
+        variant.insert("file".to_owned(), json!(file.name));
+        self.tell(
+            format!("{pointer}/file"),
+            json!(file.name),
+            "the model file",
+            false,
+        );
+        let methods = self.methods(format!("{pointer}/methods"), file, None);
+        (file.size, methods)
+    }
+
+    fn pipeline(
+        &mut self,
+        pointer: &str,
+        group: &Group<'_>,
+        names: &[String],
+        variant: &mut Map<String, Json>,
+    ) -> (Option<u64>, Map<String, Json>) {
+        let sketch = self.sketch;
+        variant.insert("file".to_owned(), Json::Null);
+        let mut models: Vec<(&str, &ModelFile)> = group
+            .files
+            .iter()
+            .map(|index| (names[*index].as_str(), &sketch.files[*index]))
+            .collect();
+        models.sort_by_key(|(name, _)| arrange::rank(name));
+        let all: std::collections::BTreeSet<&String> = names.iter().collect();
+        if models.len() < all.len() {
+            let lacking = all
+                .iter()
+                .filter(|name| models.iter().all(|(it, _)| it != **name));
+            let lacking: Vec<String> = lacking.map(|name| format!("`{name}`")).collect();
+            let precision = &group.precision.value;
+            self.remarks.push(format!(
+                "the variant {precision} has no {}; other precisions have",
+                lacking.join(", ")
+            ));
+        }
+        let (mut components, mut methods) = (Map::new(), Map::new());
+        let mut size = Some(0_u64);
+        for (name, beside) in &sketch.data {
+            components.insert(name.clone(), json!(beside.reference));
+            let at = format!("{pointer}/components/{name}");
+            self.tell(at, json!(beside.reference), "the file of that name", false);
+            size = size
+                .zip(beside.size())
+                .and_then(|(sum, size)| sum.checked_add(size));
+        }
+        for (name, file) in models {
+            components.insert(name.to_owned(), json!(file.name));
+            let at = format!("{pointer}/components/{name}");
+            self.tell(at, json!(file.name), "the word in the file's name", false);
+            size = size
+                .zip(file.size)
+                .and_then(|(sum, size)| sum.checked_add(size));
+            let own = self.methods(format!("{pointer}/methods/{name}"), file, Some(name));
+            if !own.is_empty() {
+                methods.insert(name.to_owned(), Json::Object(own));
+            }
+        }
+        variant.insert("components".to_owned(), Json::Object(components));
+        (size, methods)
+    }
+
+    /// The methods of a file; none where they cannot be told, with a remark.
+    fn methods(
+        &mut self,
+        pointer: String,
+        file: &ModelFile,
+        component: Option<&str>,
+    ) -> Map<String, Json> {
+        let declared = match &file.info {
+            Ok(info) => declaration::methods(info).map_err(|error| error.to_string()),
+            Err(reason) => {
+                let remark = format!("no `methods`: `{}` {reason}", file.name);
+                self.remarks.push(remark);
+                return Map::new();
+            }
+        };
+        match declared {
+            Ok(mut methods) => {
+                let there = &self.sketch.home.there;
+                let kept = kept::names(there, &file.name, component, &mut methods);
+                if !methods.is_empty() {
+                    let names: Vec<&String> = methods.keys().collect();
+                    let header = format!("the header of {} ({})", file.name, file.format());
+                    let evidence = if kept {
+                        format!("{header}; names of tensors from the config that is replaced")
+                    } else {
+                        header
+                    };
+                    self.tell(pointer, json!(names), &evidence, false);
+                    self.remarks
+                        .extend(file.model().and_then(|info| doubt(info, &file.name)));
+                }
+                methods
+            }
+            Err(reason) => {
+                self.remarks
+                    .push(format!("no `methods` of `{}`: {reason}", file.name));
+                Map::new()
+            }
+        }
+    }
+
+    fn put(&mut self, object: &mut Map<String, Json>, key: &str, value: Json, evidence: &str) {
+        object.insert(key.to_owned(), value.clone());
+        self.tell(format!("/{key}"), value, evidence, false);
+    }
+
+    fn put_said<T: serde::Serialize>(
+        &mut self,
+        object: &mut Map<String, Json>,
+        key: &str,
+        need: Need,
+        said: Option<&Said<T>>,
+    ) {
+        let Some(said) = said else {
+            let why = match need {
+                Need::License => {
+                    "no LICENSE and no model card with `license:` in its front matter was found"
+                }
+                Need::Capabilities => "the signatures do not tell",
+                Need::Backend => "neither directory, names nor delegates say one",
+                _ => "nothing says it",
+            };
+            self.lacks(need, why.to_owned(), None);
+            return;
+        };
+        let value = json!(said.value);
+        if said.guess && !self.options.accept_guesses {
+            let why = match need {
+                Need::Family => said.evidence.clone(),
+                _ => format!("only likely, by {}", said.evidence),
+            };
+            self.lacks(need, why, Some(words(&value)));
+            return;
+        }
+        object.insert(key.to_owned(), value.clone());
+        self.tell(format!("/{key}"), value, &said.evidence, said.guess);
+    }
+
+    fn tell(&mut self, pointer: String, value: Json, evidence: &str, guess: bool) {
+        self.fields.push(Field {
+            pointer,
+            value,
+            evidence: evidence.to_owned(),
+            guess,
+        });
+    }
+
+    fn lacks(&mut self, need: Need, why: String, proposal: Option<String>) {
+        self.missing.push(Missing {
+            need,
+            why,
+            proposal,
+        });
+    }
+}
+
+/// Which shapes the file itself leaves open: of a bounded tensor it may not say which dimension varies.
+fn doubt(info: &ModelInfo, file: &str) -> Option<String> {
+    const MOST: usize = 4;
+    let methods = info.methods.iter().filter(|method| !method.constant);
+    let open: Vec<String> = methods
+        .flat_map(|method| {
+            let inputs = method.inputs.iter().map(|value| ("input", value));
+            let outputs = method.outputs.iter().map(|value| ("output", value));
+            let sides = [inputs.collect::<Vec<_>>(), outputs.collect()];
+            sides.into_iter().flat_map(move |values| {
+                let tensors = values
+                    .into_iter()
+                    .filter_map(|(side, value)| Some((side, value.tensor()?)));
+                tensors.enumerate().filter_map(move |(at, (side, tensor))| {
+                    let dims = tensor.dims.as_deref().unwrap_or_default();
+                    let is_open = dims.iter().any(|dim| matches!(dim, Dim::Maybe { .. }));
+                    is_open.then(|| format!("{side} {at} of `{}`", method.name))
+                })
+            })
+        })
+        .collect();
+    let shown = open
+        .iter()
+        .take(MOST)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    let more = match open.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!open.is_empty()).then(|| {
+        format!("`{file}` does not say which dimensions vary in {shown}{more}: -1 stands at the likeliest, look at it")
+    })
+}
+
+/// A value in words: texts plain, lists with commas.
+fn words(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Array(elements) => elements.iter().map(words).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}

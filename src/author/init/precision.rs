@@ -1,0 +1,147 @@
+//! The precision of a model file whose name does not say it, by what is stored in the file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::model::executorch::body::ProgramBody;
+use crate::model::executorch::{Content, contents};
+use crate::model::{ElementType, ModelInfo};
+use crate::package::{DType, PrecisionList};
+use crate::source::FileSource;
+
+/// A precision and what speaks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) token: &'static str,
+    pub(super) evidence: String,
+    /// Whether something else may be meant.
+    pub(super) guess: bool,
+}
+
+/// The precision of the file, a token of the list.
+pub(super) fn of_contents(path: &Path, info: &ModelInfo, list: &PrecisionList) -> Option<Stored> {
+    let by_weights = of_weights(&info.weight_types);
+    let stored = by_weights
+        .or_else(|| of_payloads(path, info))
+        .or_else(|| of_values(info))?;
+    list.contains(stored.token).then_some(stored)
+}
+
+/// By the type of most stored elements. Sizes and places are integers, too, and say nothing.
+fn of_weights(types: &BTreeMap<String, u64>) -> Option<Stored> {
+    let known = types.iter().filter_map(|(name, count)| {
+        let token = token_of(name)?;
+        Some((*count, name, token))
+    });
+    let (_, name, token) = known.max_by_key(|(count, ..)| *count)?;
+    Some(Stored {
+        token,
+        evidence: format!("most of the stored weights are {name}"),
+        guess: false,
+    })
+}
+
+fn token_of(element: &str) -> Option<&'static str> {
+    match element {
+        "float32" => Some("fp32"),
+        "float16" => Some("fp16"),
+        "bfloat16" => Some("bf16"),
+        "int8" | "uint8" => Some("int8"),
+        "int4" | "uint4" => Some("int4"),
+        _ => None,
+    }
+}
+
+/// By what the payloads of delegates hold.
+fn of_payloads(path: &Path, info: &ModelInfo) -> Option<Stored> {
+    if info.format != "executorch" {
+        return None;
+    }
+    let source = FileSource::open(path).ok()?;
+    let body = ProgramBody::read(&source).ok()?;
+    let mut all = Content::default();
+    for method in &body.methods {
+        for payload in contents(&source, &body, method).into_iter().flatten() {
+            if let Ok(content) = &payload.content {
+                all.add(content);
+            }
+        }
+    }
+    let mut few_bits = None;
+    let mut largest: Option<(u64, String, u32)> = None;
+    for (stored, count) in &all.weights {
+        if stored.bits <= 4 {
+            few_bits = Some(stored.to_string());
+        }
+        if largest
+            .as_ref()
+            .is_none_or(|(most, ..)| count.elements > *most)
+        {
+            largest = Some((count.elements, stored.element.clone(), stored.bits));
+        }
+    }
+    if let Some(stored) = few_bits {
+        let by_eight = all.computes.keys().any(|name| name.contains("int8"));
+        let token = if by_eight { "8da4w" } else { "int4" };
+        return Some(Stored {
+            token,
+            evidence: format!("delegates hold {stored} weights"),
+            guess: !by_eight,
+        });
+    }
+    let (_, element, bits) = largest?;
+    let token = token_of(&element).or((bits == 8).then_some("int8"))?;
+    // Weights may be wide where everything is computed in half precision.
+    let halves = all.computes.keys().all(|name| name == "float16") && !all.computes.is_empty();
+    let (token, evidence) = match (token, halves) {
+        ("fp32", true) => ("fp16", "delegates compute in float16".to_owned()),
+        _ => (
+            token,
+            format!("most weights of the delegates are {element}"),
+        ),
+    };
+    Some(Stored {
+        token,
+        evidence,
+        guess: false,
+    })
+}
+
+/// By the types of inputs and outputs: a program may compute otherwise within.
+fn of_values(info: &ModelInfo) -> Option<Stored> {
+    let methods = info.methods.iter().filter(|method| !method.constant);
+    let mut floats: Vec<DType> = methods
+        .flat_map(|method| method.inputs.iter().chain(&method.outputs))
+        .filter_map(|value| match &value.tensor()?.element {
+            ElementType::Known(dtype) => Some(*dtype),
+            ElementType::Other(_) => None,
+        })
+        .filter(|dtype| matches!(dtype, DType::Float32 | DType::Float16 | DType::Bfloat16))
+        .collect();
+    floats.dedup();
+    let [dtype] = floats[..] else { return None };
+    Some(Stored {
+        token: token_of(dtype.name())?,
+        evidence: format!("all floats of its inputs and outputs are {}", dtype.name()),
+        guess: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_weights;
+
+    #[test]
+    fn the_most_common_type_of_weights_decides() {
+        let token = |types: &[(&str, u64)]| {
+            let types = types
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count));
+            of_weights(&types.collect()).map(|stored| stored.token)
+        };
+        assert_eq!(token(&[("float32", 10), ("int64", 400)]), Some("fp32"));
+        assert_eq!(token(&[("float32", 10), ("int8", 400)]), Some("int8"));
+        assert_eq!(token(&[("float16", 10)]), Some("fp16"));
+        assert_eq!(token(&[("string", 10)]), None);
+    }
+}

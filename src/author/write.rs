@@ -1,0 +1,57 @@
+//! A file's whole text, replaced at once.
+//!
+//! Invariant: whoever reads the path sees the old text or the new one, whenever the tool or the machine stops.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::source::replace;
+
+/// Whether a file that is there may be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// It may; a symbolic link is followed, and keeps leading there.
+    Replace,
+    /// It may only if it is empty.
+    Keep,
+}
+
+/// Puts `text` at `path`.
+pub fn replace(path: &Path, text: &str, existing: Existing) -> io::Result<()> {
+    let target = match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_symlink() => path.canonicalize()?,
+        _ => path.to_owned(),
+    };
+    replace::replace(&target, text.as_bytes(), || {
+        let taken = fs::metadata(&target).is_ok_and(|there| there.len() > 0);
+        if existing == Existing::Keep && taken {
+            let reason = "a file was put there in the meantime";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Existing, replace};
+    use std::fs;
+
+    #[test]
+    fn a_text_is_there_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("config.json");
+        replace(&path, "one", Existing::Keep).expect("nothing is there");
+        assert!(replace(&path, "two", Existing::Keep).is_err());
+        assert_eq!(fs::read_to_string(&path).expect("a text"), "one");
+        replace(&path, "two", Existing::Replace).expect("it may");
+        assert_eq!(fs::read_to_string(&path).expect("a text"), "two");
+        fs::write(&path, "").expect("an empty file");
+        replace(&path, "three", Existing::Keep).expect("there is nothing to lose");
+        let names = fs::read_dir(directory.path()).expect("a directory").count();
+        assert_eq!(names, 1, "nothing is left beside it");
+        let nowhere = directory.path().join("no/config.json");
+        assert!(replace(&nowhere, "one", Existing::Keep).is_err());
+    }
+}

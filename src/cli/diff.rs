@@ -1,0 +1,263 @@
+//! `pkgtool diff`.
+
+use std::path::{Component, Path, PathBuf};
+
+use clap::ValueEnum;
+
+use super::exit::{self, Exit, Failure};
+use super::far::{self, Far, FarArgs};
+use super::output;
+use crate::diff::render::{Format, Style};
+use crate::diff::{self, Difference, KINDS, Reading, Tree, Written, write_revision};
+use crate::git::Repository;
+use crate::package::Roots;
+
+/// Arguments of `pkgtool diff`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = exit::DIFF_HELP)]
+pub(super) struct Args {
+    /// The older version: a directory, a config, `REV:PATH` in the Git repository around the working
+    /// directory, or an address (https://, hf:OWNER/REPOSITORY@REV) of which only headers are read. With
+    /// --git the directory or config to compare
+    #[arg(required_unless_present_any = ["git", "kinds"])]
+    old: Option<PathBuf>,
+
+    /// The newer version
+    #[arg(required_unless_present_any = ["git", "kinds"], conflicts_with = "git")]
+    new: Option<PathBuf>,
+
+    /// Compare this Git revision of OLD, or of the working directory, with what is there now
+    #[arg(long, value_name = "REV")]
+    git: Option<String>,
+
+    /// How to print the changes
+    #[arg(long, value_enum, default_value_t = FormatArg::Human)]
+    format: FormatArg,
+
+    /// From which level on changes end with exit code 1
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = FailOn::Breaking)]
+    fail_on: FailOn,
+
+    /// Don't open model files: compare what configs declare, names and sizes
+    #[arg(long)]
+    no_model: bool,
+
+    /// List the kinds of changes, each with its level, as a table in Markdown
+    #[arg(long, exclusive = true)]
+    kinds: bool,
+
+    #[command(flatten)]
+    far: FarArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    /// One change a line
+    Human,
+    /// One JSON document
+    Json,
+    /// Markdown, for a release note
+    Markdown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FailOn {
+    /// What breaks those who use the package
+    Breaking,
+    /// That, and compatible changes
+    Compatible,
+    /// Any change
+    Any,
+    /// Nothing
+    None,
+}
+
+/// One side, with what it is called. A revision's files are there as long as it is.
+struct Side {
+    name: String,
+    tree: Tree,
+    far: Option<Far>,
+    _written: Option<Written>,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    if args.kinds {
+        output::print(&kinds())?;
+        return Ok(Exit::Clean);
+    }
+    let reading = Reading {
+        open_models: !args.no_model,
+    };
+    let (old, new) = args.sides(reading)?;
+    let difference = diff::compare(&old.tree, &new.tree, reading);
+    for side in [&old, &new] {
+        side.far.as_ref().map_or(Ok(()), Far::check)?;
+    }
+    for note in &difference.notes {
+        output::note(note);
+    }
+    if difference.is_void() {
+        return Err(Failure::Nothing(format!(
+            "nothing to compare in {} and {}: a package has a config.json in a directory named after its \
+             backend",
+            old.name, new.name
+        )));
+    }
+    let style = Style {
+        old: &old.name,
+        new: &new.name,
+        color: output::stdout_has_color(),
+    };
+    let format = match args.format {
+        FormatArg::Human => Format::Human,
+        FormatArg::Json => Format::Json,
+        FormatArg::Markdown => Format::Markdown,
+    };
+    let mut text = Vec::new();
+    format.render(&difference, &style, &mut text)?;
+    let printed = output::print(&String::from_utf8_lossy(&text));
+    match printed {
+        // Whoever reads our output has gone; what changed is still what changed.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        printed => printed?,
+    }
+    Ok(args.fail_on.exit(&difference))
+}
+
+impl Args {
+    fn sides(&self, reading: Reading) -> Result<(Side, Side), Failure> {
+        let here = PathBuf::from(".");
+        if let Some(revision) = &self.git {
+            let path = self.old.as_ref().unwrap_or(&here);
+            let old = revision_of(revision, path, reading)?;
+            let tree = Tree::at(path);
+            let name = path.display().to_string();
+            // What is gone from the disk may have been in the revision.
+            return Ok((old, on_disk(name, tree)));
+        }
+        let side = |path: &Option<PathBuf>| self.open(path.as_ref().unwrap_or(&here), reading);
+        Ok((side(&self.old)?, side(&self.new)?))
+    }
+
+    /// What the user names as a tree: the one place where a source becomes one.
+    fn open(&self, source: &Path, reading: Reading) -> Result<Side, Failure> {
+        let name = source.display().to_string();
+        if source.symlink_metadata().is_ok() {
+            return Ok(on_disk(name, Tree::at(source)));
+        }
+        let far = far::open(&[source.to_owned()], &self.far)?;
+        if let Some(mirror) = far.paths().first().filter(|path| *path != source) {
+            let mut side = on_disk(name, Tree::at(mirror));
+            side.far = Some(far);
+            return Ok(side);
+        }
+        match name.split_once(':') {
+            Some((revision, path)) if !revision.is_empty() && !path.starts_with("//") => {
+                named_revision(revision, path, reading)
+            }
+            _ => Err(Failure::Other(format!(
+                "{name}: no such file or directory; a revision of the Git repository here is written \
+                 `REV:PATH`, for example `v1.0:.`"
+            ))),
+        }
+    }
+}
+
+impl FailOn {
+    fn exit(self, difference: &Difference) -> Exit {
+        let summary = difference.summary();
+        let counts = match self {
+            Self::Breaking => summary.breaking,
+            Self::Compatible => summary.breaking + summary.compatible,
+            Self::Any => difference.changes.len(),
+            Self::None => 0,
+        };
+        if counts > 0 {
+            Exit::Findings
+        } else {
+            Exit::Clean
+        }
+    }
+}
+
+fn on_disk(name: String, tree: Tree) -> Side {
+    Side {
+        name,
+        tree,
+        far: None,
+        _written: None,
+    }
+}
+
+/// `REV:PATH`: from the root of the repository, as Git reads it, or from the working directory if it
+/// begins with a dot.
+fn named_revision(revision: &str, path: &str, reading: Reading) -> Result<Side, Failure> {
+    let here = Path::new(".");
+    if path.starts_with('.') {
+        let mut side = revision_of(revision, &here.join(path), reading)?;
+        side.name = format!("{revision}:{path}");
+        return Ok(side);
+    }
+    let repository = Repository::around(here).map_err(other)?;
+    let path = Path::new(path);
+    if path.components().any(|part| part == Component::ParentDir) || path.is_absolute() {
+        return Err(Failure::Other(format!(
+            "{revision}:{}: the path after the revision is one from the root of the repository",
+            path.display()
+        )));
+    }
+    written(&repository, revision, path, reading)
+}
+
+/// A revision of what is at `path` on the disk.
+fn revision_of(revision: &str, path: &Path, reading: Reading) -> Result<Side, Failure> {
+    let repository = Repository::around(path).map_err(other)?;
+    let roots = Roots::new();
+    let top = repository.top();
+    let absolute = roots.absolute(path);
+    // Git resolves links in the root that it tells.
+    let real = absolute.canonicalize().unwrap_or_else(|_| absolute.clone());
+    let below = real
+        .strip_prefix(top)
+        .or_else(|_| absolute.strip_prefix(top));
+    let below = below.map_err(|_| {
+        let (path, top) = (path.display(), top.display());
+        Failure::Other(format!(
+            "{path}: not below {top}, the root of its repository"
+        ))
+    })?;
+    written(&repository, revision, below, reading)
+}
+
+fn written(
+    repository: &Repository,
+    revision: &str,
+    path: &Path,
+    reading: Reading,
+) -> Result<Side, Failure> {
+    let written = write_revision(repository, revision, path, reading).map_err(other)?;
+    Ok(Side {
+        name: match path.to_string_lossy() {
+            path if path.is_empty() => revision.to_owned(),
+            path => format!("{revision}:{path}"),
+        },
+        tree: written.tree.clone(),
+        far: None,
+        _written: Some(written),
+    })
+}
+
+fn other(error: impl std::fmt::Display) -> Failure {
+    Failure::Other(error.to_string())
+}
+
+/// The table of kinds, in Markdown.
+fn kinds() -> String {
+    let rows = KINDS.iter().map(|kind| {
+        let level = kind.level.name();
+        format!("| `{}` | {level} | {} |\n", kind.name, kind.meaning)
+    });
+    let head = "| kind | level | what changed |\n|---|---|---|\n".to_owned();
+    head + &rows.collect::<String>()
+}

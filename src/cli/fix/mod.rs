@@ -1,0 +1,227 @@
+//! `pkgtool fix`.
+
+mod told;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use super::exit::{Exit, Failure};
+use super::output;
+use crate::diagnostic::{Applicability, Diagnostic, Report};
+use crate::fix::{self, Options, Outcome};
+use crate::policy::Policy;
+use crate::source::text::defuse;
+use crate::validate;
+
+/// Arguments of `pkgtool fix`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = super::exit::HELP)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
+pub(super) struct Args {
+    /// Files and directories to mend; a directory is walked as `validate` walks it
+    #[arg(value_name = "PATH", default_value = ".")]
+    paths: Vec<PathBuf>,
+
+    /// Also make fixes that decide what is the author's to decide: precision tokens, licences, names of
+    /// files, words that were most likely meant
+    #[arg(long = "unsafe")]
+    also_unsafe: bool,
+
+    /// Show what would change as a unified diff, and write nothing; ends with 1 if something would
+    #[arg(long, conflicts_with = "format")]
+    diff: bool,
+
+    /// Say what would change, and write nothing; ends with 1 if something would
+    #[arg(long)]
+    check: bool,
+
+    /// Mend only what this rule finds, by code or name; may be given several times
+    #[arg(long = "rule", value_name = "RULE", value_parser = rule)]
+    rules: Vec<&'static str>,
+
+    /// How to tell what was done
+    #[arg(long, value_enum, default_value_t = FormatArg::Human)]
+    format: FormatArg,
+
+    /// The precision list to check against, instead of a precisions.json at the root of what is
+    /// mended or the built-in list
+    #[arg(long, value_name = "FILE")]
+    precisions: Option<PathBuf>,
+
+    /// Don't open model files: nothing is written that only they say
+    #[arg(long)]
+    no_model: bool,
+
+    /// Number of threads; 0 means one for each processor
+    #[arg(long, short, value_name = "N", default_value_t = 0)]
+    jobs: usize,
+
+    /// Print nothing but what went wrong
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    /// For people
+    Human,
+    /// One JSON document
+    Json,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let options = args.options();
+    let policy = Policy::nearest();
+    let outcome = fix::fix(&options, &policy).map_err(|error| Failure::Other(error.to_string()))?;
+    if outcome.checked == 0 {
+        let paths: Vec<String> = args
+            .paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let hint = "`pkgtool validate -v` tells what was passed over, and why";
+        return Err(Failure::Nothing(format!(
+            "nothing to mend in {}: {hint}",
+            paths.join(", ")
+        )));
+    }
+    let left = args.left(&policy, &options, &outcome)?;
+    let mut out = output::stdout();
+    if args.diff {
+        if !args.quiet {
+            out.write_all(diff(&outcome).as_bytes())?;
+        }
+    } else if args.format == FormatArg::Json {
+        out.write_all(told::json(&outcome, &left, &options).as_bytes())?;
+    } else if !args.quiet {
+        out.write_all(told::human(&outcome, &left, &options).as_bytes())?;
+    }
+    out.flush()?;
+    Ok(args.exit(&outcome, &left))
+}
+
+/// Mends for `validate --fix`, and tells each fix on standard error.
+pub(super) fn mend(
+    validate: validate::Options,
+    policy: &Policy,
+    boldest: Applicability,
+    quiet: bool,
+) -> Result<Outcome, Failure> {
+    let options = Options {
+        validate,
+        boldest,
+        only: BTreeSet::new(),
+        writes: true,
+    };
+    let outcome = fix::fix(&options, policy).map_err(|error| Failure::Other(error.to_string()))?;
+    for file in &outcome.files {
+        for fixed in file.fixed.iter().filter(|_| !quiet) {
+            output::tell("fixed", &told::fixed_line(&file.shown, fixed));
+        }
+        if let Some(reason) = &file.refused {
+            output::error(&format!("{}: {reason}", file.shown));
+        }
+    }
+    Ok(outcome)
+}
+
+impl Args {
+    fn writes(&self) -> bool {
+        !self.diff && !self.check
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            validate: validate::Options {
+                paths: self.paths.clone(),
+                precisions: self.precisions.clone(),
+                open_models: !self.no_model,
+                jobs: self.jobs,
+            },
+            boldest: if self.also_unsafe {
+                Applicability::Unsafe
+            } else {
+                Applicability::Safe
+            },
+            only: self.rules.iter().copied().collect(),
+            writes: self.writes(),
+        }
+    }
+
+    /// What is left: of files that were written as they now are, also what several say together.
+    fn left(
+        &self,
+        policy: &Policy,
+        options: &Options,
+        outcome: &Outcome,
+    ) -> Result<Vec<Diagnostic>, Failure> {
+        if !self.writes() {
+            let mut report = Report {
+                diagnostics: outcome.left.clone(),
+                ..Report::default()
+            };
+            report.sort();
+            return Ok(report.diagnostics);
+        }
+        let ruled = policy.validate(&options.validate, &|_, _| {});
+        let ruled = ruled.map_err(|error| Failure::Other(error.to_string()))?;
+        Ok(ruled.outcome.report.diagnostics)
+    }
+
+    fn exit(&self, outcome: &Outcome, left: &[Diagnostic]) -> Exit {
+        let refused = told::failures(outcome);
+        for (shown, reason) in refused.iter().filter(|_| self.diff || self.quiet) {
+            output::error(&format!("{shown}: {reason}"));
+        }
+        let is_open = if self.writes() {
+            told::errors(left) > 0
+        } else {
+            outcome.fixes() > 0
+        };
+        if self.writes() && !refused.is_empty() {
+            Exit::Failure
+        } else if is_open {
+            Exit::Findings
+        } else {
+            Exit::Clean
+        }
+    }
+}
+
+/// All changes, for `patch` and `git apply`; made harmless only for a terminal.
+fn diff(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    for file in &outcome.files {
+        for rename in &file.renamed {
+            let (from, to) = (rename.from.display(), rename.to.display());
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "rename from {from}\nrename to {to}");
+        }
+        text.push_str(&fix::unified(&file.shown, &file.before, &file.after));
+    }
+    if output::stdout_is_terminal() {
+        defuse(&text)
+    } else {
+        text
+    }
+}
+
+/// A rule by code or name.
+fn rule(text: &str) -> Result<&'static str, String> {
+    let metas = validate::rule_metas();
+    let mut metas = metas.into_iter();
+    let meta = metas.find(|meta| meta.code.eq_ignore_ascii_case(text) || meta.name == text);
+    let meta = meta.ok_or("no such rule; `pkgtool rules` lists them")?;
+    match meta.fix {
+        Some(_) => Ok(meta.code),
+        None => Err(format!("{} {} has no fixes", meta.code, meta.name)),
+    }
+}

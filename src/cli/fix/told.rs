@@ -1,0 +1,210 @@
+//! What `fix` did, in words and as JSON.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::diagnostic::{Applicability, Diagnostic, Severity};
+use crate::fix::{Fixed, Mended, Options, Outcome};
+use crate::source::text::{defuse, defuse_line};
+
+/// Most findings that are listed for people.
+const MAX_LISTED: usize = 40;
+
+/// For people.
+pub(in crate::cli) fn human(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String {
+    let mut text = String::new();
+    for file in &outcome.files {
+        tell_file(&mut text, file);
+    }
+    for one in left.iter().take(MAX_LISTED) {
+        let start = one.start();
+        let (path, pointer) = (&one.source.path, &one.pointer);
+        let (line, column) = (start.line, start.column);
+        let place = match pointer.as_str() {
+            "" => path.clone(),
+            _ => format!("{path}:{line}:{column}"),
+        };
+        let message = defuse_line(&one.message);
+        let (severity, code, name) = (one.severity.name(), one.rule.code, one.rule.name);
+        line_of(
+            &mut text,
+            &format!("left: {place} {severity} {code} {name}: {message}"),
+        );
+        line_of(
+            &mut text,
+            &format!("      {}", defuse_line(&why_left(one, options))),
+        );
+    }
+    if left.len() > MAX_LISTED {
+        line_of(
+            &mut text,
+            &format!(
+                "left: {} more; `pkgtool validate` shows all",
+                left.len() - MAX_LISTED
+            ),
+        );
+    }
+    line_of(&mut text, &summary(outcome, left, options));
+    defuse(&text)
+}
+
+fn tell_file(text: &mut String, file: &Mended) {
+    line_of(text, &file.shown);
+    for fixed in &file.fixed {
+        let (code, name) = (fixed.rule.code, fixed.rule.name);
+        line_of(
+            text,
+            &format!("  {code} {name}: {}", defuse_line(&fixed.title)),
+        );
+    }
+    if let Some(reason) = &file.refused {
+        line_of(text, &format!("  not done: {}", defuse_line(reason)));
+    }
+}
+
+fn line_of(text: &mut String, line: &str) {
+    // Writing to a text cannot fail.
+    let _ = writeln!(text, "{line}");
+}
+
+fn summary(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String {
+    let files = outcome
+        .files
+        .iter()
+        .filter(|file| !file.fixed.is_empty())
+        .count();
+    let made = format!(
+        "{} in {}",
+        counted(outcome.fixes(), "fix", "fixes"),
+        counted(files, "file", "files")
+    );
+    let done = match (outcome.fixes(), options.writes) {
+        (0, true) => "nothing was changed".to_owned(),
+        (0, false) => "nothing would change".to_owned(),
+        (_, true) => made,
+        (_, false) => format!("{made} would be made"),
+    };
+    let errors = errors(left);
+    let rest = match left.len() {
+        0 => "nothing is left".to_owned(),
+        all => {
+            let verb = if all == 1 { "is" } else { "are" };
+            let errors = counted(errors, "error", "errors");
+            format!(
+                "{} {verb} left, {errors} among them",
+                counted(all, "finding", "findings")
+            )
+        }
+    };
+    format!("{done}; {rest}")
+}
+
+fn counted(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
+/// Why a finding was not mended.
+fn why_left(diagnostic: &Diagnostic, options: &Options) -> String {
+    let help = diagnostic
+        .help
+        .as_deref()
+        .unwrap_or("it is for a person to decide");
+    match &diagnostic.fix {
+        Some(fix) if fix.applicability > options.boldest => {
+            format!("--unsafe would {}", fix.title)
+        }
+        Some(_) if !options.only.is_empty() && !options.only.contains(diagnostic.rule.code) => {
+            "it has a fix, but --rule left it out".to_owned()
+        }
+        Some(fix) => format!("not done: {}", fix.title),
+        None => format!("no fix: {help}"),
+    }
+}
+
+/// One JSON document: version 1 of a contract that only grows.
+pub(in crate::cli) fn json(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String {
+    let files: Vec<Value> = outcome
+        .files
+        .iter()
+        .map(|file| file_json(file, options))
+        .collect();
+    let left_json: Vec<Value> = left.iter().map(|one| left_of(one, options)).collect();
+    let document = json!({
+        "version": 1,
+        "summary": {
+            "checked": outcome.checked,
+            "fixed": outcome.fixes(),
+            "files": outcome.files.iter().filter(|file| !file.fixed.is_empty()).count(),
+            "refused": outcome.refusals(),
+            "left": left.len(),
+            "errors": errors(left),
+            "written": options.writes,
+        },
+        "files": files,
+        "left": left_json,
+    });
+    format!("{document:#}\n")
+}
+
+fn file_json(file: &Mended, options: &Options) -> Value {
+    let fixed = file.fixed.iter().map(|fixed| {
+        json!({
+            "code": fixed.rule.code,
+            "rule": fixed.rule.name,
+            "title": fixed.title,
+            "applicability": fixed.applicability,
+        })
+    });
+    let renamed = file.renamed.iter().map(|rename| {
+        let (from, to) = (rename.from.to_string_lossy(), rename.to.to_string_lossy());
+        json!({ "from": from, "to": to })
+    });
+    let is_changed = file.before != file.after || !file.renamed.is_empty();
+    json!({
+        "path": file.shown,
+        "written": options.writes && is_changed,
+        "fixed": fixed.collect::<Vec<_>>(),
+        "renamed": renamed.collect::<Vec<_>>(),
+        "refused": file.refused,
+    })
+}
+
+fn left_of(one: &Diagnostic, options: &Options) -> Value {
+    let fix = one.fix.as_ref();
+    json!({
+        "code": one.rule.code,
+        "rule": one.rule.name,
+        "severity": one.severity,
+        "message": one.message,
+        "path": one.source.path,
+        "pointer": one.pointer,
+        "fix": fix.map(|fix| json!({ "title": fix.title, "applicability": fix.applicability })),
+        "why": why_left(one, options),
+    })
+}
+
+/// How many findings are errors.
+pub(in crate::cli) fn errors(left: &[Diagnostic]) -> usize {
+    left.iter()
+        .filter(|one| one.severity == Severity::Error)
+        .count()
+}
+
+/// Files that could not be mended, and why.
+pub(in crate::cli) fn failures(outcome: &Outcome) -> Vec<(&str, &str)> {
+    let files = outcome.files.iter();
+    files
+        .filter_map(|file| Some((file.shown.as_str(), file.refused.as_deref()?)))
+        .collect()
+}
+
+/// One fix on one line.
+pub(in crate::cli) fn fixed_line(shown: &str, fixed: &Fixed) -> String {
+    let (code, name) = (fixed.rule.code, fixed.rule.name);
+    let consent = match fixed.applicability {
+        Applicability::Safe => "",
+        Applicability::Unsafe => " (unsafe)",
+    };
+    format!("{shown}: {code} {name}: {}{consent}", fixed.title)
+}

@@ -1,0 +1,155 @@
+//! Arguments of `pkgtool init`, and the options that they are.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::author::init::{Given, Options};
+use crate::package::Backend;
+
+/// Arguments of `pkgtool init`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = crate::cli::exit::HELP)]
+pub(in crate::cli) struct Args {
+    /// A backend's directory with model files, or a tree with several. Each gets a config.json
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+
+    /// The model token. Without it what the model files' names begin with
+    #[arg(long, visible_alias = "name", value_name = "NAME", value_parser = token)]
+    model: Option<String>,
+
+    /// The family, a loose grouping of models. Without it that of configs for other backends
+    #[arg(long, value_name = "NAME", value_parser = token)]
+    family: Option<String>,
+
+    /// The size token. Without it what directory and names say
+    #[arg(long, value_name = "NAME", value_parser = token)]
+    size: Option<String>,
+
+    /// What the model can do; may be given several times, or with commas. Without it what other
+    /// backends' configs, signatures, components and names say
+    #[arg(long = "capability", value_name = "NAME", value_delimiter = ',', value_parser = capability)]
+    capabilities: Vec<String>,
+
+    /// The licence, an SPDX identifier or a model card's slug. Without it what a model card or a
+    /// LICENSE file in the package says
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    license: Option<String>,
+
+    /// Only this backend's directories; in a directory that is not named after a backend, its backend
+    #[arg(long, value_name = "NAME", value_parser = backend)]
+    backend: Option<Backend>,
+
+    /// The precision of a file, or of all files that do not say theirs; may be given several times
+    #[arg(long = "precision", value_name = "[FILE=]TOKEN", value_parser = precision)]
+    precision: Vec<(Option<String>, String)>,
+
+    /// The precision list to read names by, instead of a precisions.json of the repository or the
+    /// built-in list
+    #[arg(long, value_name = "FILE")]
+    precisions: Option<PathBuf>,
+
+    /// Print the configs and write nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+
+    /// Write configs that are there anew. Family, capabilities, licence and names of tensors are kept, unless they are given
+    #[arg(long)]
+    force: bool,
+
+    /// Ask nothing and take what is likely, where something is
+    #[arg(long, short)]
+    yes: bool,
+
+    /// How to print what was inferred
+    #[arg(long, value_enum, default_value_t = FormatArg::Human)]
+    format: FormatArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    /// A table for each config
+    Human,
+    /// One JSON document with the configs' texts
+    Json,
+}
+
+impl Args {
+    pub(super) fn options(&self) -> Options {
+        let with_file = self.precision.iter().filter_map(|(file, token)| {
+            let file = file.clone()?;
+            Some((file, token.clone()))
+        });
+        let mut without = self.precision.iter().filter(|(file, _)| file.is_none());
+        Options {
+            directory: self.directory.clone(),
+            force: self.force,
+            accept_guesses: self.yes,
+            precisions: self.precisions.clone(),
+            given: Given {
+                model: self.model.clone(),
+                family: self.family.clone(),
+                size: self.size.clone(),
+                capabilities: self.capabilities.clone(),
+                license: self.license.clone(),
+                backend: self.backend,
+                precisions: with_file.collect(),
+                precision: without.next_back().map(|(_, token)| token.clone()),
+            },
+        }
+    }
+
+    /// Whether questions may be asked: somebody is there to answer.
+    pub(super) fn asks(&self) -> bool {
+        let is_there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        is_there && !self.yes && !self.is_json()
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        self.format == FormatArg::Json
+    }
+
+    pub(super) fn dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    pub(super) fn force(&self) -> bool {
+        self.force
+    }
+}
+
+/// A token of the format.
+pub(super) fn token(text: &str) -> Result<String, String> {
+    let is_token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if !text.is_empty() && text.bytes().all(is_token) {
+        return Ok(text.to_owned());
+    }
+    Err("expected lower-case letters, digits and `_`, for example `whisper_tiny`".to_owned())
+}
+
+/// A capability of the format.
+pub(super) fn capability(text: &str) -> Result<String, String> {
+    let known = crate::author::init::CAPABILITIES;
+    if known.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    let meant = crate::source::suggest::nearest(text, known.into_iter());
+    let hint = meant.map_or(String::new(), |meant| format!("did you mean `{meant}`? "));
+    Err(format!("{hint}one of {}", known.join(", ")))
+}
+
+/// A backend of the format.
+pub(super) fn backend(text: &str) -> Result<Backend, String> {
+    let names = Backend::ALL.map(Backend::name);
+    Backend::from_name(text).ok_or_else(|| format!("one of {}", names.join(", ")))
+}
+
+fn precision(text: &str) -> Result<(Option<String>, String), String> {
+    match text.rsplit_once('=') {
+        Some(("", _)) => Err("expected a file's name before `=`".to_owned()),
+        Some((file, text)) => Ok((Some(file.to_owned()), token(text)?)),
+        None => Ok((None, token(text)?)),
+    }
+}

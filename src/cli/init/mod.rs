@@ -1,0 +1,142 @@
+//! `pkgtool init`.
+
+mod args;
+mod json;
+mod questions;
+mod table;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use super::exit::{Exit, Failure};
+use super::output;
+use crate::author::init::{self, Draft, Need, Options, Plan};
+use crate::author::write::{self, Existing};
+use crate::diagnostic::Report;
+use crate::diagnostic::render::{Format, Style};
+use crate::validate;
+
+pub(super) use args::Args;
+
+/// How often questions are asked: an answer may raise another one.
+const MAX_ROUNDS: usize = 3;
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let mut options = args.options();
+    let mut plan = plan(&options)?;
+    for _ in 0..MAX_ROUNDS {
+        let needs = needs(&plan);
+        if needs.is_empty() || !args.asks() {
+            break;
+        }
+        questions::ask(&needs, &mut options.given)?;
+        plan = self::plan(&options)?;
+    }
+    let is_complete = needs(&plan).is_empty();
+    let written = write(&plan, args, is_complete);
+    if args.is_json() {
+        output::print(&json::render(&plan, &written))?;
+    } else {
+        tell(&plan, &written, args)?;
+    }
+    if let Some(failure) = written.iter().find_map(|one| one.as_ref().err()) {
+        return Err(Failure::Other(failure.clone()));
+    }
+    if !is_complete {
+        return Err(Failure::Other(questions::missing(&needs(&plan))));
+    }
+    if plan.drafts.is_empty() {
+        let reason = "no directory is left to write a config for";
+        return Err(Failure::Nothing(reason.to_owned()));
+    }
+    Ok(if plan.drafts.iter().any(Draft::has_errors) {
+        Exit::Findings
+    } else {
+        Exit::Clean
+    })
+}
+
+fn plan(options: &Options) -> Result<Plan, Failure> {
+    init::plan(options).map_err(|error| match error {
+        init::Error::NoModels { .. } => Failure::Nothing(error.to_string()),
+        error => Failure::Other(error.to_string()),
+    })
+}
+
+/// What is missing: each need once, with the drafts' reasons.
+fn needs(plan: &Plan) -> Vec<(Need, Vec<(String, init::Missing)>)> {
+    let mut needs: BTreeMap<Need, Vec<(String, init::Missing)>> = BTreeMap::new();
+    for draft in &plan.drafts {
+        for missing in &draft.missing {
+            let places = needs.entry(missing.need.clone()).or_default();
+            places.push((draft.shown.clone(), missing.clone()));
+        }
+    }
+    needs.into_iter().collect()
+}
+
+/// Writes what may be written; says of each draft whether it was, or why it could not be.
+fn write(plan: &Plan, args: &Args, is_complete: bool) -> Vec<Result<bool, String>> {
+    let drafts = plan.drafts.iter();
+    drafts
+        .map(|draft| match &draft.text {
+            Some(text) if is_complete && !args.dry_run() && !draft.has_errors() => {
+                let existing = if args.force() {
+                    Existing::Replace
+                } else {
+                    Existing::Keep
+                };
+                let done = write::replace(&draft.path, text, existing);
+                let failed = |error| format!("cannot write {}: {error}", draft.shown);
+                done.map(|()| true).map_err(failed)
+            }
+            _ => Ok(false),
+        })
+        .collect()
+}
+
+fn tell(plan: &Plan, written: &[Result<bool, String>], args: &Args) -> Result<(), Failure> {
+    let mut out = output::stdout();
+    for (draft, written) in plan.drafts.iter().zip(written) {
+        let fate = match written {
+            Ok(true) => "written",
+            _ if draft.text.is_none() => "incomplete, not written",
+            _ if draft.has_errors() => "not written: it would have errors",
+            _ => "not written",
+        };
+        out.write_all(table::render(draft, fate).as_bytes())?;
+        if let Some(text) = draft.text.as_ref().filter(|_| args.dry_run()) {
+            out.write_all(format!("\n{text}").as_bytes())?;
+        }
+        out.write_all(b"\n")?;
+    }
+    let mut report = Report::default();
+    for draft in &plan.drafts {
+        if draft.text.is_some() {
+            report.packages += draft.report.packages;
+            report.files.extend(draft.report.files.iter().cloned());
+            let found = draft.report.diagnostics.iter().cloned();
+            report.diagnostics.extend(found);
+        }
+    }
+    if !report.files.is_empty() {
+        let style = Style {
+            color: output::stdout_has_color(),
+            width: output::width(),
+            summary: true,
+            deny_warnings: false,
+            grouped: true,
+            rules: &validate::rule_metas(),
+            rules_page: None,
+            paths: &BTreeMap::new(),
+        };
+        Format::Human.render(&report, &style, &mut out)?;
+    }
+    out.flush()?;
+    drop(out);
+    for passed in &plan.passed_over {
+        output::note(&format!("{}: {}", passed.path.display(), passed.reason));
+    }
+    Ok(())
+}

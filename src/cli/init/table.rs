@@ -1,0 +1,70 @@
+//! A config for people: each field, its value, and what it was inferred from.
+
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+
+use crate::author::init::{Draft, Field};
+use crate::source::text::defuse_line;
+
+/// Longest value that is shown whole, in characters.
+const MAX_VALUE: usize = 48;
+
+/// The table of a draft; `fate` says what became of it.
+pub(super) fn render(draft: &Draft, fate: &str) -> String {
+    let mut out = format!("{} ({fate})\n", defuse_line(&draft.shown));
+    // The format's own address is no news.
+    let fields = draft
+        .fields
+        .iter()
+        .filter(|field| field.pointer != "/$schema");
+    let rows: Vec<[String; 3]> = fields.map(row).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let (key, value) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
+    for [name, text, evidence] in &rows {
+        let line = format!("  {name:key$}  {text:value$}  ← {evidence}");
+        let _ = writeln!(out, "{line}");
+    }
+    for missing in &draft.missing {
+        let proposal = match &missing.proposal {
+            Some(text) => format!(", maybe {text}"),
+            None => String::new(),
+        };
+        let name = defuse_line(&missing.need.flag());
+        let _ = writeln!(
+            out,
+            "  missing: {name}{proposal}  ← {}",
+            defuse_line(&missing.why)
+        );
+    }
+    for remark in &draft.remarks {
+        let _ = writeln!(out, "  note: {}", defuse_line(remark));
+    }
+    out
+}
+
+fn row(field: &Field) -> [String; 3] {
+    let name = field.pointer.trim_start_matches('/');
+    let guess = if field.guess { "likely: " } else { "" };
+    [
+        defuse_line(name),
+        short(&words(&field.value)),
+        format!("{guess}{}", defuse_line(&field.evidence)),
+    ]
+}
+
+fn words(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Array(elements) => elements.iter().map(words).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+fn short(text: &str) -> String {
+    let text = defuse_line(text);
+    match text.char_indices().nth(MAX_VALUE) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}

@@ -1,0 +1,301 @@
+//! What the command line says of settings, rules and baselines, and what it shows of them.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::exit::{Exit, Failure};
+use super::output;
+use crate::package::{Backend, PrecisionList};
+use crate::policy::{Error, Glob, Level, Origin, Overrides, Policy, Ruled, Selector, Settings};
+use crate::validate;
+
+/// Options about settings, rules and baselines.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "What is asked of packages, and what is told")]
+pub(super) struct PolicyArgs {
+    /// The settings for all files, instead of the nearest pkgtool.toml from each file's directory up to
+    /// the root of its checkout
+    #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
+    config: Option<PathBuf>,
+
+    /// Look at no pkgtool.toml
+    #[arg(long)]
+    no_config: bool,
+
+    /// Print the settings that rule each PATH, and check nothing
+    #[arg(long)]
+    show_settings: bool,
+
+    /// Look at these rules only, whatever settings select or ignore: codes, names, beginnings of
+    /// them (PKG03, tensor), or all
+    #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = selector)]
+    select: Vec<Selector>,
+
+    /// Don't look at these rules
+    #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = selector)]
+    ignore: Vec<Selector>,
+
+    /// Tell a rule at this level: error, warning, note or off
+    #[arg(long, value_name = "RULE=LEVEL", value_delimiter = ',', value_parser = severity)]
+    severity: Vec<(Selector, Level)>,
+
+    /// Leave out what this glob matches when a directory is walked. Globs are those of .gitignore,
+    /// relative to the working directory
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    exclude: Vec<Glob>,
+
+    /// Walk into what git ignores, too
+    #[arg(long)]
+    no_gitignore: bool,
+
+    /// A licence that packages may have; with any, no other may be
+    #[arg(long = "allow-license", value_name = "SPDX", value_delimiter = ',')]
+    licenses: Vec<String>,
+
+    /// A backend that every model is to have
+    #[arg(long = "require-backend", value_name = "BACKEND", value_delimiter = ',', value_parser = backend)]
+    backends: Vec<Backend>,
+
+    /// A capability that every model is to have
+    #[arg(long = "require-capability", value_name = "WORD", value_delimiter = ',', value_parser = capability)]
+    capabilities: Vec<String>,
+
+    /// A precision token beside those of the list, and what it means: int2=quantized,
+    /// tf32=non-quantized
+    #[arg(long = "extra-precision", value_name = "TOKEN=KIND", value_delimiter = ',', value_parser = precision)]
+    extra: Vec<(String, PrecisionKind)>,
+
+    /// Tell only what is not in this file of known findings
+    #[arg(long, value_name = "FILE", conflicts_with = "write_baseline")]
+    baseline: Option<PathBuf>,
+
+    /// Write what is found into this file of known findings, and tell only what is wrong with settings
+    #[arg(long, value_name = "FILE")]
+    write_baseline: Option<PathBuf>,
+}
+
+/// What a precision token means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PrecisionKind {
+    /// The variant is quantized
+    Quantized,
+    /// It is not
+    NonQuantized,
+}
+
+impl PolicyArgs {
+    /// The policy that these options ask for.
+    pub(super) fn policy(&self) -> Result<Policy, Failure> {
+        let origin = match &self.config {
+            Some(file) => Origin::File(file.clone()),
+            None if self.no_config => Origin::Nothing,
+            None => Origin::Nearest,
+        };
+        let failure = |error: Error| Failure::Other(error.to_string());
+        let policy = Policy::new(origin, self.overrides()).map_err(failure)?;
+        match (&self.baseline, &self.write_baseline) {
+            (Some(file), _) => policy.with_baseline(file).map_err(failure),
+            (_, Some(file)) => Ok(policy.writing_baseline(file)),
+            _ => Ok(policy),
+        }
+    }
+
+    fn overrides(&self) -> Overrides {
+        let tokens = |kind| {
+            let of_kind = self.extra.iter().filter(move |(_, it)| *it == kind);
+            of_kind.map(|(token, _)| token.clone()).collect()
+        };
+        Overrides {
+            select: self.select.clone(),
+            ignore: self.ignore.clone(),
+            severity: self.severity.clone(),
+            exclude: self.exclude.clone(),
+            no_gitignore: self.no_gitignore,
+            extra: PrecisionList {
+                quantized: tokens(PrecisionKind::Quantized),
+                non_quantized: tokens(PrecisionKind::NonQuantized),
+            },
+            licenses: self.licenses.clone(),
+            backends: self.backends.clone(),
+            capabilities: self.capabilities.clone(),
+        }
+    }
+
+    /// Whether settings are to be shown instead of a check.
+    pub(super) fn shows(&self) -> bool {
+        self.show_settings
+    }
+
+    /// The directory that settings have reports' paths relative to, if they say so.
+    pub(super) fn root(policy: &Policy, paths: &[PathBuf]) -> Option<PathBuf> {
+        let settings = policy.settings_for(paths.first()?)?;
+        settings.says_root.then(|| settings.root.clone())
+    }
+
+    /// Says what baselines did.
+    pub(super) fn tell(ruled: &Ruled) {
+        if let Some(written) = &ruled.written {
+            let file = &written.file;
+            let count = count(written.findings, "known finding");
+            let (new, gone) = (written.new, written.gone);
+            output::note(&format!("{file} has {count}: {new} new, {gone} gone"));
+        }
+    }
+
+    /// Prints the settings in force for each path.
+    pub(super) fn show(policy: &Policy, paths: &[PathBuf]) -> Result<Exit, Failure> {
+        let mut text = String::new();
+        for path in paths {
+            let settings = policy.settings_for(path);
+            let shown = path.display();
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            match settings {
+                None => text.extend(["# ", &shown.to_string(), ": no settings\n"]),
+                Some(settings) => describe(&mut text, path, &settings, policy),
+            }
+        }
+        output::print(&text)?;
+        Ok(Exit::Clean)
+    }
+}
+
+/// Settings as TOML, with what is not said left out, and the level that each rule gets by them.
+fn describe(text: &mut String, path: &Path, settings: &Settings, policy: &Policy) {
+    let from = match &settings.file {
+        Some((_, source)) => source.path.as_str(),
+        None => "the command line",
+    };
+    let mut lines = vec![format!("# {}: settings of {from}", path.display())];
+    let names = |list: &[Selector]| -> Vec<String> {
+        list.iter().map(|one| one.text().to_owned()).collect()
+    };
+    lines.push(format!("root = {}", json!(policy.shown(&settings.root))));
+    if let Some(select) = &settings.select {
+        lines.push(format!("select = {}", json!(names(select))));
+    }
+    let globs = settings.exclude.iter().map(Glob::text);
+    let mut list = |key: &str, words: Vec<String>| {
+        if !words.is_empty() {
+            lines.push(format!("{key} = {}", json!(words)));
+        }
+    };
+    list("ignore", names(&settings.ignore));
+    list("exclude", globs.map(str::to_owned).collect());
+    list(
+        "allow-licenses",
+        settings.licenses.clone().unwrap_or_default(),
+    );
+    let backends = settings
+        .backends
+        .iter()
+        .map(|backend| backend.name().to_owned());
+    list("require-backends", backends.collect());
+    list("require-capabilities", settings.capabilities.clone());
+    let respects = settings.respect_gitignore.unwrap_or(true);
+    lines.push(format!("respect-gitignore = {respects}"));
+    lines.push(format!("deny-warnings = {}", settings.deny_warnings));
+    if let Some((file, _)) = &settings.baseline {
+        lines.push(format!("baseline = {}", json!(policy.shown(file))));
+    }
+    let extra = &settings.extra;
+    if extra.tokens().next().is_some() {
+        let (quantized, others) = (json!(extra.quantized), json!(extra.non_quantized));
+        lines.push(format!(
+            "extra-precisions = {{ quantized = {quantized}, non-quantized = {others} }}"
+        ));
+    }
+    if !settings.per_path_ignores.is_empty() {
+        lines.push("\n[per-path-ignores]".to_owned());
+        for (glob, rules) in &settings.per_path_ignores {
+            lines.push(format!("{} = {}", json!(glob.text()), json!(names(rules))));
+        }
+    }
+    let levels = validate::rule_metas().into_iter().filter_map(|rule| {
+        let level = match (settings.is_selected(rule), settings.level(rule)) {
+            (false, _) => Level::Off,
+            (true, level) => level.filter(|level| *level != Level::At(rule.severity))?,
+        };
+        Some(format!("{} = \"{}\"", rule.name, level.name()))
+    });
+    let levels: Vec<String> = levels.collect();
+    if !levels.is_empty() {
+        lines.push("\n[severity]".to_owned());
+        lines.extend(levels);
+    }
+    for one in &settings.exceptions {
+        lines.push("\n[[exception]]".to_owned());
+        lines.push(format!("file = {}", json!(one.file)));
+        lines.push(format!("pointer = {}", json!(one.pointer)));
+        lines.push(format!("rule = {}", json!(one.rule.name)));
+        lines.push(format!("reason = {}", json!(one.reason)));
+        lines.extend(one.until.map(|until| format!("until = {until}")));
+    }
+    let wrong = settings.findings.len();
+    if wrong > 0 {
+        lines.push(format!(
+            "\n# {} in this file; `pkgtool validate {from}` tells them",
+            count(wrong, "error")
+        ));
+    }
+    for line in lines {
+        let written = writeln!(text, "{line}");
+        debug_assert!(written.is_ok(), "a string takes everything");
+    }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+fn selector(text: &str) -> Result<Selector, String> {
+    Selector::parse(text).map_err(|help| format!("there is no rule `{text}`: {help}"))
+}
+
+fn severity(text: &str) -> Result<(Selector, Level), String> {
+    let (rule, level) = text
+        .split_once('=')
+        .ok_or("expected RULE=LEVEL, for example size-mismatch=warning")?;
+    let level = Level::from_name(level)
+        .ok_or_else(|| format!("`{level}` is no level; one of {}", Level::NAMES.join(", ")))?;
+    Ok((selector(rule)?, level))
+}
+
+fn glob(text: &str) -> Result<Glob, String> {
+    Glob::parse(text).map_err(|(message, help)| format!("{message}: {help}"))
+}
+
+fn backend(text: &str) -> Result<Backend, String> {
+    let names = Backend::ALL.map(Backend::name).join(", ");
+    Backend::from_name(text).ok_or_else(|| format!("there is no backend `{text}`; one of {names}"))
+}
+
+fn capability(text: &str) -> Result<String, String> {
+    let known = crate::policy::capabilities();
+    if known.iter().any(|word| word == text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "there is no capability `{text}`; one of {}",
+        known.join(", ")
+    ))
+}
+
+fn precision(text: &str) -> Result<(String, PrecisionKind), String> {
+    let expected =
+        || "expected TOKEN=KIND, for example int2=quantized or tf32=non-quantized".to_owned();
+    let (token, kind) = text.split_once('=').ok_or_else(expected)?;
+    let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    if token.is_empty() || !token.bytes().all(is_token) {
+        return Err(format!(
+            "`{token}` is not a token: it has only `a`–`z`, `0`–`9` and `_`"
+        ));
+    }
+    let kind = PrecisionKind::from_str(kind, false).map_err(|_| expected())?;
+    Ok((token.to_owned(), kind))
+}

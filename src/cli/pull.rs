@@ -1,0 +1,201 @@
+//! `pkgtool pull`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::exit::{Exit, Failure};
+use super::far;
+use super::output;
+use crate::diagnostic::render::{Format, Style};
+use crate::package::Backend;
+use crate::remote::pull::{self, Pulled, Step, Wish};
+use crate::remote::{Address, RemoteError};
+use crate::validate::{self, Options};
+
+/// Commands that fetch.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Fetch a package from a server or a hub: in parallel, resumed, verified, then validated
+    Pull(Args),
+}
+
+/// Arguments of `pkgtool pull`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = super::exit::HELP)]
+pub(super) struct Args {
+    /// What to fetch: https://…, or hf:OWNER/REPOSITORY, with @REVISION and /PATH behind it if wanted
+    #[arg(value_name = "SOURCE")]
+    source: String,
+
+    /// Where to: a directory, made if it is not there. What an earlier run began is gone on with
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// Only packages for this backend; may be given several times
+    #[arg(long = "backend", value_name = "NAME", value_parser = backend)]
+    backends: Vec<Backend>,
+
+    /// Only variants of this precision; may be given several times
+    #[arg(long = "precision", value_name = "TOKEN")]
+    precisions: Vec<String>,
+
+    /// Overwrite files that differ from the source's
+    #[arg(long)]
+    force: bool,
+
+    /// Also hold files to the SHA-256 sums in this file. A file SHA256SUMS of the source counts anyway
+    #[arg(long, value_name = "FILE")]
+    checksum: Option<PathBuf>,
+
+    /// Don't validate what was fetched
+    #[arg(long)]
+    no_validate: bool,
+
+    /// Files fetched at once
+    #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+    jobs: u8,
+
+    /// No progress and no summary
+    #[arg(long, short)]
+    quiet: bool,
+
+    #[command(flatten)]
+    far: far::FarArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+    let Command::Pull(args) = command;
+    let wrong = || RemoteError::Address {
+        address: args.source.clone(),
+        reason: "expected https://… or hf:OWNER/REPOSITORY[@REVISION][/PATH]".to_owned(),
+    };
+    if !Address::is_one(&args.source) {
+        return Err(far::failure(wrong()));
+    }
+    let address = Address::parse(&args.source).map_err(far::failure)?;
+    let pulled = fetch(args, &address).map_err(far::failure)?;
+    if !args.quiet {
+        output::print(&summary(args, &pulled))?;
+    }
+    if args.no_validate {
+        return Ok(Exit::Clean);
+    }
+    check(args, &pulled)
+}
+
+fn fetch(args: &Args, address: &Address) -> Result<Pulled, RemoteError> {
+    let wish = Wish {
+        backends: args.backends.clone(),
+        precisions: args.precisions.clone(),
+        force: args.force,
+        checksums: args.checksum.clone(),
+        jobs: usize::from(args.jobs),
+    };
+    let shows = !args.quiet && std::io::stderr().is_terminal();
+    let bar = if shows {
+        progress_bar()
+    } else {
+        ProgressBar::hidden()
+    };
+    let progress = |step: Step| match step {
+        Step::Planned(bytes) => bar.set_length(bytes),
+        Step::Came(bytes) => bar.inc(bytes),
+        Step::Lost(bytes) => bar.inc_length(bytes),
+    };
+    let pulled = pull::pull(
+        address,
+        &args.directory,
+        &args.far.download(),
+        &wish,
+        &progress,
+    );
+    bar.finish_and_clear();
+    pulled
+}
+
+fn summary(args: &Args, pulled: &Pulled) -> String {
+    let mut text = format!(
+        "{}: {} files fetched ({} bytes), {} there already\n",
+        args.directory.display(),
+        pulled.fetched,
+        pulled.bytes,
+        pulled.kept
+    );
+    let variants: usize = pulled.left_out.iter().map(|(_, places)| places.len()).sum();
+    if variants > 0 {
+        let _ = writeln!(text, "variants of other precisions left out: {variants}");
+    }
+    text
+}
+
+/// Validates the directory; what is missing because it was not wanted is no finding.
+fn check(args: &Args, pulled: &Pulled) -> Result<Exit, Failure> {
+    let options = Options {
+        paths: vec![args.directory.clone()],
+        precisions: None,
+        open_models: true,
+        jobs: 0,
+    };
+    let outcome = validate::validate(&options, &|_, _| {});
+    let mut report = outcome
+        .map_err(|error| Failure::Other(error.to_string()))?
+        .report;
+    report.diagnostics.retain(|one| {
+        let path = Path::new(&one.source.path)
+            .canonicalize()
+            .unwrap_or_default();
+        let mut left_out = pulled.left_out.iter().filter(|(config, _)| *config == path);
+        !left_out.any(|(_, places)| {
+            places
+                .iter()
+                .any(|place| is_in_variant(&one.pointer, *place))
+        })
+    });
+    if report.files.is_empty() {
+        return Ok(Exit::Clean);
+    }
+    let rules = validate::rule_metas();
+    let style = Style {
+        color: output::stdout_has_color(),
+        width: output::width(),
+        summary: !args.quiet,
+        deny_warnings: false,
+        grouped: true,
+        rules: &rules,
+        rules_page: None,
+        paths: &BTreeMap::new(),
+    };
+    Format::Human.render(&report, &style, &mut output::stdout())?;
+    Ok(if report.summary().errors > 0 {
+        Exit::Findings
+    } else {
+        Exit::Clean
+    })
+}
+
+/// Whether a JSON pointer leads to the variant at this place, or into it.
+fn is_in_variant(pointer: &str, place: usize) -> bool {
+    let rest = pointer.strip_prefix("/variants/").unwrap_or_default();
+    rest.split('/').next() == Some(place.to_string().as_str())
+}
+
+fn backend(text: &str) -> Result<Backend, String> {
+    Backend::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Backend::ALL.iter().map(|backend| backend.name()).collect();
+        format!("no backend; there are {}", names.join(", "))
+    })
+}
+
+fn progress_bar() -> ProgressBar {
+    let template = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
+    let bar = ProgressBar::new(0);
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

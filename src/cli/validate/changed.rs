@@ -1,0 +1,332 @@
+//! Which of the found configs are checked when Git says what changed: `--changed` and `--staged`.
+//!
+//! All configs are validated, since rules hold them against each other; only what is found in the chosen
+//! ones is reported. A config is chosen if it changed itself, or a file that it names, a file beside it, or
+//! a precision list above it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::cli::exit::Failure;
+use crate::cli::output;
+use crate::git::{Listing, Repository};
+use crate::package::reference::{normalize, resolve};
+use crate::package::{
+    Backend, Config, Discovery, Found, FoundKind, Loaded, Roots, config, load, precision, roots,
+};
+use crate::policy::{self, Policy, Ruled};
+use crate::validate::{Options, Outcome, Progress};
+
+/// Options about Git.
+#[derive(Debug, clap::Args)]
+pub(super) struct GitArgs {
+    /// Report only configs that changed since the Git revision REV, or files that they name or that lie
+    /// beside them did; untracked files count. Without REV since the branch left its upstream, or, if it
+    /// has none, since HEAD
+    #[arg(
+        long,
+        value_name = "REV",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ""
+    )]
+    changed: Option<String>,
+
+    /// Report only configs of which something is staged for the next Git commit, with their content as it
+    /// is staged. Models, tokenizers and precision lists are looked at as they are in the working tree
+    #[arg(long, conflicts_with = "changed")]
+    staged: bool,
+}
+
+/// What is to be checked, and what of it is to be reported.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// All files to check.
+    discovery: Discovery,
+    /// Content that does not come from the disk.
+    contents: BTreeMap<PathBuf, Vec<u8>>,
+    /// What is reported of, by paths as reports show them.
+    chosen: HashSet<String>,
+    /// How many of these are configs, and how many lists.
+    counts: (usize, usize),
+}
+
+/// The repositories that the paths lie in, with what changed in each.
+struct Changes {
+    repository: Repository,
+    /// Absolute paths.
+    changed: HashSet<PathBuf>,
+    /// What is staged, by paths from the root; `None` unless that is asked for.
+    index: Option<Listing>,
+}
+
+impl GitArgs {
+    /// Whether Git is to be asked.
+    pub(super) fn is_set(&self) -> bool {
+        self.staged || self.changed.is_some()
+    }
+
+    /// Chooses among what lies at `paths`.
+    pub(super) fn choose(&self, policy: &Policy, paths: &[PathBuf]) -> Result<Choice, Failure> {
+        let mut discovery = policy.discover(paths);
+        let mut repositories: Vec<Changes> = Vec::new();
+        for path in paths {
+            if !self.staged && path.symlink_metadata().is_err() {
+                let path = path.display();
+                return Err(Failure::Other(format!("{path}: no such file or directory")));
+            }
+            let repository = Repository::around(path).map_err(other)?;
+            let is_known = |one: &Changes| one.repository.top() == repository.top();
+            if !repositories.iter().any(is_known) {
+                repositories.push(self.ask(repository)?);
+            }
+        }
+        let contents = if self.staged {
+            stage(&mut discovery, paths, &repositories)?
+        } else {
+            BTreeMap::new()
+        };
+        let mut choice = Choice {
+            chosen: HashSet::new(),
+            contents,
+            discovery,
+            counts: (0, 0),
+        };
+        choice.take(&repositories);
+        // A directory without a config is no config that changed.
+        choice.discovery.bare.clear();
+        Ok(choice)
+    }
+
+    fn ask(&self, repository: Repository) -> Result<Changes, Failure> {
+        let (changed, index) = if self.staged {
+            let index = repository.index().map_err(other)?;
+            (repository.staged().map_err(other)?, Some(index))
+        } else {
+            let revision = self.changed.as_deref().filter(|name| !name.is_empty());
+            let since = match revision {
+                Some(revision) => repository.commit(revision).map_err(other)?,
+                None => match repository.base() {
+                    Some(base) => base,
+                    None => repository.commit("HEAD").map_err(other)?,
+                },
+            };
+            (repository.changed_since(&since).map_err(other)?, None)
+        };
+        let top = repository.top().to_owned();
+        Ok(Changes {
+            changed: changed.iter().map(|path| top.join(path)).collect(),
+            repository,
+            index,
+        })
+    }
+}
+
+impl Choice {
+    /// Validates everything, and keeps what is to be reported.
+    pub(super) fn validate(
+        &self,
+        policy: &Policy,
+        options: &Options,
+        progress: Progress<'_>,
+    ) -> Result<Ruled, policy::Error> {
+        let (discovery, contents) = (&self.discovery, &self.contents);
+        let mut ruled = policy.validate_found(discovery, contents, options, progress)?;
+        self.narrow(&mut ruled.outcome);
+        Ok(ruled)
+    }
+
+    /// Leaves of an outcome what is to be reported.
+    fn narrow(&self, outcome: &mut Outcome) {
+        let chosen = &self.chosen;
+        let report = &mut outcome.report;
+        report.files.retain(|path| chosen.contains(path));
+        let diagnostics = &mut report.diagnostics;
+        diagnostics.retain(|one| chosen.contains(&one.source.path));
+        (report.packages, report.lists) = self.counts;
+    }
+
+    fn take(&mut self, repositories: &[Changes]) {
+        let roots = Roots::new();
+        let mut chosen = HashSet::new();
+        for found in &self.discovery.found {
+            let loaded = match self.contents.get(&found.path) {
+                Some(bytes) => Loaded::from_bytes(bytes.clone()),
+                None => Loaded::read(&found.path),
+            };
+            let is_list = found.kind == FoundKind::PrecisionList;
+            if !is_list && !found.is_config(&loaded) {
+                continue;
+            }
+            let place = Place::of(found, &roots);
+            let is_changed = |one: &Changes| place.is_changed(&loaded, is_list, &one.changed);
+            let Some(changes) = repositories.iter().find(|one| is_changed(one)) else {
+                continue;
+            };
+            if let Some(index) = &changes.index {
+                place.tell_unstaged(&loaded, index, changes.repository.top(), found);
+            }
+            chosen.insert(roots.shown(&found.path));
+            if is_list {
+                self.counts.1 += 1;
+            } else {
+                self.counts.0 += 1;
+            }
+        }
+        self.chosen = chosen;
+    }
+}
+
+/// Where a found file stands, links in the way to it resolved, as Git names files.
+struct Place {
+    file: PathBuf,
+    directory: PathBuf,
+    depth: usize,
+}
+
+impl Place {
+    fn of(found: &Found, roots: &Roots) -> Self {
+        let absolute = roots.absolute(&found.path);
+        let named = absolute.parent().unwrap_or(Path::new("")).to_owned();
+        let root = roots.package_root(&named);
+        let directory = named.canonicalize().unwrap_or_else(|_| named.clone());
+        Self {
+            file: directory.join(absolute.file_name().unwrap_or_default()),
+            depth: roots::depth_below(&named, &root),
+            directory,
+        }
+    }
+
+    fn is_changed(&self, loaded: &Loaded, is_list: bool, changed: &HashSet<PathBuf>) -> bool {
+        if changed.contains(&self.file) {
+            return true;
+        }
+        if is_list {
+            return false;
+        }
+        let is_beside = |path: &PathBuf| path.parent() == Some(self.directory.as_path());
+        let list = precision::FILE_NAME;
+        let mut above = self.directory.ancestors().take(self.depth + 1);
+        changed.iter().any(is_beside)
+            || above.any(|directory| changed.contains(&directory.join(list)))
+            || self.references(loaded).iter().any(|reference| {
+                // A model may be a folder, whose files change.
+                changed.contains(reference)
+                    || changed.iter().any(|path| path.starts_with(reference))
+            })
+    }
+
+    fn references(&self, loaded: &Loaded) -> Vec<PathBuf> {
+        let Ok(document) = &loaded.document else {
+            return Vec::new();
+        };
+        let config = Config::from_document(document);
+        let references = config
+            .files()
+            .filter_map(|file| resolve(&self.directory, self.depth, &file.reference).ok());
+        references.collect()
+    }
+
+    /// Tells of files that the config names and that are on the disk only.
+    fn tell_unstaged(&self, loaded: &Loaded, index: &Listing, top: &Path, found: &Found) {
+        for path in self.references(loaded) {
+            let Ok(below) = path.strip_prefix(top) else {
+                continue;
+            };
+            if path.exists() && index.get(below).is_none() && !index.has_directory(below) {
+                let (config, file) = (found.path.display(), below.display());
+                output::note(&format!(
+                    "{config} names {file}, which is not in the index; `git add` it, or the commit lacks it"
+                ));
+            }
+        }
+    }
+}
+
+/// The staged content of the found files. What is not in the index is no longer found; what is only there
+/// is.
+fn stage(
+    discovery: &mut Discovery,
+    paths: &[PathBuf],
+    repositories: &[Changes],
+) -> Result<BTreeMap<PathBuf, Vec<u8>>, Failure> {
+    let roots = Roots::new();
+    let mut contents = BTreeMap::new();
+    let on_disk = std::mem::take(&mut discovery.found);
+    let mut found: Vec<(Found, PathBuf)> = on_disk
+        .into_iter()
+        .map(|found| {
+            let file = Place::of(&found, &roots).file;
+            (found, file)
+        })
+        .collect();
+    for changes in repositories {
+        let (Some(index), top) = (&changes.index, changes.repository.top()) else {
+            continue;
+        };
+        found.extend(only_staged(index, top, paths, &roots));
+        let mut blobs = changes.repository.blobs().map_err(other)?;
+        for (found, file) in &found {
+            let Some(entry) = file.strip_prefix(top).ok().and_then(|at| index.get(at)) else {
+                continue;
+            };
+            // One byte more than is read of a config: it is then read as too large from the disk.
+            match blobs.bytes(&entry.id, load::MAX_SIZE).map_err(other)? {
+                Ok(bytes) => {
+                    contents.insert(found.path.clone(), bytes);
+                    discovery.found.push(found.clone());
+                }
+                Err(_) => discovery.found.push(found.clone()),
+            }
+        }
+    }
+    discovery.found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(contents)
+}
+
+/// Configs and lists that are in the index and not on the disk.
+fn only_staged(
+    index: &Listing,
+    top: &Path,
+    paths: &[PathBuf],
+    roots: &Roots,
+) -> Vec<(Found, PathBuf)> {
+    let mut found = Vec::new();
+    for path in paths {
+        let absolute = roots.absolute(path);
+        let real = absolute.canonicalize().unwrap_or(absolute);
+        let Ok(below) = real.strip_prefix(top) else {
+            continue;
+        };
+        for (at, _) in index.below(below).filter(|(at, _)| *at != below) {
+            let file = top.join(at);
+            let directory = at
+                .parent()
+                .and_then(Path::file_name)
+                .and_then(OsStr::to_str);
+            let kind = match at.file_name().and_then(OsStr::to_str) {
+                Some(precision::FILE_NAME) => FoundKind::PrecisionList,
+                Some(config::FILE_NAME) if directory.and_then(Backend::from_name).is_some() => {
+                    FoundKind::Config
+                }
+                Some(config::FILE_NAME) => FoundKind::MaybeConfig,
+                _ => continue,
+            };
+            if file.symlink_metadata().is_err() {
+                let named = normalize(&path.join(at.strip_prefix(below).unwrap_or(at)));
+                let one = Found {
+                    path: named,
+                    kind,
+                    walked_from: Some(path.clone()),
+                };
+                found.push((one, file));
+            }
+        }
+    }
+    found
+}
+
+fn other(error: impl std::fmt::Display) -> Failure {
+    Failure::Other(error.to_string())
+}

@@ -1,0 +1,420 @@
+//! `pkgtool validate`.
+
+mod amount;
+mod changed;
+mod stdin;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::exit::{Exit, Failure};
+use super::far::{self, Far};
+use super::fix;
+use super::output;
+use super::policy_args::PolicyArgs;
+use super::report_args::{self, FormatArg};
+use super::rules;
+use crate::diagnostic::render::{Format, Style};
+use crate::diagnostic::{Applicability, Report, RuleMeta};
+use crate::package::Roots;
+use crate::policy::{Policy, Ruled};
+use crate::validate::{self, Options, Outcome};
+use amount::AmountArgs;
+use changed::GitArgs;
+use stdin::StdinArgs;
+use watch::Watch;
+
+/// How long a run takes before it shows a progress bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Arguments of `pkgtool validate`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = super::exit::HELP)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
+pub(super) struct Args {
+    /// Files and directories to check. A directory is walked for config.json files in directories
+    /// named after a backend, other config.json files that look like package configs, and
+    /// precisions.json files; a file is always checked. `-` reads one config from standard input. Also
+    /// https:// and hf:OWNER/REPOSITORY, of which only what is needed is read
+    #[arg(value_name = "PATH", default_value = ".")]
+    paths: Vec<PathBuf>,
+
+    /// How to print the findings
+    #[arg(long, value_enum, default_value_t = FormatArg::Human)]
+    format: FormatArg,
+
+    /// Write a report to a file as well; may be given several times. With `-` as FILE it goes to
+    /// standard output, and nothing else does
+    #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
+    reports: Vec<(FormatArg, PathBuf)>,
+
+    /// The precision list to check against, instead of a precisions.json at the root of what is
+    /// validated or the built-in list
+    #[arg(long, value_name = "FILE")]
+    precisions: Option<PathBuf>,
+
+    /// The directory that paths in SARIF, GitHub and JUnit reports are relative to. Without it the
+    /// root of the checkout that a file lies in
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+
+    /// Show every finding, however many there are. Otherwise more than 40 are put together by their
+    /// causes
+    #[arg(long)]
+    ungrouped: bool,
+
+    /// Don't open model files: check names, sizes and everything else. Git LFS pointers then stand
+    /// for their models
+    #[arg(long)]
+    no_model: bool,
+
+    /// Mend what can be mended first, as `pkgtool fix` does, and report what is left
+    #[arg(long)]
+    fix: bool,
+
+    /// Also make fixes that decide what is the author's to decide
+    #[arg(long = "unsafe", requires = "fix")]
+    also_unsafe: bool,
+
+    /// Treat warnings as errors
+    #[arg(long)]
+    deny_warnings: bool,
+
+    /// Exit with 0 whatever is found
+    #[arg(long)]
+    exit_zero: bool,
+
+    /// Number of threads; 0 means one for each processor
+    #[arg(long, short, value_name = "N", default_value_t = 0)]
+    jobs: usize,
+
+    /// Print findings only: no summary, no progress, no notes about the run
+    #[arg(long, short, conflicts_with = "verbose")]
+    quiet: bool,
+
+    /// Also tell which files were passed over, and why
+    #[arg(long, short)]
+    verbose: bool,
+
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
+    color: ColorArg,
+
+    /// Check again whenever a file changes, until interrupted
+    #[arg(long)]
+    watch: bool,
+
+    #[command(flatten)]
+    git: GitArgs,
+
+    #[command(flatten)]
+    stdin: StdinArgs,
+
+    #[command(flatten)]
+    amount: AmountArgs,
+
+    #[command(flatten)]
+    far: far::FarArgs,
+
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ColorArg {
+    /// If standard output is a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    report_args::take_stdout(&args.reports)?;
+    args.amount.statistics(args.format)?;
+    let is_stdin = args.stdin.is_asked(&args.paths)?;
+    if is_stdin && (args.watch || args.git.is_set()) {
+        return Err(Failure::Other(
+            "standard input is read once and is in no repository: leave --watch, --changed and --staged out"
+                .to_owned(),
+        ));
+    }
+    if args.fix && (args.watch || is_stdin || args.git.is_set()) {
+        return Err(Failure::Other(
+            "--fix changes the files that are there: leave --watch, `-`, --changed and --staged out".to_owned(),
+        ));
+    }
+    let policy = args.policy.policy()?;
+    if args.policy.shows() {
+        return PolicyArgs::show(&policy, &args.paths);
+    }
+    let far = far::open(&args.paths, &args.far)?;
+    if (args.fix || args.watch || args.git.is_set()) && far.paths() != args.paths {
+        return Err(Failure::Other(
+            "what lies on a server is only looked at: leave --fix, --watch, --changed and --staged out, or fetch \
+             the package with `pkgtool pull`"
+                .to_owned(),
+        ));
+    }
+    if args.watch {
+        args.keep_validating(&far, &policy)
+    } else if is_stdin {
+        let ruled = args.stdin.validate(&policy, &args.options(&far))?;
+        args.report(ruled, &far, &policy, false)
+    } else {
+        let mended = args.mend(&far, &policy)?;
+        match args.validate(&far, &policy)? {
+            // What could not be written was told.
+            Exit::Clean | Exit::Findings if mended.as_ref().is_some_and(|it| it.refusals() > 0) => {
+                Ok(Exit::Failure)
+            }
+            exit => Ok(exit),
+        }
+    }
+}
+
+impl Args {
+    fn options(&self, far: &Far) -> Options {
+        Options {
+            paths: far.paths().to_vec(),
+            precisions: self.precisions.clone(),
+            open_models: !self.no_model,
+            jobs: self.jobs,
+        }
+    }
+
+    fn mend(&self, far: &Far, policy: &Policy) -> Result<Option<crate::fix::Outcome>, Failure> {
+        let boldest = if self.also_unsafe {
+            Applicability::Unsafe
+        } else {
+            Applicability::Safe
+        };
+        let mended = self
+            .fix
+            .then(|| fix::mend(self.options(far), policy, boldest, self.quiet));
+        mended.transpose()
+    }
+
+    fn validate(&self, far: &Far, policy: &Policy) -> Result<Exit, Failure> {
+        let bar = OnceLock::new();
+        let started = Instant::now();
+        let shows_progress = !self.quiet && std::io::stderr().is_terminal();
+        let progress = |done: usize, total: usize| {
+            if shows_progress && started.elapsed() > PATIENCE {
+                let bar = bar.get_or_init(|| progress_bar(total));
+                bar.set_position(done as u64);
+            }
+        };
+        let options = self.options(far);
+        let (ruled, is_narrow) = if self.git.is_set() {
+            let choice = self.git.choose(policy, &self.paths)?;
+            (choice.validate(policy, &options, &progress), true)
+        } else {
+            (policy.validate(&options, &progress), false)
+        };
+        if let Some(bar) = bar.get() {
+            bar.finish_and_clear();
+        }
+        let mut ruled = ruled.map_err(|error| Failure::Other(far.shown(&error.to_string())))?;
+        far.check()?;
+        far.show(&mut ruled.outcome.report);
+        self.report(ruled, far, policy, is_narrow)
+    }
+
+    /// Tells what was found. `is_narrow`: only what changed was looked for.
+    fn report(
+        &self,
+        mut ruled: Ruled,
+        far: &Far,
+        policy: &Policy,
+        is_narrow: bool,
+    ) -> Result<Exit, Failure> {
+        let outcome = &mut ruled.outcome;
+        self.tell_skipped(outcome, far);
+        self.amount.limit(&mut outcome.report, self.quiet);
+        self.write_reports(&outcome.report, policy)?;
+        match self.print(&outcome.report, policy) {
+            // Whoever reads our output has gone; what was found is still what was found.
+            // A watch has nothing left to do then.
+            Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe && !self.watch => {
+            }
+            printed => printed?,
+        }
+        if !self.quiet {
+            PolicyArgs::tell(&ruled);
+        }
+        let outcome = &ruled.outcome;
+        if is_narrow && outcome.report.files.is_empty() {
+            if !self.quiet {
+                output::note("no config changed, nor a file that one names");
+            }
+            return Ok(Exit::Clean);
+        }
+        self.exit(&ruled)
+    }
+
+    /// Validates again and again. It ends when the user interrupts it, or when nobody reads any more.
+    fn keep_validating(&self, far: &Far, policy: &Policy) -> Result<Exit, Failure> {
+        let mut watch = Watch::start(&self.paths)?;
+        loop {
+            output::clear_screen()?;
+            match self.validate(far, policy) {
+                Ok(_) | Err(Failure::Nothing(_)) => {}
+                Err(Failure::Output(error)) => return Err(error.into()),
+                // What is being written may be broken for a moment: the next change is waited for.
+                Err(failure) => output::error(&failure.to_string()),
+            }
+            let Some(path) = watch.next() else {
+                return Ok(Exit::Clean);
+            };
+            watch.follow(&self.paths)?;
+            if !self.quiet {
+                let shown = Roots::new().shown(&path);
+                output::note(&format!("{shown} changed"));
+            }
+        }
+    }
+
+    fn style<'a>(
+        &self,
+        color: bool,
+        rules: &'a Rules,
+        paths: &'a BTreeMap<String, String>,
+    ) -> Style<'a> {
+        Style {
+            color,
+            width: output::width(),
+            summary: !self.quiet,
+            deny_warnings: self.deny_warnings,
+            grouped: !self.ungrouped,
+            rules: &rules.metas,
+            rules_page: rules.page.as_deref(),
+            paths,
+        }
+    }
+
+    fn print(&self, report: &Report, policy: &Policy) -> Result<(), Failure> {
+        if report_args::take_stdout(&self.reports)? {
+            return Ok(());
+        }
+        let color = match self.color {
+            ColorArg::Auto => output::stdout_has_color(),
+            ColorArg::Always => true,
+            ColorArg::Never => false,
+        };
+        let rules = Rules::all();
+        let mut out = output::stdout();
+        let format = self.format.format();
+        let is_for_people = matches!(format, Format::Human | Format::Grouped);
+        if !(report.files.is_empty() && is_for_people) {
+            let paths = self.machine_paths(report, policy);
+            let style = self.style(color, &rules, &paths);
+            if self.amount.statistics(self.format)? {
+                amount::print(report, self.format, &style, &mut out)?;
+            } else {
+                format.render(report, &style, &mut out)?;
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn write_reports(&self, report: &Report, policy: &Policy) -> Result<(), Failure> {
+        let rules = Rules::all();
+        let paths = self.machine_paths(report, policy);
+        let written = report_args::write(&self.reports, report, &self.style(false, &rules, &paths));
+        match written {
+            // Whoever reads standard output has gone; what was found is still what was found.
+            Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
+    }
+
+    fn machine_paths(&self, report: &Report, policy: &Policy) -> BTreeMap<String, String> {
+        let mut formats = self.reports.iter().map(|(format, _)| *format);
+        if self.format.keeps_paths() && formats.all(FormatArg::keeps_paths) {
+            return BTreeMap::new();
+        }
+        let settled = PolicyArgs::root(policy, &self.paths);
+        let root = self.root.as_deref().or(settled.as_deref());
+        report_args::machine_paths(report, root)
+    }
+
+    fn tell_skipped(&self, outcome: &Outcome, far: &Far) {
+        if self.verbose {
+            for skipped in &outcome.skipped {
+                let path = skipped.path.display();
+                output::note(&far.shown(&format!("{path} skipped: {}", skipped.reason)));
+            }
+            far.tell_traffic();
+        }
+    }
+
+    fn exit(&self, ruled: &Ruled) -> Result<Exit, Failure> {
+        let outcome = &ruled.outcome;
+        let summary = outcome.report.summary();
+        if outcome.report.files.is_empty() {
+            return if self.quiet {
+                Ok(Exit::Nothing)
+            } else {
+                Err(Failure::Nothing(nothing_found(&self.paths, outcome)))
+            };
+        }
+        let counts = if self.deny_warnings {
+            summary.errors + summary.warnings
+        } else {
+            summary.errors + ruled.denied_warnings
+        };
+        Ok(if counts > 0 && !self.exit_zero {
+            Exit::Findings
+        } else {
+            Exit::Clean
+        })
+    }
+}
+
+/// What reports say of the rules.
+struct Rules {
+    metas: Vec<&'static RuleMeta>,
+    page: Option<String>,
+}
+
+impl Rules {
+    fn all() -> Self {
+        Self {
+            metas: validate::rule_metas(),
+            page: rules::page_url(),
+        }
+    }
+}
+
+fn progress_bar(total: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} files, {eta} left");
+    let bar = ProgressBar::new(total as u64);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn nothing_found(paths: &[PathBuf], outcome: &Outcome) -> String {
+    let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+    let hint = match outcome.skipped.len() {
+        0 => "a package has a config.json in a directory named after its backend".to_owned(),
+        1 => "one config.json was passed over; -v tells why".to_owned(),
+        n => format!("{n} config.json files were passed over; -v tells why"),
+    };
+    format!("nothing to check in {}: {hint}", paths.join(", "))
+}

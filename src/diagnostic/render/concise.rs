@@ -1,0 +1,21 @@
+//! One finding a line, as compilers write them: editors and terminals make links of the places.
+
+use std::io::{self, Write};
+
+use super::grouped::place;
+use crate::diagnostic::Report;
+use crate::source::text::defuse_line;
+
+pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for diagnostic in &report.diagnostics {
+        writeln!(
+            out,
+            "{}: {} {} {}",
+            place(diagnostic),
+            diagnostic.severity.name(),
+            diagnostic.rule.code,
+            defuse_line(&diagnostic.message),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Reviewdog's diagnostic format: <https://github.com/reviewdog/reviewdog/tree/master/proto/rdf>.
+//!
+//! Columns count bytes of UTF-8 there. A fix becomes one suggestion: what stands from its first to its
+//! last edit, as it shall be. One that renames files cannot be suggested.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Style;
+use crate::diagnostic::{Diagnostic, Fix, Report, Severity, SourceText};
+use crate::source::{Span, edit};
+
+#[derive(Serialize)]
+struct DiagnosticResult<'a> {
+    source: Source,
+    diagnostics: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+struct Source {
+    name: &'static str,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    message: String,
+    location: Location<'a>,
+    severity: &'static str,
+    code: Code,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suggestions: Vec<Suggestion>,
+}
+
+#[derive(Serialize)]
+struct Location<'a> {
+    path: &'a str,
+    range: Range,
+}
+
+#[derive(Serialize)]
+struct Range {
+    start: Place,
+    end: Place,
+}
+
+#[derive(Serialize)]
+struct Place {
+    line: usize,
+    column: usize,
+}
+
+#[derive(Serialize)]
+struct Code {
+    value: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Suggestion {
+    range: Range,
+    text: String,
+}
+
+pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let result = DiagnosticResult {
+        source: Source { name: "pkgtool" },
+        diagnostics: report
+            .diagnostics
+            .iter()
+            .map(|diagnostic| entry(diagnostic, style))
+            .collect(),
+    };
+    serde_json::to_writer_pretty(&mut *out, &result)?;
+    writeln!(out)
+}
+
+fn entry<'a>(diagnostic: &'a Diagnostic, style: &'a Style<'_>) -> Entry<'a> {
+    let source = &diagnostic.source;
+    let code = diagnostic.rule.code;
+    let help = diagnostic.help.as_ref();
+    let help = help.map_or(String::new(), |help| format!("\nhelp: {help}"));
+    Entry {
+        message: format!("{}{help}", diagnostic.message),
+        location: Location {
+            path: style.path(&source.path),
+            range: range(source, diagnostic.span),
+        },
+        severity: match diagnostic.severity {
+            Severity::Error => "ERROR",
+            Severity::Warning => "WARNING",
+            Severity::Note => "INFO",
+        },
+        code: Code {
+            value: code,
+            url: style
+                .rules_page
+                .map(|page| format!("{page}#{}", code.to_ascii_lowercase())),
+        },
+        suggestions: diagnostic
+            .fix
+            .iter()
+            .filter_map(|fix| suggestion(source, fix))
+            .collect(),
+    }
+}
+
+fn suggestion(source: &SourceText, fix: &Fix) -> Option<Suggestion> {
+    if fix.rename.is_some() {
+        return None;
+    }
+    let start = fix.edits.iter().map(|edit| edit.span.start).min()?;
+    let end = fix.edits.iter().map(|edit| edit.span.end).max()?;
+    let mended = edit::apply(&source.text, &fix.edits)?;
+    let behind = source.text.len().checked_sub(end)?;
+    let text = mended.get(start..mended.len().checked_sub(behind)?)?;
+    Some(Suggestion {
+        range: range(source, Span::new(start, end)),
+        text: text.to_owned(),
+    })
+}
+
+fn range(source: &SourceText, span: Span) -> Range {
+    Range {
+        start: place(source, span.start),
+        end: place(source, span.end),
+    }
+}
+
+fn place(source: &SourceText, offset: usize) -> Place {
+    let before = source.text.as_bytes().get(..offset).unwrap_or_default();
+    let newline = before.iter().rposition(|byte| *byte == b'\n');
+    Place {
+        line: source.position(offset).line,
+        column: before.len() - newline.map_or(0, |at| at + 1) + 1,
+    }
+}

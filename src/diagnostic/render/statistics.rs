@@ -1,0 +1,84 @@
+//! How many findings each rule has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Style;
+use super::human::summary_line;
+use crate::diagnostic::{Report, Severity, Summary};
+
+/// Findings of one rule and severity.
+#[derive(Serialize)]
+struct Row {
+    code: &'static str,
+    rule: &'static str,
+    severity: Severity,
+    count: usize,
+    files: usize,
+}
+
+#[derive(Serialize)]
+struct Output {
+    version: u32,
+    summary: Summary,
+    statistics: Vec<Row>,
+}
+
+/// Writes one line a rule, the most frequent first.
+pub fn statistics(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let rows = rows(report);
+    let width = rows.first().map_or(1, |row| row.count.to_string().len());
+    for row in rows {
+        let files = if row.files == 1 { "file" } else { "files" };
+        writeln!(
+            out,
+            "{:width$}  {}  {:7}  {} ({} {files})",
+            row.count,
+            row.code,
+            row.severity.name(),
+            row.rule,
+            row.files,
+        )?;
+    }
+    if style.summary {
+        writeln!(out, "{}", summary_line(report))?;
+    }
+    Ok(())
+}
+
+/// The same as one JSON document: version 1 of a contract that only grows.
+pub fn statistics_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let output = Output {
+        version: 1,
+        summary: report.summary(),
+        statistics: rows(report),
+    };
+    serde_json::to_writer_pretty(&mut *out, &output)?;
+    writeln!(out)
+}
+
+fn rows(report: &Report) -> Vec<Row> {
+    let mut counts: BTreeMap<(&'static str, Severity), (&'static str, usize, BTreeSet<&str>)> =
+        BTreeMap::new();
+    for diagnostic in &report.diagnostics {
+        let rule = diagnostic.rule;
+        let entry = counts.entry((rule.code, diagnostic.severity));
+        let (_, count, files) = entry.or_insert_with(|| (rule.name, 0, BTreeSet::new()));
+        *count += 1;
+        files.insert(&diagnostic.source.path);
+    }
+    let mut rows: Vec<Row> = counts
+        .into_iter()
+        .map(|((code, severity), (rule, count, files))| Row {
+            code,
+            rule,
+            severity,
+            count,
+            files: files.len(),
+        })
+        .collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.count));
+    rows
+}

@@ -1,0 +1,179 @@
+//! What stands where a config points, and whether two versions have the same content.
+//!
+//! Invariant: bytes are compared as streams, and only where the sizes are equal.
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use walkdir::WalkDir;
+
+use crate::model::folder_size;
+use crate::source::lfs::{self, Pointer};
+use crate::source::same_bytes::{CHUNK, fill, same_bytes};
+use crate::source::{self, elsewhere};
+
+/// Most files of a folder that are compared.
+const MAX_FILES: usize = 10_000;
+
+/// What stands at a path.
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    /// Nothing that could be read: why.
+    Missing(String),
+    /// A Git LFS pointer.
+    Pointer(Pointer),
+    /// A file of this size in bytes.
+    File(PathBuf, u64),
+    /// A folder of files of this size in bytes together.
+    Folder(PathBuf, u64),
+    /// A file of which only the size in bytes is known.
+    Unread(u64),
+}
+
+impl Content {
+    /// Looks at a path.
+    pub(super) fn look(path: &Path) -> Self {
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Self::Missing("nothing is there".to_owned());
+            }
+            Err(error) => return Self::Missing(error.to_string()),
+        };
+        if metadata.is_dir() {
+            return Self::Folder(path.to_owned(), folder_size(path));
+        }
+        if !metadata.is_file() {
+            return Self::Missing("neither a file nor a directory".to_owned());
+        }
+        let size = metadata.len();
+        if size <= lfs::MAX_POINTER_SIZE
+            && let Ok(bytes) = bounded(path, lfs::MAX_POINTER_SIZE)
+            && let Some(pointer) = Pointer::parse(&bytes)
+        {
+            return Self::Pointer(pointer);
+        }
+        Self::File(path.to_owned(), size)
+    }
+
+    /// Size in bytes; a pointer's is that of the file it stands for.
+    pub(super) fn size(&self) -> Option<u64> {
+        match self {
+            Self::Missing(_) => None,
+            Self::Pointer(pointer) => Some(pointer.size),
+            Self::File(_, size) | Self::Folder(_, size) | Self::Unread(size) => Some(*size),
+        }
+    }
+
+    /// Whether there is something.
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(self, Self::Missing(_))
+    }
+
+    /// The path of a file that is there itself.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path, _) | Self::Folder(path, _) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Whether its bytes are on a server.
+    fn is_far(&self) -> bool {
+        self.path().is_some_and(elsewhere::is_far)
+    }
+
+    /// Whether both have the same content; `None` where that cannot be told. Bytes are read only if
+    /// `deep`.
+    pub(super) fn is_same(&self, other: &Self, deep: bool) -> Option<bool> {
+        if self.size()? != other.size()? {
+            return Some(false);
+        }
+        if self.is_far() || other.is_far() {
+            return same_digest(self.path()?, other.path()?);
+        }
+        match (self, other) {
+            (Self::Pointer(a), Self::Pointer(b)) => Some(a.oid == b.oid),
+            (Self::Pointer(pointer), Self::File(path, _))
+            | (Self::File(path, _), Self::Pointer(pointer))
+                if deep =>
+            {
+                let hash = pointer.oid.strip_prefix("sha256:")?;
+                Some(sha256(path).ok()?.eq_ignore_ascii_case(hash))
+            }
+            (Self::File(a, _), Self::File(b, _)) if deep => is_same_content(a, b).ok(),
+            (Self::Folder(a, _), Self::Folder(b, _)) if deep => same_folders(a, b),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the server or servers of both files tell that they are the same; of folders none does.
+fn same_digest(one: &Path, other: &Path) -> Option<bool> {
+    Some(elsewhere::digest(one)? == elsewhere::digest(other)?)
+}
+
+/// The bytes of a file, if it has at most `limit`.
+pub(super) fn bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source::open(path)?
+        .take(limit + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+fn sha256(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let count = fill(&mut file, &mut buffer)?;
+        hash.update(&buffer[..count]);
+        if count < CHUNK {
+            let digest = hash.finalize();
+            return Ok(digest.iter().fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            }));
+        }
+    }
+}
+
+fn is_same_content(one: &Path, other: &Path) -> io::Result<bool> {
+    Ok(one == other || same_bytes(one, other)?)
+}
+
+fn same_folders(one: &Path, other: &Path) -> Option<bool> {
+    let (mine, theirs) = (files_below(one)?, files_below(other)?);
+    if mine != theirs {
+        return Some(false);
+    }
+    for path in &mine {
+        if !is_same_content(&one.join(path), &other.join(path)).ok()? {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+/// Paths of the files in a folder, in order; `None` if there are too many or one cannot be looked at.
+fn files_below(folder: &Path) -> Option<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in WalkDir::new(folder).sort_by_file_name() {
+        let entry = entry.ok()?;
+        if entry.file_type().is_dir() {
+            continue;
+        }
+        if files.len() >= MAX_FILES {
+            return None;
+        }
+        files.push(entry.path().strip_prefix(folder).ok()?.to_owned());
+    }
+    Some(files)
+}

@@ -1,0 +1,118 @@
+//! The methods of one file in two versions: as declared, and as the model files say.
+
+use std::collections::{HashMap, HashSet};
+
+use super::kinds::{DECLARED, METHOD_ADDED, METHOD_REMOVED, ORDER};
+use super::part::Part;
+use super::signature::Signature;
+use super::{Change, Place, tensors};
+
+/// Formats whose tensors are fed and fetched by their names.
+const BY_NAME: [&str; 2] = ["onnx", "coreml"];
+
+/// Most methods among which one that got another name is looked for.
+const MAX_TWINS: usize = 100;
+
+/// Adds what changed. What a config declares is what callers were told, what the model files say is what
+/// happens: a change of either is one, of both the same one. `same`: the files are known to be equal.
+pub(super) fn compare(old: &Part, new: &Part, same: bool, place: &Place, out: &mut Vec<Change>) {
+    let (old_model, new_model) = if same {
+        (None, None)
+    } else {
+        (old.of_model(), new.of_model())
+    };
+    let mut found = Vec::new();
+    if let (Some(a), Some(b)) = (&old_model, &new_model) {
+        let by_name = |part: &Part| {
+            part.info()
+                .is_some_and(|info| BY_NAME.contains(&info.format))
+        };
+        let by_name = by_name(old) && by_name(new);
+        sets(a, b, by_name, place, &mut found);
+    }
+    match (&old.declared, &new.declared) {
+        (Some(a), Some(b)) => sets(a, b, false, place, &mut found),
+        (None, None) => {}
+        // One side declares nothing: its model file, if it can be read, says what there was.
+        (a, b) => {
+            let side = |declared: &Option<Vec<Signature>>, part: &Part| {
+                let of_model = || part.of_model();
+                declared.clone().or_else(of_model).map(declarable)
+            };
+            let mut mixed = Vec::new();
+            if let (Some(a), Some(b)) = (side(a, old), side(b, new)) {
+                sets(&a, &b, false, place, &mut mixed);
+                // Names are an author's: that they are not said any more, or now, is no change.
+                mixed.retain(|one| one.kind != &super::kinds::TENSOR_NAME && one.kind != &ORDER);
+            }
+            let methods = |declared: &Option<Vec<Signature>>| {
+                declared.as_ref().map(|methods| match methods.len() {
+                    1 => "1 method".to_owned(),
+                    count => format!("{count} methods"),
+                })
+            };
+            found.push(Change::new(
+                &DECLARED,
+                place,
+                "`methods`",
+                methods(a),
+                methods(b),
+            ));
+            found.append(&mut mixed);
+        }
+    }
+    let mut seen = HashSet::new();
+    found.retain(|one| seen.insert((one.kind.name, one.place.clone(), one.subject.clone())));
+    out.append(&mut found);
+}
+
+fn declarable(methods: Vec<Signature>) -> Vec<Signature> {
+    methods.into_iter().map(Signature::declarable).collect()
+}
+
+fn sets(old: &[Signature], new: &[Signature], by_name: bool, place: &Place, out: &mut Vec<Change>) {
+    let (was, is) = (places(old), places(new));
+    let mut order = Vec::new();
+    for method in old {
+        let at = place.method(&method.name);
+        if let Some(&index) = is.get(method.name.as_str()) {
+            order.push(index);
+            tensors::compare(method, &new[index], by_name, &at, out);
+            continue;
+        }
+        let subject = format!("method `{}`", method.name);
+        let change = Change::new(&METHOD_REMOVED, place, subject, method.to_string(), None);
+        let twin = new.iter().take(MAX_TWINS).find(|other| {
+            !was.contains_key(other.name.as_str())
+                && (&other.inputs, &other.outputs) == (&method.inputs, &method.outputs)
+        });
+        out.push(match twin {
+            Some(twin) => change.note(format!("`{}` has its signature", twin.name)),
+            None => change,
+        });
+    }
+    let is_new = |method: &&Signature| !was.contains_key(method.name.as_str());
+    for method in new.iter().filter(is_new) {
+        let subject = format!("method `{}`", method.name);
+        out.push(Change::new(
+            &METHOD_ADDED,
+            place,
+            subject,
+            None,
+            method.to_string(),
+        ));
+    }
+    if !order.is_sorted() {
+        let names = |methods: &[Signature]| {
+            let names: Vec<&str> = methods.iter().map(|method| method.name.as_str()).collect();
+            names.join(", ")
+        };
+        let (old, new) = (names(old), names(new));
+        out.push(Change::new(&ORDER, place, "order of methods", old, new));
+    }
+}
+
+fn places(methods: &[Signature]) -> HashMap<&str, usize> {
+    let names = methods.iter().map(|method| method.name.as_str());
+    names.zip(0..).collect()
+}

@@ -1,0 +1,108 @@
+//! One file that a config names, with what is declared of it and what it says of itself.
+
+use super::content::Content;
+use super::reference::References;
+use super::signature::Signature;
+use crate::model::{self, ModelInfo};
+use crate::package::{Config, FileRef, MethodGroup, Variant, model_file};
+
+/// A file of a variant, or a tokenizer file.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Name of the component, in a multi-component variant; the key of a tokenizer file.
+    pub(super) component: Option<String>,
+    /// The reference as written.
+    pub(super) reference: String,
+    /// What stands there.
+    pub(super) content: Content,
+    /// What it says as a model.
+    pub(super) model: Model,
+    /// The declared methods.
+    pub(super) declared: Option<Vec<Signature>>,
+}
+
+/// A file as a model.
+#[derive(Debug)]
+pub(super) enum Model {
+    /// It was not opened, or is none that is read here.
+    Unknown,
+    /// It cannot be read: why.
+    Broken(String),
+    /// What its header says.
+    Read(Box<ModelInfo>),
+}
+
+impl Part {
+    /// The tokenizer files of a config.
+    pub(super) fn tokenizers(config: &Config, place: &References<'_>) -> Vec<Self> {
+        let files = config.tokenizer_files.iter();
+        files
+            .map(|file| {
+                let key = file.path.to_pointer().trim_start_matches('/').to_owned();
+                Self {
+                    component: Some(key),
+                    reference: file.reference.clone(),
+                    content: place.content(&file.reference),
+                    model: Model::Unknown,
+                    declared: None,
+                }
+            })
+            .collect()
+    }
+
+    /// The files of a variant.
+    pub(super) fn of_variant(variant: &Variant, place: &References<'_>) -> Vec<Self> {
+        let groups = variant.methods_by_component();
+        let files = variant.files.iter();
+        files
+            .map(|file| {
+                let group = groups.get(&file.component.as_deref()).copied();
+                Self::read(file, group, place)
+            })
+            .collect()
+    }
+
+    fn read(file: &FileRef, group: Option<&MethodGroup>, place: &References<'_>) -> Self {
+        let content = place.content(&file.reference);
+        let is_model = model_file::has_extension(&file.reference);
+        let model = match content.path() {
+            Some(path) if is_model && place.opens_models => match model::inspect_at(path) {
+                Ok(Some(info)) => Model::Read(Box::new(info)),
+                Ok(None) => Model::Unknown,
+                Err(error) => Model::Broken(error.to_string()),
+            },
+            _ => Model::Unknown,
+        };
+        let declared = group.map(|group| group.methods.iter().map(Signature::declared).collect());
+        Self {
+            component: file.component.clone(),
+            reference: file.reference.clone(),
+            content,
+            model,
+            declared,
+        }
+    }
+
+    /// What the model's header says, if it was read.
+    pub(super) fn info(&self) -> Option<&ModelInfo> {
+        match &self.model {
+            Model::Read(info) => Some(info),
+            _ => None,
+        }
+    }
+
+    /// The methods that the model file has, under the names they are called by.
+    pub(super) fn of_model(&self) -> Option<Vec<Signature>> {
+        let info = self.info()?;
+        let methods = info.methods.iter().filter(|method| !method.constant);
+        let mut methods: Vec<Signature> = methods.map(Signature::of_model).collect();
+        // A file that does not name its method: the config does.
+        if let ([method], false) = (&mut methods[..], info.names_methods) {
+            "forward".clone_into(&mut method.name);
+            if let Some([declared]) = self.declared.as_deref() {
+                method.name.clone_from(&declared.name);
+            }
+        }
+        Some(methods)
+    }
+}

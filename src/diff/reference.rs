@@ -1,0 +1,31 @@
+//! What the references of one config lead to.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::content::Content;
+use crate::package::reference::resolve;
+
+/// Where a config stands: what its references mean.
+pub(super) struct References<'a> {
+    pub(super) directory: PathBuf,
+    pub(super) depth: usize,
+    pub(super) unread: &'a BTreeMap<PathBuf, u64>,
+    pub(super) opens_models: bool,
+}
+
+impl References<'_> {
+    /// What a reference leads to.
+    pub(super) fn content(&self, reference: &str) -> Content {
+        let path = match resolve(&self.directory, self.depth, reference) {
+            Ok(path) => path,
+            Err(error) => return Content::Missing(format!("the reference {error}")),
+        };
+        match Content::look(&path) {
+            Content::Missing(_) if self.unread.contains_key(&path) => {
+                Content::Unread(self.unread[&path])
+            }
+            content => content,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A revision of a Git repository as a tree: configs and what they name, written to a private directory.
+//!
+//! Invariant: what is written is bounded before it is read; of the rest only the size is known.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::{Reading, Tree};
+use crate::git::{self, Blobs, Entry, Listing, Repository};
+use crate::package::reference::{normalize, resolve};
+use crate::package::{Config, Loaded, config, load, model_file, precision, roots};
+use crate::source::lfs;
+
+/// Most configs of one revision.
+const MAX_CONFIGS: usize = 20_000;
+/// Most bytes of one file that is written.
+const MAX_FILE: u64 = 8 * 1024 * 1024 * 1024;
+/// Most bytes that are written of one revision.
+const MAX_ALL: u64 = 32 * 1024 * 1024 * 1024;
+/// Largest file beside models that is written, in bytes: a tokenizer.
+const MAX_BESIDE: u64 = 64 * 1024 * 1024;
+/// Longest target of a link, in bytes.
+const MAX_TARGET: u64 = 4096;
+
+/// A revision's tree; gone when dropped.
+#[derive(Debug)]
+pub struct Written {
+    /// What is to be read.
+    pub tree: Tree,
+    _directory: tempfile::TempDir,
+}
+
+/// Why a revision has no tree.
+#[derive(Debug, thiserror::Error)]
+pub enum RevisionError {
+    /// Git could not say.
+    #[error("{0}")]
+    Git(#[from] git::Error),
+    /// The revision has nothing there.
+    #[error("revision `{revision}` has neither a file nor a directory `{path}`")]
+    NoPath {
+        /// The revision.
+        revision: String,
+        /// The path from the root of the repository.
+        path: String,
+    },
+    /// It holds more than is read.
+    #[error("revision `{0}` holds more than {MAX_CONFIGS} configs; name a directory: `REV:DIR`")]
+    TooMany(String),
+    /// The private directory cannot be written.
+    #[error("cannot write to {path}: {error}", path = path.display())]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// Writes what `revision` has at `path`, from the root of the repository, and what configs there name.
+pub fn write_revision(
+    repository: &Repository,
+    revision: &str,
+    path: &Path,
+    reading: Reading,
+) -> Result<Written, RevisionError> {
+    let commit = repository.commit(revision)?;
+    let listing = repository.tree(&commit)?;
+    let path = normalize(path);
+    let is_file = listing.get(&path).is_some();
+    if !is_file && !listing.has_directory(&path) {
+        return Err(RevisionError::NoPath {
+            revision: revision.to_owned(),
+            path: path.display().to_string(),
+        });
+    }
+    let failed = |error| RevisionError::Io {
+        path: std::env::temp_dir(),
+        error,
+    };
+    let directory = tempfile::Builder::new()
+        .prefix("pkgtool-")
+        .tempdir()
+        .map_err(failed)?;
+    // Links on the way to it would part the paths of files from those of references.
+    let root = directory.path().canonicalize().map_err(failed)?;
+    let mut writer = Writer {
+        listing: &listing,
+        blobs: repository.blobs()?,
+        root: &root,
+        written: 0,
+        unread: BTreeMap::new(),
+        reading,
+    };
+    let named: Vec<&Path> = if is_file {
+        vec![&path]
+    } else {
+        let below = listing.below(&path).map(|(path, _)| path);
+        below.filter(|path| is_named(path)).collect()
+    };
+    if named.len() > MAX_CONFIGS {
+        return Err(RevisionError::TooMany(revision.to_owned()));
+    }
+    fs::create_dir_all(root.join(&path).parent().unwrap_or(&root)).map_err(failed)?;
+    if !is_file {
+        fs::create_dir_all(root.join(&path)).map_err(failed)?;
+    }
+    for config in named {
+        writer.config(config)?;
+    }
+    Ok(Written {
+        tree: Tree {
+            target: root.join(&path),
+            border: Some(root.clone()),
+            unread: writer.unread,
+        },
+        _directory: directory,
+    })
+}
+
+fn is_named(path: &Path) -> bool {
+    let name = path.file_name();
+    name.is_some_and(|name| name == config::FILE_NAME || name == precision::FILE_NAME)
+}
+
+/// Writes files of one commit.
+struct Writer<'a> {
+    listing: &'a Listing,
+    blobs: Blobs,
+    root: &'a Path,
+    /// Bytes so far.
+    written: u64,
+    unread: BTreeMap<PathBuf, u64>,
+    reading: Reading,
+}
+
+impl Writer<'_> {
+    /// A config, or another file that was named, and what it refers to.
+    fn config(&mut self, path: &Path) -> Result<(), RevisionError> {
+        let Some(entry) = self.followed(path)? else {
+            return Ok(());
+        };
+        // One byte more than is read of a config: it is then told to be too large.
+        if entry.size > load::MAX_SIZE {
+            return self.stand_in(path, load::MAX_SIZE + 1);
+        }
+        self.copy(path, &entry)?;
+        let loaded = Loaded::read(&self.root.join(path));
+        let Ok(document) = &loaded.document else {
+            return Ok(());
+        };
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        let depth = roots::depth_below(&directory, Path::new(""));
+        for file in Config::from_document(document).files() {
+            if let Ok(path) = resolve(&directory, depth, &file.reference) {
+                self.referenced(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn referenced(&mut self, path: &Path) -> Result<(), RevisionError> {
+        if self.root.join(path).exists() {
+            return Ok(());
+        }
+        if self.listing.get(path).is_none() && self.listing.has_directory(path) {
+            let below: Vec<PathBuf> = self
+                .listing
+                .below(path)
+                .map(|(path, _)| path.to_owned())
+                .collect();
+            return below.iter().try_for_each(|path| self.wanted(path, true));
+        }
+        let is_model = path.to_str().is_some_and(model_file::has_extension);
+        self.wanted(path, is_model)
+    }
+
+    /// Writes a file, unless it is not to be looked into.
+    fn wanted(&mut self, path: &Path, is_model: bool) -> Result<(), RevisionError> {
+        let Some(entry) = self.followed(path)? else {
+            return Ok(());
+        };
+        let limit = match is_model {
+            true if self.reading.open_models => MAX_FILE,
+            true => lfs::MAX_POINTER_SIZE,
+            false => MAX_BESIDE,
+        };
+        if entry.size > limit || self.written + entry.size > MAX_ALL {
+            self.unread.insert(self.root.join(path), entry.size);
+            return Ok(());
+        }
+        self.copy(path, &entry)
+    }
+
+    /// The file that a path leads to.
+    fn followed(&mut self, path: &Path) -> Result<Option<Entry>, RevisionError> {
+        let blobs = &mut self.blobs;
+        let target = |entry: &Entry| -> Result<String, git::Error> {
+            let bytes = blobs.bytes(&entry.id, MAX_TARGET)?.unwrap_or_default();
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        Ok(self.listing.file(path, target)?.cloned())
+    }
+
+    fn copy(&mut self, path: &Path, entry: &Entry) -> Result<(), RevisionError> {
+        let mut file = BufWriter::new(self.create(path)?);
+        self.written += self.blobs.copy(&entry.id, &mut file)?;
+        file.flush().map_err(|error| self.failed(error))
+    }
+
+    /// A file that is as large, and empty.
+    fn stand_in(&mut self, path: &Path, size: u64) -> Result<(), RevisionError> {
+        let file = self.create(path)?;
+        file.set_len(size).map_err(|error| self.failed(error))
+    }
+
+    fn create(&self, path: &Path) -> Result<File, RevisionError> {
+        let path = self.root.join(path);
+        let parent = path.parent().unwrap_or(self.root);
+        fs::create_dir_all(parent)
+            .and_then(|()| File::create(&path))
+            .map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: io::Error) -> RevisionError {
+        RevisionError::Io {
+            path: self.root.to_owned(),
+            error,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What a method takes and gives, by a config's declaration or by a model file: one form for both.
+
+use std::fmt;
+
+use super::size::{Reach, Size};
+use crate::model::{Dynamism, Method, TensorInfo, Value};
+use crate::package::{MethodSignature, TensorSpec};
+
+/// A method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Signature {
+    pub(super) name: String,
+    pub(super) inputs: Vec<Spec>,
+    pub(super) outputs: Vec<Spec>,
+}
+
+/// An input or output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Spec {
+    pub(super) name: Option<String>,
+    pub(super) what: What,
+}
+
+/// What an input or output is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum What {
+    /// A tensor, as far as known.
+    Tensor {
+        dtype: Option<String>,
+        dims: Option<Vec<Size>>,
+    },
+    /// Something else, by the name of its kind.
+    Other(String),
+}
+
+impl Signature {
+    /// As a config declares it; a list that is none is empty.
+    pub(super) fn declared(method: &MethodSignature) -> Self {
+        let specs = |tensors: &Option<Vec<TensorSpec>>| {
+            let tensors = tensors.iter().flatten();
+            tensors.map(Spec::declared).collect()
+        };
+        Self {
+            name: method.name.clone(),
+            inputs: specs(&method.inputs),
+            outputs: specs(&method.outputs),
+        }
+    }
+
+    /// As a model file has it.
+    pub(super) fn of_model(method: &Method) -> Self {
+        let specs = |values: &[Value]| values.iter().map(Spec::of_model).collect();
+        Self {
+            name: method.name.clone(),
+            inputs: specs(&method.inputs),
+            outputs: specs(&method.outputs),
+        }
+    }
+
+    /// Without what a config cannot declare.
+    pub(super) fn declarable(mut self) -> Self {
+        let is_tensor = |spec: &Spec| matches!(spec.what, What::Tensor { .. });
+        self.inputs.retain(is_tensor);
+        self.outputs.retain(is_tensor);
+        self
+    }
+}
+
+impl Spec {
+    fn declared(tensor: &TensorSpec) -> Self {
+        let dims = tensor.shape.as_ref().and_then(|shape| {
+            let sizes = shape.iter().map(|size| Size::declared(*size));
+            sizes.collect::<Option<Vec<Size>>>()
+        });
+        Self {
+            name: tensor.name.clone(),
+            what: What::Tensor {
+                dtype: tensor.dtype.map(|dtype| dtype.name().to_owned()),
+                dims,
+            },
+        }
+    }
+
+    fn of_model(value: &Value) -> Self {
+        let what = match value.tensor() {
+            Some(info) => What::Tensor {
+                dtype: Some(info.element.name().to_owned()),
+                dims: dims(info),
+            },
+            None => What::Other(value.kind.name().to_owned()),
+        };
+        Self {
+            name: value.name.clone(),
+            what,
+        }
+    }
+}
+
+fn dims(info: &TensorInfo) -> Option<Vec<Size>> {
+    let dims = info.dims.as_ref()?;
+    // Of an unbounded tensor only the rank holds.
+    let size = |dim| match info.dynamism {
+        Dynamism::Unbounded => Size::Dynamic(Reach::Unknown),
+        _ => Size::of_model(dim),
+    };
+    Some(dims.iter().map(size).collect())
+}
+
+/// `(float32[1, 3], int) → (float32[-1])`.
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |specs: &[Spec]| {
+            let texts: Vec<String> = specs.iter().map(|spec| spec.what.to_string()).collect();
+            texts.join(", ")
+        };
+        write!(f, "({}) → ({})", side(&self.inputs), side(&self.outputs))
+    }
+}
+
+/// `float32[1, -1]`.
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tensor { dtype, dims } => {
+                let dtype = dtype.as_deref().unwrap_or("tensor");
+                match dims {
+                    Some(dims) => {
+                        let dims: Vec<String> = dims.iter().map(Size::to_string).collect();
+                        write!(f, "{dtype}[{}]", dims.join(", "))
+                    }
+                    None => write!(f, "{dtype} of unknown rank"),
+                }
+            }
+            Self::Other(kind) => f.write_str(kind),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A tokenizer file in two versions: whether a text may get other ids.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::Kind;
+use super::content::{Content, bounded};
+use super::kinds::{FORMATTING, TOKENIZER_IDS, TOKENIZER_OTHER};
+
+/// Largest file that is parsed, in bytes; of a larger one every change counts.
+const MAX_SIZE: u64 = 64 * 1024 * 1024;
+/// Keys of a `tokenizer.json` that say nothing of the ids of a text: how ids become text again, and the
+/// version of the file's form.
+const NO_IDS: [&str; 2] = ["decoder", "version"];
+/// Keys of a `tokenizer_config.json` that say what is put around a text.
+const ADDS_IDS: [&str; 8] = [
+    "add_bos_token",
+    "add_eos_token",
+    "add_prefix_space",
+    "added_tokens_decoder",
+    "bos_token",
+    "do_lower_case",
+    "eos_token",
+    "tokenizer_class",
+];
+
+/// What kind of change it is between two files of other content, and which keys it is in. `key` is the
+/// config's: `tokenizer` or `tokenizer_config`.
+pub(super) fn compare(key: &str, old: &Content, new: &Content) -> (&'static Kind, Option<String>) {
+    let parsed = || Some((object(old.path()?)?, object(new.path()?)?));
+    let Some((old, new)) = parsed() else {
+        let kind = if key == "tokenizer" {
+            &TOKENIZER_IDS
+        } else {
+            &TOKENIZER_OTHER
+        };
+        return (kind, None);
+    };
+    let keys = old
+        .keys()
+        .chain(new.keys().filter(|key| !old.contains_key(*key)));
+    let changed: Vec<&str> = keys
+        .filter(|key| old.get(*key) != new.get(*key))
+        .map(String::as_str)
+        .collect();
+    if changed.is_empty() {
+        return (&FORMATTING, None);
+    }
+    let tells_ids = |name: &&str| match key {
+        "tokenizer" => !NO_IDS.contains(name),
+        _ => ADDS_IDS.contains(name),
+    };
+    let kind = if changed.iter().any(tells_ids) {
+        &TOKENIZER_IDS
+    } else {
+        &TOKENIZER_OTHER
+    };
+    let shown: Vec<String> = changed
+        .iter()
+        .take(8)
+        .map(|key| format!("`{key}`"))
+        .collect();
+    (kind, Some(format!("in {}", shown.join(", "))))
+}
+
+fn object(path: &Path) -> Option<Map<String, Value>> {
+    let bytes = bounded(path, MAX_SIZE).ok()?;
+    match serde_json::from_slice(&bytes).ok()? {
+        Value::Object(object) => Some(object),
+        _ => None,
+    }
+}

@@ -1,0 +1,214 @@
+//! Model files that get another name, in the directory and in every config that names them.
+//!
+//! The file gets its second name first, then configs are written, the one with the finding last, then the
+//! first name goes. So whatever is interrupted leaves configs that are true, and a package that another run
+//! completes: the rules know a file of two names. A folder cannot have two: it is renamed first.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::draft::Draft;
+use super::{Fixed, Options, Outcome, write};
+use crate::diagnostic::{Diagnostic, Fix, Rename};
+use crate::package::reference::{normalize, resolve};
+use crate::package::{Config, Discovery, Found, FoundKind, Loaded, Roots, roots};
+use crate::source::edit::{TextEdit, apply};
+use crate::source::replace::sync_directory;
+use crate::source::same_file::is_same_file;
+
+/// A renaming and the finding that it mends.
+pub(super) struct Proposed {
+    path: std::path::PathBuf,
+    shown: String,
+    diagnostic: Diagnostic,
+    fix: Fix,
+    rename: Rename,
+}
+
+/// The renamings that are wanted, each file and each name once.
+pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<Proposed> {
+    let mut proposed: Vec<Proposed> = Vec::new();
+    for draft in drafts.iter().filter(|draft| draft.refused.is_none()) {
+        for diagnostic in draft.diagnostics.iter().filter(|one| options.wants(one)) {
+            let Some((fix, rename)) = diagnostic
+                .fix
+                .as_ref()
+                .and_then(|fix| Some((fix, fix.rename.clone()?)))
+            else {
+                continue;
+            };
+            let names = [&rename.from, &rename.to].map(|path| normalize(path));
+            let is_taken = proposed.iter().any(|other| {
+                let others = [&other.rename.from, &other.rename.to].map(|path| normalize(path));
+                others.iter().any(|other| names.contains(other))
+            });
+            if !is_taken {
+                proposed.push(Proposed {
+                    path: draft.path.clone(),
+                    shown: draft.shown.clone(),
+                    diagnostic: diagnostic.clone(),
+                    fix: fix.clone(),
+                    rename,
+                });
+            }
+        }
+    }
+    proposed
+}
+
+/// Gives a file its name, or tells what would be done.
+pub(super) fn carry_out(
+    options: &Options,
+    discovery: &Discovery,
+    proposed: Proposed,
+    outcome: &mut Outcome,
+) {
+    let Proposed {
+        path,
+        shown,
+        diagnostic,
+        fix,
+        rename,
+    } = proposed;
+    let mut changes = changes(discovery, &path, &rename, outcome, options.writes);
+    // The config with the finding last: until it is written, the finding is there to be mended.
+    changes.sort_by_key(|change| change.found.path == path);
+    let done = if options.writes {
+        rewrite(&rename, &changes)
+    } else {
+        // It would be mended.
+        let is_it = |one: &Diagnostic| {
+            let place = (one.rule.code, &one.source.path, &one.pointer);
+            place
+                == (
+                    diagnostic.rule.code,
+                    &diagnostic.source.path,
+                    &diagnostic.pointer,
+                )
+        };
+        outcome.left.retain(|one| !is_it(one));
+        Ok(())
+    };
+    for change in changes {
+        let file = outcome.entry(&change.found.path, &change.shown, &change.before);
+        match &done {
+            Ok(()) => file.after = change.after,
+            Err(_) => continue,
+        }
+        if change.found.path != path {
+            file.fixed.push(Fixed::new(&diagnostic, &fix));
+        }
+    }
+    let text = Loaded::read(&path).text;
+    let file = outcome.entry(&path, &shown, &text);
+    match done {
+        Ok(()) => {
+            file.fixed.push(Fixed::new(&diagnostic, &fix));
+            file.renamed.push(rename);
+        }
+        Err(reason) => file.refused = Some(reason),
+    }
+}
+
+/// A config in which a name changes.
+struct Change<'d> {
+    found: &'d Found,
+    shown: String,
+    before: String,
+    after: String,
+}
+
+/// What changes in the configs that name the file. A dry run goes on from what it has not written.
+fn changes<'d>(
+    discovery: &'d Discovery,
+    path: &Path,
+    rename: &Rename,
+    outcome: &Outcome,
+    is_written: bool,
+) -> Vec<Change<'d>> {
+    let roots = Roots::new();
+    let from = roots.absolute(&rename.from);
+    let configs = discovery
+        .found
+        .iter()
+        .filter(|found| found.kind != FoundKind::PrecisionList);
+    let changes = configs.filter_map(|found| {
+        let pending = outcome
+            .files
+            .iter()
+            .find(|file| !is_written && file.path == found.path);
+        let loaded = match pending {
+            Some(file) => Loaded::from_bytes(file.after.clone().into_bytes()),
+            None => Loaded::read(&found.path),
+        };
+        if found.path != path && !found.is_config(&loaded) {
+            return None;
+        }
+        let after = apply(&loaded.text, &edits(&roots, found, &loaded, &from, rename)?)?;
+        (after != loaded.text).then(|| Change {
+            found,
+            shown: roots.shown(&found.path),
+            before: loaded.text,
+            after,
+        })
+    });
+    changes.collect()
+}
+
+/// The references to the file, with its new name.
+fn edits(
+    roots: &Roots,
+    found: &Found,
+    loaded: &Loaded,
+    from: &Path,
+    rename: &Rename,
+) -> Option<Vec<TextEdit>> {
+    let document = loaded.document.as_ref().ok()?;
+    let old = rename.from.file_name()?.to_str()?;
+    let new = rename.to.file_name()?.to_str()?;
+    let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
+    let depth = roots::depth_below(&directory, &roots.package_root(&directory));
+    let config = Config::from_document(document);
+    let named = config
+        .files()
+        .filter(|file| resolve(&directory, depth, &file.reference).is_ok_and(|path| path == from));
+    let edits = named.filter_map(|file| {
+        let prefix = file.reference.strip_suffix(old)?;
+        let text = Value::from(format!("{prefix}{new}")).to_string();
+        Some(TextEdit::replace(document.value_span(&file.path), text))
+    });
+    Some(edits.collect())
+}
+
+fn rewrite(rename: &Rename, changes: &[Change<'_>]) -> Result<(), String> {
+    let Rename { from, to } = rename;
+    let failed = |error: &dyn std::fmt::Display| {
+        format!(
+            "cannot rename {} to {}: {error}",
+            from.display(),
+            to.display()
+        )
+    };
+    let metadata = fs::symlink_metadata(from).map_err(|error| failed(&error))?;
+    // A file of both names already: another run began this.
+    if !is_same_file(from, to) && (!metadata.is_file() || fs::hard_link(from, to).is_err()) {
+        if to.symlink_metadata().is_ok() {
+            return Err(failed(&io::Error::from(io::ErrorKind::AlreadyExists)));
+        }
+        fs::rename(from, to).map_err(|error| failed(&error))?;
+    }
+    for change in changes {
+        let written = write::replace(&change.found.path, &change.before, &change.after);
+        written.map_err(|error| format!("{}: {error}", change.shown))?;
+    }
+    sync_directory(to);
+    // Only a second name is taken away, never what someone put there meanwhile.
+    if is_same_file(from, to) {
+        fs::remove_file(from).map_err(|error| failed(&error))?;
+        sync_directory(from);
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Checks of documents, in a thread of their own.
+//!
+//! Invariant: of one document only the newest text waits; texts that were changed meanwhile are not checked.
+//! What was changed last is checked first. After a check that took long, edits are awaited for a while.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::job::{Checked, Job};
+use super::mailbox::{Event, Mailbox};
+use crate::diagnostic::Diagnostic;
+use crate::package::load::MAX_SIZE;
+use crate::package::{Found, LoadFault, Loaded};
+use crate::policy::{self, Policy};
+use crate::validate::Session;
+
+/// Checks that take less are followed by the next at once.
+const QUICK: Duration = Duration::from_millis(20);
+/// The longest pause after a check.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
+
+/// The thread, and what waits for it.
+#[derive(Debug)]
+pub(super) struct Checker {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    jobs: HashMap<String, Job>,
+    ended: bool,
+}
+
+impl Checker {
+    /// Starts the thread; outcomes go to `mailbox`.
+    pub(super) fn start(session: Arc<Session>, mailbox: Mailbox) -> Self {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            while let Some(job) = theirs.next() {
+                let started = Instant::now();
+                mailbox.post(Event::Checked(checked(&session, job)));
+                theirs.pause(started.elapsed());
+            }
+        });
+        Self {
+            shared,
+            thread: Some(thread),
+        }
+    }
+
+    /// Checks a document soon. What waits of it already is forgotten.
+    pub(super) fn submit(&self, job: Job) {
+        self.shared.locked().jobs.insert(job.uri.clone(), job);
+        self.shared.changed.notify_one();
+    }
+
+    /// Forgets what waits of a document.
+    pub(super) fn forget(&self, uri: &str) {
+        self.shared.locked().jobs.remove(uri);
+    }
+}
+
+impl Drop for Checker {
+    fn drop(&mut self) {
+        self.shared.locked().ended = true;
+        self.shared.changed.notify_one();
+        // A check that hangs, on a dead network drive, must not keep the process: it ends with it.
+        if let Some(thread) = self.thread.take()
+            && thread.is_finished()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn next(&self) -> Option<Job> {
+        let mut waiting = self.locked();
+        loop {
+            if waiting.ended {
+                return None;
+            }
+            let newest = waiting.jobs.values().max_by_key(|job| job.revision);
+            if let Some(uri) = newest.map(|job| job.uri.clone()) {
+                return waiting.jobs.remove(&uri);
+            }
+            let woken = self.changed.wait(waiting);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets edits come in after a check that took so long.
+    fn pause(&self, took: Duration) {
+        if took >= QUICK && !self.locked().ended {
+            thread::sleep(took.min(MAX_PAUSE));
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn checked(session: &Session, job: Job) -> Checked {
+    let Job {
+        uri,
+        revision,
+        found,
+        text,
+    } = job;
+    let loaded = match text {
+        Ok(bytes) if bytes.len() as u64 <= MAX_SIZE => Loaded::from_bytes(bytes),
+        Ok(bytes) => too_large(bytes.len() as u64),
+        Err(size) => too_large(size),
+    };
+    // A rule that panics is a bug; the texts of this user are worth more than the rest of its answer.
+    let outcome = catch_unwind(AssertUnwindSafe(|| admitted(session, &found, &loaded)));
+    let path = found.path.display();
+    let (findings, failure) = match outcome {
+        Ok(Ok(findings)) => (findings, None),
+        Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
+        Err(_) => {
+            let failure = format!("{path}: a bug in pkgtool: this text cannot be checked");
+            (Vec::new(), Some(failure))
+        }
+    };
+    Checked {
+        uri,
+        revision,
+        findings,
+        failure,
+    }
+}
+
+fn too_large(size: u64) -> Loaded {
+    Loaded {
+        text: String::new(),
+        document: Err(LoadFault::TooLarge(size)),
+    }
+}
+
+/// The findings that the user is to see: those about this file, as its project judges them.
+fn admitted(
+    session: &Session,
+    found: &Found,
+    loaded: &Loaded,
+) -> Result<Vec<Diagnostic>, policy::Error> {
+    let policy = Policy::nearest();
+    let ruled = policy.check(session, found, loaded)?;
+    let shown = policy.shown(&found.path);
+    let mut findings = ruled.outcome.report.diagnostics;
+    // What is wrong with the settings stands in the settings.
+    findings.retain(|one| one.source.path == shown);
+    Ok(findings)
+}

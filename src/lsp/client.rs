@@ -1,0 +1,103 @@
+//! What the client said that it can do.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::text::Encoding;
+use super::uri;
+
+/// A client's capabilities, as far as they make a difference, and its folders.
+#[derive(Debug, Clone, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a capability of the protocol"
+)]
+pub(super) struct Client {
+    pub(super) encoding: Encoding,
+    /// Whether completions may have places to fill in.
+    pub(super) snippets: bool,
+    /// Whether the client can be told to shift lines of a completion to where it is inserted.
+    pub(super) shifts: bool,
+    /// Whether edits may say which version they are for.
+    pub(super) versioned_edits: bool,
+    /// Whether edits may rename files.
+    pub(super) renames: bool,
+    pub(super) markdown: bool,
+    pub(super) tags: bool,
+    pub(super) code_descriptions: bool,
+    pub(super) nested_symbols: bool,
+    /// Whether code actions are known, not only commands.
+    pub(super) actions: bool,
+    /// Whether it tells of files that change, if asked.
+    pub(super) watches: bool,
+    pub(super) folders: Vec<PathBuf>,
+    pub(super) process: Option<u32>,
+    /// Where the rules are explained, if the tool knows: not the client's, but told with what it can show.
+    pub(super) rules_page: Option<String>,
+}
+
+impl Client {
+    /// Reads `InitializeParams`; what is absent or of another type is not there.
+    pub(super) fn read(params: &Value) -> Self {
+        let pointer = |path: &str| params.pointer(&format!("/capabilities{path}"));
+        let flag = |path: &str| pointer(path).and_then(Value::as_bool).unwrap_or(false);
+        let has = |path: &str, word: &str| {
+            let words = pointer(path).and_then(Value::as_array);
+            words.is_some_and(|words| words.iter().any(|one| one == word))
+        };
+        let adjust = 2;
+        let modes =
+            pointer("/textDocument/completion/completionItem/insertTextModeSupport/valueSet");
+        let encoding = if has("/general/positionEncodings", "utf-8") {
+            Encoding::Utf8
+        } else {
+            Encoding::Utf16
+        };
+        Self {
+            encoding,
+            snippets: flag("/textDocument/completion/completionItem/snippetSupport"),
+            shifts: modes
+                .and_then(Value::as_array)
+                .is_some_and(|modes| modes.iter().any(|mode| mode == adjust)),
+            versioned_edits: flag("/workspace/workspaceEdit/documentChanges"),
+            renames: has("/workspace/workspaceEdit/resourceOperations", "rename"),
+            markdown: has("/textDocument/hover/contentFormat", "markdown"),
+            tags: pointer("/textDocument/publishDiagnostics/tagSupport").is_some(),
+            code_descriptions: flag("/textDocument/publishDiagnostics/codeDescriptionSupport"),
+            nested_symbols: flag("/textDocument/documentSymbol/hierarchicalDocumentSymbolSupport"),
+            actions: pointer("/textDocument/codeAction/codeActionLiteralSupport").is_some(),
+            watches: flag("/workspace/didChangeWatchedFiles/dynamicRegistration"),
+            folders: folders(params),
+            process: params
+                .get("processId")
+                .and_then(Value::as_u64)
+                .and_then(|id| u32::try_from(id).ok()),
+            rules_page: None,
+        }
+    }
+
+    /// Takes note of folders that were added and removed.
+    pub(super) fn change_folders(&mut self, event: &Value) {
+        let named = |key: &str| paths(event.get(key));
+        let removed = named("removed");
+        self.folders.retain(|folder| !removed.contains(folder));
+        self.folders.extend(named("added"));
+    }
+}
+
+fn folders(params: &Value) -> Vec<PathBuf> {
+    let folders = paths(params.get("workspaceFolders"));
+    if !folders.is_empty() {
+        return folders;
+    }
+    let root = params.get("rootUri").and_then(Value::as_str);
+    root.and_then(uri::to_path).into_iter().collect()
+}
+
+fn paths(folders: Option<&Value>) -> Vec<PathBuf> {
+    let folders = folders.and_then(Value::as_array).into_iter().flatten();
+    folders
+        .filter_map(|folder| uri::to_path(folder.get("uri")?.as_str()?))
+        .collect()
+}

@@ -1,0 +1,34 @@
+//! Where something is to be inserted.
+
+use serde_json::Value as Json;
+
+use super::super::place::Place;
+use super::super::view::View;
+use super::item::{Insert, Item, Kind};
+
+/// A place in a document.
+pub(super) struct Cursor<'a> {
+    pub(super) view: &'a View<'a>,
+    pub(super) place: &'a Place<'a>,
+    pub(super) offset: usize,
+}
+
+impl Cursor<'_> {
+    /// A comma, if another member or element follows without one.
+    pub(super) fn comma(&self) -> &'static str {
+        let after = self.place.token(self.offset).end;
+        let rest = self.view.text.as_str()[after..].trim_start();
+        if rest.starts_with(['"', '{', '[']) {
+            ","
+        } else {
+            ""
+        }
+    }
+
+    /// A string to stand here.
+    pub(super) fn text(&self, word: &str) -> Item {
+        let span = self.place.token(self.offset);
+        let insert = format!("{}{}", Json::from(word), self.comma());
+        Item::new(word, Kind::Value, Insert::Plain(insert), span)
+    }
+}

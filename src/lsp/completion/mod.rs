@@ -1,0 +1,40 @@
+//! Completion: keys, words, files, and what models say, also in a text that is half typed.
+
+mod cursor;
+mod file;
+mod item;
+mod key;
+mod model;
+mod slot;
+mod value;
+
+use serde_json::{Value, json};
+
+use super::place::{Part, Place};
+use super::view::View;
+use cursor::Cursor;
+use item::Item;
+
+/// Most items of one answer.
+const MAX_ITEMS: usize = 2000;
+
+/// The completions at `offset`.
+pub(super) fn complete(view: &View<'_>, offset: usize) -> Value {
+    let place = Place::at(view.text.as_str(), &view.tree, offset);
+    let cursor = Cursor {
+        view,
+        place: &place,
+        offset,
+    };
+    let mut items: Vec<Item> = match place.part {
+        Part::Key(_) | Part::NewKey => key::keys(&cursor),
+        Part::Value(_) | Part::NewValue => value::values(&cursor),
+    };
+    items.truncate(MAX_ITEMS);
+    let items: Vec<Value> = items
+        .into_iter()
+        .enumerate()
+        .map(|(order, item)| item.json(view, order))
+        .collect();
+    json!({ "isIncomplete": false, "items": items })
+}

@@ -1,0 +1,45 @@
+//! A key to be written: in its place, with its value and the commas around it.
+
+use super::cursor::Cursor;
+use super::item::{Insert, Item, Kind, escaped};
+use crate::source::Span;
+use crate::source::edit::TextEdit;
+use crate::source::json::Member;
+
+/// Where a key is to be written.
+pub(super) struct Slot<'a> {
+    pub(super) cursor: &'a Cursor<'a>,
+    /// The member whose key is being typed.
+    pub(super) own: Option<&'a Member>,
+    /// A comma that the member before needs.
+    pub(super) before: Option<TextEdit>,
+}
+
+impl Slot<'_> {
+    /// The key with its value, a snippet; the key alone where a value stands already.
+    pub(super) fn item(&self, key: &str, value: &str) -> Item {
+        let span = self.cursor.place.token(self.cursor.offset);
+        let text = self.cursor.view.text.as_str();
+        let has_colon = self.own.is_some() && text[span.end..].trim_start().starts_with(':');
+        let quoted = serde_json::Value::from(key).to_string();
+        let insert = if has_colon {
+            Insert::Plain(quoted)
+        } else {
+            let comma = self.cursor.comma();
+            Insert::Snippet(format!("{}: {value}{comma}", escaped(&quoted)))
+        };
+        let mut item = Item::new(key, Kind::Property, insert, span);
+        item.other.clone_from(&self.before);
+        item
+    }
+}
+
+/// The comma that is missing after the member before the cursor.
+pub(super) fn comma_before(cursor: &Cursor<'_>, others: &[&Member]) -> Option<TextEdit> {
+    let start = cursor.place.token(cursor.offset).start;
+    let end = |member: &Member| member.value.span.end.max(member.key_span.end);
+    let before = others.iter().filter(|member| end(member) <= start);
+    let end = before.map(|member| end(member)).max()?;
+    let between = cursor.view.text.as_str().get(end..start)?;
+    (!between.contains(',')).then(|| TextEdit::replace(Span::new(end, end), ","))
+}

@@ -1,0 +1,180 @@
+//! The documents that are open in the client.
+//!
+//! Invariant: a text over the bound of configs is not kept, and all texts together have at most
+//! [`MAX_TOTAL`] bytes; what is not kept is told, not guessed at.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::text::Text;
+use crate::diagnostic::Diagnostic;
+use crate::package::config::{self, SCHEMA_ID};
+use crate::package::load::MAX_SIZE;
+use crate::package::{Backend, Found, FoundKind, precision};
+
+/// Most bytes of all open texts together.
+const MAX_TOTAL: usize = 256 * 1024 * 1024;
+/// Most documents that are known.
+const MAX_DOCUMENTS: usize = 10_000;
+
+/// One open document.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) path: PathBuf,
+    pub(super) version: i64,
+    pub(super) content: Content,
+    /// Counts changes of the text and of what it refers to.
+    pub(super) revision: u64,
+    /// What the last check found in the text as it is.
+    pub(super) findings: Vec<Diagnostic>,
+    /// The revision that was checked.
+    pub(super) checked: Option<u64>,
+    /// Whether the client shows findings.
+    pub(super) shown: bool,
+}
+
+/// A document's text.
+#[derive(Debug)]
+pub(super) enum Content {
+    Text(Text),
+    /// Not kept: it has so many bytes.
+    TooLarge(u64),
+}
+
+/// All open documents, by their URIs.
+#[derive(Debug, Default)]
+pub(super) struct Documents {
+    by_uri: HashMap<String, Document>,
+    revision: u64,
+}
+
+impl Documents {
+    /// Opens a document, or gives it another text.
+    pub(super) fn open(&mut self, uri: &str, path: PathBuf, version: i64, text: Text) {
+        if self.by_uri.len() >= MAX_DOCUMENTS && !self.by_uri.contains_key(uri) {
+            return;
+        }
+        self.revision += 1;
+        let before = self.by_uri.remove(uri);
+        let content = self.bounded(text);
+        let document = Document {
+            path,
+            version,
+            content,
+            revision: self.revision,
+            findings: Vec::new(),
+            checked: None,
+            shown: before.is_some_and(|before| before.shown),
+        };
+        self.by_uri.insert(uri.to_owned(), document);
+    }
+
+    /// Gives a document the text that `change` makes of its own.
+    pub(super) fn change(
+        &mut self,
+        uri: &str,
+        version: i64,
+        change: impl FnOnce(Content) -> Content,
+    ) {
+        let Some(mut document) = self.by_uri.remove(uri) else {
+            return;
+        };
+        self.revision += 1;
+        document.content = match change(document.content) {
+            Content::Text(text) => self.bounded(text),
+            large @ Content::TooLarge(_) => large,
+        };
+        document.version = version;
+        document.revision = self.revision;
+        self.by_uri.insert(uri.to_owned(), document);
+    }
+
+    /// Says that what a document refers to was changed.
+    pub(super) fn touch(&mut self, uri: &str) {
+        self.revision += 1;
+        if let Some(document) = self.by_uri.get_mut(uri) {
+            document.revision = self.revision;
+        }
+    }
+
+    pub(super) fn close(&mut self, uri: &str) -> Option<Document> {
+        self.by_uri.remove(uri)
+    }
+
+    pub(super) fn get(&self, uri: &str) -> Option<&Document> {
+        self.by_uri.get(uri)
+    }
+
+    pub(super) fn get_mut(&mut self, uri: &str) -> Option<&mut Document> {
+        self.by_uri.get_mut(uri)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Document)> {
+        self.by_uri.iter()
+    }
+
+    fn bounded(&self, text: Text) -> Content {
+        let size = text.as_str().len();
+        let lengths = self
+            .by_uri
+            .values()
+            .map(|document| match &document.content {
+                Content::Text(text) => text.as_str().len(),
+                Content::TooLarge(_) => 0,
+            });
+        if size as u64 > MAX_SIZE || lengths.sum::<usize>() + size > MAX_TOTAL {
+            return Content::TooLarge(size as u64);
+        }
+        Content::Text(text)
+    }
+}
+
+impl Document {
+    /// The text, if it is kept.
+    pub(super) fn text(&self) -> Option<&Text> {
+        match &self.content {
+            Content::Text(text) => Some(text),
+            Content::TooLarge(_) => None,
+        }
+    }
+
+    /// Findings of the text as it is; none while it has not been checked.
+    pub(super) fn current_findings(&self) -> &[Diagnostic] {
+        if self.checked == Some(self.revision) {
+            &self.findings
+        } else {
+            &[]
+        }
+    }
+
+    /// What the document is taken for, as a walk from its folder would; `None` for what is no file of a package.
+    pub(super) fn found(&self, folders: &[PathBuf]) -> Option<Found> {
+        let text = self.text().map_or("", Text::as_str);
+        let directory = self.path.parent().unwrap_or(Path::new(""));
+        let name = self.path.file_name();
+        let kind = if name == Some(OsStr::new(precision::FILE_NAME)) {
+            FoundKind::PrecisionList
+        } else if name == Some(OsStr::new(config::FILE_NAME)) && is_backend(directory) {
+            FoundKind::Config
+        } else if name == Some(OsStr::new(config::FILE_NAME)) || text.contains(SCHEMA_ID) {
+            FoundKind::MaybeConfig
+        } else {
+            return None;
+        };
+        let within = folders
+            .iter()
+            .filter(|folder| self.path.starts_with(folder));
+        let folder = within.max_by_key(|folder| folder.as_os_str().len());
+        Some(Found {
+            path: self.path.clone(),
+            kind,
+            walked_from: Some(folder.map_or(directory, PathBuf::as_path).to_owned()),
+        })
+    }
+}
+
+fn is_backend(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(OsStr::to_str);
+    name.and_then(Backend::from_name).is_some()
+}

@@ -1,0 +1,52 @@
+//! Findings in the protocol's form.
+
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::text::Text;
+use crate::diagnostic::{Diagnostic, Severity};
+
+/// Tags of LSP: text to be faded, text to be struck through.
+const UNNECESSARY: u8 = 1;
+const DEPRECATED: u8 = 2;
+
+/// Rules whose findings say that a text is not needed, or was once right.
+const TAGGED: [(&str, u8); 2] = [
+    ("json-duplicate-key", UNNECESSARY),
+    ("legacy-field", DEPRECATED),
+];
+
+/// A finding as a diagnostic of `text`.
+pub(super) fn diagnostic(finding: &Diagnostic, text: &Text, client: &Client) -> Value {
+    let rule = finding.rule;
+    let message = match &finding.help {
+        Some(help) => format!("{}\nhelp: {help}", finding.message),
+        None => finding.message.clone(),
+    };
+    let severity = match finding.severity {
+        Severity::Error => 1,
+        Severity::Warning => 2,
+        Severity::Note => 3,
+    };
+    let mut diagnostic = json!({
+        "range": text.range(finding.span),
+        "severity": severity,
+        "code": rule.code,
+        "source": "pkgtool",
+        "message": message,
+        "data": { "rule": rule.name, "pointer": finding.pointer },
+    });
+    let tag = TAGGED.iter().find(|(name, _)| *name == rule.name);
+    if let Some((_, tag)) = tag.filter(|_| client.tags) {
+        diagnostic["tags"] = json!([tag]);
+    }
+    if let Some(page) = client
+        .rules_page
+        .as_ref()
+        .filter(|_| client.code_descriptions)
+    {
+        let anchor = rule.code.to_lowercase();
+        diagnostic["codeDescription"] = json!({ "href": format!("{page}#{anchor}") });
+    }
+    diagnostic
+}

@@ -1,0 +1,169 @@
+//! JSON-RPC 2.0: what a client sends, sorted; answers and notifications of this server.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Why a request has no result; the numbers are JSON-RPC's and LSP's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorCode {
+    Parse = -32700,
+    InvalidRequest = -32600,
+    MethodNotFound = -32601,
+    InvalidParams = -32602,
+    Internal = -32603,
+    NotInitialized = -32002,
+    Cancelled = -32800,
+}
+
+/// A request that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) code: ErrorCode,
+    pub(super) message: String,
+}
+
+/// A message from the client.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Incoming {
+    Request {
+        id: Value,
+        method: String,
+        params: Value,
+    },
+    Notification {
+        method: String,
+        params: Value,
+    },
+    /// An answer to a request of this server: all of them may be answered with anything.
+    Response,
+    /// No message; to be answered so.
+    Invalid {
+        id: Value,
+        fault: Fault,
+    },
+}
+
+impl Fault {
+    pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+impl Incoming {
+    /// Sorts the text of a message.
+    pub(super) fn read(body: &[u8]) -> Self {
+        let invalid = |id, code, message: &str| Self::Invalid {
+            id,
+            fault: Fault::new(code, message),
+        };
+        let mut message = match serde_json::from_slice::<Value>(body) {
+            Ok(message) => message,
+            Err(error) => {
+                let reason = format!("the message is not JSON: {error}");
+                return invalid(Value::Null, ErrorCode::Parse, &reason);
+            }
+        };
+        let id = message.get("id").cloned();
+        if !message.is_object() {
+            let reason = "a message is a JSON object";
+            return invalid(Value::Null, ErrorCode::InvalidRequest, reason);
+        }
+        let params = message.get_mut("params").map_or(Value::Null, Value::take);
+        match (id, message.get("method").and_then(Value::as_str)) {
+            (Some(id), Some(method)) if id.is_string() || id.is_i64() || id.is_u64() => {
+                Self::Request {
+                    id,
+                    method: method.to_owned(),
+                    params,
+                }
+            }
+            (None, Some(method)) => Self::Notification {
+                method: method.to_owned(),
+                params,
+            },
+            (_, Some(_)) => {
+                let reason = "`id` is a string or an integer";
+                invalid(Value::Null, ErrorCode::InvalidRequest, reason)
+            }
+            (Some(_), None) if has_answer(&message) => Self::Response,
+            (id, None) => invalid(
+                id.unwrap_or_default(),
+                ErrorCode::InvalidRequest,
+                "a message has a `method`, or an `id` with `result` or `error`",
+            ),
+        }
+    }
+}
+
+fn has_answer(message: &Value) -> bool {
+    message.get("result").is_some() || message.get("error").is_some()
+}
+
+/// A request's parameters as their type.
+pub(super) fn params<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
+    serde_json::from_value(params)
+        .map_err(|error| Fault::new(ErrorCode::InvalidParams, error.to_string()))
+}
+
+/// The answer to a request.
+pub(super) fn response(id: &Value, outcome: Result<Value, Fault>) -> Value {
+    match outcome {
+        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Err(fault) => json!({
+            "jsonrpc": "2.0",
+            "id": id,
+            "error": { "code": fault.code as i32, "message": fault.message },
+        }),
+    }
+}
+
+/// A notification to the client.
+pub(super) fn notification(method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params })
+}
+
+/// A request to the client.
+pub(super) fn request(id: &str, method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ErrorCode, Incoming};
+
+    #[test]
+    fn what_is_no_message_is_told_apart() {
+        let read = |text: &str| Incoming::read(text.as_bytes());
+        let code = |text: &str| match read(text) {
+            Incoming::Invalid { fault, .. } => Some(fault.code),
+            _ => None,
+        };
+        for text in ["", "{", "nul", "{\"a\":1}x", "\u{1}"] {
+            assert_eq!(code(text), Some(ErrorCode::Parse), "{text}");
+        }
+        for text in [
+            "[]",
+            "1",
+            "{}",
+            r#"{"id":1}"#,
+            r#"{"id":{},"method":"a"}"#,
+            r#"{"id":1.5,"method":"a"}"#,
+            r#"{"id":null,"method":"a"}"#,
+            r#"{"id":1,"method":7}"#,
+        ] {
+            assert_eq!(code(text), Some(ErrorCode::InvalidRequest), "{text}");
+        }
+        assert_eq!(read(r#"{"id":1,"result":null}"#), Incoming::Response);
+        assert!(matches!(
+            read(r#"{"id":"a","method":"m"}"#),
+            Incoming::Request { .. }
+        ));
+        assert!(matches!(
+            read(r#"{"method":"m"}"#),
+            Incoming::Notification { .. }
+        ));
+    }
+}

@@ -1,0 +1,140 @@
+//! Where in a config an offset stands: which value or key, of which object or array.
+
+use super::lenient::Tree;
+use crate::source::json::{Kind, Member, Node};
+use crate::source::{JsonPath, Span};
+
+/// A place in a tree.
+#[derive(Debug)]
+pub(super) struct Place<'t> {
+    /// The path of the value, or of the member whose key it is; of a key that is not there, the object's.
+    pub(super) path: JsonPath,
+    /// The array or object around it; the root has none.
+    pub(super) holder: Option<&'t Node>,
+    pub(super) part: Part<'t>,
+}
+
+/// What stands there.
+#[derive(Debug)]
+pub(super) enum Part<'t> {
+    /// The key of a member.
+    Key(&'t Member),
+    /// Where a key could be.
+    NewKey,
+    /// A value that is no array or object with the offset between its brackets.
+    Value(&'t Node),
+    /// Where a value could be.
+    NewValue,
+}
+
+impl<'t> Place<'t> {
+    /// The place of `offset` in the tree of `text`.
+    pub(super) fn at(text: &str, tree: &'t Tree, offset: usize) -> Self {
+        let mut place = Self {
+            path: JsonPath::root(),
+            holder: None,
+            part: Part::Value(&tree.root),
+        };
+        let mut node = &tree.root;
+        if node.span.is_empty() {
+            place.part = Part::NewValue;
+            return place;
+        }
+        while tree.holds(node, offset) {
+            let next = match &node.kind {
+                Kind::Object(_) => place.enter_object(text, node, offset),
+                Kind::Array(_) => place.enter_array(node, offset),
+                _ => break,
+            };
+            place.holder = Some(node);
+            match next {
+                Some(next) => node = next,
+                None => return place,
+            }
+        }
+        place.part = Part::Value(node);
+        place
+    }
+
+    /// The bytes that a completion replaces; `offset` where nothing was typed.
+    pub(super) fn token(&self, offset: usize) -> Span {
+        match self.part {
+            Part::Key(member) => member.key_span,
+            Part::Value(node) => node.span,
+            Part::NewKey | Part::NewValue => Span::new(offset, offset),
+        }
+    }
+
+    fn enter_object(&mut self, text: &str, node: &'t Node, offset: usize) -> Option<&'t Node> {
+        self.part = Part::NewKey;
+        for member in node.members() {
+            let value = &member.value;
+            if touches(member.key_span, offset) {
+                self.path = self.path.key(&member.key);
+                self.part = Part::Key(member);
+                return None;
+            }
+            if value.span.is_empty() {
+                let between = text.get(member.key_span.end..offset).unwrap_or(",");
+                if between.trim() == ":" {
+                    self.path = self.path.key(&member.key);
+                    self.part = Part::NewValue;
+                    return None;
+                }
+            } else if touches(value.span, offset) {
+                self.path = self.path.key(&member.key);
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn enter_array(&mut self, node: &'t Node, offset: usize) -> Option<&'t Node> {
+        self.part = Part::NewValue;
+        let elements = node.elements();
+        let before = elements.iter().take_while(|one| one.span.end < offset);
+        let index = before.count();
+        self.path = self.path.index(index);
+        elements.get(index).filter(|one| touches(one.span, offset))
+    }
+}
+
+fn touches(span: Span, offset: usize) -> bool {
+    (span.start..=span.end).contains(&offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, Place, Tree};
+
+    #[test]
+    fn the_cursor_knows_where_it_is() {
+        for (text, expected) in [
+            ("|", "value  new"),
+            ("{|}", "key  new"),
+            ("{ \"fi|", "key /fi"),
+            ("{\"a\": |}", "value /a new"),
+            ("{\"a\": \"x|\"}", "value /a"),
+            ("{\"a\": 1, |}", "key  new"),
+            ("{\"a\": [1, |]}", "value /a/1 new"),
+            ("{\"a\": [{\"b\": {|", "key /a/0/b new"),
+            ("{\"a\": [{\"b\": 1}], \"c|", "key /c"),
+            ("{\"a\": {\"b\": 1}|}", "value /a"),
+            ("{\"a\": [\"x\", \"|\"]}", "value /a/1"),
+            ("{\"a\": |\n \"b\": 1}", "value /a new"),
+        ] {
+            let offset = text.find('|').expect("a cursor");
+            let text = text.replace('|', "");
+            let tree = Tree::read(&text, Some(offset));
+            let place = Place::at(&text, &tree, offset);
+            let path = place.path.to_pointer();
+            let found = match place.part {
+                Part::Key(_) => format!("key {path}"),
+                Part::NewKey => format!("key {path} new"),
+                Part::Value(_) => format!("value {path}"),
+                Part::NewValue => format!("value {path} new"),
+            };
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+}

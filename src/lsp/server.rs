@@ -1,0 +1,541 @@
+//! The server's loop: messages in, answers and findings out.
+//!
+//! Invariant: only this loop writes. A request gets exactly one answer, also one that nobody knows, that comes
+//! too early or too late, or in whose handling this server fails.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::action::{self, Wanted};
+use super::checker::Checker;
+use super::client::Client;
+use super::document::{Content, Document, Documents};
+use super::finding;
+use super::job::{Checked, Job};
+use super::mailbox::{Event, Mailbox};
+use super::message::{self, ErrorCode, Fault, Incoming};
+use super::parent::Parent;
+use super::text::{Position, Range, Text};
+use super::view::View;
+use super::watch::{self, Dependencies};
+use super::{Ending, Options, completion, hover, symbol, uri};
+use crate::validate::Session;
+
+/// How long nothing may come before files and the parent are looked at.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// One client's server.
+pub(super) struct Server<'o> {
+    mailbox: Mailbox,
+    output: &'o mut dyn Write,
+    session: Arc<Session>,
+    checker: Checker,
+    rules_page: Option<String>,
+    stage: Stage,
+    client: Client,
+    parent: Option<Parent>,
+    documents: Documents,
+    dependencies: HashMap<String, Dependencies>,
+    looked: Instant,
+}
+
+/// Where in its life a session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Before,
+    Serving,
+    /// After `shutdown`.
+    Closing,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DocumentParams {
+    text_document: Identifier,
+    #[serde(default)]
+    position: Option<Position>,
+    #[serde(default)]
+    range: Option<Range>,
+    #[serde(default)]
+    context: Value,
+    #[serde(default)]
+    content_changes: Vec<Change>,
+}
+
+#[derive(Deserialize)]
+struct Identifier {
+    uri: String,
+    #[serde(default)]
+    version: Option<i64>,
+    #[serde(default)]
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Change {
+    range: Option<Range>,
+    text: String,
+}
+
+impl<'o> Server<'o> {
+    pub(super) fn new(mailbox: Mailbox, output: &'o mut dyn Write, options: &Options) -> Self {
+        let session = Arc::new(Session::new(options.open_models));
+        Self {
+            checker: Checker::start(Arc::clone(&session), mailbox.clone()),
+            mailbox,
+            output,
+            session,
+            rules_page: options.rules_page.clone(),
+            stage: Stage::Before,
+            client: Client::default(),
+            parent: None,
+            documents: Documents::default(),
+            dependencies: HashMap::new(),
+            looked: Instant::now(),
+        }
+    }
+
+    /// Serves until the client is done.
+    pub(super) fn run(mut self) -> io::Result<Ending> {
+        loop {
+            let event = self.mailbox.next(IDLE);
+            if self.looked.elapsed() >= IDLE {
+                self.looked = Instant::now();
+                if self.parent.as_ref().is_some_and(Parent::has_ended) {
+                    return Ok(Ending::Broken);
+                }
+                self.look_at_files();
+            }
+            match event {
+                None => {}
+                Some(Event::Message(Incoming::Notification { method, .. }, _))
+                    if method == "exit" =>
+                {
+                    return Ok(match self.stage {
+                        Stage::Closing => Ending::Orderly,
+                        _ => Ending::Broken,
+                    });
+                }
+                Some(Event::Message(message, cancelled)) => self.take(message, cancelled)?,
+                Some(Event::TooLarge(size)) => {
+                    let text =
+                        format!("a message of {size} bytes is too large and was passed over");
+                    self.log(&text)?;
+                }
+                Some(Event::Checked(checked)) => self.show(checked)?,
+                Some(Event::Ended(None)) => return Ok(Ending::Broken),
+                Some(Event::Ended(Some(reason))) => {
+                    let fault = Fault::new(ErrorCode::Parse, reason);
+                    self.send(&message::response(&Value::Null, Err(fault)))?;
+                    return Ok(Ending::Broken);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, message: Incoming, cancelled: bool) -> io::Result<()> {
+        match message {
+            Incoming::Request { id, .. } if cancelled => {
+                let fault = Fault::new(ErrorCode::Cancelled, "cancelled");
+                self.send(&message::response(&id, Err(fault)))
+            }
+            Incoming::Request { id, method, params } => {
+                let answer = catch_unwind(AssertUnwindSafe(|| self.answer(&method, params)));
+                let outcome = answer.unwrap_or_else(|_| {
+                    let reason = format!("a bug in pkgtool: {method} failed");
+                    Err(Fault::new(ErrorCode::Internal, reason))
+                });
+                self.send(&message::response(&id, outcome))
+            }
+            Incoming::Notification { method, params } => self.note(&method, params),
+            Incoming::Response => Ok(()),
+            Incoming::Invalid { id, fault } => self.send(&message::response(&id, Err(fault))),
+        }
+    }
+
+    fn answer(&mut self, method: &str, params: Value) -> Result<Value, Fault> {
+        match (self.stage, method) {
+            (Stage::Before, "initialize") => return Ok(self.initialize(&params)),
+            (Stage::Before, _) => {
+                return Err(Fault::new(
+                    ErrorCode::NotInitialized,
+                    "`initialize` comes first",
+                ));
+            }
+            (Stage::Serving, "initialize") => {
+                return Err(Fault::new(
+                    ErrorCode::InvalidRequest,
+                    "`initialize` comes once",
+                ));
+            }
+            (Stage::Closing, _) => {
+                return Err(Fault::new(
+                    ErrorCode::InvalidRequest,
+                    "after `shutdown` comes `exit`",
+                ));
+            }
+            (Stage::Serving, "shutdown") => {
+                self.stage = Stage::Closing;
+                return Ok(Value::Null);
+            }
+            (Stage::Serving, _) => {}
+        }
+        match method {
+            "textDocument/hover" => self.at_position(params, hover::hover),
+            "textDocument/completion" => self.at_position(params, completion::complete),
+            "textDocument/documentSymbol" => self.about_document(params, |view, params| {
+                json!(symbol::symbols(view, &params.text_document.uri))
+            }),
+            "textDocument/documentLink" => {
+                self.about_document(params, |view, _| json!(symbol::links(view)))
+            }
+            "textDocument/codeAction" => self.actions(params),
+            _ => Err(Fault::new(
+                ErrorCode::MethodNotFound,
+                format!("`{method}` is not served"),
+            )),
+        }
+    }
+
+    fn initialize(&mut self, params: &Value) -> Value {
+        self.client = Client::read(params);
+        self.client.rules_page.clone_from(&self.rules_page);
+        self.parent = self.client.process.map(Parent::new);
+        self.stage = Stage::Serving;
+        json!({
+            "capabilities": {
+                "positionEncoding": self.client.encoding.name(),
+                "textDocumentSync": { "openClose": true, "change": 2, "save": { "includeText": false } },
+                "hoverProvider": true,
+                "completionProvider": { "triggerCharacters": ["\"", ":", "/", " "] },
+                "codeActionProvider": if self.client.actions {
+                    json!({ "codeActionKinds": ["quickfix", action::FIX_ALL] })
+                } else {
+                    json!(false)
+                },
+                "documentSymbolProvider": true,
+                "documentLinkProvider": { "resolveProvider": false },
+                "workspace": {
+                    "workspaceFolders": { "supported": true, "changeNotifications": true },
+                },
+            },
+            "serverInfo": { "name": "pkgtool", "version": env!("CARGO_PKG_VERSION") },
+        })
+    }
+
+    fn note(&mut self, method: &str, params: Value) -> io::Result<()> {
+        if self.stage != Stage::Serving {
+            return Ok(());
+        }
+        let noted = match method {
+            "initialized" => return self.register(),
+            "textDocument/didOpen" => message::params(params).map(|params| self.open(params)),
+            "textDocument/didChange" => message::params(params).map(|params| self.change(params)),
+            "textDocument/didSave" => message::params(params)
+                .map(|params: DocumentParams| self.check(&params.text_document.uri)),
+            "textDocument/didClose" => match message::params::<DocumentParams>(params) {
+                Ok(params) => return self.close(&params.text_document.uri),
+                Err(fault) => Err(fault),
+            },
+            "workspace/didChangeWatchedFiles" => {
+                self.files_changed(&changed_paths(&params));
+                Ok(())
+            }
+            "workspace/didChangeWorkspaceFolders" => {
+                self.client.change_folders(&params["event"]);
+                self.recheck(|_| true);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        match noted {
+            Ok(()) => Ok(()),
+            Err(fault) => self.log(&format!("{method}: {}", fault.message)),
+        }
+    }
+
+    fn register(&mut self) -> io::Result<()> {
+        if !self.client.watches {
+            return Ok(());
+        }
+        let params = watch::registration();
+        self.send(&message::request(
+            "pkgtool/1",
+            "client/registerCapability",
+            &params,
+        ))
+    }
+
+    fn open(&mut self, params: DocumentParams) {
+        let Identifier { uri, version, text } = params.text_document;
+        let Some(path) = uri::to_path(&uri) else {
+            return;
+        };
+        let text = Text::new(text.unwrap_or_default(), self.client.encoding);
+        self.documents
+            .open(&uri, path, version.unwrap_or_default(), text);
+        self.check(&uri);
+    }
+
+    fn change(&mut self, params: DocumentParams) {
+        let Identifier { uri, version, .. } = params.text_document;
+        let encoding = self.client.encoding;
+        let changes = params.content_changes;
+        self.documents
+            .change(&uri, version.unwrap_or_default(), |content| {
+                changes.into_iter().fold(content, |content, change| {
+                    match (content, change.range) {
+                        (_, None) => Content::Text(Text::new(change.text, encoding)),
+                        (Content::Text(mut text), Some(range)) => {
+                            text.edit(range, &change.text);
+                            Content::Text(text)
+                        }
+                        // What it is a change of is not known.
+                        (large, Some(_)) => large,
+                    }
+                })
+            });
+        self.check(&uri);
+    }
+
+    fn close(&mut self, uri: &str) -> io::Result<()> {
+        self.checker.forget(uri);
+        self.dependencies.remove(uri);
+        match self.documents.close(uri) {
+            Some(document) if document.shown => self.publish(uri, None, &[]),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has a document checked; one that is no file of a package loses what was shown.
+    fn check(&mut self, uri: &str) {
+        let Some(document) = self.documents.get(uri) else {
+            return;
+        };
+        let revision = document.revision;
+        let text = match &document.content {
+            Content::Text(text) => Ok(text.as_str().as_bytes().to_vec()),
+            Content::TooLarge(size) => Err(*size),
+        };
+        match document.found(&self.client.folders) {
+            Some(found) => self.checker.submit(Job {
+                uri: uri.to_owned(),
+                revision,
+                found,
+                text,
+            }),
+            None => self.mailbox.post(Event::Checked(Checked {
+                uri: uri.to_owned(),
+                revision,
+                findings: Vec::new(),
+                failure: None,
+            })),
+        }
+    }
+
+    fn recheck(&mut self, wants: impl Fn(&Dependencies) -> bool) {
+        let mut wanted = Vec::new();
+        for (uri, document) in self.documents.iter() {
+            let text = document.text().map_or("", Text::as_str);
+            let known = self.dependencies.entry(uri.clone());
+            if wants(known.or_insert_with(|| Dependencies::of(&document.path, text))) {
+                wanted.push(uri.clone());
+            }
+        }
+        for uri in wanted {
+            self.documents.touch(&uri);
+            self.check(&uri);
+        }
+    }
+
+    fn files_changed(&mut self, paths: &[PathBuf]) {
+        for path in paths {
+            self.session.forget(path);
+        }
+        self.recheck(|dependencies| paths.iter().any(|path| dependencies.include(path)));
+    }
+
+    /// Looks for changes that no client tells of.
+    fn look_at_files(&mut self) {
+        if self.client.watches || self.documents.iter().next().is_none() {
+            return;
+        }
+        let changed = self.session.changed();
+        if !changed.is_empty() {
+            self.files_changed(&changed);
+        }
+    }
+
+    fn show(&mut self, checked: Checked) -> io::Result<()> {
+        let Checked {
+            uri,
+            revision,
+            findings,
+            failure,
+        } = checked;
+        if let Some(failure) = failure {
+            self.log(&failure)?;
+        }
+        let Some(document) = self.documents.get_mut(&uri) else {
+            return Ok(());
+        };
+        if document.revision != revision {
+            return Ok(());
+        }
+        let is_news = document.shown || !findings.is_empty();
+        document.shown = !findings.is_empty();
+        document.findings = findings;
+        document.checked = Some(revision);
+        // Looked for in the text when files change: keystrokes come more often.
+        self.dependencies.remove(&uri);
+        if !is_news && document_is_foreign(self.documents.get(&uri), &self.client) {
+            return Ok(());
+        }
+        self.publish_current(&uri)
+    }
+
+    fn publish_current(&mut self, uri: &str) -> io::Result<()> {
+        let Some(document) = self.documents.get(uri) else {
+            return Ok(());
+        };
+        let empty = Text::new(String::new(), self.client.encoding);
+        let text = document.text().unwrap_or(&empty);
+        let findings = document.findings.iter();
+        let diagnostics: Vec<Value> = findings
+            .map(|one| finding::diagnostic(one, text, &self.client))
+            .collect();
+        let version = document.version;
+        self.publish(uri, Some(version), &diagnostics)
+    }
+
+    fn publish(
+        &mut self,
+        uri: &str,
+        version: Option<i64>,
+        diagnostics: &[Value],
+    ) -> io::Result<()> {
+        let mut params = json!({ "uri": uri, "diagnostics": diagnostics });
+        if let Some(version) = version {
+            params["version"] = json!(version);
+        }
+        self.send(&message::notification(
+            "textDocument/publishDiagnostics",
+            &params,
+        ))
+    }
+
+    fn at_position(
+        &self,
+        params: Value,
+        answer: fn(&View<'_>, usize) -> Value,
+    ) -> Result<Value, Fault> {
+        let params: DocumentParams = message::params(params)?;
+        let position = params
+            .position
+            .ok_or_else(|| Fault::new(ErrorCode::InvalidParams, "`position` is missing"))?;
+        let offset = |text: &Text| text.offset(position);
+        Ok(
+            self.view(&params.text_document.uri, Some(&offset), |view, offset| {
+                answer(view, offset)
+            }),
+        )
+    }
+
+    fn about_document(
+        &self,
+        params: Value,
+        answer: impl FnOnce(&View<'_>, &DocumentParams) -> Value,
+    ) -> Result<Value, Fault> {
+        let params: DocumentParams = message::params(params)?;
+        Ok(self.view(&params.text_document.uri, None, |view, _| {
+            answer(view, &params)
+        }))
+    }
+
+    /// What `answer` says of a document; `null` for one that is not open or no file of a package.
+    fn view(
+        &self,
+        uri: &str,
+        offset: Option<&dyn Fn(&Text) -> usize>,
+        answer: impl FnOnce(&View<'_>, usize) -> Value,
+    ) -> Value {
+        let Some(document) = self.documents.get(uri) else {
+            return Value::Null;
+        };
+        let found = document.found(&self.client.folders);
+        let (Some(text), Some(found)) = (document.text(), found) else {
+            return Value::Null;
+        };
+        let cursor = offset.map(|offset| offset(text));
+        let parts = (&*self.session, &self.client);
+        let view = View::new(text, &found, document.current_findings(), parts, cursor);
+        if view.is_foreign() {
+            return Value::Null;
+        }
+        answer(&view, cursor.unwrap_or_default())
+    }
+
+    fn actions(&self, params: Value) -> Result<Value, Fault> {
+        let params: DocumentParams = message::params(params)?;
+        let uri = &params.text_document.uri;
+        let document = self.documents.get(uri);
+        let Some((document, text)) = document.and_then(|one| Some((one, one.text()?))) else {
+            return Ok(json!([]));
+        };
+        let only = params.context.get("only").and_then(Value::as_array);
+        let only = only.map(|kinds| {
+            let kinds = kinds.iter().filter_map(Value::as_str);
+            kinds.map(str::to_owned).collect()
+        });
+        let wanted = Wanted {
+            uri,
+            version: document.version,
+            span: params.range.map_or(
+                text.span(Range {
+                    start: Position {
+                        line: 0,
+                        character: 0,
+                    },
+                    end: Position {
+                        line: usize::MAX,
+                        character: 0,
+                    },
+                }),
+                |range| text.span(range),
+            ),
+            only,
+        };
+        let actions = action::actions(&wanted, document.current_findings(), text, &self.client);
+        Ok(json!(actions))
+    }
+
+    /// Tells the user's log.
+    fn log(&mut self, text: &str) -> io::Result<()> {
+        let warning = 2;
+        let params = json!({ "type": warning, "message": format!("pkgtool: {text}") });
+        self.send(&message::notification("window/logMessage", &params))
+    }
+
+    fn send(&mut self, message: &Value) -> io::Result<()> {
+        super::frame::write(self.output, message)
+    }
+}
+
+fn document_is_foreign(document: Option<&Document>, client: &Client) -> bool {
+    document.is_none_or(|document| document.found(&client.folders).is_none())
+}
+
+fn changed_paths(params: &Value) -> Vec<PathBuf> {
+    let changes = params.get("changes").and_then(Value::as_array);
+    let changes = changes.into_iter().flatten();
+    changes
+        .filter_map(|change| uri::to_path(change.get("uri")?.as_str()?))
+        .collect()
+}

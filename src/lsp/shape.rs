@@ -1,0 +1,151 @@
+//! What the JSON Schemas say of a place.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::source::JsonPath;
+use crate::source::json::Step;
+use crate::validate::{CONFIG_SCHEMA, PRECISIONS_SCHEMA};
+
+static CONFIG: LazyLock<Value> = LazyLock::new(|| read(CONFIG_SCHEMA));
+static PRECISIONS: LazyLock<Value> = LazyLock::new(|| read(PRECISIONS_SCHEMA));
+
+/// A subschema.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    schema: &'static Value,
+    node: &'static Value,
+    description: Option<&'static str>,
+    is_methods: bool,
+}
+
+impl Shape {
+    /// What is said of the value at `path` of a config, or of a precision list. `nested` says whether the
+    /// variant on the way has components, by which its methods are grouped.
+    pub(super) fn at(is_list: bool, path: &JsonPath, nested: bool) -> Option<Self> {
+        let schema: &'static Value = if is_list { &PRECISIONS } else { &CONFIG };
+        let mut steps = path.steps().iter();
+        let root = Self::of(schema, schema);
+        steps.try_fold(root, |shape, step| shape.child(step, nested))
+    }
+
+    pub(super) fn description(self) -> Option<&'static str> {
+        self.description
+    }
+
+    /// The words that are allowed, if they are listed.
+    pub(super) fn words(self) -> Vec<&'static str> {
+        let words = self.node.get("enum").and_then(Value::as_array);
+        words
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect()
+    }
+
+    /// The members an object can have, with what is said of each.
+    pub(super) fn members(self) -> Vec<(&'static str, Self)> {
+        let members = self.node.get("properties").and_then(Value::as_object);
+        members
+            .into_iter()
+            .flatten()
+            .map(|(key, node)| (key.as_str(), self.member(key, node)))
+            .collect()
+    }
+
+    /// Whether an object must have the member. A variant needs a file as well, or components.
+    pub(super) fn requires(self, key: &str) -> bool {
+        let required = self.node.get("required").and_then(Value::as_array);
+        required.is_some_and(|keys| keys.iter().any(|one| one == key))
+    }
+
+    /// The kinds of values allowed, as JSON Schema names them.
+    pub(super) fn types(self) -> Vec<&'static str> {
+        match self.node.get("type") {
+            Some(Value::String(one)) => vec![one],
+            Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is said of an array's elements.
+    pub(super) fn element(self) -> Option<Self> {
+        Some(Self::of(self.schema, self.node.get("items")?))
+    }
+
+    fn child(self, step: &Step, nested: bool) -> Option<Self> {
+        let Step::Key(key) = step else {
+            return self.element();
+        };
+        if self.is_methods {
+            let name = if nested { "methods" } else { "methodSignature" };
+            return Some(Self::of(self.schema, self.schema.get("$defs")?.get(name)?));
+        }
+        let member = self.node.get("properties").and_then(|all| all.get(&**key));
+        if let Some(node) = member {
+            return Some(self.member(key, node));
+        }
+        let others = self.node.get("additionalProperties")?;
+        others.is_object().then(|| Self::of(self.schema, others))
+    }
+
+    fn member(self, key: &str, node: &'static Value) -> Self {
+        Self {
+            is_methods: key == "methods",
+            ..Self::of(self.schema, node)
+        }
+    }
+
+    fn of(schema: &'static Value, node: &'static Value) -> Self {
+        let description = |node: &'static Value| node.get("description").and_then(Value::as_str);
+        let reference = node.get("$ref").and_then(Value::as_str);
+        let target = reference.and_then(|target| schema.pointer(target.strip_prefix('#')?));
+        Self {
+            schema,
+            node: target.unwrap_or(node),
+            description: description(node).or_else(|| target.and_then(description)),
+            is_methods: false,
+        }
+    }
+}
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).expect("the schemas of this repository are JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shape;
+    use crate::source::JsonPath;
+
+    #[test]
+    fn paths_lead_to_what_the_schema_says() {
+        let variant = JsonPath::root().key("variants").index(3);
+        let at = |path: &JsonPath, nested| Shape::at(false, path, nested);
+        let shape = at(&variant.key("size_bytes"), false).expect("a member");
+        assert!(
+            shape
+                .description()
+                .is_some_and(|text| text.starts_with("Size of"))
+        );
+        assert_eq!(shape.types(), ["integer"]);
+        let method = variant.key("methods").key("forward");
+        let dtype = |path: &JsonPath| path.key("inputs").index(0).key("dtype");
+        let flat = at(&dtype(&method), false).expect("a member");
+        assert!(flat.words().contains(&"bfloat16"));
+        let nested = at(
+            &dtype(&variant.key("methods").key("encoder").key("forward")),
+            true,
+        );
+        assert_eq!(nested.expect("a member").words(), flat.words());
+        assert!(
+            at(&variant, false)
+                .expect("a variant")
+                .requires("precision")
+        );
+        assert!(at(&variant.key("nothing"), false).is_none());
+        let token = Shape::at(true, &JsonPath::root().key("quantized").index(0), false);
+        assert_eq!(token.expect("a token").types(), ["string"]);
+    }
+}

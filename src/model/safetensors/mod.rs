@@ -1,0 +1,39 @@
+//! Safetensors files: tensors by name behind a header in JSON, for code that knows what to do with them.
+//!
+//! Eight bytes with the header's length, the header, then the tensors' data without a gap:
+//! <https://github.com/huggingface/safetensors#format>. The format has no methods, so no signature.
+//! Invariant: the header is read as a stream and bounded, data never is.
+
+mod element;
+mod error;
+mod header;
+
+use std::path::Path;
+
+pub use error::Error;
+
+use super::{ModelError, ModelFormat, ModelInfo};
+use crate::source::ReadAt;
+
+/// The safetensors format.
+#[derive(Debug)]
+pub struct Safetensors;
+
+impl ModelFormat for Safetensors {
+    fn name(&self) -> &'static str {
+        "safetensors"
+    }
+
+    /// By the extension, or by a length that is followed by an object with a tensor's name.
+    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
+        let named = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("safetensors"));
+        let marked = first_bytes.get(5..10) == Some(b"\0\0\0{\"");
+        named || marked
+    }
+
+    fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
+        Ok(header::read(source)?)
+    }
+}

@@ -1,0 +1,41 @@
+//! TensorFlow Lite models (`.tflite`), read from the FlatBuffer alone.
+//!
+//! Signatures are methods: names, tensors, shapes with what varies in them. Schema:
+//! <https://github.com/tensorflow/tensorflow/blob/master/tensorflow/compiler/mlir/lite/schema/schema.fbs>
+//! (identifier `TFL3`). Invariant: weights are never read; every index and every length is checked.
+
+mod element;
+mod graph;
+mod operator;
+mod schema;
+mod signature;
+mod subgraph;
+
+use std::path::Path;
+
+use super::{ModelError, ModelFormat, ModelInfo};
+use crate::source::ReadAt;
+
+/// The identifier of the files this reader knows.
+const IDENTIFIER: &str = "TFL3";
+
+/// The TensorFlow Lite format.
+#[derive(Debug)]
+pub struct TfLite;
+
+impl ModelFormat for TfLite {
+    fn name(&self) -> &'static str {
+        "tflite"
+    }
+
+    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
+        let named = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("tflite"));
+        named || first_bytes.get(4..8) == Some(IDENTIFIER.as_bytes())
+    }
+
+    fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
+        Ok(graph::read(source)?)
+    }
+}

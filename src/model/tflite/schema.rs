@@ -1,0 +1,91 @@
+//! The fields of `schema.fbs` that are read, by their numbers.
+
+use crate::model::executorch::flatbuffer::Field;
+
+/// `Model`.
+pub(super) mod model {
+    use super::Field;
+    pub(in crate::model::tflite) const VERSION: Field = Field(0, "version");
+    pub(in crate::model::tflite) const OPERATOR_CODES: Field = Field(1, "operator_codes");
+    pub(in crate::model::tflite) const SUBGRAPHS: Field = Field(2, "subgraphs");
+    pub(in crate::model::tflite) const DESCRIPTION: Field = Field(3, "description");
+    pub(in crate::model::tflite) const BUFFERS: Field = Field(4, "buffers");
+    pub(in crate::model::tflite) const METADATA: Field = Field(6, "metadata");
+    pub(in crate::model::tflite) const SIGNATURES: Field = Field(7, "signature_defs");
+}
+
+/// `OperatorCode`.
+pub(super) mod code {
+    use super::Field;
+    pub(in crate::model::tflite) const SHORT: Field = Field(0, "deprecated_builtin_code");
+    pub(in crate::model::tflite) const CUSTOM: Field = Field(1, "custom_code");
+    pub(in crate::model::tflite) const BUILTIN: Field = Field(3, "builtin_code");
+}
+
+/// `SubGraph`.
+pub(super) mod subgraph {
+    use super::Field;
+    pub(in crate::model::tflite) const TENSORS: Field = Field(0, "tensors");
+    pub(in crate::model::tflite) const INPUTS: Field = Field(1, "inputs");
+    pub(in crate::model::tflite) const OUTPUTS: Field = Field(2, "outputs");
+    pub(in crate::model::tflite) const OPERATORS: Field = Field(3, "operators");
+}
+
+/// `Tensor`.
+pub(super) mod tensor {
+    use super::Field;
+    pub(in crate::model::tflite) const SHAPE: Field = Field(0, "shape");
+    pub(in crate::model::tflite) const TYPE: Field = Field(1, "type");
+    pub(in crate::model::tflite) const BUFFER: Field = Field(2, "buffer");
+    pub(in crate::model::tflite) const NAME: Field = Field(3, "name");
+    pub(in crate::model::tflite) const QUANTIZATION: Field = Field(4, "quantization");
+    pub(in crate::model::tflite) const IS_VARIABLE: Field = Field(5, "is_variable");
+    pub(in crate::model::tflite) const SPARSITY: Field = Field(6, "sparsity");
+    pub(in crate::model::tflite) const SIGNATURE: Field = Field(7, "shape_signature");
+    pub(in crate::model::tflite) const HAS_RANK: Field = Field(8, "has_rank");
+}
+
+/// `QuantizationParameters`.
+pub(super) mod quantization {
+    use super::Field;
+    pub(in crate::model::tflite) const SCALE: Field = Field(2, "scale");
+    pub(in crate::model::tflite) const ZERO_POINT: Field = Field(3, "zero_point");
+}
+
+/// `Operator`.
+pub(super) mod operator {
+    use super::Field;
+    pub(in crate::model::tflite) const OPCODE: Field = Field(0, "opcode_index");
+    pub(in crate::model::tflite) const INPUTS: Field = Field(1, "inputs");
+    pub(in crate::model::tflite) const OUTPUTS: Field = Field(2, "outputs");
+}
+
+/// `Buffer`.
+pub(super) mod buffer {
+    use super::Field;
+    pub(in crate::model::tflite) const DATA: Field = Field(0, "data");
+    pub(in crate::model::tflite) const OFFSET: Field = Field(1, "offset");
+    pub(in crate::model::tflite) const SIZE: Field = Field(2, "size");
+}
+
+/// `Metadata`.
+pub(super) mod metadata {
+    use super::Field;
+    pub(in crate::model::tflite) const NAME: Field = Field(0, "name");
+}
+
+/// `SignatureDef`.
+pub(super) mod signature {
+    use super::Field;
+    pub(in crate::model::tflite) const INPUTS: Field = Field(0, "inputs");
+    pub(in crate::model::tflite) const OUTPUTS: Field = Field(1, "outputs");
+    pub(in crate::model::tflite) const KEY: Field = Field(2, "signature_key");
+    pub(in crate::model::tflite) const SUBGRAPH: Field = Field(4, "subgraph_index");
+}
+
+/// `TensorMap`.
+pub(super) mod map {
+    use super::Field;
+    pub(in crate::model::tflite) const NAME: Field = Field(0, "name");
+    pub(in crate::model::tflite) const TENSOR: Field = Field(1, "tensor_index");
+}

@@ -1,0 +1,420 @@
+//! The last word on findings: which of them are told, and how loudly.
+//!
+//! Invariant: of findings that are not about settings none is added; they are left out or get another
+//! severity, nothing else.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use toml::value::Date;
+
+use super::baseline::{self, Entry, Known};
+use super::lookup::Lookup;
+use super::selector::Level;
+use super::settings::{Exception, Settings};
+use crate::diagnostic::{Anchor, Diagnostic, Identities, Report, Severity, SourceText};
+use crate::source::{JsonPath, Span};
+use crate::validate::{baseline_stale, exception_stale, rule_metas, settings_invalid};
+
+/// Most entries of a baseline that are named.
+const MAX_NAMED: usize = 3;
+
+/// The baselines of a run.
+#[derive(Debug, Default)]
+pub(super) struct Baselines {
+    /// The one that rules all files, instead of those that settings name.
+    pub(super) given: Option<(PathBuf, Known)>,
+    /// Whether those that settings name are passed over.
+    pub(super) none_of_settings: bool,
+}
+
+/// What a judgement left beside the report.
+#[derive(Debug, Default)]
+pub(super) struct Judgement {
+    /// Warnings that count as errors, because settings say so.
+    pub(super) denied_warnings: usize,
+    /// How many findings baselines knew.
+    pub(super) known: usize,
+    /// Files that were checked, from the file system's root.
+    pub(super) checked: BTreeSet<PathBuf>,
+}
+
+/// One judgement of one report.
+pub(super) struct Judge<'p> {
+    pub(super) lookup: &'p Lookup,
+    pub(super) baselines: &'p Baselines,
+    /// Whether all rules had their facts: without models what is not found may be there.
+    pub(super) is_complete: bool,
+    pub(super) today: Date,
+    identities: RefCell<Identities>,
+    used: RefCell<BTreeSet<(PathBuf, JsonPath)>>,
+    known: RefCell<BTreeMap<PathBuf, Room>>,
+}
+
+/// A baseline, and what room is left in it.
+struct Room {
+    left: Known,
+    /// Where settings name it.
+    named: Option<(Arc<Settings>, Span)>,
+    problem: Option<String>,
+}
+
+impl<'p> Judge<'p> {
+    pub(super) fn new(lookup: &'p Lookup, baselines: &'p Baselines, is_complete: bool) -> Self {
+        let mut known = BTreeMap::new();
+        if let Some((file, entries)) = &baselines.given {
+            let room = Room {
+                left: entries.clone(),
+                named: None,
+                problem: None,
+            };
+            known.insert(file.clone(), room);
+        }
+        Self {
+            lookup,
+            baselines,
+            is_complete,
+            today: today(),
+            identities: RefCell::default(),
+            used: RefCell::default(),
+            known: RefCell::new(known),
+        }
+    }
+
+    pub(super) fn judge(&self, report: &mut Report) -> Judgement {
+        let mut judgement = Judgement::default();
+        let roots = self.lookup.roots();
+        let absolute = |path: &String| roots.absolute(Path::new(path));
+        judgement.checked = report.files.iter().map(absolute).collect();
+        // In the order of a report: of what is counted, the first are those that are known.
+        report.diagnostics.sort_by(|a, b| {
+            let key = |it: &Diagnostic| (it.span.start, it.span.end, it.rule.code);
+            a.source
+                .path
+                .cmp(&b.source.path)
+                .then_with(|| key(a).cmp(&key(b)))
+        });
+        let mut settings_of: HashMap<String, (PathBuf, Option<Arc<Settings>>)> = HashMap::new();
+        for diagnostic in &report.diagnostics {
+            let shown = &diagnostic.source.path;
+            if !settings_of.contains_key(shown) {
+                let file = absolute(shown);
+                let settings = self.lookup.of(file.parent().unwrap_or(&file), None);
+                settings_of.insert(shown.clone(), (file, settings));
+            }
+        }
+        self.read_baselines();
+        for mut diagnostic in std::mem::take(&mut report.diagnostics) {
+            let shown = &diagnostic.source.path;
+            let (file, settings) = &settings_of[shown];
+            let settings = settings.as_ref();
+            if settings.is_some_and(|settings| !self.lets_through(settings, file, &mut diagnostic))
+            {
+                continue;
+            }
+            if self.is_known(settings, &diagnostic) {
+                judgement.known += 1;
+                continue;
+            }
+            let denies = settings.is_some_and(|settings| settings.deny_warnings);
+            judgement.denied_warnings +=
+                usize::from(denies && diagnostic.severity == Severity::Warning);
+            report.diagnostics.push(diagnostic);
+        }
+        self.tell_of_settings(report, &judgement.checked);
+        self.tell_of_baselines(report, &judgement.checked);
+        judgement
+    }
+
+    /// Whether settings have a finding told; its severity becomes theirs.
+    fn lets_through(&self, settings: &Settings, file: &Path, diagnostic: &mut Diagnostic) -> bool {
+        if !settings.looks_at(diagnostic.rule, file) {
+            return false;
+        }
+        if let Some(relative) = settings.relative(file)
+            && !settings.exceptions.is_empty()
+        {
+            let relative = relative
+                .to_string_lossy()
+                .replace(std::path::MAIN_SEPARATOR, "/");
+            if self.is_excepted(settings, &relative, diagnostic) {
+                return false;
+            }
+        }
+        if let Some(Level::At(severity)) = settings.level(diagnostic.rule) {
+            diagnostic.severity = severity;
+        }
+        true
+    }
+
+    fn is_excepted(&self, settings: &Settings, file: &str, diagnostic: &Diagnostic) -> bool {
+        let of_rule = |one: &&Exception| {
+            one.rule.code == diagnostic.rule.code && one.file == file && one.holds_on(self.today)
+        };
+        let mut candidates = settings.exceptions.iter().filter(of_rule).peekable();
+        if candidates.peek().is_none() {
+            return false;
+        }
+        let stable = self.identities.borrow_mut().pointer(diagnostic);
+        let pointers = [diagnostic.pointer.as_str(), stable.as_str()];
+        let mut is_excepted = false;
+        // Each that fits is of use: which of two is the better one is not for a tool to say.
+        for one in candidates.filter(|one| one.is_at(file, pointers)) {
+            is_excepted = true;
+            if let Some((path, _)) = &settings.file {
+                self.used
+                    .borrow_mut()
+                    .insert((path.clone(), one.place.0.clone()));
+            }
+        }
+        is_excepted
+    }
+
+    fn is_known(&self, settings: Option<&Arc<Settings>>, diagnostic: &Diagnostic) -> bool {
+        let named = settings.and_then(|settings| settings.baseline.as_ref());
+        let file = match (&self.baselines.given, named) {
+            (Some((file, _)), _) => file.clone(),
+            (None, Some((file, _))) if !self.baselines.none_of_settings => file.clone(),
+            _ => return false,
+        };
+        let entry = self.entry(&file, diagnostic);
+        let mut known = self.known.borrow_mut();
+        match known
+            .get_mut(&file)
+            .and_then(|room| room.left.get_mut(&entry))
+        {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads the baselines that settings name.
+    fn read_baselines(&self) {
+        if self.baselines.given.is_some() || self.baselines.none_of_settings {
+            return;
+        }
+        let mut known = self.known.borrow_mut();
+        for settings in self.lookup.all_read() {
+            let Some((file, span)) = settings.baseline.clone() else {
+                continue;
+            };
+            known.entry(file.clone()).or_insert_with(|| {
+                let (left, problem) = match baseline::read(&file) {
+                    Ok(entries) => (entries, None),
+                    Err(reason) => (Known::new(), Some(reason)),
+                };
+                Room {
+                    left,
+                    named: Some((settings, span)),
+                    problem,
+                }
+            });
+        }
+    }
+
+    /// The entry of a finding in a baseline.
+    fn entry(&self, baseline: &Path, diagnostic: &Diagnostic) -> Entry {
+        let directory = baseline.parent().unwrap_or(baseline);
+        let path = baseline::relative(self.lookup.roots(), directory, &diagnostic.source.path);
+        let identity = self.identities.borrow_mut().of(diagnostic, &path);
+        Entry::new(identity, diagnostic.rule.name)
+    }
+
+    /// The entries of what a report has, for a new baseline.
+    pub(super) fn entries(&self, baseline: &Path, report: &Report) -> Known {
+        let mut known = Known::new();
+        for diagnostic in &report.diagnostics {
+            *known.entry(self.entry(baseline, diagnostic)).or_default() += 1;
+        }
+        known
+    }
+
+    fn tell_of_settings(&self, report: &mut Report, checked: &BTreeSet<PathBuf>) {
+        for settings in self.lookup.all_read() {
+            let Some((file, source)) = &settings.file else {
+                continue;
+            };
+            let before = report.diagnostics.len();
+            report.diagnostics.extend(settings.findings.iter().cloned());
+            for one in &settings.exceptions {
+                if let Some(message) = self.why_stale(&settings, file, one, checked) {
+                    let (path, span) = one.place.clone();
+                    let finding = exception_stale(Anchor::At(path, span), message);
+                    let help = "remove it, or mend what it says";
+                    tell(report, &settings, finding.help(help).locate(source, None));
+                }
+            }
+            if report.diagnostics.len() > before && !report.files.contains(&source.path) {
+                report.files.push(source.path.clone());
+            }
+        }
+    }
+
+    fn why_stale(
+        &self,
+        settings: &Settings,
+        file: &Path,
+        one: &Exception,
+        checked: &BTreeSet<PathBuf>,
+    ) -> Option<String> {
+        let Exception { rule, until, .. } = one;
+        let name = rule.name;
+        if let Some(until) = until.filter(|_| !one.holds_on(self.today)) {
+            return Some(format!(
+                "the exception for `{name}` in {} ended on {until}",
+                one.file
+            ));
+        }
+        let target = settings.root.join(&one.file);
+        if self
+            .used
+            .borrow()
+            .contains(&(file.to_owned(), one.place.0.clone()))
+            || !self.is_complete
+            || !settings.looks_at(rule, &target)
+        {
+            return None;
+        }
+        if checked.contains(&target) {
+            let place = if one.pointer.is_empty() { "" } else { " at " };
+            let pointer = &one.pointer;
+            return Some(format!(
+                "`{name}` finds nothing in {}{place}{pointer}",
+                one.file
+            ));
+        }
+        let is_gone = target.symlink_metadata().is_err();
+        is_gone.then(|| format!("there is no {} for the exception of `{name}`", one.file))
+    }
+
+    fn tell_of_baselines(&self, report: &mut Report, checked: &BTreeSet<PathBuf>) {
+        for (file, room) in self.known.borrow().iter() {
+            if let (Some(problem), Some((settings, span))) = (&room.problem, &room.named) {
+                if let Some((_, source)) = &settings.file {
+                    let anchor = Anchor::At(JsonPath::root().key("baseline"), *span);
+                    let shown = self.lookup.roots().shown(file);
+                    let message = format!("the baseline {shown} cannot be used: {problem}");
+                    let help = format!("write it with `pkgtool validate --write-baseline {shown}`");
+                    let finding = settings_invalid(anchor, message).help(help);
+                    report.diagnostics.push(finding.locate(source, None));
+                    report.files.push(source.path.clone());
+                }
+                continue;
+            }
+            let stale = self.stale(file, &room.left, checked);
+            if stale.is_empty() {
+                continue;
+            }
+            let shown = self.lookup.roots().shown(file);
+            let count: usize = stale.values().sum();
+            let named = stale.keys().take(MAX_NAMED);
+            let named: Vec<String> = named.map(place_of).collect();
+            let more = match stale.len().saturating_sub(MAX_NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let plural = if count == 1 { " that is" } else { "s that are" };
+            let message = format!(
+                "{count} known finding{plural} gone: {}{more}",
+                named.join(", ")
+            );
+            let finding = baseline_stale(Anchor::File, message).help(format!(
+                "write it anew: `pkgtool validate --write-baseline {shown}`"
+            ));
+            let source = Arc::new(SourceText::new(shown.clone(), String::new()));
+            let settings = self.lookup.of(file.parent().unwrap_or(file), None);
+            let before = report.diagnostics.len();
+            match settings {
+                Some(settings) => tell(report, &settings, finding.locate(&source, None)),
+                None => report.diagnostics.push(finding.locate(&source, None)),
+            }
+            if report.diagnostics.len() > before {
+                report.files.push(shown);
+            }
+        }
+        report.files.sort();
+        report.files.dedup();
+    }
+
+    /// What is left of a baseline and cannot be there any more.
+    pub(super) fn stale(&self, file: &Path, left: &Known, checked: &BTreeSet<PathBuf>) -> Known {
+        let directory = file.parent().unwrap_or(file);
+        let roots = self.lookup.roots();
+        let is_gone = |entry: &Entry| {
+            let file = roots.absolute(&directory.join(&entry.file));
+            let settings = self.lookup.of(file.parent().unwrap_or(&file), None);
+            let rule = rule_metas()
+                .into_iter()
+                .find(|rule| rule.name == entry.rule);
+            // A rule of another version is left to that version.
+            let is_looked_at = rule
+                .is_some_and(|rule| settings.is_none_or(|settings| settings.looks_at(rule, &file)));
+            is_looked_at && (checked.contains(&file) || file.symlink_metadata().is_err())
+        };
+        if !self.is_complete {
+            return Known::new();
+        }
+        let left = left.iter().filter(|(_, count)| **count > 0);
+        let stale = left.filter(|(entry, _)| is_gone(entry));
+        stale
+            .map(|(entry, count)| (entry.clone(), *count))
+            .collect()
+    }
+}
+
+/// Adds a finding about settings themselves, if they have it told.
+fn tell(report: &mut Report, settings: &Settings, mut diagnostic: Diagnostic) {
+    if !settings.is_selected(diagnostic.rule) {
+        return;
+    }
+    if let Some(Level::At(severity)) = settings.level(diagnostic.rule) {
+        diagnostic.severity = severity;
+    }
+    report.diagnostics.push(diagnostic);
+}
+
+fn place_of(entry: &Entry) -> String {
+    let Entry {
+        file,
+        rule,
+        pointer,
+        ..
+    } = entry;
+    format!("`{rule}` at {file}#{pointer}")
+}
+
+/// The day, in UTC, by the proleptic Gregorian calendar.
+fn today() -> Date {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let mut days = since.as_secs() / 86_400;
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let mut month = 1;
+    let february = 28 + u64::from(is_leap(year));
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    Date {
+        year: u16::try_from(year).unwrap_or(u16::MAX),
+        month,
+        day: u8::try_from(days + 1).unwrap_or(u8::MAX),
+    }
+}

@@ -1,0 +1,391 @@
+//! What a project asks of its packages, and which findings it has told: `pkgtool.toml`, command lines,
+//! baselines.
+//!
+//! A [`Policy`] stands over a validation: it leaves files out of walks, demands things that the format does
+//! not, and has the last word on what was found. Knows rules by their metadata; changes none. Without a
+//! `pkgtool.toml` and without a word from the caller nothing is done.
+
+mod baseline;
+mod globs;
+mod judge;
+mod lookup;
+mod read;
+mod selector;
+mod settings;
+mod sieve;
+mod words;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::diagnostic::{Report, RuleMeta};
+use crate::package::sieve::SETTINGS_FILE;
+use crate::package::{Discovery, Found, Loaded, Walked};
+use crate::validate::{self, Demands, Options, Outcome, Progress, Ruling, Session};
+
+pub use globs::Glob;
+pub use lookup::Origin;
+pub use read::{EXCEPTION_KEYS, KEYS, PRECISION_KEYS};
+pub use selector::{Level, Selector};
+pub use settings::{Exception, Overrides, Settings};
+pub use words::capabilities;
+
+use judge::{Baselines, Judge, Judgement};
+use lookup::Lookup;
+
+/// The schema of `pkgtool.toml`, JSON Schema 2020-12.
+pub const SCHEMA: &str = include_str!("../../schemas/pkgtool.schema.json");
+
+/// The settings, exceptions and baselines that rule a validation.
+#[derive(Debug)]
+pub struct Policy {
+    lookup: Lookup,
+    baselines: Baselines,
+    writes: Option<PathBuf>,
+}
+
+/// What a validation under a policy found.
+#[derive(Debug, Default)]
+pub struct Ruled {
+    /// What is told.
+    pub outcome: Outcome,
+    /// Warnings that count as errors, because settings say so.
+    pub denied_warnings: usize,
+    /// How many findings baselines knew; they are not told.
+    pub known: usize,
+    /// What was written, if a baseline was to be.
+    pub written: Option<Written>,
+}
+
+/// A baseline that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The file, as reports show it.
+    pub file: String,
+    /// How many findings it has.
+    pub findings: usize,
+    /// How many it had not before.
+    pub new: usize,
+    /// How many it had before and has not now.
+    pub gone: usize,
+}
+
+/// Why a validation under a policy could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The validation itself.
+    #[error(transparent)]
+    Validate(#[from] validate::Error),
+    /// The settings that were named are not there.
+    #[error("{path}: {reason}; --config takes a file of settings in TOML", path = path.display())]
+    Settings {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The baseline that was named cannot be used.
+    #[error("{path}: not a usable baseline: {reason}", path = path.display())]
+    Baseline {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The baseline cannot be written.
+    #[error("cannot write the baseline {path}: {error}", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+impl Policy {
+    /// Settings from there, with what a command line says.
+    pub fn new(origin: Origin, overrides: Overrides) -> Result<Self, Error> {
+        if let Origin::File(path) = &origin {
+            lookup::text_of(path).map_err(|(reason, _)| Error::Settings {
+                path: path.clone(),
+                reason,
+            })?;
+        }
+        Ok(Self {
+            lookup: Lookup::new(origin, overrides),
+            baselines: Baselines::default(),
+            writes: None,
+        })
+    }
+
+    /// The nearest `pkgtool.toml` of each file, and nothing else.
+    pub fn nearest() -> Self {
+        Self {
+            lookup: Lookup::new(Origin::Nearest, Overrides::default()),
+            baselines: Baselines::default(),
+            writes: None,
+        }
+    }
+
+    /// Has a baseline instead of those that settings name.
+    pub fn with_baseline(mut self, file: &Path) -> Result<Self, Error> {
+        let absolute = self.lookup.roots().absolute(file);
+        let known = baseline::read(&absolute).map_err(|reason| Error::Baseline {
+            path: file.to_owned(),
+            reason,
+        })?;
+        self.baselines.given = Some((absolute, known));
+        Ok(self)
+    }
+
+    /// Writes what is found into a baseline, which is then the one that holds.
+    #[must_use]
+    pub fn writing_baseline(mut self, file: &Path) -> Self {
+        self.writes = Some(self.lookup.roots().absolute(file));
+        self.baselines = Baselines {
+            given: None,
+            none_of_settings: true,
+        };
+        self
+    }
+
+    /// The settings that rule a file or what is in a directory; `None` if there are none.
+    pub fn settings_for(&self, path: &Path) -> Option<Arc<Settings>> {
+        let path = self.lookup.roots().absolute(path);
+        let directory = if path.is_dir() {
+            &path
+        } else {
+            path.parent().unwrap_or(&path)
+        };
+        self.lookup.of(directory, None)
+    }
+
+    /// A path as reports show it.
+    pub fn shown(&self, path: &Path) -> String {
+        match self.lookup.roots().shown(path) {
+            shown if shown.is_empty() => ".".to_owned(),
+            shown => shown,
+        }
+    }
+
+    /// What is below `paths`, without what settings leave out. Of what is named nothing is left out.
+    pub fn discover(&self, paths: &[PathBuf]) -> Discovery {
+        Discovery::walk_sieved(paths, &mut sieve::ProjectSieve::new(&self.lookup))
+    }
+
+    /// Validates everything found under `options.paths`. A `pkgtool.toml` among them is checked itself.
+    pub fn validate(&self, options: &Options, progress: Progress<'_>) -> Result<Ruled, Error> {
+        let is_settings =
+            |path: &&PathBuf| path.file_name().is_some_and(|name| name == SETTINGS_FILE);
+        let (settings, paths): (Vec<&PathBuf>, Vec<&PathBuf>) = options
+            .paths
+            .iter()
+            .partition(|path| is_settings(path) && !path.is_dir());
+        validate::check_paths(&options.paths)?;
+        let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
+        let mut discovery = self.discover(&paths);
+        if let Some(list) = &options.precisions {
+            discovery.add_list(list);
+        }
+        let settings = settings
+            .iter()
+            .map(|path| self.lookup.roots().absolute(path));
+        let settings: Vec<PathBuf> = settings.collect();
+        self.rule(&discovery, options, &settings, |ruling| {
+            let nothing = BTreeMap::new();
+            validate::validate_ruled(&discovery, &nothing, options, ruling, progress)
+        })
+    }
+
+    /// Validates what a walk found, the content of some of it given; `options.paths` is not looked at.
+    pub fn validate_found(
+        &self,
+        discovery: &Discovery,
+        contents: &BTreeMap<PathBuf, Vec<u8>>,
+        options: &Options,
+        progress: Progress<'_>,
+    ) -> Result<Ruled, Error> {
+        self.rule(discovery, options, &[], |ruling| {
+            validate::validate_ruled(discovery, contents, options, ruling, progress)
+        })
+    }
+
+    /// Checks a text that somebody is writing, with what `session` knows.
+    pub fn check(&self, session: &Session, found: &Found, loaded: &Loaded) -> Result<Ruled, Error> {
+        let options = Options {
+            paths: Vec::new(),
+            precisions: None,
+            open_models: session.opens_models(),
+            jobs: 1,
+        };
+        self.rule(&Discovery::default(), &options, &[], |ruling| {
+            Ok(session.check(found, loaded, ruling))
+        })
+    }
+
+    /// Validates `bytes` as if they were the file at `path`.
+    pub fn validate_bytes(
+        &self,
+        path: &Path,
+        bytes: Vec<u8>,
+        options: &Options,
+    ) -> Result<Ruled, Error> {
+        self.rule(&Discovery::default(), options, &[], |ruling| {
+            validate::validate_bytes_ruled(path, bytes, options, ruling)
+        })
+    }
+
+    /// The same for who checks the files of a walk one by one.
+    pub fn ruling<'p>(
+        &'p self,
+        discovery: &'p Discovery,
+        options: &Options,
+    ) -> impl Ruling + use<'p> {
+        self.ruler(discovery, options, &[])
+    }
+
+    /// Has its word on what was found without it. What it demands was then not looked for.
+    pub fn apply(&self, outcome: &mut Outcome, options: &Options) {
+        let judge = Judge::new(&self.lookup, &self.baselines, options.open_models);
+        judge.judge(&mut outcome.report);
+        outcome.report.sort();
+    }
+
+    fn rule(
+        &self,
+        discovery: &Discovery,
+        options: &Options,
+        named: &[PathBuf],
+        validate: impl FnOnce(&dyn Ruling) -> Result<Outcome, validate::Error>,
+    ) -> Result<Ruled, Error> {
+        let ruler = self.ruler(discovery, options, named);
+        let outcome = validate(&ruler)?;
+        let (judgement, written) = ruler
+            .left
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        Ok(Ruled {
+            outcome,
+            denied_warnings: judgement.denied_warnings,
+            known: judgement.known,
+            written: written.transpose()?,
+        })
+    }
+
+    fn ruler<'p>(
+        &'p self,
+        discovery: &'p Discovery,
+        options: &Options,
+        named: &'p [PathBuf],
+    ) -> Ruler<'p> {
+        Ruler {
+            policy: self,
+            walked: &discovery.walked,
+            named,
+            is_complete: options.open_models,
+            left: Mutex::default(),
+        }
+    }
+
+    /// Writes what a report has into a baseline, and takes it out of the report. What the baseline had for
+    /// files that were not checked stays.
+    fn write(
+        &self,
+        file: &Path,
+        judge: &Judge<'_>,
+        report: &mut Report,
+        judgement: &mut Judgement,
+    ) -> Result<Written, Error> {
+        let before = if file.symlink_metadata().is_ok() {
+            baseline::read(file).map_err(|reason| Error::Baseline {
+                path: file.to_owned(),
+                reason: format!("{reason}; remove it, or name another file to write"),
+            })?
+        } else {
+            baseline::Known::new()
+        };
+        let stays = |rule: &RuleMeta| STAY.contains(&rule.name);
+        let (told, known): (Vec<_>, Vec<_>) = std::mem::take(&mut report.diagnostics)
+            .into_iter()
+            .partition(|one| stays(one.rule));
+        report.diagnostics = known;
+        let mut now = judge.entries(file, report);
+        report.diagnostics = told;
+        let stale = judge.stale(file, &before, &judgement.checked);
+        for (entry, count) in &before {
+            if !now.contains_key(entry) && !stale.contains_key(entry) {
+                now.insert(entry.clone(), *count);
+            }
+        }
+        baseline::write(file, &now).map_err(|error| Error::Write {
+            path: file.to_owned(),
+            error,
+        })?;
+        let beyond = |of: &baseline::Known, other: &baseline::Known| {
+            let more = |(entry, count): (&baseline::Entry, &usize)| {
+                count.saturating_sub(other.get(entry).copied().unwrap_or(0))
+            };
+            of.iter().map(more).sum()
+        };
+        judgement.denied_warnings = 0;
+        Ok(Written {
+            file: self.lookup.roots().shown(file),
+            findings: now.values().sum(),
+            new: beyond(&now, &before),
+            gone: beyond(&before, &now),
+        })
+    }
+}
+
+/// Rules about settings, which are mended and not known.
+const STAY: [&str; 3] = ["settings-invalid", "exception-stale", "baseline-stale"];
+
+/// A policy over one validation.
+struct Ruler<'p> {
+    policy: &'p Policy,
+    walked: &'p Walked,
+    /// Files of settings that were named.
+    named: &'p [PathBuf],
+    is_complete: bool,
+    left: Mutex<(Judgement, Option<Result<Written, Error>>)>,
+}
+
+impl Ruling for Ruler<'_> {
+    fn demands(&self, found: &Found) -> Option<Arc<Demands>> {
+        let lookup = &self.policy.lookup;
+        let file = lookup.roots().absolute(&found.path);
+        let seen = found
+            .walked_from
+            .as_deref()
+            .and_then(|top| self.walked.below(top));
+        let settings = lookup.of(file.parent().unwrap_or(&file), seen)?;
+        let metas = validate::rule_metas().into_iter();
+        let off = metas.filter(|rule| !settings.looks_at(rule, &file));
+        Some(Arc::new(Demands {
+            off: off.map(|rule| rule.code).collect(),
+            extra: settings.extra.clone(),
+            licenses: settings.licenses.clone(),
+            backends: settings.backends.clone(),
+            capabilities: settings.capabilities.clone(),
+        }))
+    }
+
+    fn judge(&self, report: &mut Report) {
+        let Policy {
+            lookup,
+            baselines,
+            writes,
+        } = self.policy;
+        for file in self.named {
+            lookup.file(file);
+            report.files.push(lookup.roots().shown(file));
+        }
+        let judge = Judge::new(lookup, baselines, self.is_complete);
+        let mut judgement = judge.judge(report);
+        let written = writes
+            .as_ref()
+            .map(|file| self.policy.write(file, &judge, report, &mut judgement));
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = (judgement, written);
+    }
+}

@@ -1,0 +1,171 @@
+//! Reading exceptions.
+//!
+//! Invariant: one with anything wrong in it holds for nothing: it must not hide more than was meant.
+
+use toml::de::DeValue;
+use toml::value::Datetime;
+
+use super::{Reader, Value};
+use crate::diagnostic::RuleMeta;
+use crate::policy::settings::Exception;
+use crate::policy::words;
+use crate::source::JsonPath;
+
+/// The keys of an exception; those in `REQUIRED` must be there.
+pub const EXCEPTION_KEYS: [&str; 5] = ["file", "pointer", "rule", "reason", "until"];
+const REQUIRED: [&str; 3] = ["file", "rule", "reason"];
+
+/// Most exceptions of one file.
+const MAX_EXCEPTIONS: usize = 10_000;
+
+impl Reader<'_> {
+    pub(super) fn exceptions(&mut self, path: &JsonPath, value: &Value<'_>) {
+        let Some(array) = value.get_ref().as_array() else {
+            self.expected(path, value, "an array of tables");
+            return;
+        };
+        for (index, one) in array.iter().enumerate() {
+            let path = path.index(index);
+            if index == MAX_EXCEPTIONS {
+                let message =
+                    format!("more than {MAX_EXCEPTIONS} exceptions; the others are left out");
+                self.wrong(
+                    &path,
+                    one.span().into(),
+                    message,
+                    "use a baseline for so many: --write-baseline",
+                );
+                return;
+            }
+            if let Some(exception) = self.exception(&path, one) {
+                self.settings.exceptions.push(exception);
+            }
+        }
+    }
+
+    fn exception(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<Exception> {
+        let before = self.findings.len();
+        let members = self.members(path, value);
+        let (mut file, mut rule, mut reason, mut until) = (None, None, None, None);
+        let mut pointer = String::new();
+        for (path, span, key, value) in &members {
+            match *key {
+                "file" => file = self.exception_file(path, value),
+                "pointer" => pointer = self.pointer(path, value).unwrap_or_default(),
+                "rule" => rule = self.rule(path, value),
+                "reason" => reason = self.words(path, value),
+                "until" => until = self.day(path, value),
+                other => self.unknown_key(path, *span, other, &EXCEPTION_KEYS),
+            }
+        }
+        let is_there = |key: &&str| members.iter().any(|(_, _, known, _)| known == key);
+        let missing: Vec<&str> = REQUIRED.into_iter().filter(|key| !is_there(key)).collect();
+        let is_table = value.get_ref().is_table();
+        if is_table && !missing.is_empty() {
+            let message = format!(
+                "exception {} lacks {}",
+                place_of(path),
+                words::listed(&missing)
+            );
+            let help = if missing.contains(&"reason") {
+                "say why in `reason`: whoever reads the file later cannot ask you"
+            } else {
+                "an exception is for one rule in one file"
+            };
+            self.wrong(path, value.span().into(), message, help);
+        }
+        // What is wrong with one must not hide more than was meant.
+        if self.findings.len() > before {
+            return None;
+        }
+        Some(Exception {
+            file: file?,
+            pointer,
+            rule: rule?,
+            reason: reason?.to_owned(),
+            until: until.and_then(|day: Datetime| day.date),
+            place: (path.clone(), value.span().into()),
+        })
+    }
+
+    fn exception_file(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<String> {
+        let text = self.file_name(path, value)?;
+        let text = text.strip_prefix("./").unwrap_or(text);
+        if text.starts_with('/') || text.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            let help =
+                "write it relative to `root`, which is this file's directory if it says no other";
+            self.wrong(path, value.span().into(), "not a path below `root`", help);
+            return None;
+        }
+        if text.contains(['*', '?']) {
+            let help = "an exception is for one file; `per-path-ignores` takes globs";
+            self.wrong(
+                path,
+                value.span().into(),
+                "a glob where a file is expected",
+                help,
+            );
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    fn pointer(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<String> {
+        let text = self.string(path, value)?;
+        if !text.is_empty() && !text.starts_with('/') {
+            let help = "it begins with `/`, as in \"/variants/0/file\"; `--format json` tells the pointer of a finding";
+            self.wrong(
+                path,
+                value.span().into(),
+                format!("`{}` is no JSON Pointer", words::cut(text)),
+                help,
+            );
+            return None;
+        }
+        Some(text.trim_end_matches('/').to_owned())
+    }
+
+    fn rule(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<&'static RuleMeta> {
+        let text = self.string(path, value)?;
+        let selector = self.selector(path, value.span().into(), text)?;
+        if selector.rule().is_none() {
+            let help = "name one rule; `ignore` and `per-path-ignores` take several";
+            self.wrong(
+                path,
+                value.span().into(),
+                format!("`{text}` is more than one rule"),
+                help,
+            );
+        }
+        selector.rule()
+    }
+
+    fn day(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<Datetime> {
+        let day = match value.get_ref() {
+            DeValue::Datetime(day) => Some(*day),
+            DeValue::String(text) => text.parse().ok(),
+            _ => None,
+        };
+        let day = day.filter(|day| day.date.is_some() && day.time.is_none());
+        if day.is_none() {
+            let message = format!("expected a day, found {}", words::kind(value.get_ref()));
+            self.wrong(
+                path,
+                value.span().into(),
+                message,
+                "write the last day on which it holds: 2027-01-31",
+            );
+        }
+        day
+    }
+}
+
+/// An exception's number, from 1, as people count.
+fn place_of(path: &JsonPath) -> String {
+    let pointer = path.to_pointer();
+    let index = pointer
+        .rsplit('/')
+        .next()
+        .and_then(|last| last.parse::<usize>().ok());
+    index.map_or_else(String::new, |index| (index + 1).to_string())
+}

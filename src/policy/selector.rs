@@ -1,0 +1,99 @@
+//! Rules as people name them: by code, by name, by the beginning of either, or all.
+//!
+//! Invariant: a selector stands for at least one rule.
+
+use crate::diagnostic::{RuleMeta, Severity};
+use crate::source::suggest;
+use crate::validate::rule_metas;
+
+/// The word that stands for all rules.
+const ALL: &str = "all";
+
+/// Some rules: `PKG019`, `size-mismatch`, `PKG03`, `tensor`, `all`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector(String);
+
+/// How findings of a rule are to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// At this severity.
+    At(Severity),
+    /// Not at all.
+    Off,
+}
+
+impl Selector {
+    /// The rules of this name; else what to write instead.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let selector = Self(text.to_owned());
+        let metas = rule_metas();
+        if metas.iter().any(|rule| selector.matches(rule)) {
+            return Ok(selector);
+        }
+        let known = metas.iter().flat_map(|rule| [rule.name, rule.code]);
+        let upper = text.to_ascii_uppercase();
+        let meant =
+            suggest::nearest(text, known.chain([ALL])).filter(|_| !upper.starts_with("PKG"));
+        Err(match meant {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "a rule's code or name, the beginning of one (`PKG03`, `tensor`), or `all`; \
+                     `pkgtool rules` lists them"
+                .to_owned(),
+        })
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a rule is meant.
+    pub fn matches(&self, rule: &RuleMeta) -> bool {
+        let Self(text) = self;
+        if text == ALL || text == rule.name {
+            return true;
+        }
+        // Of a name only whole words are a beginning: `file` is not `files-…`.
+        let words = text.trim_end_matches('-');
+        let below = rule.name.strip_prefix(words).filter(|_| !words.is_empty());
+        let code = rule.code.get(..text.len()).unwrap_or_default();
+        below.is_some_and(|rest| rest.starts_with('-'))
+            || text.len() >= 3 && code.eq_ignore_ascii_case(text)
+    }
+
+    /// The rule, where it stands for one by its whole code or name.
+    pub fn rule(&self) -> Option<&'static RuleMeta> {
+        let is_it =
+            |rule: &&RuleMeta| rule.name == self.0 || rule.code.eq_ignore_ascii_case(&self.0);
+        rule_metas().into_iter().find(is_it)
+    }
+
+    /// How exactly it speaks of a rule: of two, the greater one counts.
+    pub fn precision(&self) -> usize {
+        match self.rule() {
+            Some(_) => usize::MAX,
+            None if self.0 == ALL => 0,
+            None => self.0.len(),
+        }
+    }
+}
+
+impl Level {
+    /// The words for levels.
+    pub const NAMES: [&str; 4] = ["error", "warning", "note", "off"];
+
+    /// The level of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let severities = [Severity::Error, Severity::Warning, Severity::Note];
+        let found = severities.into_iter().find(|one| one.name() == name);
+        found.map(Self::At).or((name == "off").then_some(Self::Off))
+    }
+
+    /// `error`, `warning`, `note` or `off`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::At(severity) => severity.name(),
+            Self::Off => "off",
+        }
+    }
+}

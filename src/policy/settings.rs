@@ -1,0 +1,199 @@
+//! What a project has settled: the contents of a `pkgtool.toml`, and what a command line says instead.
+//!
+//! Invariant: what is here was understood; what was not is among the findings of the file it stands in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toml::value::Date;
+
+use super::globs::Glob;
+use super::selector::{Level, Selector};
+use crate::diagnostic::{Diagnostic, RuleMeta, SourceText};
+use crate::package::{Backend, PrecisionList};
+use crate::source::{JsonPath, Span};
+
+/// What holds for the files below a directory.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The file that says so, from the file system's root, and its text; `None` for a command line alone.
+    pub file: Option<(PathBuf, Arc<SourceText>)>,
+    /// What paths and globs are relative to, from the file system's root.
+    pub root: PathBuf,
+    /// Whether the file says `root`.
+    pub says_root: bool,
+    /// The rules that are looked at; `None` for all.
+    pub select: Option<Vec<Selector>>,
+    /// Rules that are not.
+    pub ignore: Vec<Selector>,
+    /// Levels of rules.
+    pub severity: Vec<(Selector, Level)>,
+    /// Rules that are not looked at in some files.
+    pub per_path_ignores: Vec<(Glob, Vec<Selector>)>,
+    /// What walks leave out.
+    pub exclude: Vec<Glob>,
+    /// Whether walks leave out what git ignores; `None` for not said.
+    pub respect_gitignore: Option<bool>,
+    /// Whether warnings count as errors.
+    pub deny_warnings: bool,
+    /// Precision tokens beside those of the list in force.
+    pub extra: PrecisionList,
+    /// The licences that are allowed; `None` for any.
+    pub licenses: Option<Vec<String>>,
+    /// Backends that every model is to have.
+    pub backends: Vec<Backend>,
+    /// Capabilities that every model is to have.
+    pub capabilities: Vec<String>,
+    /// The file of known findings, from the file system's root, and where it is named.
+    pub baseline: Option<(PathBuf, Span)>,
+    /// Findings that are known and have a reason.
+    pub exceptions: Vec<Exception>,
+    /// What is wrong with the file.
+    pub findings: Vec<Diagnostic>,
+}
+
+/// Findings of one rule at one place that are not told, and why.
+#[derive(Debug, Clone)]
+pub struct Exception {
+    /// The file, relative to the root, with `/` between its parts.
+    pub file: String,
+    /// A JSON Pointer: there and below. `""` is the whole file.
+    pub pointer: String,
+    /// The rule.
+    pub rule: &'static RuleMeta,
+    /// Why.
+    pub reason: String,
+    /// The last day on which it holds.
+    pub until: Option<Date>,
+    /// Where it stands.
+    pub place: (JsonPath, Span),
+}
+
+/// What a command line says; it wins over every file.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// Looks at these rules, whatever a file selects, ignores or switches off.
+    pub select: Vec<Selector>,
+    /// Not at these, besides those that a file ignores.
+    pub ignore: Vec<Selector>,
+    /// Levels of rules, before those of a file.
+    pub severity: Vec<(Selector, Level)>,
+    /// Leaves these out as well, relative to the working directory.
+    pub exclude: Vec<Glob>,
+    /// Whether walks go into what git ignores.
+    pub no_gitignore: bool,
+    /// Tokens beside those of files.
+    pub extra: PrecisionList,
+    /// Allows these licences and no other, if there are any.
+    pub licenses: Vec<String>,
+    /// Requires these instead of a file's, if there are any.
+    pub backends: Vec<Backend>,
+    /// Requires these instead of a file's, if there are any.
+    pub capabilities: Vec<String>,
+}
+
+impl Overrides {
+    /// Whether nothing is said that concerns what files are checked for.
+    pub fn is_silent(&self) -> bool {
+        self.select.is_empty()
+            && self.ignore.is_empty()
+            && self.severity.is_empty()
+            && self.extra.tokens().next().is_none()
+            && self.licenses.is_empty()
+            && self.backends.is_empty()
+            && self.capabilities.is_empty()
+    }
+}
+
+impl Settings {
+    /// These settings after a command line had its word.
+    #[must_use]
+    pub fn overridden(mut self, by: &Overrides) -> Self {
+        if !by.select.is_empty() {
+            self.select = Some(by.select.clone());
+            self.ignore.clear();
+            self.severity.retain(|(_, level)| *level != Level::Off);
+        }
+        self.ignore.extend(by.ignore.iter().cloned());
+        for (selector, level) in &by.severity {
+            // A rule that a level is given for is meant to be told.
+            self.severity
+                .retain(|(known, _)| !is_within(known, selector));
+            self.severity.push((selector.clone(), *level));
+        }
+        self.extra
+            .quantized
+            .extend(by.extra.quantized.iter().cloned());
+        let others = by.extra.non_quantized.iter().cloned();
+        self.extra.non_quantized.extend(others);
+        if !by.licenses.is_empty() {
+            self.licenses = Some(by.licenses.clone());
+        }
+        if !by.backends.is_empty() {
+            self.backends.clone_from(&by.backends);
+        }
+        if !by.capabilities.is_empty() {
+            self.capabilities.clone_from(&by.capabilities);
+        }
+        self
+    }
+
+    /// Whether a rule is looked at in the file of this path, from the file system's root.
+    pub fn looks_at(&self, rule: &RuleMeta, file: &Path) -> bool {
+        self.is_selected(rule) && !self.is_ignored_in(rule, file)
+    }
+
+    /// Whether a rule is looked at anywhere.
+    pub fn is_selected(&self, rule: &RuleMeta) -> bool {
+        let names = |list: &[Selector]| list.iter().any(|one| one.matches(rule));
+        self.select.as_deref().is_none_or(names)
+            && !names(&self.ignore)
+            && self.level(rule) != Some(Level::Off)
+    }
+
+    /// The level of a rule, if one is set: what names it most exactly counts, and of equals the last.
+    pub fn level(&self, rule: &RuleMeta) -> Option<Level> {
+        let named = self.severity.iter().filter(|(one, _)| one.matches(rule));
+        let named = named.max_by_key(|(one, _)| one.precision());
+        named.map(|(_, level)| *level)
+    }
+
+    /// A path relative to the root, with `/` between its parts; `None` outside of it.
+    pub fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        path.strip_prefix(&self.root).ok()
+    }
+
+    fn is_ignored_in(&self, rule: &RuleMeta, file: &Path) -> bool {
+        let Some(file) = self.relative(file) else {
+            return false;
+        };
+        self.per_path_ignores
+            .iter()
+            .any(|(glob, rules)| rules.iter().any(|one| one.matches(rule)) && glob.covers(file))
+    }
+}
+
+impl Exception {
+    /// Whether it still holds on a day.
+    pub fn holds_on(&self, today: Date) -> bool {
+        let order = |day: Date| (day.year, day.month, day.day);
+        self.until.is_none_or(|until| order(today) <= order(until))
+    }
+
+    /// Whether a finding of its rule is at its place: `pointers` are the ways to write that.
+    pub fn is_at(&self, file: &str, pointers: [&str; 2]) -> bool {
+        let below = |pointer: &str| {
+            let rest = pointer.strip_prefix(self.pointer.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.file == file && pointers.into_iter().any(below)
+    }
+}
+
+/// Whether all that one selector means is meant by another.
+fn is_within(one: &Selector, other: &Selector) -> bool {
+    let rules = crate::validate::rule_metas();
+    rules
+        .iter()
+        .all(|rule| !one.matches(rule) || other.matches(rule))
+}

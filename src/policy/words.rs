@@ -1,0 +1,75 @@
+//! Words for what is wrong with settings.
+
+use toml::de::DeValue;
+
+use crate::source::suggest;
+use crate::validate::CONFIG_SCHEMA;
+
+/// Longest text quoted in a message, in characters.
+const MAX_QUOTE: usize = 60;
+
+/// A text, short enough for a message.
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTE) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// `a`, `b`, `c`.
+pub(super) fn listed<W: AsRef<str>>(words: &[W]) -> String {
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| format!("`{}`", word.as_ref()))
+        .collect();
+    quoted.join(", ")
+}
+
+/// Which known word was meant; where none is near, all of them.
+pub(super) fn meant_or_all(word: &str, known: &[&str], noun: &str) -> String {
+    match suggest::nearest(word, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("the {noun} here are {}", listed(known)),
+    }
+}
+
+/// What a value is.
+pub(super) fn kind(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("the string \"{}\"", cut(text)),
+        DeValue::Integer(number) => format!("the number {}", cut(number.as_str())),
+        DeValue::Float(number) => format!("the number {}", cut(number.as_str())),
+        DeValue::Boolean(answer) => answer.to_string(),
+        DeValue::Datetime(moment) => format!("the moment {moment}"),
+        DeValue::Array(_) => "an array".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// How to write what was expected.
+pub(super) fn how_to_write(expected: &str, found: &DeValue<'_>) -> String {
+    match (expected, found) {
+        ("an array of strings", DeValue::String(text)) => format!("write [\"{}\"]", cut(text)),
+        ("true or false", DeValue::String(text)) if matches!(text.as_ref(), "true" | "false") => {
+            format!("write {text}, without quotes")
+        }
+        ("a string", DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_)) => {
+            "write it in quotes".to_owned()
+        }
+        ("an array of tables", DeValue::Table(_)) => {
+            "write the table's name in two pairs of brackets: `[[exception]]`".to_owned()
+        }
+        _ => format!("write {expected}; `pkgtool schema settings` tells what the file may have"),
+    }
+}
+
+/// The capabilities of the config format.
+pub fn capabilities() -> Vec<String> {
+    let schema: serde_json::Value = serde_json::from_str(CONFIG_SCHEMA).unwrap_or_default();
+    let words = schema.pointer("/properties/capabilities/items/enum");
+    let words = words.and_then(serde_json::Value::as_array);
+    let words = words.into_iter().flatten();
+    words
+        .filter_map(|word| Some(word.as_str()?.to_owned()))
+        .collect()
+}

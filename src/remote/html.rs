@@ -1,0 +1,66 @@
+//! Directory listings as web servers write them for people: the links of an HTML page.
+//!
+//! Apache, nginx, lighttpd, Caddy, `python -m http.server` and others write an `<a href>` for each file.
+
+/// What the titles of such pages contain.
+const TITLES: [&str; 3] = ["index of", "directory listing for", "directory: /"];
+/// How much of a page is searched for its title.
+const HEAD: usize = 4096;
+
+/// Whether a page is a listing.
+pub(super) fn is_listing(page: &str) -> bool {
+    let head = &page[..page.floor_char_boundary(HEAD)];
+    let head = head.to_ascii_lowercase();
+    TITLES.iter().any(|title| head.contains(title))
+}
+
+/// The targets of a page's links, as they are written but for HTML's own escapes.
+pub(super) fn links(page: &str) -> impl Iterator<Item = String> {
+    page.split('<').skip(1).filter_map(|tag| {
+        let rest = tag.strip_prefix(['a', 'A'])?;
+        // `<abbr` is no `<a`.
+        let rest = rest
+            .starts_with(|c: char| c.is_ascii_whitespace())
+            .then_some(rest)?;
+        let end = rest.find('>').unwrap_or(rest.len());
+        let rest = &rest[..end];
+        let at = rest.to_ascii_lowercase().find("href")?;
+        let value = rest[at + 4..].trim_start().strip_prefix('=')?.trim_start();
+        let quote = value.chars().next()?;
+        let target = match quote {
+            '"' | '\'' => value[1..].split(quote).next()?,
+            _ => value.split_ascii_whitespace().next()?,
+        };
+        Some(unescaped(target))
+    })
+}
+
+fn unescaped(text: &str) -> String {
+    text.replace("&quot;", "\"")
+        .replace("&#x27;", "'")
+        .replace("&#39;", "'")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_found_as_servers_write_them() {
+        let page = "<html><title>Index of /m/</title><a href=\"../\">../</a><A class=x HREF='a&amp;b.pte'>a</A>\
+                    <a href=c%20d/>c</a><abbr href=\"no\"><a name=n>";
+        assert!(is_listing(page));
+        assert_eq!(
+            links(page).collect::<Vec<_>>(),
+            ["../", "a&b.pte", "c%20d/"]
+        );
+        assert!(!is_listing("<html><title>Welcome</title>"));
+        assert_eq!(
+            links("<a href=").count() + links("<a").count() + links("").count(),
+            0
+        );
+    }
+}

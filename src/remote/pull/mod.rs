@@ -1,0 +1,182 @@
+//! Fetching a package into a directory: what is wanted, what is there already, the rest in parallel.
+//!
+//! Invariant: a file stands under its name only when it is complete and verified; what differs from the
+//! source is not overwritten unless that is asked for; what was fetched before an interruption is not
+//! fetched again.
+
+mod journal;
+mod plan;
+mod room;
+mod sums;
+mod transfer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Address, Mirror, RemoteError, Settings, Traffic};
+use crate::package::Backend;
+use journal::Journal;
+use plan::{Plan, Wanted};
+
+/// What is to be fetched, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// Only packages for these backends; all if there is none.
+    pub backends: Vec<Backend>,
+    /// Only variants of these precisions; all if there is none.
+    pub precisions: Vec<String>,
+    /// Files that differ from the source's are overwritten.
+    pub force: bool,
+    /// A file of SHA-256 sums to be held to, besides those of the source.
+    pub checksums: Option<PathBuf>,
+    /// Files fetched at once; at least one.
+    pub jobs: usize,
+}
+
+/// How it goes on.
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    /// So many bytes are to be fetched.
+    Planned(u64),
+    /// So many bytes came.
+    Came(u64),
+    /// So many bytes that had come do not count: the file changed.
+    Lost(u64),
+}
+
+/// Told of every step, by several threads.
+pub type Progress<'a> = &'a (dyn Fn(Step) + Sync);
+
+/// What a pull did.
+#[derive(Debug, Default)]
+pub struct Pulled {
+    /// Files fetched.
+    pub fetched: usize,
+    /// Files that were there already.
+    pub kept: usize,
+    /// Bytes of the files fetched, those of an earlier run included.
+    pub bytes: u64,
+    /// What went over the network.
+    pub traffic: Traffic,
+    /// Variants that were left out: the config's path in the directory, places in `variants`.
+    pub left_out: Vec<(PathBuf, Vec<usize>)>,
+}
+
+/// Fetches what `wish` names of the source into `directory`.
+pub fn pull(
+    address: &Address,
+    directory: &Path,
+    settings: &Settings,
+    wish: &Wish,
+    progress: Progress<'_>,
+) -> Result<Pulled, RemoteError> {
+    let mut settings = settings.clone();
+    (
+        settings.limits.total,
+        settings.limits.run_bytes,
+        settings.limits.requests,
+    ) = (None, None, None);
+    let mut mirror = Mirror::open(address, &settings)?;
+    let mut plan = plan::plan(&mut mirror, wish)?;
+    if let Some(fault) = mirror.fault() {
+        return Err(fault);
+    }
+    sums::apply(&mirror, &mut plan.wanted, wish.checksums.as_deref())?;
+    let journal = Journal::open(directory)?;
+    let todo = compare(&journal, &plan, wish.force)?;
+    let kept = plan.wanted.len() - todo.len();
+    let left: u64 = todo
+        .iter()
+        .map(|one| one.size.saturating_sub(journal.part_size(one)))
+        .sum();
+    room::check(directory, left)?;
+    progress(Step::Planned(left));
+    fetch_all(&mirror, &journal, &todo, wish, progress)?;
+    journal.close();
+    Ok(Pulled {
+        fetched: todo.len(),
+        kept,
+        bytes: todo.iter().map(|one| one.size).sum(),
+        traffic: mirror.traffic(),
+        left_out: left_out(&plan, directory),
+    })
+}
+
+/// What is not there yet; an error if something else is.
+fn compare<'p>(
+    journal: &Journal,
+    plan: &'p Plan,
+    force: bool,
+) -> Result<Vec<&'p Wanted>, RemoteError> {
+    let (mut todo, mut differing) = (Vec::new(), Vec::new());
+    for wanted in &plan.wanted {
+        match journal.look(wanted)? {
+            journal::There::Same => {}
+            journal::There::Nothing => todo.push(wanted),
+            journal::There::Other => {
+                differing.push(format!("`{}`", wanted.target));
+                todo.push(wanted);
+            }
+        }
+    }
+    if differing.is_empty() || force {
+        return Ok(todo);
+    }
+    let more = differing.len().saturating_sub(5);
+    differing.truncate(5);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    Err(RemoteError::Differs(format!(
+        "{}{more} in {} differ from the source; nothing was fetched. To overwrite them, use --force",
+        differing.join(", "),
+        journal.directory().display()
+    )))
+}
+
+fn fetch_all(
+    mirror: &Mirror,
+    journal: &Journal,
+    todo: &[&Wanted],
+    wish: &Wish,
+    progress: Progress<'_>,
+) -> Result<(), RemoteError> {
+    let next = AtomicUsize::new(0);
+    let failed: Mutex<Option<RemoteError>> = Mutex::new(None);
+    let work = || {
+        while let Some(wanted) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if failed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_some()
+            {
+                return;
+            }
+            if let Err(error) = transfer::fetch(mirror.web(), journal, wanted, wish.force, progress)
+            {
+                failed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .get_or_insert(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..wish.jobs.clamp(1, 16) {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.map_or(Ok(()), Err)
+}
+
+fn left_out(plan: &Plan, directory: &Path) -> Vec<(PathBuf, Vec<usize>)> {
+    let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    let out = plan.left_out.iter();
+    out.map(|(config, places)| (directory.join(config), places.clone()))
+        .collect()
+}

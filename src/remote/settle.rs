@@ -1,0 +1,223 @@
+//! Sizes that no listing tells, and files that none names: asked for as far as configs and models need
+//! them.
+
+use std::path::Path;
+
+use rayon::prelude::*;
+use reqwest::Url;
+
+use super::RemoteError;
+use super::mirror::Mirror;
+use super::name;
+use super::ranged::RangedFile;
+use super::web::plain;
+use super::weights::{is_json, is_model};
+use super::{Address, Settings};
+use crate::model;
+use crate::package::{Config, Loaded, config, model_file, precision, reference};
+
+/// Most files that are asked for one by one.
+const MAX_QUESTIONS: usize = 2000;
+
+impl Mirror {
+    /// Asks what is at an address. Headers and configs are fetched when they are read; where sizes are
+    /// not listed, those of the files that configs name are asked for now.
+    pub fn open(address: &Address, settings: &Settings) -> Result<Self, RemoteError> {
+        let mut mirror = Self::of(address, settings)?;
+        settle(&mut mirror)?;
+        Ok(mirror)
+    }
+}
+
+/// Asks for the sizes of these files, as far as they are not known.
+pub(super) fn sizes(mirror: &mut Mirror, paths: Vec<String>) -> Result<(), RemoteError> {
+    ask(mirror, paths)
+}
+
+/// Asks for what is missing.
+fn settle(mirror: &mut Mirror) -> Result<(), RemoteError> {
+    if !mirror.is_unsettled() {
+        return Ok(());
+    }
+    let start = mirror.tree().start.clone();
+    let is_listed = mirror.tree().is_listed;
+    let mut first: Vec<String> = untold(mirror)
+        .filter(|path| is_small_or_model(path))
+        .collect();
+    if !is_listed {
+        first.push(start.clone());
+        if last(&start) == config::FILE_NAME {
+            first.extend(list_places(&start, &mirror.tree().border));
+        }
+    }
+    ask(mirror, first)?;
+    if !is_listed && !mirror.local(&start).exists() {
+        return Err(RemoteError::Nothing {
+            url: mirror.shown(&mirror.path().to_string_lossy()),
+            reason: "nothing is there, and the server gives no listing of the directory; name the URL of a \
+                     config.json, or of a directory that has one"
+                .to_owned(),
+        });
+    }
+    let configs = configs(mirror);
+    let named: Vec<String> = configs
+        .iter()
+        .flat_map(|path| references(mirror, path))
+        .collect();
+    ask(mirror, named.clone())?;
+    let models = named.into_iter().filter(|path| is_model(path));
+    let data: Vec<String> = models.flat_map(|path| data_of(mirror, &path)).collect();
+    ask(mirror, data)
+}
+
+/// Paths of the configs of a source.
+pub(super) fn configs(mirror: &Mirror) -> Vec<String> {
+    let entries = mirror.tree().entries.iter().map(|entry| &entry.path);
+    let is_config = |path: &&String| {
+        let named = !mirror.tree().is_listed && **path == mirror.tree().start && is_json(path);
+        (named || last(path) == config::FILE_NAME) && mirror.tree().is_below_start(path)
+    };
+    entries.filter(is_config).cloned().collect()
+}
+
+/// Paths of the files that the config at `path` names, and of what is in folders that it names.
+pub(super) fn references(mirror: &Mirror, path: &str) -> Vec<String> {
+    let local = mirror.local(path);
+    let Ok(document) = Loaded::read(&local).document else {
+        return Vec::new();
+    };
+    let config = Config::from_document(&document);
+    let files = config.files();
+    files
+        .flat_map(|file| reached(mirror, path, &file.reference))
+        .collect()
+}
+
+/// Paths of the files that a reference in the config at `path` means: one, or those of a folder.
+pub(super) fn reached(mirror: &Mirror, path: &str, reference: &str) -> Vec<String> {
+    let local = mirror.local(path);
+    let directory = local.parent().unwrap_or(Path::new(""));
+    let depth = path.split('/').count() - 1;
+    let Some(target) = reference::resolve(directory, depth, reference).ok() else {
+        return Vec::new();
+    };
+    let Some(target) = mirror.below(&target).filter(|target| name::is_safe(target)) else {
+        return Vec::new();
+    };
+    let folder = format!("{target}/");
+    let entries = mirror.tree().entries.iter().map(|entry| &entry.path);
+    let mut inside: Vec<String> = entries
+        .filter(|path| path.starts_with(&folder))
+        .cloned()
+        .collect();
+    if inside.is_empty() {
+        inside.push(target);
+    }
+    inside
+}
+
+/// Paths of the files in which the model at `path` keeps its data, as its header says.
+pub(super) fn data_of(mirror: &Mirror, path: &str) -> Vec<String> {
+    let local = mirror.local(path);
+    let Ok(Some(info)) = model::inspect_at(&local) else {
+        return Vec::new();
+    };
+    let folder = local.parent().unwrap_or(Path::new(""));
+    let mut paths = Vec::new();
+    for external in &info.external {
+        if let Some(location) = &external.location {
+            let target = reference::resolve(folder, 0, location).ok();
+            let target = target.and_then(|target| mirror.below(&target));
+            paths.extend(target.filter(|target| name::is_safe(target)));
+            continue;
+        }
+        let inside = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let entries = mirror.tree().entries.iter().map(|entry| &entry.path);
+        let beside = entries.filter(|path| {
+            let parent = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            parent == inside && path.to_ascii_lowercase().ends_with(".ptd")
+        });
+        paths.extend(beside.cloned());
+    }
+    paths
+}
+
+fn untold(mirror: &Mirror) -> impl Iterator<Item = String> {
+    let entries = mirror.tree().entries.iter();
+    entries
+        .filter(|entry| entry.size.is_none())
+        .map(|entry| entry.path.clone())
+}
+
+fn is_small_or_model(path: &str) -> bool {
+    let name = last(path);
+    let in_bundle = path.split('/').any(model_file::is_bundle);
+    name == config::FILE_NAME || name == precision::FILE_NAME || in_bundle || is_model(name)
+}
+
+/// Where a precision list may be that rules the config at `path`.
+fn list_places(path: &str, border: &str) -> Vec<String> {
+    let mut places = Vec::new();
+    let mut folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    loop {
+        places.push(match folder {
+            "" => precision::FILE_NAME.to_owned(),
+            folder => format!("{folder}/{}", precision::FILE_NAME),
+        });
+        if folder == border || folder.is_empty() {
+            return places;
+        }
+        folder = folder.rsplit_once('/').map_or("", |(folder, _)| folder);
+    }
+}
+
+/// Asks for files whose size is not known, a few at a time.
+fn ask(mirror: &mut Mirror, mut paths: Vec<String>) -> Result<(), RemoteError> {
+    paths.sort();
+    paths.dedup();
+    let tree = mirror.tree();
+    let questions: Vec<(String, Url)> = paths
+        .into_iter()
+        .filter_map(
+            |path| match tree.entries.iter().find(|entry| entry.path == path) {
+                Some(entry) if entry.size.is_some() => None,
+                Some(entry) => Some((path, entry.url.clone())),
+                None if tree.is_listed && tree.is_below_start(&path) => None,
+                None => tree.url_of(&path).map(|url| (path, url)),
+            },
+        )
+        .collect();
+    if let Some((_, url)) = questions.get(MAX_QUESTIONS) {
+        return Err(RemoteError::Budget {
+            url: plain(url),
+            most: format!("{MAX_QUESTIONS} files without listed sizes"),
+        });
+    }
+    let web = std::sync::Arc::clone(mirror.web());
+    let answers: Vec<_> = questions
+        .into_par_iter()
+        .map(|(path, url)| {
+            let found = RangedFile::find(&web, &url);
+            (path, url, found)
+        })
+        .collect();
+    for (path, url, found) in answers {
+        let found = match found {
+            // Some servers forbid what they do not have.
+            Err(RemoteError::Status {
+                status: 401 | 403, ..
+            }) if path != mirror.tree().start => None,
+            found => found?,
+        };
+        match found {
+            Some(far) => mirror.found(&path, url, far)?,
+            None if mirror.tree().has(&path) => mirror.lost(&path)?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,428 @@
+//! Requests: with redirects followed by hand, a token that stays where it belongs, and everything
+//! that comes counted before it is kept.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderName, HeaderValue, IF_RANGE,
+    LOCATION, RANGE,
+};
+use reqwest::{Client, Response, Url};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use super::gate::{Gate, GatedResolver, REFUSED, literal};
+use super::{Limits, RemoteError, Settings};
+
+/// Redirects that are followed for one request.
+const MAX_REDIRECTS: usize = 10;
+/// How often a request is made that fails for a passing reason.
+const TRIES: u32 = 3;
+/// The pause before the second try; before each further one twice as long.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What a run took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Requests, redirects included.
+    pub requests: u64,
+    /// Bytes of bodies.
+    pub bytes: u64,
+}
+
+/// The client of one run.
+#[derive(Debug)]
+pub(super) struct Web {
+    runtime: Runtime,
+    client: Client,
+    gate: Arc<Gate>,
+    /// The token, and the only origin that gets it.
+    token: Option<(Url, HeaderValue)>,
+    pub(super) limits: Limits,
+    started: Instant,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    faults: Mutex<Vec<RemoteError>>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ask {
+    /// First and last byte; without a last one all from the first on.
+    pub(super) range: Option<(u64, Option<u64>)>,
+    /// The range only if the file is still this one.
+    pub(super) if_range: Option<String>,
+}
+
+/// An answer whose body has not been read.
+#[derive(Debug)]
+pub(super) struct Answer<'w> {
+    web: &'w Web,
+    response: Response,
+    /// HTTP status.
+    pub(super) status: u16,
+    /// What answered, after redirects.
+    pub(super) url: Url,
+}
+
+impl Web {
+    /// A client for a run that begins at `first`.
+    pub(super) fn new(settings: &Settings, first: &Url) -> Result<Self, RemoteError> {
+        let fail = |error: &dyn std::fmt::Display| {
+            RemoteError::Setting(format!("cannot start the HTTP client: {error}"))
+        };
+        // Another part of the process may have installed one: any does.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|error| fail(&error))?;
+        let gate = Arc::new(Gate::default());
+        gate.open(
+            settings.allow_private,
+            &addresses(&runtime, first, settings.limits.connect),
+        );
+        let client = Client::builder()
+            .connect_timeout(settings.limits.connect)
+            .redirect(reqwest::redirect::Policy::none())
+            .dns_resolver(Arc::new(GatedResolver(Arc::clone(&gate))))
+            .user_agent(concat!("pkgtool/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| fail(&error))?;
+        Ok(Self {
+            runtime,
+            client,
+            gate,
+            token: token(settings)?,
+            limits: settings.limits,
+            started: Instant::now(),
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            faults: Mutex::default(),
+        })
+    }
+
+    /// What was taken so far.
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic {
+            requests: self.requests.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Remembers that something could not be read, for those who cannot be told at the place.
+    pub(super) fn remember(&self, fault: RemoteError) {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.push(fault);
+    }
+
+    /// The first thing that could not be read.
+    pub(super) fn fault(&self) -> Option<RemoteError> {
+        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.first().cloned()
+    }
+
+    /// Asks, again if the reason why it failed may pass.
+    pub(super) fn get(&self, url: &Url, ask: &Ask) -> Result<Answer<'_>, RemoteError> {
+        let mut pause = PAUSE;
+        for _ in 1..TRIES {
+            match self.follow(url, ask) {
+                Err(error) if error.is_passing() => {
+                    std::thread::sleep(pause);
+                }
+                Ok(answer) if matches!(answer.status, 429 | 502 | 503 | 504) => {
+                    std::thread::sleep(pause);
+                }
+                done => return done,
+            }
+            pause *= 2;
+        }
+        self.follow(url, ask)
+    }
+
+    /// The whole body of a file that has at most `most` bytes; `None` if there is none.
+    pub(super) fn body(
+        &self,
+        url: &Url,
+        most: u64,
+    ) -> Result<Option<(Url, String, Vec<u8>)>, RemoteError> {
+        let mut answer = self.get(url, &Ask::default())?;
+        match answer.status {
+            200 => {}
+            404 | 410 => return Ok(None),
+            _ => return Err(answer.refused()),
+        }
+        let kind = answer.header("content-type").unwrap_or_default();
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk()? {
+            if (body.len() + chunk.len()) as u64 > most {
+                return Err(RemoteError::Listing {
+                    url: url.to_string(),
+                    reason: format!("more than {most} bytes"),
+                });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Some((answer.url.clone(), kind, body)))
+    }
+
+    fn follow(&self, first: &Url, ask: &Ask) -> Result<Answer<'_>, RemoteError> {
+        let mut url = first.clone();
+        let mut seen = HashSet::new();
+        let mut trusted = true;
+        let stray = |reason: String| RemoteError::Redirect {
+            url: plain(first),
+            reason,
+        };
+        loop {
+            if !self.gate.lets(&url) {
+                return Err(Self::private(first, &url));
+            }
+            if !seen.insert(url.clone()) {
+                return Err(stray("redirects lead back to where they began".to_owned()));
+            }
+            if seen.len() > MAX_REDIRECTS {
+                return Err(stray(format!("more than {MAX_REDIRECTS} redirects")));
+            }
+            let response = self.send(first, &url, ask, trusted)?;
+            let status = response.status().as_u16();
+            let location = response.headers().get(LOCATION);
+            let Some(location) = location.filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308))
+            else {
+                return self.checked(response, url);
+            };
+            let text = location
+                .to_str()
+                .map_err(|_| stray("a redirect to nowhere".to_owned()))?;
+            let next = url
+                .join(text)
+                .map_err(|error| stray(format!("a redirect to `{text}`: {error}")))?;
+            if !matches!(next.scheme(), "http" | "https")
+                || url.scheme() == "https" && next.scheme() == "http"
+            {
+                return Err(stray(format!(
+                    "a redirect from {} to {}, which is not followed",
+                    url.scheme(),
+                    next.scheme()
+                )));
+            }
+            trusted &= next.origin() == url.origin();
+            url = next;
+        }
+    }
+
+    fn send(
+        &self,
+        first: &Url,
+        url: &Url,
+        ask: &Ask,
+        trusted: bool,
+    ) -> Result<Response, RemoteError> {
+        let spent = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(most) = self.limits.requests
+            && spent > most
+        {
+            return Err(RemoteError::Budget {
+                url: plain(first),
+                most: format!("{most} requests"),
+            });
+        }
+        let mut request = self
+            .client
+            .get(url.clone())
+            .header(ACCEPT_ENCODING, "identity")
+            .header(ACCEPT, "*/*");
+        if let Some((from, to)) = ask.range {
+            let to = to.map(|to| to.to_string()).unwrap_or_default();
+            request = request.header(RANGE, format!("bytes={from}-{to}"));
+        }
+        if let Some(tag) = &ask.if_range {
+            request = request.header(IF_RANGE, tag);
+        }
+        if let Some((origin, token)) = &self.token
+            && trusted
+            && origin.origin() == url.origin()
+        {
+            request = request.header(AUTHORIZATION, token.clone());
+        }
+        match self.wait(first, request.send())? {
+            Ok(response) => Ok(response),
+            Err(error) if tells(&error, REFUSED) => Err(Self::private(first, url)),
+            Err(error) => Err(RemoteError::Unreachable {
+                url: plain(first),
+                reason: innermost(&error),
+            }),
+        }
+    }
+
+    fn checked(&self, response: Response, url: Url) -> Result<Answer<'_>, RemoteError> {
+        let coding = response.headers().get(CONTENT_ENCODING);
+        let coding = coding
+            .and_then(|coding| coding.to_str().ok())
+            .unwrap_or("identity");
+        if !coding.eq_ignore_ascii_case("identity") {
+            return Err(RemoteError::lie(
+                &plain(&url),
+                format!("asked for plain bytes, it sends them packed (`{coding}`)"),
+            ));
+        }
+        Ok(Answer {
+            web: self,
+            status: response.status().as_u16(),
+            response,
+            url,
+        })
+    }
+
+    fn private(first: &Url, url: &Url) -> RemoteError {
+        RemoteError::Private {
+            url: plain(first),
+            host: url.host_str().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// Waits for a server, no longer than it may be silent and the run may take.
+    fn wait<T>(&self, url: &Url, work: impl Future<Output = T>) -> Result<T, RemoteError> {
+        let left = self
+            .limits
+            .total
+            .map(|total| total.saturating_sub(self.started.elapsed()));
+        let patience = left.map_or(self.limits.idle, |left| left.min(self.limits.idle));
+        let outcome = self
+            .runtime
+            .block_on(async { timeout(patience, work).await });
+        outcome.map_err(|_| match (left, self.limits.total) {
+            (Some(left), Some(total)) if left <= self.limits.idle => RemoteError::TooSlow {
+                url: plain(url),
+                seconds: total.as_secs(),
+            },
+            _ => RemoteError::Stalled {
+                url: plain(url),
+                seconds: self.limits.idle.as_secs(),
+            },
+        })
+    }
+
+    fn spend(&self, url: &Url, count: u64) -> Result<(), RemoteError> {
+        let spent = self.bytes.fetch_add(count, Ordering::Relaxed) + count;
+        match self.limits.run_bytes {
+            Some(most) if spent > most => Err(RemoteError::Budget {
+                url: plain(url),
+                most: format!("{most} bytes"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Answer<'_> {
+    /// A header as text.
+    pub(super) fn header(&self, name: &'static str) -> Option<String> {
+        let value = self.response.headers().get(HeaderName::from_static(name))?;
+        value.to_str().ok().map(str::to_owned)
+    }
+
+    /// What tells this file from one that takes its place: its tag, else when it was changed.
+    pub(super) fn mark(&self) -> Option<String> {
+        self.header("etag").or_else(|| self.header("last-modified"))
+    }
+
+    /// The length that the server says the body has.
+    pub(super) fn length(&self) -> Option<u64> {
+        self.header("content-length")?.trim().parse().ok()
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub(super) fn chunk(
+        &mut self,
+    ) -> Result<Option<impl std::ops::Deref<Target = [u8]> + use<>>, RemoteError> {
+        let chunk = self.web.wait(&self.url, self.response.chunk())?;
+        let chunk = chunk.map_err(|error| RemoteError::Unreachable {
+            url: plain(&self.url),
+            reason: innermost(&error),
+        })?;
+        if let Some(chunk) = &chunk {
+            self.web.spend(&self.url, chunk.len() as u64)?;
+        }
+        Ok(chunk)
+    }
+
+    /// What an answer that is no success means.
+    pub(super) fn refused(&self) -> RemoteError {
+        RemoteError::Status {
+            url: plain(&self.url),
+            status: self.status,
+            hint: match self.status {
+                401 | 403 => {
+                    "; where a token is needed, set HF_TOKEN (it is sent to the hub's endpoint only)"
+                }
+                404 | 410 => ": nothing is there",
+                429 => ": too many requests; try again later",
+                500.. => ": a fault of the server; try again later",
+                _ => "",
+            },
+        }
+    }
+}
+
+/// A URL as it is told: a query may be a secret.
+pub(super) fn plain(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.into()
+}
+
+fn token(settings: &Settings) -> Result<Option<(Url, HeaderValue)>, RemoteError> {
+    let Some(token) = settings
+        .token
+        .as_deref()
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+    else {
+        return Ok(None);
+    };
+    let wrong = || RemoteError::Setting("HF_TOKEN has characters that no token has".to_owned());
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| wrong())?;
+    value.set_sensitive(true);
+    let endpoint = super::address::endpoint(&settings.hub_endpoint)?;
+    Ok(Some((endpoint, value)))
+}
+
+/// What the host of a URL resolves to; nothing if it does not.
+fn addresses(runtime: &Runtime, url: &Url, patience: Duration) -> Vec<IpAddr> {
+    if let Some(address) = literal(url) {
+        return vec![address];
+    }
+    let host = url.host_str().unwrap_or_default();
+    let found =
+        runtime.block_on(async { timeout(patience, tokio::net::lookup_host((host, 0))).await });
+    let Ok(Ok(found)) = found else {
+        return Vec::new();
+    };
+    found.map(|address| address.ip()).collect()
+}
+
+/// The last of an error's causes, which is the one that says something.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+fn tells(error: &reqwest::Error, text: &str) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(one) = cause {
+        if one.to_string() == text {
+            return true;
+        }
+        cause = one.source();
+    }
+    false
+}

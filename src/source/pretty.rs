@@ -1,0 +1,335 @@
+//! JSON values as text in an author's style: as the package configs of this repository are written, unless a
+//! text shows another style.
+//!
+//! Invariant: what is printed parses to the value that was given. Knows no package.
+
+use serde_json::Value;
+
+use super::json::{Kind, Node};
+
+/// Longest line that an array or object is put on, in characters.
+const WIDTH: usize = 100;
+/// Most values that are looked at to learn a text's style.
+const MAX_SAMPLED: usize = 2000;
+
+/// How a text is laid out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// What a level adds to the indentation.
+    pub indent: String,
+    /// What ends a line: `\n` or `\r\n`.
+    pub newline: &'static str,
+    /// Whether everything stands on one line.
+    pub one_line: bool,
+    /// Whether an array of scalars stands on one line where it fits.
+    pub short_arrays: bool,
+    /// Whether an object of scalars and short arrays stands on one line where it fits.
+    pub short_objects: bool,
+    /// What stands between the braces of an object on one line and its members.
+    pub padding: &'static str,
+    /// What stands after `:`.
+    pub after_colon: &'static str,
+    /// What stands after `,` on one line.
+    pub after_comma: &'static str,
+}
+
+impl Default for Layout {
+    /// Two spaces, short arrays on one line, objects never.
+    fn default() -> Self {
+        Self {
+            indent: "  ".to_owned(),
+            newline: "\n",
+            one_line: false,
+            short_arrays: true,
+            short_objects: false,
+            padding: " ",
+            after_colon: " ",
+            after_comma: " ",
+        }
+    }
+}
+
+impl Layout {
+    /// The layout of `text`, whose tree is `root`; what the text does not show is as in [`Layout::default`].
+    pub fn of(text: &str, root: &Node) -> Self {
+        let mut seen = Seen {
+            text,
+            left: MAX_SAMPLED,
+            ..Seen::default()
+        };
+        seen.visit(root, None);
+        let plain = Self::default();
+        let newline = text.find('\n').map(|at| text[..at].ends_with('\r'));
+        let written = text.get(root.span.start..root.span.end).unwrap_or_default();
+        let one_line = !written.contains('\n') && seen.values > 1;
+        let tight = |count: [usize; 2], spaced| if count[0] > count[1] { "" } else { spaced };
+        Self {
+            indent: seen.indent.unwrap_or(plain.indent),
+            newline: if newline == Some(true) { "\r\n" } else { "\n" },
+            one_line,
+            short_arrays: seen.arrays[1] >= seen.arrays[0],
+            short_objects: seen.objects[1] > seen.objects[0],
+            padding: tight(seen.paddings, " "),
+            after_colon: tight(seen.colons, " "),
+            // A text without a comma is as tight behind one as behind its colons.
+            after_comma: match seen.commas {
+                [0, 0] => tight(seen.colons, " "),
+                commas => tight(commas, " "),
+            },
+        }
+    }
+
+    /// The value as text. Lines after the first begin with `margin`; the first has none, so that it can stand
+    /// behind a key.
+    pub fn print(&self, value: &Value, margin: &str) -> String {
+        let mut out = String::new();
+        self.write(value, margin, &mut out);
+        out
+    }
+
+    /// The value on one line.
+    pub fn print_on_one_line(&self, value: &Value) -> String {
+        let mut out = String::new();
+        self.write_short(value, &mut out);
+        out
+    }
+
+    fn write(&self, value: &Value, margin: &str, out: &mut String) {
+        if self.is_short(value, margin) {
+            self.write_short(value, out);
+            return;
+        }
+        let inner = format!("{margin}{}", self.indent);
+        let begin = |index: usize, out: &mut String| {
+            if index > 0 {
+                out.push(',');
+            }
+            out.push_str(self.newline);
+            out.push_str(&inner);
+        };
+        match value {
+            Value::Array(elements) => {
+                out.push('[');
+                for (index, element) in elements.iter().enumerate() {
+                    begin(index, out);
+                    self.write(element, &inner, out);
+                }
+                out.push_str(self.newline);
+                out.push_str(margin);
+                out.push(']');
+            }
+            Value::Object(members) => {
+                out.push('{');
+                for (index, (key, member)) in members.iter().enumerate() {
+                    begin(index, out);
+                    out.push_str(&quoted(key));
+                    out.push(':');
+                    out.push_str(self.after_colon);
+                    self.write(member, &inner, out);
+                }
+                out.push_str(self.newline);
+                out.push_str(margin);
+                out.push('}');
+            }
+            scalar => out.push_str(&scalar.to_string()),
+        }
+    }
+
+    fn write_short(&self, value: &Value, out: &mut String) {
+        match value {
+            Value::Array(elements) => {
+                out.push('[');
+                for (index, element) in elements.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                        out.push_str(self.after_comma);
+                    }
+                    self.write_short(element, out);
+                }
+                out.push(']');
+            }
+            Value::Object(members) if members.is_empty() => out.push_str("{}"),
+            Value::Object(members) => {
+                out.push('{');
+                out.push_str(self.padding);
+                for (index, (key, member)) in members.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                        out.push_str(self.after_comma);
+                    }
+                    out.push_str(&quoted(key));
+                    out.push(':');
+                    out.push_str(self.after_colon);
+                    self.write_short(member, out);
+                }
+                out.push_str(self.padding);
+                out.push('}');
+            }
+            scalar => out.push_str(&scalar.to_string()),
+        }
+    }
+
+    fn is_short(&self, value: &Value, margin: &str) -> bool {
+        let may = match value {
+            _ if self.one_line => return true,
+            Value::Array(elements) if elements.is_empty() => return true,
+            Value::Object(members) if members.is_empty() => return true,
+            Value::Array(elements) => self.short_arrays && elements.iter().all(is_scalar),
+            Value::Object(members) => {
+                let is_simple = |value: &Value| match value {
+                    Value::Array(elements) => self.short_arrays && elements.iter().all(is_scalar),
+                    value => is_scalar(value),
+                };
+                self.short_objects && members.values().all(is_simple)
+            }
+            _ => return true,
+        };
+        may && margin.chars().count() + self.print_on_one_line(value).chars().count() <= WIDTH
+    }
+}
+
+/// A text as a JSON string.
+pub fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+/// What a text shows of its style: counts of `[without, with]`.
+#[derive(Default)]
+struct Seen<'t> {
+    text: &'t str,
+    left: usize,
+    values: usize,
+    indent: Option<String>,
+    arrays: [usize; 2],
+    objects: [usize; 2],
+    paddings: [usize; 2],
+    colons: [usize; 2],
+    commas: [usize; 2],
+}
+
+impl Seen<'_> {
+    fn visit(&mut self, node: &Node, outer: Option<&str>) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        self.values += 1;
+        let written = &self.text[node.span.start..node.span.end];
+        let on_one_line = !written.contains('\n');
+        match &node.kind {
+            Kind::Array(elements) if !elements.is_empty() => {
+                if elements.iter().all(is_scalar_node) && elements.len() > 1 {
+                    self.arrays[usize::from(on_one_line)] += 1;
+                }
+                self.look_behind_comma(elements.first().map(|first| first.span.end));
+                for element in elements {
+                    let own = self.learn_indent(element.span.start, outer);
+                    self.visit(element, own.as_deref().or(outer));
+                }
+            }
+            Kind::Object(members) if !members.is_empty() => {
+                let is_simple = |node: &Node| {
+                    is_scalar_node(node)
+                        || !node.elements().is_empty() && node.elements().iter().all(is_scalar_node)
+                };
+                if outer.is_some() && members.iter().all(|member| is_simple(&member.value)) {
+                    self.objects[usize::from(on_one_line)] += 1;
+                }
+                if on_one_line {
+                    self.paddings[usize::from(written[1..].starts_with([' ', '\t']))] += 1;
+                }
+                self.look_behind_comma(members.first().map(|first| first.value.span.end));
+                for member in members {
+                    let behind = &self.text[member.key_span.end..member.value.span.start];
+                    self.colons[usize::from(!behind.ends_with(':'))] += 1;
+                    let own = self.learn_indent(member.key_span.start, outer);
+                    let own = own.as_deref().or(outer).unwrap_or_default();
+                    self.visit(&member.value, Some(own));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The indentation of what begins a line at `start`, and what it adds to that around it.
+    fn learn_indent(&mut self, start: usize, outer: Option<&str>) -> Option<String> {
+        let own = indentation(self.text, start)?;
+        let added = own.strip_prefix(outer.unwrap_or_default());
+        if let Some(added) = added.filter(|added| !added.is_empty() && self.indent.is_none()) {
+            self.indent = Some(added.to_owned());
+        }
+        Some(own.to_owned())
+    }
+
+    fn look_behind_comma(&mut self, end: Option<usize>) {
+        let rest = end.and_then(|end| self.text[end..].trim_ascii_start().strip_prefix(','));
+        let next = rest.and_then(|rest| rest.bytes().next());
+        if let Some(next) = next.filter(|next| !b"\r\n".contains(next)) {
+            self.commas[usize::from(next == b' ')] += 1;
+        }
+    }
+}
+
+/// The white space before `at` in its line; `None` if something else stands there.
+pub(super) fn indentation(text: &str, at: usize) -> Option<&str> {
+    let before = &text[..at];
+    let line = before
+        .rfind('\n')
+        .map_or(before, |newline| &before[newline + 1..]);
+    line.bytes()
+        .all(|byte| byte == b' ' || byte == b'\t')
+        .then_some(line)
+}
+
+fn is_scalar_node(node: &Node) -> bool {
+    !matches!(node.kind, Kind::Array(_) | Kind::Object(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Layout;
+    use crate::source::Document;
+
+    #[test]
+    fn values_are_printed_as_the_examples_are() {
+        let value = json!({
+            "model": "tiny",
+            "capabilities": ["classification", "vision"],
+            "methods": { "forward": { "inputs": [{ "shape": [1, -1], "dtype": "float32" }], "outputs": [] } },
+        });
+        let text = "{\n  \"model\": \"tiny\",\n  \"capabilities\": [\"classification\", \"vision\"],\n  \
+                    \"methods\": {\n    \"forward\": {\n      \"inputs\": [\n        {\n          \
+                    \"shape\": [1, -1],\n          \"dtype\": \"float32\"\n        }\n      ],\n      \
+                    \"outputs\": []\n    }\n  }\n}";
+        assert_eq!(Layout::default().print(&value, ""), text);
+        let long = json!(vec!["a word of some length"; 9]);
+        assert_eq!(Layout::default().print(&long, "").lines().count(), 11);
+    }
+
+    #[test]
+    fn a_text_shows_its_layout() {
+        let of = |text: &str| Layout::of(text, &Document::parse(text).expect("JSON").root);
+        assert_eq!(of("{}"), Layout::default());
+        let tabs = of("{\r\n\t\"a\": [\r\n\t\t1,\r\n\t\t2\r\n\t]\r\n}");
+        assert_eq!((tabs.indent.as_str(), tabs.newline), ("\t", "\r\n"));
+        assert!(!tabs.short_arrays);
+        let tight = of("{\"a\":[1,2],\"b\":{\"c\":0}}");
+        assert!(tight.one_line);
+        let value = json!({ "a": [1, { "b": 2 }] });
+        assert_eq!(tight.print(&value, ""), "{\"a\":[1,{\"b\":2}]}");
+        let objects =
+            of("{\n    \"a\": [\n        { \"shape\": [1, 2], \"dtype\": \"int8\" }\n    ]\n}");
+        assert_eq!(objects.indent, "    ");
+        let tensor = json!([{ "shape": [3], "dtype": "bool" }]);
+        assert_eq!(
+            objects.print(&tensor, ""),
+            "[\n    { \"shape\": [3], \"dtype\": \"bool\" }\n]"
+        );
+    }
+}

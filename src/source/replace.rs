@@ -1,0 +1,86 @@
+//! Files replaced as a whole: whoever reads sees the old content or the new one, whatever happens.
+//!
+//! The new content goes into a hidden file beside the old one, to the disk, and then takes its name.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Names that are tried before it is given up to find one that is free.
+const MAX_NAMES: usize = 16;
+
+/// Puts `bytes` at `target`, which is no symbolic link if one shall stay. Permissions and owner of what is there
+/// are kept. `check` has the last word before the name is taken; if it fails, nothing is left of the attempt.
+pub fn replace<E: From<io::Error>>(
+    target: &Path,
+    bytes: &[u8],
+    check: impl FnOnce() -> Result<(), E>,
+) -> Result<(), E> {
+    let (file, beside) = create_beside(target)?;
+    let done = write(file, &beside, target, bytes)
+        .map_err(E::from)
+        .and_then(|()| check())
+        .and_then(|()| Ok(fs::rename(&beside, target)?));
+    if done.is_err() {
+        // It is the error that counts, not what is left of the attempt.
+        let _ = fs::remove_file(&beside);
+    }
+    done?;
+    sync_directory(target);
+    Ok(())
+}
+
+/// Makes the names in a file's directory lasting, where the system can.
+pub fn sync_directory(path: &Path) {
+    if let Some(directory) = path.parent() {
+        let directory = if directory.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            directory
+        };
+        // A system that cannot has kept the names in its own way.
+        let _ = File::open(directory).and_then(|directory| directory.sync_all());
+    }
+}
+
+fn write(mut file: File, beside: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    if let Ok(there) = fs::metadata(target) {
+        keep_owner(beside, &there);
+        file.set_permissions(there.permissions())?;
+    }
+    file.sync_all()
+}
+
+/// A new file in the same directory, hidden: a walk for packages does not look at it.
+fn create_beside(target: &Path) -> io::Result<(File, PathBuf)> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for _ in 0..MAX_NAMES {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let beside = target.with_file_name(format!(".{name}.{}-{count}.tmp", std::process::id()));
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&beside)
+        {
+            Ok(file) => return Ok((file, beside)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+#[cfg(unix)]
+fn keep_owner(path: &Path, metadata: &fs::Metadata) {
+    use std::os::unix::fs::{MetadataExt, chown};
+
+    // Only who may give files away can; for others the file is theirs, as with any editor.
+    let _ = chown(path, Some(metadata.uid()), Some(metadata.gid()));
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &Path, _: &fs::Metadata) {}

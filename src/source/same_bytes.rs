@@ -1,0 +1,40 @@
+//! Whether two files hold the same bytes.
+//!
+//! Invariant: both are read as streams; what is held does not grow with them.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::file_source::open;
+
+/// Bytes that are read at once.
+pub const CHUNK: usize = 64 * 1024;
+
+/// Whether both files have the same bytes; reading ends at the first difference.
+pub fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
+    let (mut one, mut other) = (open(one)?, open(other)?);
+    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+    loop {
+        let count = fill(&mut one, &mut left)?;
+        if count != fill(&mut other, &mut right)? || left[..count] != right[..count] {
+            return Ok(false);
+        }
+        if count < CHUNK {
+            return Ok(true);
+        }
+    }
+}
+
+/// Fills the buffer as far as the file goes; gives how many bytes that was.
+pub fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

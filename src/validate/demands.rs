@@ -1,0 +1,45 @@
+//! What a project asks of its packages beyond the format, and who is asked for it.
+//!
+//! Invariant: without demands a validation is what it is without this file.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::diagnostic::Report;
+use crate::package::{Backend, Found, PrecisionList};
+
+/// What a project asks of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Demands {
+    /// Codes of rules that are not looked at.
+    pub off: BTreeSet<&'static str>,
+    /// Tokens beside those of the precision list.
+    pub extra: PrecisionList,
+    /// The licences that a package may have, as SPDX identifiers or slugs; `None` for any.
+    pub licenses: Option<Vec<String>>,
+    /// Backends for which every model is to be there.
+    pub backends: Vec<Backend>,
+    /// What every model is to be capable of.
+    pub capabilities: Vec<String>,
+}
+
+/// Who rules a validation.
+pub trait Ruling: Sync {
+    /// What is asked of a file.
+    fn demands(&self, found: &Found) -> Option<Arc<Demands>>;
+
+    /// Has the last word on what was found, before findings about one file are put together.
+    fn judge(&self, report: &mut Report);
+}
+
+/// Nobody: nothing is asked, everything is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Unruled;
+
+impl Ruling for Unruled {
+    fn demands(&self, _: &Found) -> Option<Arc<Demands>> {
+        None
+    }
+
+    fn judge(&self, _: &mut Report) {}
+}

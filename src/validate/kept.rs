@@ -1,0 +1,156 @@
+//! What was seen of files, kept from one check to the next.
+//!
+//! Invariant: what is handed out was seen when the file was as it is now, as far as its size, its time of change and
+//! its number in the file system tell; of a directory, those of everything in it.
+
+use std::collections::HashMap;
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use walkdir::WalkDir;
+
+/// Most files that are remembered.
+const MAX_FILES: usize = 2048;
+/// Most entries of a directory that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Facts of earlier checks, by path and by whether the file was opened as a model.
+#[derive(Debug)]
+pub(super) struct Kept<F> {
+    files: Mutex<Files<F>>,
+}
+
+#[derive(Debug)]
+struct Files<F> {
+    by_path: HashMap<(PathBuf, bool), Entry<F>>,
+    /// Counts every use, so that the oldest are known.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry<F> {
+    stamp: Stamp,
+    facts: Arc<F>,
+    used: u64,
+}
+
+/// What tells that a file was changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stamp {
+    Nothing,
+    File(u64, Option<SystemTime>, u64),
+    /// A hash over everything in it.
+    Directory(u64),
+}
+
+impl<F> Kept<F> {
+    /// Nothing.
+    pub(super) fn new() -> Self {
+        let files = Files {
+            by_path: HashMap::new(),
+            clock: 0,
+        };
+        Self {
+            files: Mutex::new(files),
+        }
+    }
+
+    /// The facts about the file at `path`, looked for anew only if it was changed since.
+    pub(super) fn facts(&self, path: &Path, open_model: bool, look: impl FnOnce() -> F) -> Arc<F> {
+        // Before the file is read: what changes meanwhile is seen the next time.
+        let stamp = Stamp::of(path);
+        let key = (path.to_owned(), open_model);
+        if let Some(facts) = self.locked().get(&key, &stamp) {
+            return facts;
+        }
+        let facts = Arc::new(look());
+        self.locked().insert(key, stamp, &facts);
+        facts
+    }
+
+    /// Paths that are no longer as they were when they were looked at.
+    pub(super) fn changed(&self) -> Vec<PathBuf> {
+        let known: Vec<(PathBuf, Stamp)> = {
+            let files = self.locked();
+            let entries = files.by_path.iter();
+            entries
+                .map(|((path, _), entry)| (path.clone(), entry.stamp.clone()))
+                .collect()
+        };
+        let known = known.into_iter();
+        let changed = known.filter(|(path, stamp)| Stamp::of(path) != *stamp);
+        changed.map(|(path, _)| path).collect()
+    }
+
+    /// Drops what is known of `path` and of everything below it.
+    pub(super) fn forget(&self, path: &Path) {
+        let mut files = self.locked();
+        files
+            .by_path
+            .retain(|(known, _), _| !known.starts_with(path) && !path.starts_with(known));
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, Files<F>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F> Files<F> {
+    fn get(&mut self, key: &(PathBuf, bool), stamp: &Stamp) -> Option<Arc<F>> {
+        self.clock += 1;
+        let entry = self.by_path.get_mut(key)?;
+        if entry.stamp != *stamp {
+            return None;
+        }
+        entry.used = self.clock;
+        Some(Arc::clone(&entry.facts))
+    }
+
+    fn insert(&mut self, key: (PathBuf, bool), stamp: Stamp, facts: &Arc<F>) {
+        if self.by_path.len() >= MAX_FILES {
+            let oldest = self.clock.saturating_sub(MAX_FILES as u64 / 2);
+            self.by_path.retain(|_, entry| entry.used > oldest);
+        }
+        let entry = Entry {
+            stamp,
+            facts: Arc::clone(facts),
+            used: self.clock,
+        };
+        self.by_path.insert(key, entry);
+    }
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Self {
+        let Ok(metadata) = fs::metadata(path) else {
+            return Self::Nothing;
+        };
+        if !metadata.is_dir() {
+            let changed = metadata.modified().ok();
+            return Self::File(metadata.len(), changed, number(&metadata));
+        }
+        let mut hasher = DefaultHasher::new();
+        let entries = WalkDir::new(path).sort_by_file_name().into_iter();
+        for entry in entries.take(MAX_ENTRIES).flatten() {
+            entry.path().hash(&mut hasher);
+            if let Ok(metadata) = fs::metadata(entry.path()) {
+                (metadata.len(), metadata.modified().ok()).hash(&mut hasher);
+            }
+        }
+        Self::Directory(hasher.finish())
+    }
+}
+
+/// The file's number in its file system, where there is such a thing: a file that was replaced has another.
+#[cfg(unix)]
+fn number(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn number(_: &Metadata) -> u64 {
+    0
+}

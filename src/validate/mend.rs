@@ -1,0 +1,182 @@
+//! What mends a file, in terms of its values; an [`Editor`] makes edits of it.
+//!
+//! Invariant: only the values that are named change; a member that is added stands where the format's
+//! documents have it. Knows no rule.
+
+use serde_json::Value;
+
+use crate::diagnostic::{Applicability, Fix};
+use crate::source::edit::TextEdit;
+use crate::source::json::{Kind, Member, Node, Step};
+use crate::source::{Editor, JsonPath};
+
+/// Longest value that a title quotes, in characters.
+const MAX_QUOTE: usize = 80;
+
+/// Keys in the order in which configs have them, outer objects first. No key stands in two of them.
+const ORDER: [&[&str]; 4] = [
+    &[
+        "$schema",
+        "model",
+        "family",
+        "size",
+        "capabilities",
+        "backend",
+        "license",
+        "tokenizer",
+        "tokenizer_config",
+        "variants",
+    ],
+    &["precision", "file", "components", "size_bytes", "methods"],
+    &["inputs", "outputs"],
+    &["name", "shape", "dtype"],
+];
+
+/// A change of values.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Mend {
+    /// Each of these gets another value.
+    Replace(Vec<(JsonPath, Value)>),
+    /// The object gets a member.
+    Insert {
+        /// The object.
+        object: JsonPath,
+        /// The member's key.
+        key: String,
+        /// The member's value.
+        value: Value,
+    },
+    /// A member or element goes.
+    Remove(JsonPath),
+    /// A member gets another key.
+    RenameKey(JsonPath, String),
+}
+
+impl Mend {
+    /// One value for another.
+    pub(super) fn replace(path: JsonPath, value: impl Into<Value>) -> Self {
+        Self::Replace(vec![(path, value.into())])
+    }
+
+    /// The same as edits; `None` where a path leads nowhere.
+    pub(super) fn fix(&self, editor: &Editor<'_>, applicability: Applicability) -> Option<Fix> {
+        let edits = self.edits(editor)?;
+        let title = self.title();
+        Some(match applicability {
+            Applicability::Safe => Fix::safe(title, edits),
+            Applicability::Unsafe => Fix::needs_consent(title, edits),
+        })
+    }
+
+    fn edits(&self, editor: &Editor<'_>) -> Option<Vec<TextEdit>> {
+        let document = editor.document();
+        match self {
+            Self::Replace(values) => {
+                let edits = values.iter().map(|(path, value)| {
+                    let node = document.node(path)?;
+                    Some(editor.replace(node, value))
+                });
+                edits.collect()
+            }
+            Self::Insert { object, key, value } => {
+                let node = document.node(object).filter(|node| node.is_object())?;
+                let index = place_of(node, key);
+                Some(vec![editor.insert_member(node, index, key, value)])
+            }
+            Self::Remove(path) => {
+                let (parent, last) = path.parent()?;
+                let parent = document.node(&parent)?;
+                let edit = match last {
+                    Step::Key(_) => editor.remove_member(parent, member_at(parent, last)?),
+                    Step::Index(index) => editor.remove_element(parent, *index),
+                };
+                Some(vec![edit?])
+            }
+            Self::RenameKey(path, key) => {
+                let (parent, last) = path.parent()?;
+                let parent = document.node(&parent)?;
+                let member = &parent.members()[member_at(parent, last)?];
+                let is_taken = parent.member(key).is_some();
+                (!is_taken).then(|| vec![editor.rename_key(member, key)])
+            }
+        }
+    }
+
+    fn title(&self) -> String {
+        match self {
+            Self::Replace(values) => match &values[..] {
+                [(path, value)] => match path.steps() {
+                    [.., Step::Key(key)] if is_short(value) => {
+                        format!("write \"{key}\": {}", quote(value))
+                    }
+                    [.., Step::Key(key)] => format!("write `{key}` anew"),
+                    steps => format!("write {}{}", quote(value), within(steps)),
+                },
+                several => {
+                    let words = several.iter().map(|(_, value)| quote(value));
+                    let steps = several.first().map_or(&[][..], |(path, _)| path.steps());
+                    let words = words.collect::<Vec<_>>().join(", ");
+                    format!("write {words}{}", within(steps))
+                }
+            },
+            Self::Insert { key, value, .. } if is_short(value) => {
+                format!("add \"{key}\": {}", quote(value))
+            }
+            Self::Insert { key, .. } => format!("add `{key}`"),
+            Self::Remove(path) => match path.steps() {
+                [.., Step::Key(key)] => format!("remove `{key}`"),
+                steps => format!("remove the repetition{}", within(steps)),
+            },
+            Self::RenameKey(path, key) => match path.steps() {
+                [.., Step::Key(old)] => format!("rename `{old}` to `{key}`"),
+                _ => format!("rename it to `{key}`"),
+            },
+        }
+    }
+}
+
+/// The last member of this key: the one that counts.
+fn member_at(object: &Node, step: &Step) -> Option<usize> {
+    let Step::Key(key) = step else { return None };
+    let mut members = object.members().iter();
+    members.rposition(|member: &Member| *member.key == **key)
+}
+
+/// Where a member of this key belongs.
+fn place_of(object: &Node, key: &str) -> usize {
+    let members = object.members();
+    let Some(order) = ORDER.iter().find(|order| order.contains(&key)) else {
+        return members.len();
+    };
+    let rank = |key: &str| order.iter().position(|known| *known == key);
+    let own = rank(key);
+    let is_before = |member: &Member| rank(&member.key).is_some_and(|other| Some(other) < own);
+    members.iter().rposition(is_before).map_or(0, |at| at + 1)
+}
+
+/// The list that an element is in.
+fn within(steps: &[Step]) -> String {
+    let keys = steps.iter().rev().filter_map(|step| match step {
+        Step::Key(key) => Some(key),
+        Step::Index(_) => None,
+    });
+    let key = keys.into_iter().next();
+    key.map_or_else(String::new, |key| format!(" in `{key}`"))
+}
+
+fn is_short(value: &Value) -> bool {
+    !value.is_object() && value.to_string().len() <= MAX_QUOTE
+}
+
+fn quote(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(MAX_QUOTE) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// Whether an array has nothing but this element.
+pub(super) fn is_only_element(list: &Node) -> bool {
+    matches!(&list.kind, Kind::Array(elements) if elements.len() < 2)
+}

@@ -1,0 +1,59 @@
+//! `backend-required`: a model that lacks a backend which the project asks for.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::package::{Backend, config};
+use crate::source::JsonPath;
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// Beside a config in a directory named after a backend stand configs for all of `require-backends`
+    /// in the `pkgtool.toml` that rules it, or of `--require-backend`. A model is told once, not for each
+    /// of its backends.
+    ///
+    /// # Why
+    /// A model that is not there for a device is missed when somebody wants it, which is late.
+    ///
+    /// # Example
+    /// ```toml
+    /// require-backends = ["xnnpack", "coreml"]
+    /// ```
+    /// and a model with `tiny/xnnpack/config.json` alone.
+    ///
+    /// # Fix
+    /// Export the model for that backend, or say in `per-path-ignores` for which models it need not be.
+    ///
+    /// # What it does not see
+    /// Models whose configs are not in directories named after backends (`backend-directory` tells
+    /// those), and whether the other config is sound: it has findings of its own.
+    PKG055 "backend-required" Error "A model lacks a backend that the project requires." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let required = context.demands.map_or(&[][..], |demands| &demands.backends);
+    if required.is_empty() || context.config.is_none() {
+        return;
+    }
+    let name = context.absolute.file_name().and_then(|name| name.to_str());
+    let (Some(own), Some(model)) = (name.and_then(Backend::from_name), context.absolute.parent())
+    else {
+        return;
+    };
+    let is_there = |backend: Backend| {
+        let config = model.join(backend.name()).join(config::FILE_NAME);
+        backend == own || config.symlink_metadata().is_ok()
+    };
+    let missing = required.iter().copied().filter(|backend| !is_there(*backend));
+    let missing: Vec<String> = missing.map(|backend| format!("`{backend}`")).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let of = model.file_name().unwrap_or_default().to_string_lossy();
+    let message = format!("`{of}` has no package for {}, which this project requires", missing.join(", "));
+    let anchor = Anchor::Value(JsonPath::root().key("backend"));
+    let finding = RULE.meta.finding(anchor, message).about(model);
+    findings.push(finding.help(format!(
+        "add a directory with a {} beside this one for each, or except the model in pkgtool.toml",
+        config::FILE_NAME
+    )));
+}

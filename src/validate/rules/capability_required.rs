@@ -1,0 +1,48 @@
+//! `capability-required`: a model that cannot do what the project asks of all.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::source::JsonPath;
+use crate::validate::context::Context;
+
+rule! {
+    /// # What it checks
+    /// `capabilities` has all of `require-capabilities` in the `pkgtool.toml` that rules the config, or
+    /// of `--require-capability`.
+    ///
+    /// # Why
+    /// A repository for one kind of models is searched by it: what does not say so is not found.
+    ///
+    /// # Example
+    /// ```toml
+    /// require-capabilities = ["text-generation"]
+    /// ```
+    /// and a config with `"capabilities": ["vision"]`.
+    ///
+    /// # Fix
+    /// Add the capability if the model has it.
+    ///
+    /// # What it does not see
+    /// Whether the model has the capability.
+    PKG056 "capability-required" Error "A capability that the project requires is missing." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let required = context.demands.map_or(&[][..], |demands| &demands.capabilities);
+    let path = JsonPath::root().key("capabilities");
+    let Some(config) = context.config.as_ref() else {
+        return;
+    };
+    // What is no list of capabilities is told by the schema.
+    if required.is_empty() || config.capabilities.is_empty() || context.is_violated(&path) {
+        return;
+    }
+    let missing = required.iter().filter(|one| !config.capabilities.contains(one));
+    let missing: Vec<String> = missing.map(|one| format!("`{one}`")).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let missing = missing.join(", ");
+    let message = format!("{missing} is not among the capabilities, and this project requires it");
+    let finding = RULE.meta.finding(Anchor::Value(path), message);
+    findings.push(finding.help(format!("add {missing} if the model has it")));
+}

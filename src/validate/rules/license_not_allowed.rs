@@ -1,0 +1,54 @@
+//! `license-not-allowed`: a licence that the project does not take.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::package::leftover::is_placeholder;
+use crate::package::license::{self, License};
+use crate::source::JsonPath;
+use crate::validate::context::Context;
+use crate::validate::listing::listed;
+
+rule! {
+    /// # What it checks
+    /// `license` is one of `allow-licenses` in the `pkgtool.toml` that rules the config, or of
+    /// `--allow-license`. Of an SPDX expression the allowed ones must suffice: one side of `OR`, both of
+    /// `AND`. Without such a list every licence is allowed.
+    ///
+    /// # Why
+    /// What may be published is decided once, not in each review.
+    ///
+    /// # Example
+    /// ```toml
+    /// allow-licenses = ["MIT", "Apache-2.0"]
+    /// ```
+    /// and a config with `"license": "CC-BY-NC-4.0"`.
+    ///
+    /// # Fix
+    /// Leave the package out, or allow the licence if it may be published.
+    ///
+    /// # What it does not see
+    /// Whether the licence is the model's. A text that only looks like an allowed one is told by
+    /// `license-unknown`.
+    PKG054 "license-not-allowed" Error "The licence is not one that the project allows." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let allowed = context.demands.and_then(|demands| demands.licenses.as_ref());
+    let license = context.config.as_ref().and_then(|it| it.license.as_deref());
+    let (Some(allowed), Some(license)) = (allowed, license) else {
+        return;
+    };
+    if license.is_empty() || is_placeholder(license) || license::is_allowed(license, allowed) {
+        return;
+    }
+    if let License::Meant(meant) = license::judge(license)
+        && meant.iter().any(|name| license::is_allowed(name, allowed))
+    {
+        return;
+    }
+    let anchor = Anchor::Value(JsonPath::root().key("license"));
+    let finding = RULE.meta.finding(anchor, format!("`{license}` is not allowed in this project"));
+    findings.push(finding.help(match &allowed[..] {
+        [] => "no licence is allowed".to_owned(),
+        allowed => format!("allowed are: {}", listed(allowed.iter().map(String::as_str))),
+    }));
+}

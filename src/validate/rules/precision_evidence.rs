@@ -1,0 +1,82 @@
+//! `precision-evidence`: a precision token that the model file contradicts.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::model::precision::{Meaning, Weights};
+use crate::validate::context::Context;
+use crate::validate::listing::listed;
+use crate::validate::references::Referenced;
+
+rule! {
+    /// # What it checks
+    /// A variant's precision is what its model files hold, by the types of stored tensors and the operators and
+    /// delegates that read them:
+    ///
+    /// - `fp32`: at least half of the weights are float32 or float64.
+    /// - `fp16`, `bf16`: some weights, inputs, outputs or computed values are such floats, and no more than half
+    ///   of the weights are quantised.
+    /// - `int8`, `a8w8`, `8da8w`: some weights have eight bits, or something computes with eight.
+    /// - `int4`, `4w`, `8da4w`: some weights have four bits.
+    /// - `spinquant`, `qat_lora`: some weights are quantised.
+    ///
+    /// Components of a variant are taken together. Tables of embeddings count only as evidence for a token, never
+    /// against it: they are often quantised otherwise than the rest.
+    ///
+    /// # Why
+    /// Applications choose by the token: by memory, by speed, by accuracy. A quantisation that did not take place
+    /// is the most common slip of an export script, and nothing else shows it.
+    ///
+    /// # Example
+    /// `"precision": "int8"` for a file whose weights are all float32.
+    ///
+    /// # Fix
+    /// Export the variant again with the quantisation that the token promises, or name what the file holds.
+    ///
+    /// # What it does not see
+    /// Models with fewer than 1,000 weights, payloads that nobody but their backend reads (QNN), tokens of other
+    /// meanings. How good a quantisation is.
+    PKG050 "precision-evidence" Warning "A precision token is contradicted by the model file." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    for (index, variant) in context.variants().iter().enumerate() {
+        let Some(token) = &variant.precision else {
+            continue;
+        };
+        let Some(meaning) = Meaning::of_token(token) else {
+            continue;
+        };
+        let files: Vec<&Referenced> = context
+            .files_of(index)
+            .filter(|file| file.is_model)
+            .collect();
+        // Of a component that cannot be read nothing is known: it may be the quantised one.
+        let mut weights = Weights::none();
+        let mut all_read = !files.is_empty();
+        for file in &files {
+            let found = file.facts.as_ref().ok().and_then(|facts| facts.weights());
+            match found {
+                Some(found) => weights.add(found),
+                None => all_read = false,
+            }
+        }
+        let Some(told) = weights.contradiction(meaning).filter(|_| all_read) else {
+            continue;
+        };
+        let names = files.iter().map(|file| format!("`{}`", file.file.reference));
+        let verb = if files.len() == 1 { "" } else { " together" };
+        let told = if files.len() == 1 {
+            told
+        } else {
+            told.replacen("holds", "hold", 1)
+        };
+        let message = format!("the precision is `{token}`, but {}{verb} {told}", listed(names));
+        let finding = RULE.meta.finding(Anchor::Value(variant.path.key("precision")), message);
+        let help = match weights.token() {
+            Some(fits) if fits != token => format!(
+                "export it again as `{token}`, or name what it holds: `{fits}`"
+            ),
+            _ => format!("export it again as `{token}`"),
+        };
+        findings.push(finding.help(help));
+    }
+}

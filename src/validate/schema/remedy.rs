@@ -1,0 +1,95 @@
+//! What mends a violation, where the schema or the value leaves no doubt about it, or little.
+
+use serde_json::{Value, json};
+
+use super::check::Wanted;
+use super::keywords::Type;
+use super::{message, synonyms};
+use crate::diagnostic::Applicability::{self, Safe, Unsafe};
+use crate::package::config::SCHEMA_ID;
+use crate::source::JsonPath;
+use crate::validate::mend::Mend;
+
+/// Longest text that is written anew.
+const MAX_TEXT: usize = 200;
+
+/// What to write for a value that is not as it should be.
+pub(super) fn of_value(
+    wanted: Wanted,
+    found: &Value,
+    path: &JsonPath,
+) -> Option<(Applicability, Mend)> {
+    let (applicability, value) = match wanted {
+        Wanted::Type([Type::String]) => match found {
+            Value::Array(several) => (Safe, only_text(several)?),
+            Value::Number(number) => (Safe, json!(number.to_string())),
+            _ => return None,
+        },
+        Wanted::Type([Type::Array]) if found.is_string() => (Safe, json!([found])),
+        Wanted::Type([Type::Integer]) => {
+            let number: i64 = found.as_str()?.trim().parse().ok()?;
+            (Safe, json!(number))
+        }
+        Wanted::OneOf(options) => one_of(options, found)?,
+        Wanted::Token => {
+            let token = message::token_of(found.as_str()?)?;
+            (Unsafe, json!(token))
+        }
+        Wanted::Uri => (Unsafe, json!(SCHEMA_ID)),
+        _ => return None,
+    };
+    let is_short = found.to_string().len() <= MAX_TEXT;
+    is_short.then(|| (applicability, Mend::replace(path.clone(), value)))
+}
+
+/// What to add to an object that lacks these keys.
+pub(super) fn of_missing(object: &JsonPath, keys: &[String]) -> Option<(Applicability, Mend)> {
+    let lacks_schema = keys.iter().any(|key| key == "$schema");
+    lacks_schema.then(|| {
+        let mend = Mend::Insert {
+            object: object.clone(),
+            key: "$schema".to_owned(),
+            value: json!(SCHEMA_ID),
+        };
+        (Safe, mend)
+    })
+}
+
+/// An element that stands in its list already goes.
+pub(super) fn of_repetition(path: &JsonPath) -> (Applicability, Mend) {
+    (Safe, Mend::Remove(path.clone()))
+}
+
+/// A key that nearly is one that is missing gets its name.
+pub(super) fn of_typo(path: JsonPath, meant: &str) -> (Applicability, Mend) {
+    (Safe, Mend::RenameKey(path, meant.to_owned()))
+}
+
+fn one_of(options: &[String], found: &Value) -> Option<(Applicability, Value)> {
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let (word, inner) = match found {
+        Value::String(word) => (word.as_str(), false),
+        Value::Array(several) => match &several[..] {
+            [Value::String(word)] => (word.as_str(), true),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    if let Some(same) = options
+        .iter()
+        .find(|option| option.eq_ignore_ascii_case(word.trim()))
+    {
+        return Some((Safe, json!(same)));
+    }
+    match synonyms::meant(word, &options)[..] {
+        [meant] if !inner => Some((Unsafe, json!(meant))),
+        _ => None,
+    }
+}
+
+fn only_text(several: &[Value]) -> Option<Value> {
+    match several {
+        [one @ Value::String(_)] => Some(one.clone()),
+        _ => None,
+    }
+}

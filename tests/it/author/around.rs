@@ -1,0 +1,178 @@
+//! What lies around model files: configs that are there, licences, tokenizers, other backends.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{init, read};
+use crate::support::fixture;
+use crate::support::tree::{MODEL, Tree};
+
+const SAID: [&str; 4] = ["--family", "tiny", "--capability", "classification"];
+const CONFIG: &str = "tiny/xnnpack/config.json";
+
+/// `tiny/xnnpack/` with a model file and no config.
+fn bare() -> Tree {
+    let program = fs::read(fixture("models/add_linear_xnnpack_fp32.pte")).expect("a fixture");
+    Tree::new().file(&format!("tiny/xnnpack/{MODEL}"), program)
+}
+
+fn evidence(told: &Value, pointer: &str) -> String {
+    let fields = told["configs"][0]["fields"].as_array().expect("fields");
+    let field = fields.iter().find(|field| field["pointer"] == pointer);
+    let field = field.unwrap_or_else(|| panic!("no {pointer}: {told:#}"));
+    field["evidence"].as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn a_licence_is_found_in_the_package_and_nowhere_above_it() {
+    let apache = include_str!("../../../LICENSE-APACHE");
+    for (path, text, license, source) in [
+        ("tiny/LICENSE", apache, "apache-2.0", "LICENSE"),
+        (
+            "tiny/xnnpack/copying.md",
+            "SPDX-License-Identifier: MIT\n",
+            "MIT",
+            "copying.md",
+        ),
+        (
+            "tiny/README.md",
+            "---\nlicense: gemma\n---\n# Tiny\n",
+            "gemma",
+            "README.md",
+        ),
+        (
+            "tiny/readme.md",
+            "---\r\nlicense: other\r\nlicense_name: lfm-1.0\r\n---\r\n",
+            "lfm-1.0",
+            "readme.md",
+        ),
+    ] {
+        let tree = bare().file(path, text);
+        let told = init(&tree.path("tiny"), &SAID).expect_code(0).json();
+        assert_eq!(read(&tree.path(CONFIG))["license"], license);
+        assert!(evidence(&told, "/license").contains(source), "{told:#}");
+    }
+    for (path, text) in [
+        ("LICENSE", apache),
+        ("tiny/LICENSE", "All rights reserved."),
+        ("tiny/LICENSE", ""),
+        ("tiny/README.md", "---\nlicense: [mit]\n---\n"),
+    ] {
+        let tree = bare().file(path, text);
+        let ran = init(&tree.path("tiny"), &SAID).expect_code(2);
+        assert!(
+            ran.stderr.contains("--license NAME"),
+            "{path}: {}",
+            ran.stderr
+        );
+        assert!(!tree.path(CONFIG).exists());
+    }
+}
+
+#[test]
+fn a_config_that_is_there_is_kept() {
+    let text = "{ \"backend\": \"xnnpack\", \"variants\": [] }";
+    let tree = bare().file(CONFIG, text);
+    let ran = init(&tree.path("tiny"), &SAID).expect_code(3);
+    let reason = ran.json()["passed_over"][0]["reason"].to_string();
+    assert!(
+        reason.contains("pkgtool fix") && reason.contains("--force"),
+        "{reason}"
+    );
+    assert_eq!(fs::read_to_string(tree.path(CONFIG)).expect("a text"), text);
+
+    let foreign = bare().file(CONFIG, r#"{ "model_type": "llama", "architectures": [] }"#);
+    let ran = init(&foreign.path("tiny"), &SAID).expect_code(3);
+    assert!(ran.stdout.contains("transformers"), "{}", ran.stdout);
+
+    let misnamed = bare().file("tiny/xnnpack/Config.json", text);
+    let ran = init(&misnamed.path("tiny"), &SAID).expect_code(3);
+    assert!(ran.stdout.contains("rename it"), "{}", ran.stdout);
+
+    let empty = bare().file(CONFIG, "");
+    init(
+        &empty.path("tiny"),
+        &[&SAID[..], &["--license", "MIT"]].concat(),
+    )
+    .expect_code(0);
+    assert_eq!(read(&empty.path(CONFIG))["license"], "MIT");
+}
+
+#[test]
+fn what_an_author_decided_survives_a_new_config() {
+    let old = json!({
+        "model": "tiny", "family": "old", "capabilities": ["vision"], "license": "ISC",
+        "backend": "xnnpack", "variants": [{ "precision": "fp32", "file": MODEL, "size_bytes": 1 }],
+    });
+    let tree = bare().json(CONFIG, &old);
+    init(&tree.path("tiny"), &["--force", "--license", "MIT"]).expect_code(0);
+    let new = read(&tree.path(CONFIG));
+    assert_eq!(new["family"], "old");
+    assert_eq!(new["capabilities"], json!(["vision"]));
+    assert_eq!(new["license"], "MIT", "what is given goes first");
+    assert_eq!(new["variants"][0]["size_bytes"], 2576);
+}
+
+#[test]
+fn backends_of_one_model_say_the_same() {
+    let vulkan = fs::read(fixture("payloads/mlp_vulkan_fp32.pte")).expect("a fixture");
+    let tree = bare().file("tiny/vulkan/tiny_vulkan_fp32.pte", vulkan);
+    let first = [&SAID[..], &["--license", "MIT", "--backend", "vulkan"]].concat();
+    let told = init(&tree.path("tiny"), &first).expect_code(0).json();
+    assert_eq!(told["configs"].as_array().map(Vec::len), Some(1));
+    assert!(
+        !tree.path(CONFIG).exists(),
+        "only the backend that was asked for"
+    );
+    let told = init(&tree.path("tiny"), &[]).expect_code(0).json();
+    assert!(
+        evidence(&told, "/family").contains("vulkan/config.json"),
+        "{told:#}"
+    );
+    let new = read(&tree.path(CONFIG));
+    assert_eq!(new["license"], "MIT");
+    assert_eq!(new["capabilities"], json!(["classification"]));
+    let ran = crate::support::run::validate(tree.root(), ".").expect_code(0);
+    // The two files are of two networks, and only the files can tell.
+    assert_eq!(ran.codes(), ["PKG051"]);
+}
+
+#[test]
+fn tokenizers_are_found_beside_and_above() {
+    let more = [&SAID[..], &["--license", "MIT"]].concat();
+    for (file, config, references) in [
+        (
+            "tiny/tokenizer.json",
+            "tiny/tokenizer_config.json",
+            ["../tokenizer.json", "../tokenizer_config.json"],
+        ),
+        (
+            "tiny/xnnpack/tokenizer.json",
+            "tiny/xnnpack/tokenizer_config.json",
+            ["tokenizer.json", "tokenizer_config.json"],
+        ),
+        (
+            "tiny/tokenizer/tokenizer.json",
+            "tiny/tokenizer/tokenizer_config.json",
+            [
+                "../tokenizer/tokenizer.json",
+                "../tokenizer/tokenizer_config.json",
+            ],
+        ),
+    ] {
+        let tree = bare()
+            .file(file, "{ \"model\": {} }")
+            .file(config, "{ \"tokenizer_class\": \"T\" }");
+        init(&tree.path("tiny"), &more).expect_code(0);
+        let new = read(&tree.path(CONFIG));
+        assert_eq!([&new["tokenizer"], &new["tokenizer_config"]], references);
+    }
+    let above = bare().file("tokenizer.json", "{}");
+    init(&above.path("tiny"), &more).expect_code(0);
+    assert_eq!(
+        read(&above.path(CONFIG)).get("tokenizer"),
+        None,
+        "it is another package's"
+    );
+}

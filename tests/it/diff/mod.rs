@@ -1,0 +1,22 @@
+//! `pkgtool diff`: what counts as what, and where versions come from.
+
+mod kinds;
+mod models;
+mod revisions;
+mod usage;
+
+use std::path::Path;
+
+use pkgtool::diff::{Difference, Reading, Tree, compare};
+
+/// What changed from one directory or config to another.
+fn difference(old: &Path, new: &Path, open_models: bool) -> Difference {
+    compare(&Tree::at(old), &Tree::at(new), Reading { open_models })
+}
+
+/// The kinds of changes, sorted.
+fn kinds(difference: &Difference) -> Vec<&'static str> {
+    let mut kinds: Vec<&str> = difference.changes.iter().map(|one| one.kind.name).collect();
+    kinds.sort_unstable();
+    kinds
+}

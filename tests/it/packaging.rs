@@ -1,0 +1,224 @@
+//! What installs the tool without Rust: the Python package and the npm packages over this build's binary,
+//! the action's script, and what must name the same version.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::support::skip::say;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pkgtool");
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Whether a program is there; says that a test is skipped for want of it.
+fn is_there(program: &str, test: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        say(&format!("SKIPPED {test}: there is no {program}"));
+    }
+    found
+}
+
+#[track_caller]
+fn succeed(command: &mut Command) -> Output {
+    let ran = command.output().expect("the program runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let complained = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{command:?}\n{said}\n{complained}");
+    ran
+}
+
+#[test]
+fn the_python_package_does_what_it_says() {
+    if !is_there("python3", "the_python_package_does_what_it_says") {
+        return;
+    }
+    let ran = succeed(
+        Command::new("python3")
+            .arg(root().join("tests/python/test_package.py"))
+            .env("PYTHONPATH", root().join("packaging/python"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("PKGTOOL_BIN", PROGRAM),
+    );
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert!(told.contains("\nRan ") && told.contains("\nOK"), "{told}");
+}
+
+#[test]
+fn every_place_names_one_version() {
+    if !is_there("python3", "every_place_names_one_version") {
+        return;
+    }
+    let check = root().join("packaging/check-version");
+    succeed(Command::new("python3").arg(&check));
+    let tag = concat!("v", env!("CARGO_PKG_VERSION"));
+    succeed(Command::new("python3").arg(&check).arg(tag));
+    let other = Command::new("python3").arg(&check).arg("v0.0.0").output();
+    assert_eq!(other.expect("python3 runs").status.code(), Some(1));
+}
+
+/// Archives of a release are named as `cargo binstall` is told.
+#[test]
+fn binstall_looks_for_what_is_released() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let script = fs::read_to_string(root().join("packaging/pack-release")).expect("the script");
+    assert!(manifest.contains(
+        "/releases/download/v{ version }/pkgtool-{ version }-{ target }{ archive-suffix }"
+    ));
+    assert!(manifest.contains("bin-dir = \"pkgtool-{ version }-{ target }/{ bin }"));
+    assert!(script.contains("name = f\"pkgtool-{version}-{target}\""));
+    assert!(script.contains("f\"{name}.tar.gz\"") && script.contains("f\"{name}/{file}\""));
+}
+
+/// The npm packages in a project of their own, from what npm packs of them.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_npm_packages_start_the_binary() {
+    const TEST: &str = "the_npm_packages_start_the_binary";
+    if !is_there("node", TEST) || !is_there("npm", TEST) {
+        return;
+    }
+    let platform = match std::env::consts::ARCH {
+        "x86_64" => "linux-x64",
+        "aarch64" => "linux-arm64",
+        other => {
+            say(&format!("SKIPPED {TEST}: there is no package for {other}"));
+            return;
+        }
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let place = place.path();
+    let build = root().join("packaging/npm/build.mjs");
+    let node = || Command::new("node");
+    succeed(
+        node()
+            .arg(&build)
+            .arg(place.join("npm"))
+            .arg(format!("{platform}={PROGRAM}")),
+    );
+    let npm = |directory: &Path, arguments: &[&str]| {
+        let mut command = Command::new("npm");
+        command
+            .args(arguments)
+            .args(["--offline", "--no-audit", "--no-fund"]);
+        command.current_dir(directory);
+        command.env("npm_config_cache", place.join("cache"));
+        command
+    };
+    let packages = ["pkgtool", platform];
+    for package in packages {
+        succeed(&mut npm(
+            &place.join("npm"),
+            &["pack", &format!("./{package}")],
+        ));
+    }
+    let project = place.join("project");
+    fs::create_dir(&project).expect("a directory");
+    fs::write(project.join("package.json"), "{}").expect("a file");
+    let tarballs = [
+        format!("../npm/pkgtool-{platform}-{VERSION}.tgz"),
+        format!("../npm/pkgtool-{VERSION}.tgz"),
+    ];
+    succeed(&mut npm(&project, &["install", &tarballs[0], &tarballs[1]]));
+    let command = project.join("node_modules/.bin/pkgtool");
+    let run = |arguments: &[&str]| {
+        let mut tool = Command::new(&command);
+        tool.args(arguments)
+            .current_dir(root())
+            .env_remove("PKGTOOL_BIN");
+        tool
+    };
+    let told = succeed(run(&["-V"]).env("PATH", std::env::var("PATH").expect("a PATH")));
+    assert_eq!(
+        String::from_utf8_lossy(&told.stdout),
+        format!("pkgtool {VERSION}\n")
+    );
+    // The exit code and both streams are the binary's.
+    let same = ["validate", "--color", "never", "tests/fixtures/readme"];
+    let direct = Command::new(PROGRAM)
+        .args(same)
+        .current_dir(root())
+        .output();
+    assert_eq!(run(&same).output().ok(), direct.ok());
+    let missing = run(&["-V"]).env("PKGTOOL_BIN", "no/such/binary").output();
+    let missing = missing.expect("node runs");
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+    fs::remove_dir_all(project.join("node_modules/@pkgtool")).expect("the platform's package");
+    let missing = run(&["-V"]).output().expect("node runs");
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(said.contains("is not installed"), "{said}");
+}
+
+/// The action's script with a pip that copies this build's binary.
+#[cfg(unix)]
+#[test]
+fn the_action_passes_its_inputs_on() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = tempfile::tempdir().expect("a directory");
+    let place = place.path();
+    let bin = place.join("bin");
+    fs::create_dir(&bin).expect("a directory");
+    let python = bin.join("python3");
+    let pip = format!(
+        "#!/usr/bin/env bash\nset -e\nwhile [ \"$1\" != --target ]; do shift; done\n[ \"$3\" = pkgtool-validate=={VERSION} ]\n\
+         mkdir -p \"$2/bin\"\nln -s '{PROGRAM}' \"$2/bin/pkgtool\"\necho installed\n"
+    );
+    fs::write(&python, pip).expect("a script");
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let path = format!(
+        "{}:{}",
+        bin.display(),
+        std::env::var("PATH").expect("a PATH")
+    );
+    let sarif = place.join("out.sarif");
+    let run = |version: &str, paths: &str, arguments: &str, sarif: &str| {
+        Command::new(root().join("packaging/action/validate"))
+            .current_dir(root().join("tests/fixtures"))
+            .env("PATH", &path)
+            .env("RUNNER_TEMP", place)
+            .env("GITHUB_PATH", place.join("path"))
+            .env("GITHUB_WORKSPACE", root())
+            .env("VERSION", version)
+            .env("PATHS", paths)
+            .env("FORMAT", "github")
+            .env("ARGS", arguments)
+            .env("SARIF", sarif)
+            .output()
+            .expect("bash runs")
+    };
+    let text = |ran: &Output| String::from_utf8_lossy(&ran.stdout).into_owned();
+    let sarif_path = sarif.to_str().expect("a path in UTF-8");
+    let found = run(VERSION, "readme-json\nreadme\n", "", sarif_path);
+    assert_eq!(found.status.code(), Some(1), "{found:?}");
+    assert!(text(&found).starts_with("installed\n"), "{found:?}");
+    assert!(text(&found).contains("::error file="), "{found:?}");
+    assert!(sarif.is_file());
+    // Installed once; arguments go on, a line each, whatever is in them.
+    let quiet = run(
+        VERSION,
+        "readme-json",
+        "--no-model\n--root\na b; exit 9",
+        "",
+    );
+    assert_eq!(quiet.status.code(), Some(0), "{quiet:?}");
+    assert!(!text(&quiet).contains("installed"), "{quiet:?}");
+    for version in ["", "latest", "0.1.0 --index-url x", "../0.1.0"] {
+        let refused = run(version, "readme-json", "", "");
+        assert_eq!(refused.status.code(), Some(2), "{version}: {refused:?}");
+        assert!(
+            text(&refused).contains("::error::version is"),
+            "{refused:?}"
+        );
+    }
+    let added = fs::read_to_string(place.join("path")).expect("the path that is added");
+    assert_eq!(
+        PathBuf::from(added.lines().next().expect("a line")),
+        place.join(format!("pkgtool-{VERSION}/bin"))
+    );
+}

@@ -1,0 +1,341 @@
+//! Servers that lie, stall, lead astray or send without end: the tool ends with an error that names what
+//! is wrong, soon, and having read little.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{ends, package, program, tool};
+use crate::model::onnx::build;
+use crate::support::run::Ran;
+use crate::support::tree::MODEL;
+use crate::support::web::{Asked, Body, Content, Told, Web, listing_site, site};
+
+/// What may be read of a server that does not do as asked: what lies in sockets, too.
+const MUCH: u64 = 32 << 20;
+
+/// Weights of a model, of which only the beginning is there.
+const HUGE: u64 = 6_000_000_000;
+/// Weights that stand before the graph's inputs.
+const GAP: u64 = 8 << 20;
+
+/// Inspects a model of a server that answers so; it has to fail soon.
+#[track_caller]
+fn inspect(
+    answer: impl Fn(&Asked, Told) -> Told + Send + Sync + 'static,
+    words: &str,
+) -> (Ran, Web) {
+    let content = deep();
+    let web = Web::start(move |asked| {
+        let sound = content.told(asked);
+        answer(asked, sound)
+    });
+    let started = Instant::now();
+    let ran = tool(&["inspect", "--timeout", "5", &web.url("/m.onnx")])
+        .run()
+        .expect_code(2);
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(
+        ran.stderr.contains(words),
+        "expected `{words}`: {}",
+        ran.stderr
+    );
+    assert!(web.sent() < MUCH, "{} bytes", web.sent());
+    (ran, web)
+}
+
+/// A model whose graph goes on behind some megabytes of weights: more than one request is needed.
+fn deep() -> Content {
+    let weights = |size: u64| {
+        let tensor = [
+            build::int(1, size),
+            build::int(2, 3),
+            build::part(8, &[b"w"]),
+            build::head(9, size),
+        ]
+        .concat();
+        [build::head(5, tensor.len() as u64 + size), tensor].concat()
+    };
+    let first = [
+        weights(GAP),
+        vec![0; usize::try_from(GAP).expect("it fits")],
+    ]
+    .concat();
+    let graph = [first, ends(), weights(HUGE)].concat();
+    let versions = [build::int(1, 10), build::part(8, &[&build::int(2, 18)])].concat();
+    let head = [versions, build::head(7, graph.len() as u64 + HUGE), graph].concat();
+    let size = head.len() as u64 + HUGE;
+    Content::of(head).sized(size)
+}
+
+fn header(told: Told, name: &str, value: &str) -> Told {
+    let mut told = told;
+    told.headers
+        .retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+    told.with(name, value)
+}
+
+#[test]
+fn ranges_that_are_not_what_was_asked_for() {
+    for said in [
+        "bytes 1-65536/6000000000",
+        "bytes 0-9999999999/6000000000",
+        "bytes 9-3/10",
+        "items 0-1/2",
+        "",
+    ] {
+        inspect(
+            move |_, told| header(told, "Content-Range", said),
+            "contradicts itself",
+        );
+    }
+}
+
+#[test]
+fn a_size_that_changes_and_a_tag_that_changes() {
+    let asked = AtomicUsize::new(0);
+    let change = move |asked_for: &Asked, told: Told| {
+        if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+            return told;
+        }
+        let (from, to) = asked_for.range().expect("a range");
+        header(
+            told,
+            "Content-Range",
+            &format!("bytes {from}-{}/7000000000", to.expect("an end")),
+        )
+    };
+    inspect(change, "bytes, now 7000000000");
+    let asked = AtomicUsize::new(0);
+    let retag = move |_: &Asked, told: Told| {
+        let number = asked.fetch_add(1, Ordering::SeqCst);
+        header(told, "ETag", &format!("\"{number}\""))
+    };
+    inspect(retag, "changed on the server");
+}
+
+#[test]
+fn bodies_that_are_short_packed_or_refused() {
+    let short = |_: &Asked, told: Told| Told {
+        body: Body::Bytes(vec![0; 10]),
+        ..told.with("Content-Length", "65536")
+    };
+    inspect(short, "127.0.0.1");
+    let cut = |_: &Asked, told: Told| Told {
+        body: Body::Bytes(vec![0; 10]),
+        ..told
+    };
+    inspect(cut, "announced 65536 bytes and sent 10");
+    inspect(
+        |_, told| told.with("Content-Encoding", "gzip"),
+        "packed (`gzip`)",
+    );
+    inspect(|_, _| Told::new(403, "no"), "answers 403");
+    inspect(|_, _| Told::new(503, "no"), "answers 503");
+    inspect(
+        |_, told| {
+            if told.status == 206 {
+                Told::new(416, "")
+            } else {
+                told
+            }
+        },
+        "refuses a range",
+    );
+}
+
+#[test]
+fn a_server_without_ranges_is_left_soon() {
+    let (_, web) = inspect(
+        |_, told| {
+            let mut told = told;
+            told.status = 200;
+            told.headers.retain(|(name, _)| name != "Content-Range");
+            told.body = Body::Part(deep(), 0, deep().size);
+            told
+        },
+        "does not do ranges",
+    );
+    assert!(web.asked().len() <= 3, "{:?}", web.asked());
+    // A small file of such a server is read all the same.
+    let web = Web::start(|_| Told::new(200, program()));
+    tool(&["inspect", &web.url("/m.pte")]).run().expect_code(0);
+}
+
+#[test]
+fn endless_bodies_and_silence() {
+    inspect(
+        |_, _| Told {
+            status: 200,
+            headers: vec![],
+            body: Body::Endless,
+        },
+        "does not tell the file's size",
+    );
+    inspect(
+        |_, told| Told {
+            body: Body::Stall(vec![0; 10]),
+            ..told.with("Content-Length", "65536")
+        },
+        "not done after 5 s",
+    );
+    let listing = Web::start(|_| Told {
+        status: 200,
+        headers: vec![("Content-Type".to_owned(), "text/html".to_owned())],
+        body: Body::Endless,
+    });
+    let ran = tool(&["validate", "--timeout", "5", &listing.url("/repo/")])
+        .run()
+        .expect_code(2);
+    assert!(
+        ran.stderr.contains("not a usable listing") && listing.sent() < MUCH,
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn redirects_that_do_not_end_or_lead_elsewhere() {
+    inspect(
+        |asked, _| Told::new(302, "").with("Location", &asked.path),
+        "back to where they began",
+    );
+    let count = AtomicUsize::new(0);
+    let on = move |_: &Asked, _: Told| {
+        let next = format!("/{}", count.fetch_add(1, Ordering::SeqCst));
+        Told::new(302, "").with("Location", &next)
+    };
+    inspect(on, "more than 10 redirects");
+    for place in ["file:///etc/passwd", "ftp://127.0.0.1/x", "gopher:x"] {
+        inspect(
+            move |_, _| Told::new(302, "").with("Location", place),
+            "is not followed",
+        );
+    }
+}
+
+#[test]
+fn million_entries_and_names_that_lead_out() {
+    let mut page = String::from("<title>Index of /repo/</title>");
+    for number in 0..1_000_000 {
+        let _ = write!(page, "<a href=f{number}>");
+    }
+    let web = Web::start(move |_| Told::new(200, &page).with("Content-Type", "text/html"));
+    let ran = tool(&["validate", &web.url("/repo/")]).run().expect_code(2);
+    assert!(
+        ran.stderr.contains("not a usable listing"),
+        "{}",
+        ran.stderr
+    );
+    let mut items = String::from("[");
+    for number in 0..30_000 {
+        let _ = write!(
+            items,
+            "{{\"type\":\"file\",\"path\":\"f{number}\",\"size\":1}},"
+        );
+    }
+    items.push_str("{\"type\":\"file\",\"path\":\"x\"}]");
+    let web = Web::start(move |_| Told::new(200, &items).with("Content-Type", "application/json"));
+    let ran = tool(&["validate", "--hub-endpoint", &web.url(""), "hf:o/r"])
+        .run()
+        .expect_code(2);
+    assert!(
+        ran.stderr.contains("more than 20000 files"),
+        "{}",
+        ran.stderr
+    );
+
+    // What leads out is left out; what is sound beside it is checked.
+    let files = package("/repo/xnnpack", 10_000);
+    let bad = "<a href=/etc/><a href='../../x/'><a href='..%2fx'><a href='a%00b'><a href='http://127.0.0.1:1/repo/z/'>\
+               <a href='//127.0.0.1:1/repo/y'><a href='%2e%2e/'><a href='a%5cb'><a href=.git/>";
+    let web = Web::start(move |asked| {
+        let mut told = listing_site(&files, asked);
+        if let Body::Bytes(bytes) = &mut told.body
+            && told.status == 200
+        {
+            bytes.extend(bad.as_bytes());
+        }
+        told
+    });
+    let ran = tool(&["validate", &web.url("/repo/")]).run().expect_code(0);
+    assert!(
+        web.asked()
+            .iter()
+            .all(|asked| asked.path.starts_with("/repo")),
+        "{:?} {}",
+        web.asked(),
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_hub_that_lists_another_size_than_it_has() {
+    let files = package("/xnnpack", 10_000);
+    let listing = format!(
+        "[{{\"type\":\"file\",\"path\":\"xnnpack/config.json\",\"size\":{}}},\
+         {{\"type\":\"file\",\"path\":\"xnnpack/{MODEL}\",\"size\":9999999}},\
+         {{\"type\":\"file\",\"path\":\"../../escaped\",\"size\":1}},\
+         {{\"type\":\"file\",\"path\":\"/etc/escaped\",\"size\":1}},\
+         {{\"type\":\"file\",\"path\":\"xnnpack\",\"size\":1}}]",
+        files["/xnnpack/config.json"].size
+    );
+    let web = hub(listing.clone(), files.clone());
+    // A file and a folder of one name cannot both be.
+    let ran = tool(&["validate", "--hub-endpoint", &web.url(""), "hf:o/r"])
+        .run()
+        .expect_code(2);
+    assert!(
+        ran.stderr.contains("cannot be a file here"),
+        "{}",
+        ran.stderr
+    );
+    let web = hub(
+        listing.replace("\"path\":\"xnnpack\"", "\"path\":\"a\\u0000b\""),
+        files,
+    );
+    let ran = tool(&["validate", "--hub-endpoint", &web.url(""), "hf:o/r"])
+        .run()
+        .expect_code(2);
+    assert!(
+        ran.stderr.contains("it said 9999999 bytes, now 10000"),
+        "{}",
+        ran.stderr
+    );
+    for broken in ["{", "{}", "[1]", "[]", "<html>"] {
+        let web = hub(broken.to_owned(), BTreeMap::new());
+        let ran = tool(&["validate", "--hub-endpoint", &web.url(""), "hf:o/r"]).run();
+        assert!(matches!(ran.code, 2 | 3), "{broken}: {}", ran.stderr);
+    }
+}
+
+fn hub(listing: String, files: BTreeMap<String, Content>) -> Web {
+    Web::start(
+        move |asked| match asked.path.strip_prefix("/o/r/resolve/main") {
+            Some(path) => {
+                let asked = Asked {
+                    path: path.to_owned(),
+                    ..asked.clone()
+                };
+                site(&files, &asked)
+            }
+            None => Told::new(200, &listing).with("Content-Type", "application/json"),
+        },
+    )
+}
+
+/// That those from a public address are not, is tested in `remote::gate`: a test has no public address.
+#[test]
+fn redirects_in_a_private_network_that_the_user_named_are_followed() {
+    let web = Web::start(|asked| match asked.path.as_str() {
+        "/m.pte" => Told::new(302, "").with("Location", "/other.pte"),
+        _ => Told::new(200, program()),
+    });
+    // The user named a private address: redirects there are meant.
+    tool(&["inspect", &web.url("/m.pte")]).run().expect_code(0);
+}

@@ -1,0 +1,71 @@
+//! Packages on servers, from outside: the binary against a server in the test.
+
+mod check;
+mod hostile;
+mod pull;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::model::onnx::build;
+use crate::support::fixture;
+use crate::support::run::{Run, pkgtool};
+use crate::support::tree::{MODEL, config};
+use crate::support::web::Content;
+
+/// The program that [`config`] names.
+fn program() -> Vec<u8> {
+    fs::read(fixture("models/add_linear_xnnpack_fp32.pte")).expect("a fixture")
+}
+
+/// A clean package below a path of a server; its program has this many bytes.
+fn package(folder: &str, size: u64) -> BTreeMap<String, Content> {
+    let mut config = config();
+    config["variants"][0]["size_bytes"] = size.into();
+    BTreeMap::from([
+        (
+            format!("{folder}/config.json"),
+            Content::of(format!("{config:#}\n")),
+        ),
+        (
+            format!("{folder}/{MODEL}"),
+            Content::of(program()).sized(size),
+        ),
+    ])
+}
+
+/// The parts of an ONNX graph that give `y = Identity(x)`.
+fn ends() -> Vec<u8> {
+    let node = [(1, "x"), (2, "y"), (4, "Identity")]
+        .map(|(field, text)| build::part(field, &[text.as_bytes()]));
+    let node = build::part(1, &[&node.concat()]);
+    [node, build::value(11, "x"), build::value(12, "y")].concat()
+}
+
+/// The tool, in a directory, with nothing of the surroundings that changes who is asked.
+fn tool(arguments: &[&str]) -> Run {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let run = pkgtool(arguments)
+        .within(directory)
+        .variable("NO_PROXY", "*");
+    run.variable("HF_TOKEN", "")
+        .variable("HF_ENDPOINT", "http://127.0.0.1:9")
+}
+
+/// Requests and bytes that `-v` tells.
+fn traffic(stderr: &str) -> (u64, u64) {
+    let line = stderr
+        .lines()
+        .find(|line| line.contains(" requests, "))
+        .expect("a note");
+    let words: Vec<&str> = line.split(' ').collect();
+    let before = |word: &str| {
+        let at = words
+            .iter()
+            .position(|one| one.starts_with(word))
+            .expect("the word");
+        words[at - 1].parse().expect("a number")
+    };
+    (before("requests"), before("bytes"))
+}
