@@ -1,10 +1,13 @@
 //! Part of the build script: finds the commit that the binary is built from.
 //!
-//! The outcome is `PKGTOOL_VERSION`: the crate's version, and behind it the commit in parentheses where
+//! The outcome is `VERSION_AND_COMMIT`: the crate's version, and behind it the commit in parentheses where
 //! one is known. In this order: the variable `PKGTOOL_COMMIT`, for those who build from an archive (empty
 //! means none); `.cargo_vcs_info.json`, which `cargo package` puts into a crate; in builds with
 //! optimisation, git's own files beside `Cargo.toml`. Git itself is not run. A build for debugging asks
 //! no git: it would be made anew after each commit.
+//!
+//! `cargo run` and `cargo test` hand the outcome on to what they start, so it must not look like one of
+//! the gateway's settings.
 
 use std::env;
 use std::fs;
@@ -30,7 +33,7 @@ pub(crate) fn tell() {
             exit(1);
         }
     };
-    println!("cargo::rustc-env=PKGTOOL_VERSION={text}");
+    println!("cargo::rustc-env=VERSION_AND_COMMIT={text}");
 }
 
 /// The commit in hexadecimal digits, if anything tells it.

@@ -63,7 +63,7 @@ pub use exit::Exit;
 /// Checks package configs (config.json) of models for phones against their schema, their files and
 /// what the model files themselves say, and shows what a model file says.
 #[derive(Debug, Parser)]
-#[command(name = "pkgtool", version, long_version = env!("PKGTOOL_VERSION"), after_help = exit::HELP, propagate_version = true)]
+#[command(name = "pkgtool", version, long_version = env!("VERSION_AND_COMMIT"), after_help = exit::HELP, propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

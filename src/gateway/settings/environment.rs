@@ -11,10 +11,14 @@ use crate::source::suggest;
 /// What the variables begin with.
 const PREFIX: &str = "PKGTOOL_";
 
-/// What begins in the same way and is no setting: variables of the tool's other commands and of its tests.
-const OTHERS: [&str; 7] = [
+/// What begins in the same way and is no setting: variables of the tool's other commands, of its
+/// Python package, of its build and of its tests.
+const OTHERS: [&str; 10] = [
     "PKGTOOL_ACCOUNT",
     "PKGTOOL_API_KEY",
+    "PKGTOOL_BENCH_PYTHON",
+    "PKGTOOL_BIN",
+    "PKGTOOL_COMMIT",
     "PKGTOOL_CONFIG",
     "PKGTOOL_EXECUTORCH_DIR",
     "PKGTOOL_EXECUTORCH_VERSION",

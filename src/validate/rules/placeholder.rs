@@ -84,6 +84,8 @@ fn instead(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
         _ => None,
     };
     let is_optional = match steps.len() {
+        // The whole document is one.
+        0 => return None,
         1 if key(0)? == "$schema" => {
             let mend = Mend::replace(path.clone(), SCHEMA_ID);
             return context.fix(Applicability::Safe, &mend);

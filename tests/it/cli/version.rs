@@ -20,7 +20,7 @@ fn the_short_form_is_the_number_alone() {
     let short = pkgtool(["-V"]).run().expect_code(0).stdout;
     assert_eq!(short, format!("pkgtool {number}\n"));
     let long = pkgtool(["--version"]).run().expect_code(0).stdout;
-    assert_eq!(long, format!("pkgtool {}\n", env!("PKGTOOL_VERSION")));
+    assert_eq!(long, format!("pkgtool {}\n", env!("VERSION_AND_COMMIT")));
     let commit = long
         .strip_prefix(short.trim_end())
         .expect("the number first");
