@@ -1,0 +1,159 @@
+//! Which instructions the kernels run with.
+//!
+//! Invariant: a [`Cpu`] other than [`Cpu::PLAIN`] exists only where the processor has what it says, so that
+//! having one is the proof that its instructions may be run.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+/// The variable that narrows the choice.
+pub(crate) const VARIABLE: &str = "PKGTOOL_CPU_FEATURES";
+
+/// Sets of instructions, each with all that stands before it on the same processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// Plain Rust, as compiled for every processor of the kind.
+    Plain,
+    /// x86-64: AVX2 and FMA.
+    Avx2,
+    /// x86-64: with dot products of bytes in 256 bits (AVX-VNNI).
+    Avx2Vnni,
+    /// x86-64: AVX-512 F, BW, DQ and VL.
+    Avx512,
+    /// x86-64: with dot products of bytes (AVX512-VNNI).
+    Avx512Vnni,
+    /// aarch64: NEON.
+    Neon,
+    /// aarch64: with dot products of bytes.
+    NeonDot,
+}
+
+/// All levels, the least first.
+pub(crate) const LEVELS: [Level; 7] = [
+    Level::Plain,
+    Level::Avx2,
+    Level::Avx2Vnni,
+    Level::Avx512,
+    Level::Avx512Vnni,
+    Level::Neon,
+    Level::NeonDot,
+];
+
+impl Level {
+    /// Its name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Avx2 => "avx2",
+            Self::Avx2Vnni => "avx2-vnni",
+            Self::Avx512 => "avx512",
+            Self::Avx512Vnni => "avx512-vnni",
+            Self::Neon => "neon",
+            Self::NeonDot => "neon-dot",
+        }
+    }
+
+    /// Whether this processor has it.
+    fn is_there(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = || is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx512 = || {
+                avx2()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            };
+            match self {
+                Self::Plain => true,
+                Self::Avx2 => avx2(),
+                Self::Avx2Vnni => avx2() && is_x86_feature_detected!("avxvnni"),
+                Self::Avx512 => avx512(),
+                Self::Avx512Vnni => avx512() && is_x86_feature_detected!("avx512vnni"),
+                Self::Neon | Self::NeonDot => false,
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            let neon = || std::arch::is_aarch64_feature_detected!("neon");
+            match self {
+                Self::Plain => true,
+                Self::Neon => neon(),
+                Self::NeonDot => neon() && std::arch::is_aarch64_feature_detected!("dotprod"),
+                _ => false,
+            }
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        {
+            self == Self::Plain
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = LEVELS.into_iter().find(|level| level.name() == text);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = LEVELS.iter().map(|level| level.name()).collect();
+            format!(
+                "there is no such set of instructions; there are {}",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+/// A set of instructions that the processor has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cpu {
+    level: Level,
+}
+
+impl Cpu {
+    /// No special instructions.
+    pub(crate) const PLAIN: Self = Self {
+        level: Level::Plain,
+    };
+
+    /// The most that the processor has.
+    pub(crate) fn best() -> Self {
+        static BEST: OnceLock<Cpu> = OnceLock::new();
+        *BEST.get_or_init(|| {
+            let there = LEVELS.into_iter().filter(|level| level.is_there());
+            there.last().map_or(Self::PLAIN, |level| Self { level })
+        })
+    }
+
+    /// This set, if the processor has it.
+    pub(crate) fn with(level: Level) -> Result<Self, String> {
+        if level.is_there() {
+            return Ok(Self { level });
+        }
+        let all: Vec<&str> = Self::all().map(|cpu| cpu.level.name()).collect();
+        Err(format!(
+            "this processor has no {level}; it has {}",
+            all.join(", ")
+        ))
+    }
+
+    /// All sets that the processor has, the least first.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let there = LEVELS.into_iter().filter(|level| level.is_there());
+        there.map(|level| Self { level })
+    }
+
+    /// Which set it is.
+    pub(crate) const fn level(self) -> Level {
+        self.level
+    }
+}
