@@ -7,8 +7,10 @@
 //! their sums. Everything `unsafe` is in [`simd`].
 
 pub(crate) mod cpu;
+pub(crate) mod float;
 mod simd;
 pub(crate) mod split;
+pub(crate) mod window;
 
 pub(crate) use cpu::Cpu;
 pub(crate) use split::Split;
