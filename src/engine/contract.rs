@@ -180,4 +180,8 @@ pub struct LoadOptions {
     /// How portable readings of delegates' graphs in half precision are computed.
     #[serde(default)]
     pub rounding: Rounding,
+    /// The instructions that the engine of this build runs with, by their name ([`super::cpu_features`]);
+    /// `None` leaves it to the variable `PKGTOOL_CPU_FEATURES`, and without that to the processor.
+    #[serde(default)]
+    pub cpu_features: Option<String>,
 }

@@ -37,7 +37,14 @@ pub use reading::{Reading, Rounding};
 
 use std::path::Path;
 
+use crate::kernels::cpu;
 use crate::model::Method;
+
+/// Names of the sets of instructions that the engine of this build can be told to run with, whichever of
+/// them this processor has.
+pub fn cpu_features() -> [&'static str; cpu::LEVELS.len()] {
+    cpu::LEVELS.map(cpu::Level::name)
+}
 
 /// All engines, best first: what a native library runs before what this build runs by itself.
 pub static ENGINES: &[&dyn Engine] = &[&ort::OnnxRuntime, &executorch::ExecuTorch, &tract::Tract];

@@ -6,9 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
-
-/// The variable that narrows the choice.
-pub(crate) const VARIABLE: &str = "PKGTOOL_CPU_FEATURES";
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Sets of instructions, each with all that stands before it on the same processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +37,12 @@ pub(crate) const LEVELS: [Level; 7] = [
     Level::Neon,
     Level::NeonDot,
 ];
+
+/// No place of [`LEVELS`].
+const NONE: u8 = u8::MAX;
+
+/// The place in [`LEVELS`] of the set that the process was told to use.
+static CHOSEN: AtomicU8 = AtomicU8::new(NONE);
 
 impl Level {
     /// Its name on the command line.
@@ -132,6 +136,20 @@ impl Cpu {
             let there = LEVELS.into_iter().filter(|level| level.is_there());
             there.last().map_or(Self::PLAIN, |level| Self { level })
         })
+    }
+
+    /// The set that this process was told to use, or the most that the processor has.
+    pub(crate) fn chosen() -> Self {
+        let chosen = usize::from(CHOSEN.load(Ordering::Relaxed));
+        let level = LEVELS.get(chosen).filter(|level| level.is_there());
+        level.map_or_else(Self::best, |level| Self { level: *level })
+    }
+
+    /// Makes this the set that the process uses from now on.
+    pub(crate) fn choose(self) {
+        let place = LEVELS.iter().position(|level| *level == self.level);
+        let place = place.and_then(|place| u8::try_from(place).ok());
+        CHOSEN.store(place.unwrap_or(NONE), Ordering::Relaxed);
     }
 
     /// This set, if the processor has it.

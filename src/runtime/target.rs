@@ -53,6 +53,8 @@ pub struct Wish {
     pub carrying: Carrying,
     /// How portable readings of programs in half precision are computed.
     pub rounding: Rounding,
+    /// The instructions that the engine of this build runs with, if they were named.
+    pub cpu_features: Option<String>,
 }
 
 /// A model that is loaded and has run once.
@@ -227,6 +229,7 @@ fn attempt(
             library: wish.library.clone(),
             carrying: wish.carrying.clone(),
             rounding: wish.rounding,
+            cpu_features: wish.cpu_features.clone(),
         },
     };
     let mut worker = launcher.load(candidate.engine, &request)?;

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::super::exit::Failure;
 use super::deadline;
-use crate::engine::{Carrying, ENGINES, Rounding};
+use crate::engine::{Carrying, ENGINES, Rounding, cpu_features};
 use crate::package::Backend;
 use crate::runtime::selection::{self, Choice, Selection, SelectionError};
 use crate::runtime::target::Wish;
@@ -85,6 +85,10 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "HOW", value_parser = rounding_parser(), default_value = "wide")]
     pub(super) rounding: Rounding,
 
+    /// Instructions that the engine of this build runs with, instead of the most that the processor has
+    #[arg(long, value_name = "SET", env = "PKGTOOL_CPU_FEATURES", value_parser = PossibleValuesParser::new(cpu_features()))]
+    pub(super) cpu_features: Option<String>,
+
     /// Longest time that each step may take, in seconds: making the inputs, loading, one run, comparing
     /// the outputs of a set
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -144,6 +148,7 @@ impl TargetArgs {
             library: self.ort_lib.clone(),
             carrying: Carrying::default(),
             rounding: self.rounding,
+            cpu_features: self.cpu_features.clone(),
         }
     }
 

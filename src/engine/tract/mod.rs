@@ -16,6 +16,14 @@ mod elements;
     )
 )]
 mod exact;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod fast;
 mod functions;
 mod graph;
 mod guard;
@@ -90,8 +98,12 @@ use source::Source;
 use super::feedback;
 use super::refusal::tells_beyond;
 use super::{Engine, EngineError, Gaps, LoadRequest, Offer, Provider, Reading, Session};
+use crate::kernels::Cpu;
 use crate::model::{Method, ModelInfo, inspect_at};
 use crate::package::Backend;
+
+/// The variable that names the instructions to run with where no option does.
+const CPU_FEATURES: &str = "PKGTOOL_CPU_FEATURES";
 
 /// The engine's name.
 const NAME: &str = "tract";
@@ -174,6 +186,7 @@ impl Engine for Tract {
                 help: "choose another engine or the provider cpu".to_owned(),
             });
         }
+        choose_cpu(request.options.cpu_features.as_deref())?;
         let info = header(&request.model)?;
         if info.format == "executorch" {
             let session = ProgramSession::new(request, !info.external.is_empty())?;
@@ -201,6 +214,22 @@ fn header(path: &Path) -> Result<ModelInfo, EngineError> {
     inspect_at(path)
         .map_err(|error| fail(error.to_string()))?
         .ok_or_else(|| fail("it is of no format known here".to_owned()))
+}
+
+/// Makes the process run with these instructions, or with those that the variable names.
+fn choose_cpu(named: Option<&str>) -> Result<(), EngineError> {
+    let variable = std::env::var(CPU_FEATURES).ok().filter(|it| !it.is_empty());
+    let Some(named) = named.or(variable.as_deref()) else {
+        return Ok(());
+    };
+    let chosen = named.parse().and_then(Cpu::with);
+    let chosen = chosen.map_err(|reason| EngineError::Unavailable {
+        what: format!("the instructions `{named}`"),
+        reason,
+        help: format!("leave out --cpu-features and {CPU_FEATURES}, or name others"),
+    })?;
+    chosen.choose();
+    Ok(())
 }
 
 fn check_dtypes(request: &LoadRequest) -> Result<(), EngineError> {

@@ -11,6 +11,7 @@ use tract_onnx::prelude::{TValue, TVec, TractResult, TypedModel};
 use tract_onnx::tract_core::internal::RunOptions;
 use tract_onnx::tract_core::plan::{SimplePlan, SimpleState, eval};
 
+use super::fast;
 use super::guard::{Failure, guarded};
 use super::holdings::Holdings;
 use super::plans::Planned;
@@ -68,7 +69,7 @@ impl Runner {
         let plan = || {
             multithread_tract_scope(executor.clone(), || {
                 let mut model = if optimise {
-                    model.into_optimized()?
+                    fast::rewrite(model)?.into_optimized()?
                 } else {
                     model
                 };

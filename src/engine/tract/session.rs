@@ -5,9 +5,12 @@
 //! and used from then on. Where the library cannot plan without knowing the values of small integer
 //! inputs (shapes, axes, pads), they become part of the plan.
 
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use tract_linalg::multithread::Executor;
 
 use super::agreement::agree;
@@ -20,6 +23,11 @@ use super::{NAME, failed, run_failed};
 use crate::engine::{Answer, EngineError, LoadOptions, Placement, Session, Share};
 use crate::model::Dim;
 use crate::tensor::{Signature, Tensor, byte_size};
+
+thread_local! {
+    /// The pool that this thread is one of.
+    static OWN_POOL: RefCell<Option<Arc<ThreadPool>>> = const { RefCell::new(None) };
+}
 
 /// Inputs with more elements than this are data, not shapes or axes.
 const MAX_CONSTANT: usize = 64;
@@ -380,5 +388,24 @@ pub(super) fn executor(threads: Option<usize>) -> Result<Executor, Failure> {
     if threads <= 1 {
         return Ok(Executor::SingleThread);
     }
-    super::guard::guarded(|| Ok(Executor::multithread_with_name(threads, WORKERS)))
+    if let Some(pool) = OWN_POOL.with_borrow(Clone::clone)
+        && pool.current_num_threads() == threads
+    {
+        return Ok(Executor::MultiThread(pool));
+    }
+    super::guard::guarded(|| {
+        let named = |at| format!("{WORKERS}-{at}");
+        let pool = || {
+            ThreadPoolBuilder::new()
+                .thread_name(named)
+                .num_threads(threads)
+        };
+        // A run outside of the pool would hand over and await each operator.
+        if let Ok(own) = pool().use_current_thread().build() {
+            let own = Arc::new(own);
+            OWN_POOL.set(Some(Arc::clone(&own)));
+            return Ok(Executor::MultiThread(own));
+        }
+        Ok(Executor::MultiThread(Arc::new(pool().build()?)))
+    })
 }

@@ -13,13 +13,14 @@ const PREFIX: &str = "PKGTOOL_";
 
 /// What begins in the same way and is no setting: variables of the tool's other commands, of its
 /// Python package, of its build and of its tests.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
     "PKGTOOL_ACCOUNT",
     "PKGTOOL_API_KEY",
     "PKGTOOL_BENCH_PYTHON",
     "PKGTOOL_BIN",
     "PKGTOOL_COMMIT",
     "PKGTOOL_CONFIG",
+    "PKGTOOL_CPU_FEATURES",
     "PKGTOOL_EXECUTORCH_DIR",
     "PKGTOOL_EXECUTORCH_VERSION",
     "PKGTOOL_REQUIRE",

@@ -59,6 +59,7 @@ impl Source {
                 library: self.library.clone(),
                 carrying: model.carrying.clone(),
                 rounding: settings.rounding,
+                cpu_features: None,
             },
         };
         if settings.isolation == Isolation::Thread {

@@ -51,9 +51,17 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("tensor", &["source", "diagnostic", "package", "model"]),
+    ("kernels", &[]),
     (
         "engine",
-        &["source", "diagnostic", "package", "model", "tensor"],
+        &[
+            "source",
+            "diagnostic",
+            "package",
+            "model",
+            "tensor",
+            "kernels",
+        ],
     ),
     (
         "runtime",
@@ -172,6 +180,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("engine/surroundings", &[]),
     ("engine/tract", &[]),
     ("engine/tract/exact", &[]),
+    ("engine/tract/fast", &[]),
     (
         "engine/tract/operators",
         &["engine/tract/exact", "engine/tract/recurrent"],

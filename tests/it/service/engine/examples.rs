@@ -40,6 +40,7 @@ fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
         library: Piece::Ort.path(),
         carrying: Carrying::default(),
         rounding: Rounding::default(),
+        cpu_features: None,
     };
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),

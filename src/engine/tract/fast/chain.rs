@@ -1,0 +1,165 @@
+//! What follows a convolution and nothing else, and can be part of it.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+
+use crate::kernels::float::Activation;
+
+/// What is done to an image after a convolution, in this order.
+#[derive(Debug)]
+pub(super) struct Chain {
+    /// Factor and summand of each channel.
+    pub(super) scaled: Vec<(f32, f32)>,
+    /// An image of the same shape that is added.
+    pub(super) added: Option<OutletId>,
+    /// What is done last.
+    pub(super) activation: Activation,
+    /// The last value of the chain, whose place the operator's takes.
+    pub(super) end: OutletId,
+}
+
+impl Chain {
+    /// What follows `start`, an image of so many channels along `axis`.
+    pub(super) fn after(
+        model: &TypedModel,
+        start: OutletId,
+        channels: usize,
+        axis: usize,
+    ) -> TractResult<Self> {
+        let mut chain = Self {
+            scaled: vec![(1.0, 0.0); channels],
+            added: None,
+            activation: Activation::None,
+            end: start,
+        };
+        while let Some(next) = only_reader(model, chain.end) {
+            let node = model.node(next.node);
+            let goes_on = if let Some(op) = node.op_as::<TypedBinOp>() {
+                let other = node.inputs[1 - next.slot];
+                chain.two(model, op, next.slot, other, axis)?
+            } else if let Some(op) = node.op_as::<ElementWiseOp>() {
+                chain.one(op)
+            } else {
+                false
+            };
+            if !goes_on {
+                break;
+            }
+            chain.end = node.id.into();
+        }
+        Ok(chain)
+    }
+
+    fn one(&mut self, op: &ElementWiseOp) -> bool {
+        let free = self.activation == Activation::None;
+        if free && op.0.name() == "HardSwish" {
+            self.activation = Activation::HardSwish;
+            return true;
+        }
+        false
+    }
+
+    fn two(
+        &mut self,
+        model: &TypedModel,
+        op: &TypedBinOp,
+        slot: usize,
+        other: OutletId,
+        axis: usize,
+    ) -> TractResult<bool> {
+        let shape = &model.outlet_fact(self.end)?.shape;
+        let fact = model.outlet_fact(other)?;
+        if fact.datum_type != DatumType::F32 || op.1.is_some() {
+            return Ok(false);
+        }
+        let name = op.0.name();
+        let Some(known) = &fact.konst else {
+            let is_sum = name == "Add" && self.added.is_none() && fact.shape == *shape;
+            let free = self.activation == Activation::None && other != self.end;
+            if is_sum && free {
+                self.added = Some(other);
+            }
+            return Ok(is_sum && free);
+        };
+        let Some(values) = by_channel(known, axis, self.scaled.len(), shape.rank())? else {
+            return Ok(false);
+        };
+        if let ([limit], "Max" | "Min") = (&*values, name) {
+            return Ok(self.limit(*limit, name == "Max"));
+        }
+        if self.added.is_some() || self.activation != Activation::None {
+            return Ok(false);
+        }
+        let all_finite = values.iter().all(|value| value.is_finite());
+        let values = values.iter().cycle();
+        let each = self.scaled.iter_mut().zip(values);
+        match (name, slot) {
+            _ if !all_finite => return Ok(false),
+            ("Mul", _) => each.for_each(|(scaled, by)| {
+                scaled.0 *= by;
+                scaled.1 *= by;
+            }),
+            ("Add", _) => each.for_each(|(scaled, by)| scaled.1 += by),
+            ("Sub", 0) => each.for_each(|(scaled, by)| scaled.1 -= by),
+            ("Div", 0) => each.for_each(|(scaled, by)| {
+                scaled.0 /= by;
+                scaled.1 /= by;
+            }),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Holds the result to numbers of at least, or at most, `limit`.
+    fn limit(&mut self, limit: f32, is_least: bool) -> bool {
+        let (mut least, mut most) = match self.activation {
+            Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
+            Activation::Clamp { least, most } => (least, most),
+            _ => return false,
+        };
+        if limit.is_nan() {
+            return false;
+        }
+        if is_least {
+            // The larger of a number and a limit above `most` is the limit.
+            least = least.max(limit);
+            most = most.max(limit);
+        } else {
+            least = least.min(limit);
+            most = most.min(limit);
+        }
+        self.activation = Activation::Clamp { least, most };
+        true
+    }
+}
+
+/// The input that alone reads a value which is no output of the graph.
+fn only_reader(model: &TypedModel, outlet: OutletId) -> Option<InletId> {
+    let is_output = model.outputs.contains(&outlet);
+    match &*model.node(outlet.node).outputs[outlet.slot].successors {
+        [only] if !is_output => Some(*only),
+        _ => None,
+    }
+}
+
+/// The number for each channel, or one for all, if a constant has no other extent.
+fn by_channel(
+    constant: &Tensor,
+    axis: usize,
+    channels: usize,
+    rank: usize,
+) -> TractResult<Option<Vec<f32>>> {
+    let shape = constant.shape();
+    let is_one = constant.len() == 1;
+    let along = shape.len() == rank
+        && shape.iter().enumerate().all(|(at, size)| {
+            let wanted = if at == axis { channels } else { 1 };
+            *size == wanted
+        });
+    if !is_one && !along || !constant.is_plain_ram() {
+        return Ok(None);
+    }
+    let view = constant.try_as_plain_ram()?;
+    Ok(Some(view.as_slice::<f32>()?.to_vec()))
+}

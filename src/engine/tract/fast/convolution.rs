@@ -1,0 +1,148 @@
+//! Which convolutions are replaced, and by what.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cnn::{Conv, KernelFormat, PoolSpec};
+use tract_onnx::tract_core::ops::nn::DataFormat;
+
+use super::chain::Chain;
+use super::convolve::Convolve;
+use crate::kernels::Cpu;
+use crate::kernels::float::{Channels, Convolution};
+use crate::kernels::window::Window;
+
+/// What takes the place of this node and of what follows it alone, if it is a convolution of float32 with
+/// constant weights.
+pub(super) fn replaced(
+    model: &TypedModel,
+    node: usize,
+    cpu: Cpu,
+) -> TractResult<Option<TypedModelPatch>> {
+    let node = model.node(node);
+    let Some(conv) = node.op_as::<Conv>() else {
+        return Ok(None);
+    };
+    let Some(weights) = Weights::of(model, node, conv)? else {
+        return Ok(None);
+    };
+    let input = model.outlet_fact(node.inputs[0])?;
+    let (rank, spatial) = (input.rank(), conv.pool_spec.rank());
+    let format = conv.pool_spec.data_format;
+    let has_images = format.has_n();
+    let is_ours = input.datum_type == DatumType::F32
+        && (1..=2).contains(&spatial)
+        && rank == spatial + 1 + usize::from(has_images);
+    if !is_ours {
+        return Ok(None);
+    }
+    let (last, first) = (rank - 1, usize::from(has_images));
+    let axis = if format.c_is_last() { last } else { first };
+    let chain = Chain::after(model, node.id.into(), conv.output_channels(), axis)?;
+    let kernel = match weights.kernel(conv, &chain, cpu) {
+        Ok(kernel) => kernel,
+        // What the kernel does not take stays with the library, which says what is wrong with it.
+        Err(_) => return Ok(None),
+    };
+    let spec = PoolSpec {
+        data_format: DataFormat::NHWC,
+        ..conv.pool_spec.clone()
+    };
+    let operator = Convolve::new(spec, kernel);
+
+    let mut patch = TypedModelPatch::new("convolution on kernels of ours");
+    let name = &node.name;
+    let mut inputs = tvec!(node.inputs[0]);
+    inputs.extend(chain.added);
+    let mut images = patch.taps(model, &inputs)?;
+    for image in &mut images {
+        if axis != last {
+            let inward = AxisOp::Move(axis, last);
+            *image = patch.wire_node(format!("{name}.channels_last"), inward, &[*image])?[0];
+        }
+        if !has_images {
+            *image = patch.wire_node(format!("{name}.one"), AxisOp::Add(0), &[*image])?[0];
+        }
+    }
+    let mut output = patch.wire_node(name, operator, &images)?[0];
+    if !has_images {
+        output = patch.wire_node(format!("{name}.alone"), AxisOp::Rm(0), &[output])?[0];
+    }
+    if axis != last {
+        let outward = AxisOp::Move(last, axis);
+        output = patch.wire_node(format!("{name}.channels"), outward, &[output])?[0];
+    }
+    patch.shunt_outside(model, chain.end, output)?;
+    Ok(Some(patch))
+}
+
+/// Weights `[o, h, w, i]`, and the number that is added to each channel.
+struct Weights {
+    kernel: Vec<f32>,
+    bias: Vec<f32>,
+    /// Numbers of an output channel.
+    each: usize,
+}
+
+impl Weights {
+    /// The weights of a convolution, if they are constants in float32.
+    fn of(model: &TypedModel, node: &TypedNode, conv: &Conv) -> TractResult<Option<Self>> {
+        if conv.q_params.is_some() || node.inputs.len() != 3 {
+            return Ok(None);
+        }
+        let known = |at: usize| -> TractResult<Option<Arc<Tensor>>> {
+            let known = model.outlet_fact(node.inputs[at])?.konst.clone();
+            let is_float =
+                |it: &Arc<Tensor>| it.datum_type() == DatumType::F32 && it.is_plain_ram();
+            Ok(known.filter(is_float))
+        };
+        let (Some(kernel), Some(bias)) = (known(1)?, known(2)?) else {
+            return Ok(None);
+        };
+        let channels = conv.output_channels();
+        if conv.group > 1 && conv.kernel_fmt != KernelFormat::OIHW || channels == 0 {
+            return Ok(None);
+        }
+        let spatial = kernel.rank() - 2;
+        let mut order: Vec<usize> = Vec::from([conv.kernel_fmt.o_axis(kernel.shape())]);
+        order.extend((0..spatial).map(|at| conv.kernel_fmt.h_axis() + at));
+        order.push(conv.kernel_fmt.i_axis(kernel.shape()));
+        let kernel = Tensor::clone(&kernel).permute_axes(&order)?;
+        let kernel = kernel.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
+        let bias = bias.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
+        let bias = match bias.len() {
+            1 => vec![bias[0]; channels],
+            count if count == channels => bias,
+            _ => return Ok(None),
+        };
+        let each = kernel.len() / channels;
+        Ok(Some(Self { kernel, bias, each }))
+    }
+
+    /// The packed convolution with what the chain does to its channels.
+    fn kernel(mut self, conv: &Conv, chain: &Chain, cpu: Cpu) -> Result<Convolution, String> {
+        let channels = self.kernel.chunks_exact_mut(self.each.max(1));
+        for (((factor, summand), bias), weights) in
+            chain.scaled.iter().zip(&mut self.bias).zip(channels)
+        {
+            *bias = *bias * factor + summand;
+            weights.iter_mut().for_each(|weight| *weight *= factor);
+        }
+        let spec = &conv.pool_spec;
+        let plane = |list: &[usize]| match *list {
+            [width] => Ok([1, width]),
+            [height, width] => Ok([height, width]),
+            _ => Err(format!("a window of {} dimensions", list.len())),
+        };
+        let window = Window {
+            kernel: plane(&spec.kernel_shape)?,
+            stride: plane(&spec.strides())?,
+            dilation: plane(&spec.dilations())?,
+        };
+        let channels = Channels {
+            input: spec.input_channels,
+            output: spec.output_channels,
+            groups: conv.group,
+        };
+        let bias = Some(&*self.bias);
+        Convolution::new(cpu, window, channels, &self.kernel, bias, chain.activation)
+    }
+}

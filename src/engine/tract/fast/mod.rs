@@ -1,0 +1,50 @@
+//! Operators on kernels of ours ([`crate::kernels`]), in the place of the library's where it is slow.
+//!
+//! A graph is looked through before the library optimises it, while a convolution is still one node. What
+//! follows a convolution or product alone (a scale and a shift of each channel, a sum with another tensor, an
+//! activation) becomes part of it. Operators here take and give images `[n, h, w, c]`; where a graph has channels first,
+//! they are moved around each one, and the library cancels the moves between two. Weights that no constant
+//! holds, other dtypes and windows of three dimensions stay with the library.
+
+mod chain;
+mod convolution;
+mod convolve;
+mod multiply;
+mod pool;
+mod product;
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cnn::Conv;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+
+pub(super) use convolve::Convolve;
+pub(super) use multiply::Multiply;
+
+use crate::kernels::Cpu;
+
+/// Puts operators of ours in the place of the library's.
+pub(super) fn rewrite(mut model: TypedModel) -> TractResult<TypedModel> {
+    let cpu = Cpu::chosen();
+    let mut replaced = false;
+    // Kernels that the graph moves before it uses them are known only then.
+    let is_one = |node: &TypedNode| node.op_is::<Conv>() || node.op_is::<EinSum>();
+    let has_one = model.nodes().iter().any(is_one);
+    if !has_one {
+        return Ok(model);
+    }
+    model.prop_consts()?;
+    for node in model.eval_order()? {
+        let patch = match convolution::replaced(&model, node, cpu)? {
+            None => product::replaced(&model, node, cpu)?,
+            patch => patch,
+        };
+        if let Some(patch) = patch {
+            patch.apply(&mut model)?;
+            replaced = true;
+        }
+    }
+    if replaced {
+        model.compact()?;
+    }
+    Ok(model)
+}
