@@ -1,9 +1,9 @@
 //! The product's innermost part: some pixels by one panel of output channels, held in registers.
 
 use super::packed::Panel;
+use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
 use crate::kernels::simd::enter;
-use crate::kernels::Cpu;
 
 /// Pixels that are computed together, in tiles.
 pub(super) struct Strip<'a> {
@@ -104,14 +104,27 @@ macro_rules! tile {
                     }
                 }
             }
-            // Only a loop this short is unrolled, and sums that any loop counts through would not stay in registers.
+            // Loops over the sums must be short enough to be unrolled: what is counted through is not in registers.
+            let (least, most) = (splat(strip.range[0]), splat(strip.range[1]));
+            if added.is_none() && panel.columns == WIDE * LANES {
+                let mut rest = output;
+                for row in 0..ROWS {
+                    let step = if row + 1 < ROWS { strip.stride } else { WIDE * LANES };
+                    let (output, after) = rest.split_at_mut(step);
+                    rest = after;
+                    let output = output.as_chunks_mut::<LANES>().0;
+                    for wide in 0..WIDE {
+                        store(&mut output[wide], clamp(sums[row][wide], least, most));
+                    }
+                }
+                return;
+            }
             let mut finished = [[[0.0; LANES]; WIDE]; ROWS];
             for row in 0..ROWS {
                 for wide in 0..WIDE {
                     store(&mut finished[row][wide], sums[row][wide]);
                 }
             }
-            let (least, most) = (splat(strip.range[0]), splat(strip.range[1]));
             for (row, finished) in finished.iter_mut().enumerate() {
                 let start = row * strip.stride;
                 let output = &mut output[start..][..panel.columns];
