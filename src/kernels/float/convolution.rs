@@ -12,6 +12,9 @@ use crate::kernels::{Cpu, Split};
 /// Tiles whose inputs are looked up at once, and which a panel is used for before the next one.
 const TILES: usize = 10;
 
+/// Taps of a pixel above which they are fewer tiles, so that what is looked up stays small.
+const MANY_TAPS: usize = 100;
+
 /// A convolution with its weights, packed for the instructions it runs with.
 pub(crate) struct Convolution {
     cpu: Cpu,
@@ -152,7 +155,8 @@ impl Convolution {
         } = self.channels;
         let (_, most) = tile::shape(self.cpu);
         let (mut first, mut output) = (first, output);
-        for pixels in tile::tiles(output.len() / outputs, TILES * most) {
+        let tiles = (TILES * MANY_TAPS / taps.count()).clamp(1, TILES);
+        for pixels in tile::tiles(output.len() / outputs, tiles * most) {
             let (block, after) = output.split_at_mut(pixels * outputs);
             for group in 0..groups {
                 let chosen = panels.of(group, 0, self.channels.outer());

@@ -78,7 +78,7 @@ impl Taps {
         scratch.clear();
         if self.rows {
             self.each(source.placed, [first, pixels, most], |image, y, x| {
-                self.put_together(source, image, y, x, scratch)
+                self.put_together(source, image, y, x, scratch);
             });
         }
         let mut borders = scratch.chunks_exact(self.run);

@@ -107,6 +107,7 @@ impl Case {
             input: [height, width],
             output: [rows, columns],
             before,
+            ..
         } = self.placed;
         let Window {
             kernel,
@@ -394,107 +395,82 @@ fn large_work_is_divided_and_gives_the_same() {
     depthwise.check();
 }
 
-#[test]
-fn what_does_not_fit_is_an_error() {
-    let cpu = Cpu::best();
-    let channels = Channels {
+/// A convolution of one pixel, two groups, four inputs and six outputs.
+const SMALL: (Window, Channels) = (
+    Window::PIXEL,
+    Channels {
         input: 4,
         output: 6,
         groups: 2,
-    };
-    let window = Window::PIXEL;
-    let new = |window, channels, weights: usize, bias: Option<&[f32]>| {
+    },
+);
+
+#[test]
+fn weights_that_do_not_fit_are_an_error() {
+    let (window, channels) = SMALL;
+    let error = |window, channels, weights: usize, bias: Option<&[f32]>| {
+        let weights = vec![0.0; weights];
         Convolution::new(
-            cpu,
+            Cpu::best(),
             window,
             channels,
-            &vec![0.0; weights],
+            &weights,
             bias,
             Activation::None,
         )
+        .unwrap_err()
     };
-    let text = |result: Result<Convolution, String>| result.unwrap_err();
     assert_eq!(
-        text(new(window, channels, 11, None)),
+        error(window, channels, 11, None),
         "11 weights; 12 were wanted"
     );
     assert_eq!(
-        text(new(window, channels, 12, Some(&[0.0]))),
+        error(window, channels, 12, Some(&[0.0])),
         "1 biases; 6 were wanted"
     );
     for groups in [0, 3, 4] {
-        assert!(
-            text(new(window, Channels { groups, ..channels }, 12, None)).contains("divide into")
-        );
+        let channels = Channels { groups, ..channels };
+        assert!(error(window, channels, 12, None).contains("divide into"));
     }
     for kernel in [0, usize::MAX] {
-        assert!(
-            text(new(
-                Window {
-                    kernel: [kernel, 1],
-                    ..window
-                },
-                channels,
-                12,
-                None
-            ))
-            .contains("a window")
-        );
+        let kernel = [kernel, 1];
+        let window = Window { kernel, ..window };
+        assert!(error(window, channels, 12, None).contains("a window"));
     }
-    let made = new(window, channels, 12, None).unwrap();
+}
+
+#[test]
+fn images_that_do_not_fit_are_an_error() {
+    let (window, channels) = SMALL;
+    let made = Convolution::new(
+        Cpu::best(),
+        window,
+        channels,
+        &[0.0; 12],
+        None,
+        Activation::None,
+    )
+    .unwrap();
+    let run = |placed: Placed, lengths: [usize; 3]| {
+        let [input, added, mut output] = lengths.map(|length| vec![0.0; length]);
+        made.run(&placed, &input, Some(&added), &mut output, Split::ONE)
+    };
     let placed = Placed {
         batch: 1,
         input: [2, 2],
         output: [2, 2],
         before: [0, 0],
     };
-    let run = |placed: Placed, input: usize, added: usize, output: usize| {
-        made.run(
-            &placed,
-            &vec![0.0; input],
-            Some(&vec![0.0; added]),
-            &mut vec![0.0; output],
-            Split::ONE,
-        )
-    };
-    assert_eq!(run(placed, 16, 24, 24), Ok(()));
-    assert!(
-        run(placed, 15, 24, 24)
-            .unwrap_err()
-            .contains("the input has 15 elements")
-    );
-    assert!(
-        run(placed, 16, 24, 23)
-            .unwrap_err()
-            .contains("the output has 23 elements")
-    );
-    assert!(
-        run(placed, 16, 23, 24)
-            .unwrap_err()
-            .contains("23 numbers to be added")
-    );
-    assert!(
-        run(
-            Placed {
-                batch: usize::MAX,
-                ..placed
-            },
-            16,
-            24,
-            24
-        )
-        .is_err()
-    );
-    assert!(
-        run(
-            Placed {
-                before: [0, usize::MAX],
-                ..placed
-            },
-            16,
-            24,
-            24
-        )
-        .is_err()
-    );
+    assert_eq!(run(placed, [16, 24, 24]), Ok(()));
+    for (lengths, text) in [
+        ([15, 24, 24], "the input has 15 elements"),
+        ([16, 24, 23], "the output has 23 elements"),
+        ([16, 23, 24], "23 numbers to be added"),
+    ] {
+        assert!(run(placed, lengths).unwrap_err().contains(text));
+    }
+    let batch = usize::MAX;
+    assert!(run(Placed { batch, ..placed }, [16, 24, 24]).is_err());
+    let before = [0, usize::MAX];
+    assert!(run(Placed { before, ..placed }, [16, 24, 24]).is_err());
 }
