@@ -54,20 +54,32 @@ impl Window {
 
 impl Placed {
     /// Fails unless `input` and `output` have as many elements as images of so many channels.
-    pub(crate) fn check(&self, channels: [usize; 2], input: usize, output: usize) -> Result<(), String> {
+    pub(crate) fn check(
+        &self,
+        channels: [usize; 2],
+        input: usize,
+        output: usize,
+    ) -> Result<(), String> {
         let sides = [
             ("input", self.input, channels[0], input),
             ("output", self.output, channels[1], output),
         ];
         for (side, [height, width], channels, found) in sides {
-            let sizes = [self.batch, height, width, channels];
-            let elements = sizes.iter().try_fold(1_usize, |all, size| all.checked_mul(*size));
+            let shape = [self.batch, height, width, channels];
+            let elements = shape
+                .iter()
+                .try_fold(1_usize, |all, size| all.checked_mul(*size));
             if elements != Some(found) {
-                return Err(format!("the {side} has {found} elements; {sizes:?} were wanted"));
+                return Err(format!(
+                    "the {side} has {found} elements; {shape:?} were wanted"
+                ));
             }
         }
         if self.before.iter().any(|before| *before > MOST) {
-            return Err(format!("padding is {:?}; at most {MOST} is wanted", self.before));
+            return Err(format!(
+                "padding is {:?}; at most {MOST} is wanted",
+                self.before
+            ));
         }
         Ok(())
     }
@@ -75,6 +87,10 @@ impl Placed {
     /// Images, rows and columns of the output's pixel number `pixel`.
     pub(crate) const fn pixel(&self, pixel: usize) -> [usize; 3] {
         let [height, width] = self.output;
-        [pixel / width / height, pixel / width % height, pixel % width]
+        [
+            pixel / width / height,
+            pixel / width % height,
+            pixel % width,
+        ]
     }
 }

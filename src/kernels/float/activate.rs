@@ -1,4 +1,8 @@
 //! Activations, element by element.
+#![expect(
+    clippy::inline_always,
+    reason = "only what is part of a function is compiled for its instructions"
+)]
 
 use super::Activation;
 use crate::kernels::simd::enter;
@@ -98,10 +102,19 @@ fn exponential(value: f32) -> f32 {
     let rest = value - power * LN_2[0] - power * LN_2[1];
     // The series of e^x, fitted to |x| <= ln 2 / 2.
     let mut series = 1.987_569_1e-4;
-    for factor in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5] {
+    for factor in [
+        1.398_199_9e-3,
+        8.333_452e-3,
+        4.166_579_6e-2,
+        0.166_666_65,
+        0.5,
+    ] {
         series = series * rest + factor;
     }
     let series = series * rest * rest + rest + 1.0;
-    let exponent = shifted.to_bits().wrapping_sub(WHOLE.to_bits()).wrapping_add(127);
+    let exponent = shifted
+        .to_bits()
+        .wrapping_sub(WHOLE.to_bits())
+        .wrapping_add(127);
     series * f32::from_bits(exponent << 23)
 }

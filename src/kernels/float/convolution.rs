@@ -10,7 +10,10 @@ use crate::kernels::window::{Placed, Window};
 use crate::kernels::{Cpu, Split};
 
 /// Tiles whose inputs are looked up at once, and which a panel is used for before the next one.
-const TILES: usize = 6;
+const TILES: usize = 10;
+
+/// Taps of a pixel above which they are fewer tiles, so that what is looked up stays small.
+const MANY_TAPS: usize = 100;
 
 /// A convolution with its weights, packed for the instructions it runs with.
 pub(crate) struct Convolution {
@@ -67,7 +70,14 @@ impl Convolution {
             let panels = Panels::new(lanes, channels.groups, weights, depth, bias);
             Kernel::Product(Taps::new(window, channels), panels)
         };
-        Ok(Self { cpu, window, channels, range, rest, kernel })
+        Ok(Self {
+            cpu,
+            window,
+            channels,
+            range,
+            rest,
+            kernel,
+        })
     }
 
     /// Computes `output` `[n, oh, ow, out]` of `input` `[n, h, w, in]`. `added`, as large as the output, is summed to it
@@ -80,12 +90,20 @@ impl Convolution {
         output: &mut [f32],
         split: Split,
     ) -> Result<(), String> {
-        let Channels { input: inputs, output: outputs, .. } = self.channels;
+        let Channels {
+            input: inputs,
+            output: outputs,
+            ..
+        } = self.channels;
         placed.check([inputs, outputs], input.len(), output.len())?;
         if let Some(added) = added {
             check_length("numbers to be added", added.len(), output.len())?;
         }
-        let run = Run { placed, input, added };
+        let run = Run {
+            placed,
+            input,
+            added,
+        };
         match &self.kernel {
             Kernel::Depthwise(depthwise) => {
                 let row = placed.output[1] * outputs;
@@ -122,11 +140,23 @@ impl Convolution {
     }
 
     /// The output's pixels from `first` on.
-    fn pixels(&self, run: &Run<'_>, taps: &Taps, panels: &Panels, first: usize, output: &mut [f32]) {
-        let Channels { output: outputs, groups, .. } = self.channels;
+    fn pixels(
+        &self,
+        run: &Run<'_>,
+        taps: &Taps,
+        panels: &Panels,
+        first: usize,
+        output: &mut [f32],
+    ) {
+        let Channels {
+            output: outputs,
+            groups,
+            ..
+        } = self.channels;
         let (_, most) = tile::shape(self.cpu);
         let (mut first, mut output) = (first, output);
-        for pixels in tile::tiles(output.len() / outputs, TILES * most) {
+        let tiles = (TILES * MANY_TAPS / taps.count()).clamp(1, TILES);
+        for pixels in tile::tiles(output.len() / outputs, tiles * most) {
             let (block, after) = output.split_at_mut(pixels * outputs);
             for group in 0..groups {
                 let chosen = panels.of(group, 0, self.channels.outer());
@@ -154,7 +184,13 @@ impl Convolution {
         let mut scratch = Vec::new();
         let mut slices = Vec::with_capacity(pixels * taps.count());
         let channel = group * self.channels.inner();
-        taps.gather(&source, [first, pixels, most], channel, &mut scratch, &mut slices);
+        taps.gather(
+            &source,
+            [first, pixels, most],
+            channel,
+            &mut scratch,
+            &mut slices,
+        );
         let outputs = self.channels.output;
         let added = run.added.map(|added| &added[first * outputs + from..]);
         for panel in panels {
@@ -173,8 +209,14 @@ impl Convolution {
 
 impl fmt::Debug for Convolution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { window, channels, .. } = self;
-        write!(f, "Convolution({:?} {window:?} {channels:?})", self.cpu.level())
+        let Self {
+            window, channels, ..
+        } = self;
+        write!(
+            f,
+            "Convolution({:?} {window:?} {channels:?})",
+            self.cpu.level()
+        )
     }
 }
 
@@ -185,5 +227,7 @@ fn depthwise_with(cpu: Cpu, channels: Channels) -> Option<Cpu> {
         return None;
     }
     let no_more = Cpu::all().filter(|other| other.level() <= cpu.level());
-    no_more.filter(|cpu| tile::shape(*cpu).0 <= channels.input).last()
+    no_more
+        .filter(|cpu| tile::shape(*cpu).0 <= channels.input)
+        .max_by_key(|cpu| cpu.level())
 }

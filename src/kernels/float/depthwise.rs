@@ -35,7 +35,13 @@ pub(super) struct Row<'a> {
 
 impl Depthwise {
     /// Packs weights `[channel][tap]` whose number was checked.
-    pub(super) fn new(cpu: Cpu, window: Window, channels: usize, weights: &[f32], bias: Option<&[f32]>) -> Self {
+    pub(super) fn new(
+        cpu: Cpu,
+        window: Window,
+        channels: usize,
+        weights: &[f32],
+        bias: Option<&[f32]>,
+    ) -> Self {
         let taps = window.taps();
         let mut packed = Packed::zeros((taps + 1) * channels);
         let (first, rest) = packed.values_mut().split_at_mut(channels);
@@ -48,7 +54,13 @@ impl Depthwise {
             }
         }
         let zeros = vec![0.0; channels];
-        Self { cpu, window, channels, packed, zeros }
+        Self {
+            cpu,
+            window,
+            channels,
+            packed,
+            zeros,
+        }
     }
 
     /// Rows of the output, of `row` elements each, from number `first` on. `added` is as large as the whole output.
@@ -61,13 +73,20 @@ impl Depthwise {
         added: Option<&[f32]>,
         output: &mut [f32],
     ) {
-        let Window { kernel, stride, dilation } = self.window;
+        let Window {
+            kernel,
+            stride,
+            dilation,
+        } = self.window;
         let [height, width] = placed.input;
         let (bias, weights) = self.packed.values().split_at(self.channels);
         let line = width * self.channels;
         let mut rows: Vec<&[f32]> = Vec::with_capacity(kernel[0]);
         for (number, output) in output.chunks_exact_mut(row).enumerate() {
-            let (image, y) = ((first + number) / placed.output[0], (first + number) % placed.output[0]);
+            let (image, y) = (
+                (first + number) / placed.output[0],
+                (first + number) % placed.output[0],
+            );
             rows.clear();
             let mut above = 0;
             for tap in 0..kernel[0] {
@@ -108,6 +127,20 @@ impl<'a> Row<'a> {
         }
         &row[start..][..self.channels]
     }
+
+    /// The pixels that lie side by side from there on.
+    fn pixels(&self, row: &'a [f32], column: usize, into: &mut [&'a [f32]]) {
+        let inside = column.checked_sub(self.before).and_then(|start| {
+            let start = start * self.channels;
+            row.get(start..start + into.len() * self.channels)
+        });
+        for (number, pixel) in into.iter_mut().enumerate() {
+            *pixel = match inside {
+                Some(inside) => &inside[number * self.channels..][..self.channels],
+                None => self.pixel(row, column + number),
+            };
+        }
+    }
 }
 
 /// Pixels that are computed together.
@@ -117,7 +150,9 @@ const TOGETHER: usize = 4;
 macro_rules! depthwise {
     (#[$set:meta] $registers:ident) => {
         use super::{Row, TOGETHER};
-        use crate::kernels::float::registers::$registers::{LANES, Register, add, clamp, fused, load, splat, store};
+        use crate::kernels::float::registers::$registers::{
+            LANES, Register, add, clamp, fused, load, splat, store,
+        };
 
         /// A row of the output.
         #[$set]
@@ -129,17 +164,17 @@ macro_rules! depthwise {
                 }
                 return;
             }
-            let [_, kernel] = row.window.kernel;
+            let kernel = row.window.kernel;
             let [_, stride] = row.window.stride;
             let dense = row.window.dilation[1] == 1;
             // The last pixels are some of those before them once more.
             for first in (0..pixels).step_by(TOGETHER) {
                 let first = first.min(pixels - TOGETHER);
                 match (kernel, stride) {
-                    (3, 1) if dense => window::<3, 1, 6>(row, first, output),
-                    (3, 2) if dense => window::<3, 2, 9>(row, first, output),
-                    (5, 1) if dense => window::<5, 1, 8>(row, first, output),
-                    (5, 2) if dense => window::<5, 2, 11>(row, first, output),
+                    ([3, 3], 1) if dense => window::<3, 1, 6>(row, first, output),
+                    ([3, 3], 2) if dense => window::<3, 2, 9>(row, first, output),
+                    ([5, 5], 1) if dense => window::<5, 1, 8>(row, first, output),
+                    ([5, 5], 2) if dense => window::<5, 2, 11>(row, first, output),
                     _ => any::<TOGETHER>(row, first, output),
                 }
             }
@@ -154,7 +189,8 @@ macro_rules! depthwise {
                 for tap in 0..kernel {
                     let mut slices: [&[f32]; PIXELS] = [&[]; PIXELS];
                     for pixel in 0..PIXELS {
-                        let column = (first + pixel) * row.window.stride[1] + tap * row.window.dilation[1];
+                        let column =
+                            (first + pixel) * row.window.stride[1] + tap * row.window.dilation[1];
                         slices[pixel] = row.pixel(line, column);
                     }
                     inputs.push(slices);
@@ -180,19 +216,15 @@ macro_rules! depthwise {
             first: usize,
             output: &mut [f32],
         ) {
-            let mut inputs: Vec<[&[f32]; COLUMNS]> = Vec::with_capacity(row.rows.len());
-            for line in row.rows {
-                let mut slices: [&[f32]; COLUMNS] = [&[]; COLUMNS];
-                for column in 0..COLUMNS {
-                    slices[column] = row.pixel(line, first * STRIDE + column);
-                }
-                inputs.push(slices);
+            let mut inputs: [[&[f32]; COLUMNS]; KERNEL] = [[&[]; COLUMNS]; KERNEL];
+            for (slices, line) in inputs.iter_mut().zip(row.rows) {
+                row.pixels(line, first * STRIDE, slices);
             }
             for channel in (0..row.channels).step_by(LANES) {
                 let channel = channel.min(row.channels - LANES);
                 let mut sums = [load(at(row.bias, channel)); TOGETHER];
                 let weights = row.weights.chunks_exact(row.channels * KERNEL);
-                for (inputs, weights) in inputs.iter().zip(weights) {
+                for (inputs, weights) in inputs[..row.rows.len()].iter().zip(weights) {
                     let mut values = [sums[0]; COLUMNS];
                     for column in 0..COLUMNS {
                         values[column] = load(at(inputs[column], channel));
@@ -223,7 +255,9 @@ macro_rules! depthwise {
                 if let Some(added) = row.added {
                     sums[pixel] = add(sums[pixel], load(at(added, place)));
                 }
-                let place = output[place..].first_chunk_mut().expect("a register's channels are there");
+                let place = output[place..]
+                    .first_chunk_mut()
+                    .expect("a register's channels are there");
                 store(place, clamp(sums[pixel], least, most));
             }
         }
@@ -231,28 +265,42 @@ macro_rules! depthwise {
         /// The numbers from a place on.
         #[inline(always)]
         fn at(values: &[f32], place: usize) -> &[f32; LANES] {
-            values[place..].first_chunk().expect("a register's channels are there")
+            values[place..]
+                .first_chunk()
+                .expect("a register's channels are there")
         }
     };
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    depthwise!(#[target_feature(enable = "avx2,fma")] avx2);
+    depthwise!(
+        #[target_feature(enable = "avx2,fma")]
+        avx2
+    );
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    depthwise!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")] avx512);
+    depthwise!(
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        avx512
+    );
 }
 
 #[cfg(target_arch = "aarch64")]
 mod neon {
-    depthwise!(#[target_feature(enable = "neon")] neon);
+    depthwise!(
+        #[target_feature(enable = "neon")]
+        neon
+    );
 }
 
 mod plain {
-    depthwise!(#[inline] plain);
+    depthwise!(
+        #[inline]
+        plain
+    );
 }
 
 enter! {

@@ -30,7 +30,11 @@ impl<'a> Source<'a> {
     /// An input whose length was checked.
     pub(super) fn new(taps: &Taps, placed: &'a Placed, input: &'a [f32]) -> Self {
         let zeros = vec![0.0; taps.run];
-        Self { placed, input, zeros }
+        Self {
+            placed,
+            input,
+            zeros,
+        }
     }
 }
 
@@ -42,7 +46,12 @@ impl Taps {
             && window.kernel[1] > 1
             && window.dilation[1] == 1;
         let run = channels.inner() * if rows { window.kernel[1] } else { 1 };
-        Self { window, channels: channels.input, rows, run }
+        Self {
+            window,
+            channels: channels.input,
+            rows,
+            run,
+        }
     }
 
     /// Taps of a pixel.
@@ -68,7 +77,9 @@ impl Taps {
     ) {
         scratch.clear();
         if self.rows {
-            self.each(source.placed, [first, pixels, most], |image, y, x| self.put_together(source, image, y, x, scratch));
+            self.each(source.placed, [first, pixels, most], |image, y, x| {
+                self.put_together(source, image, y, x, scratch);
+            });
         }
         let mut borders = scratch.chunks_exact(self.run);
         let [height, width] = source.placed.input;
@@ -78,15 +89,25 @@ impl Taps {
             } else if self.rows && !self.is_inside(x, width) {
                 borders.next().unwrap_or_default()
             } else {
-                &source.input[((image * height + y) * width + x) * self.channels + channel..][..self.run]
+                &source.input[((image * height + y) * width + x) * self.channels + channel..]
+                    [..self.run]
             });
         });
     }
 
     /// Calls `found` with the image, row and column of each tap. Rows and columns before the first one are
     /// numbers that no image has.
-    fn each(&self, placed: &Placed, [first, pixels, most]: [usize; 3], mut found: impl FnMut(usize, usize, usize)) {
-        let Window { kernel, stride, dilation } = self.window;
+    fn each(
+        &self,
+        placed: &Placed,
+        [first, pixels, most]: [usize; 3],
+        mut found: impl FnMut(usize, usize, usize),
+    ) {
+        let Window {
+            kernel,
+            stride,
+            dilation,
+        } = self.window;
         let mut first = first;
         for rows in tile::tiles(pixels, most) {
             for down in 0..kernel[0] {
@@ -95,7 +116,11 @@ impl Taps {
                     for _ in 0..rows {
                         let down = y * stride[0] + down * dilation[0];
                         let right = x * stride[1] + right * dilation[1];
-                        found(image, down.wrapping_sub(placed.before[0]), right.wrapping_sub(placed.before[1]));
+                        found(
+                            image,
+                            down.wrapping_sub(placed.before[0]),
+                            right.wrapping_sub(placed.before[1]),
+                        );
                         x += 1;
                         if x == placed.output[1] {
                             (x, y) = (0, y + 1);
@@ -116,12 +141,20 @@ impl Taps {
     }
 
     /// Appends a window's row if it is partly outside of the image.
-    fn put_together(&self, source: &Source<'_>, image: usize, y: usize, x: usize, scratch: &mut Vec<f32>) {
+    fn put_together(
+        &self,
+        source: &Source<'_>,
+        image: usize,
+        y: usize,
+        x: usize,
+        scratch: &mut Vec<f32>,
+    ) {
         let [height, width] = source.placed.input;
         if y >= height || self.is_inside(x, width) {
             return;
         }
-        let row = &source.input[(image * height + y) * width * self.channels..][..width * self.channels];
+        let row =
+            &source.input[(image * height + y) * width * self.channels..][..width * self.channels];
         for right in 0..self.window.kernel[1] {
             let x = x.wrapping_add(right);
             if x < width {

@@ -66,11 +66,14 @@ impl Channels {
     /// Fails unless both divide into groups, and there is an input.
     fn check(&self) -> Result<(), String> {
         let groups = self.groups;
-        let even = groups > 0 && self.input.is_multiple_of(groups) && self.output.is_multiple_of(groups);
+        let even =
+            groups > 0 && self.input.is_multiple_of(groups) && self.output.is_multiple_of(groups);
         if even && self.input > 0 {
             return Ok(());
         }
-        Err(format!("{self:?}; input channels that, as the output ones, divide into one group or more are wanted"))
+        Err(format!(
+            "{self:?}; input channels that, as the output ones, divide into one group or more are wanted"
+        ))
     }
 
     /// Input channels of a group.

@@ -13,7 +13,10 @@ impl Packed {
     /// Zeros.
     pub(super) fn zeros(length: usize) -> Self {
         let values = vec![0.0; length + LINE / size_of::<f32>()];
-        let start = values.as_ptr().align_offset(LINE).min(LINE / size_of::<f32>());
+        let start = values
+            .as_ptr()
+            .align_offset(LINE)
+            .min(LINE / size_of::<f32>());
         let mut packed = Self { values, start };
         packed.values.truncate(start + length);
         packed
@@ -63,7 +66,13 @@ pub(super) struct Panel<'a> {
 
 impl Panels {
     /// Packs weights `[out][depth]`.
-    pub(super) fn new(lanes: usize, groups: usize, weights: &[f32], depth: usize, bias: Option<&[f32]>) -> Self {
+    pub(super) fn new(
+        lanes: usize,
+        groups: usize,
+        weights: &[f32],
+        depth: usize,
+        bias: Option<&[f32]>,
+    ) -> Self {
         let outputs = weights.len() / depth;
         let outer = outputs / groups;
         let group = outer.next_multiple_of(lanes) * (depth + 1);
@@ -83,7 +92,12 @@ impl Panels {
             let panel = &mut panels.packed.values_mut()[first..];
             panel[within - start] = bias.map_or(0.0, |bias| bias[channel]);
             let row = &weights[channel * depth..][..depth];
-            for (place, weight) in panel[within - start..].iter_mut().step_by(wide).skip(1).zip(row) {
+            for (place, weight) in panel[within - start..]
+                .iter_mut()
+                .step_by(wide)
+                .skip(1)
+                .zip(row)
+            {
                 *place = *weight;
             }
         }
@@ -96,7 +110,12 @@ impl Panels {
     }
 
     /// The panels with output channels `from..to` of a group; `from` is the first one of a panel.
-    pub(super) fn of(&self, group: usize, from: usize, to: usize) -> impl Iterator<Item = Panel<'_>> {
+    pub(super) fn of(
+        &self,
+        group: usize,
+        from: usize,
+        to: usize,
+    ) -> impl Iterator<Item = Panel<'_>> {
         let values = &self.packed.values()[group * self.group..][..self.group];
         let width = self.width();
         (from..to).step_by(width).map(move |start| {

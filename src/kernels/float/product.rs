@@ -21,8 +21,13 @@ impl Product {
         bias: Option<&[f32]>,
         activation: Activation,
     ) -> Result<Self, String> {
-        let channels = Channels { input: inputs, output: outputs, groups: 1 };
-        let convolution = Convolution::new(cpu, Window::PIXEL, channels, weights, bias, activation)?;
+        let channels = Channels {
+            input: inputs,
+            output: outputs,
+            groups: 1,
+        };
+        let convolution =
+            Convolution::new(cpu, Window::PIXEL, channels, weights, bias, activation)?;
         Ok(Self { convolution })
     }
 
@@ -36,7 +41,12 @@ impl Product {
         output: &mut [f32],
         split: Split,
     ) -> Result<(), String> {
-        let placed = Placed { batch: rows, input: [1, 1], output: [1, 1], before: [0, 0] };
+        let placed = Placed {
+            batch: rows,
+            input: [1, 1],
+            output: [1, 1],
+            before: [0, 0],
+        };
         self.convolution.run(&placed, input, added, output, split)
     }
 

@@ -19,7 +19,9 @@ macro_rules! functions {
 /// 8 numbers.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2 {
-    use std::arch::x86_64::{__m256, _mm256_add_ps, _mm256_fmadd_ps, _mm256_max_ps, _mm256_min_ps, _mm256_set1_ps};
+    use std::arch::x86_64::{
+        __m256, _mm256_add_ps, _mm256_fmadd_ps, _mm256_max_ps, _mm256_min_ps, _mm256_set1_ps,
+    };
 
     pub(in crate::kernels::float) use crate::kernels::simd::avx2::{load, store};
 
@@ -36,7 +38,12 @@ pub(super) mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    pub(in crate::kernels::float) fn lane<const LANE: i32>(four: &[f32; 4], weights: Register, sum: Register) -> Register {
+    #[expect(clippy::cast_sign_loss, reason = "a lane is 0 to 3")]
+    pub(in crate::kernels::float) fn lane<const LANE: i32>(
+        four: &[f32; 4],
+        weights: Register,
+        sum: Register,
+    ) -> Register {
         fused(splat(four[LANE as usize]), weights, sum)
     }
 }
@@ -44,7 +51,9 @@ pub(super) mod avx2 {
 /// 16 numbers.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512 {
-    use std::arch::x86_64::{__m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_max_ps, _mm512_min_ps, _mm512_set1_ps};
+    use std::arch::x86_64::{
+        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_max_ps, _mm512_min_ps, _mm512_set1_ps,
+    };
 
     pub(in crate::kernels::float) use crate::kernels::simd::avx512::{load, store};
 
@@ -61,7 +70,12 @@ pub(super) mod avx512 {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(in crate::kernels::float) fn lane<const LANE: i32>(four: &[f32; 4], weights: Register, sum: Register) -> Register {
+    #[expect(clippy::cast_sign_loss, reason = "a lane is 0 to 3")]
+    pub(in crate::kernels::float) fn lane<const LANE: i32>(
+        four: &[f32; 4],
+        weights: Register,
+        sum: Register,
+    ) -> Register {
         fused(splat(four[LANE as usize]), weights, sum)
     }
 }
@@ -69,7 +83,9 @@ pub(super) mod avx512 {
 /// 4 numbers.
 #[cfg(target_arch = "aarch64")]
 pub(super) mod neon {
-    use std::arch::aarch64::{float32x4_t, vaddq_f32, vdupq_n_f32, vfmaq_f32, vfmaq_laneq_f32, vmaxq_f32, vminq_f32};
+    use std::arch::aarch64::{
+        float32x4_t, vaddq_f32, vdupq_n_f32, vfmaq_f32, vfmaq_laneq_f32, vmaxq_f32, vminq_f32,
+    };
 
     pub(in crate::kernels::float) use crate::kernels::simd::neon::{load, store};
 
@@ -85,7 +101,11 @@ pub(super) mod neon {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(in crate::kernels::float) fn lane<const LANE: i32>(four: &[f32; 4], weights: Register, sum: Register) -> Register {
+    pub(in crate::kernels::float) fn lane<const LANE: i32>(
+        four: &[f32; 4],
+        weights: Register,
+        sum: Register,
+    ) -> Register {
         vfmaq_laneq_f32::<LANE>(sum, weights, load(four))
     }
 }
@@ -116,7 +136,12 @@ pub(super) mod plain {
     }
 
     #[inline]
-    pub(in crate::kernels::float) fn lane<const LANE: i32>(four: &[f32; 4], weights: Register, sum: Register) -> Register {
+    #[expect(clippy::cast_sign_loss, reason = "a lane is 0 to 3")]
+    pub(in crate::kernels::float) fn lane<const LANE: i32>(
+        four: &[f32; 4],
+        weights: Register,
+        sum: Register,
+    ) -> Register {
         fused(splat(four[LANE as usize]), weights, sum)
     }
 
@@ -126,10 +151,22 @@ pub(super) mod plain {
     }
 
     #[inline]
-    pub(in crate::kernels::float) fn clamp(value: Register, least: Register, most: Register) -> Register {
+    pub(in crate::kernels::float) fn clamp(
+        value: Register,
+        least: Register,
+        most: Register,
+    ) -> Register {
         std::array::from_fn(|lane| {
-            let value = if value[lane] < least[lane] { least[lane] } else { value[lane] };
-            if value > most[lane] { most[lane] } else { value }
+            let value = if value[lane] < least[lane] {
+                least[lane]
+            } else {
+                value[lane]
+            };
+            if value > most[lane] {
+                most[lane]
+            } else {
+                value
+            }
         })
     }
 }

@@ -1,9 +1,9 @@
 //! The product's innermost part: some pixels by one panel of output channels, held in registers.
 
 use super::packed::Panel;
+use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
 use crate::kernels::simd::enter;
-use crate::kernels::Cpu;
 
 /// Pixels that are computed together, in tiles.
 pub(super) struct Strip<'a> {
@@ -41,7 +41,7 @@ pub(super) fn tiles(pixels: usize, most: usize) -> impl Iterator<Item = usize> {
 macro_rules! tile {
     (#[$set:meta] $registers:ident, $most:literal: $($rows:literal)*) => {
         use crate::kernels::float::packed::Panel;
-        use crate::kernels::float::registers::$registers::{LANES, Register, add, clamp, fused, lane, load, splat, store};
+        use crate::kernels::float::registers::$registers::{LANES, clamp, fused, lane, load, splat, store};
         use super::Strip;
 
         /// All tiles of a strip by one panel.
@@ -90,16 +90,10 @@ macro_rules! tile {
                     inputs[row] = &tap[row].as_chunks::<4>().0[..fours.len()];
                 }
                 for (place, four) in fours.iter().enumerate() {
-                    let mut registers = [[splat(0.0); WIDE]; 4];
-                    for step in 0..4 {
-                        for wide in 0..WIDE {
-                            registers[step][wide] = load(&four[step][wide]);
-                        }
-                    }
-                    tile!(@step 0, registers, inputs, place, sums);
-                    tile!(@step 1, registers, inputs, place, sums);
-                    tile!(@step 2, registers, inputs, place, sums);
-                    tile!(@step 3, registers, inputs, place, sums);
+                    tile!(@step 0, four, inputs, place, sums);
+                    tile!(@step 1, four, inputs, place, sums);
+                    tile!(@step 2, four, inputs, place, sums);
+                    tile!(@step 3, four, inputs, place, sums);
                 }
                 for (place, one) in (depth - ones.len()..depth).zip(ones) {
                     for row in 0..ROWS {
@@ -110,43 +104,57 @@ macro_rules! tile {
                     }
                 }
             }
+            // Loops over the sums must be short enough to be unrolled: what is counted through is not in registers.
             let (least, most) = (splat(strip.range[0]), splat(strip.range[1]));
-            for row in 0..ROWS {
-                let start = row * strip.stride;
-                let output = &mut output[start..][..panel.columns];
-                let added = added.map(|added| &added[start..][..panel.columns]);
-                if panel.columns == WIDE * LANES {
+            if added.is_none() && panel.columns == WIDE * LANES {
+                let mut rest = output;
+                for row in 0..ROWS {
+                    let step = if row + 1 < ROWS { strip.stride } else { WIDE * LANES };
+                    let (output, after) = rest.split_at_mut(step);
+                    rest = after;
                     let output = output.as_chunks_mut::<LANES>().0;
-                    if let Some(added) = added {
-                        let added = added.as_chunks::<LANES>().0;
-                        for wide in 0..WIDE {
-                            sums[row][wide] = add(sums[row][wide], load(&added[wide]));
-                        }
-                    }
                     for wide in 0..WIDE {
                         store(&mut output[wide], clamp(sums[row][wide], least, most));
                     }
+                }
+                return;
+            }
+            let mut finished = [[[0.0; LANES]; WIDE]; ROWS];
+            for row in 0..ROWS {
+                for wide in 0..WIDE {
+                    store(&mut finished[row][wide], sums[row][wide]);
+                }
+            }
+            for (row, finished) in finished.iter_mut().enumerate() {
+                let start = row * strip.stride;
+                let output = &mut output[start..][..panel.columns];
+                if let Some(added) = added {
+                    for (sum, added) in finished.as_flattened_mut().iter_mut().zip(&added[start..][..panel.columns]) {
+                        *sum += added;
+                    }
+                }
+                if panel.columns == WIDE * LANES {
+                    for (output, sums) in output.as_chunks_mut::<LANES>().0.iter_mut().zip(finished) {
+                        store(output, clamp(load(sums), least, most));
+                    }
                 } else {
-                    let mut whole = [[0.0; LANES]; WIDE];
-                    if let Some(added) = added {
-                        whole.as_flattened_mut()[..panel.columns].copy_from_slice(added);
-                        for wide in 0..WIDE {
-                            sums[row][wide] = add(sums[row][wide], load(&whole[wide]));
-                        }
+                    for sums in finished.iter_mut() {
+                        store(sums, clamp(load(sums), least, most));
                     }
-                    for wide in 0..WIDE {
-                        store(&mut whole[wide], clamp(sums[row][wide], least, most));
-                    }
-                    output.copy_from_slice(&whole.as_flattened()[..panel.columns]);
+                    output.copy_from_slice(&finished.as_flattened()[..panel.columns]);
                 }
             }
         }
     };
-    (@step $step:literal, $registers:ident, $inputs:ident, $place:ident, $sums:ident) => {
+    (@step $step:literal, $weights:ident, $inputs:ident, $place:ident, $sums:ident) => {
+        let mut weights = [splat(0.0); WIDE];
+        for wide in 0..WIDE {
+            weights[wide] = load(&$weights[$step][wide]);
+        }
         for row in 0..ROWS {
             let four = &$inputs[row][$place];
             for wide in 0..WIDE {
-                $sums[row][wide] = lane::<$step>(four, $registers[$step][wide], $sums[row][wide]);
+                $sums[row][wide] = lane::<$step>(four, weights[wide], $sums[row][wide]);
             }
         }
     };
