@@ -11,6 +11,8 @@ use crate::kernels::float::Activation;
 pub(super) struct Chain {
     /// Factor and summand of each channel.
     pub(super) scaled: Vec<(f32, f32)>,
+    /// Whether weights are whole numbers, whose sums are exact: factors must stay behind them.
+    is_whole: bool,
     /// An image of the same shape that is added.
     pub(super) added: Option<OutletId>,
     /// What is done last.
@@ -20,15 +22,17 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// What follows `start`, an image of so many channels along `axis`.
+    /// What follows `start`, an image of so many channels along `axis` that weights give.
     pub(super) fn after(
         model: &TypedModel,
         start: OutletId,
+        weights: &[f32],
         channels: usize,
         axis: usize,
     ) -> TractResult<Self> {
         let mut chain = Self {
             scaled: vec![(1.0, 0.0); channels],
+            is_whole: weights.iter().all(|weight| weight.fract() == 0.0),
             added: None,
             activation: Activation::None,
             end: start,
@@ -96,6 +100,7 @@ impl Chain {
         let each = self.scaled.iter_mut().zip(values);
         match (name, slot) {
             _ if !all_finite => return Ok(false),
+            ("Mul" | "Div", _) if self.is_whole => return Ok(false),
             ("Mul", _) => each.for_each(|(scaled, by)| {
                 scaled.0 *= by;
                 scaled.1 *= by;

@@ -36,7 +36,13 @@ pub(super) fn replaced(
     }
     let (last, first) = (rank - 1, usize::from(has_images));
     let axis = if format.c_is_last() { last } else { first };
-    let chain = Chain::after(model, node.id.into(), conv.output_channels(), axis)?;
+    let chain = Chain::after(
+        model,
+        node.id.into(),
+        &weights.kernel,
+        conv.output_channels(),
+        axis,
+    )?;
     let kernel = match weights.kernel(conv, &chain, cpu) {
         Ok(kernel) => kernel,
         // What the kernel does not take stays with the library, which says what is wrong with it.
