@@ -6,9 +6,11 @@
 //! is made ([`Cpu`]); every choice gives the same integers, and floats that differ only by the order of
 //! their sums. Everything `unsafe` is in [`simd`].
 
+pub(crate) mod bytes;
 pub(crate) mod cpu;
 mod simd;
 pub(crate) mod split;
+pub(crate) mod window;
 
 pub(crate) use cpu::Cpu;
 pub(crate) use split::Split;

@@ -1,0 +1,107 @@
+//! Windows that move over images, and where they lie.
+
+/// Windows over images `[n, h, w, c]`: rows and columns of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Taps.
+    pub(crate) kernel: [usize; 2],
+    /// Pixels from a window to the next.
+    pub(crate) stride: [usize; 2],
+    /// Pixels from a tap to the next.
+    pub(crate) dilation: [usize; 2],
+}
+
+/// Where windows lie in one run: sizes that only a run knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// Images.
+    pub(crate) batch: usize,
+    /// Height and width of an image.
+    pub(crate) input: [usize; 2],
+    /// Height and width of a result.
+    pub(crate) output: [usize; 2],
+    /// Rows of zeros above an image and columns to its left. Below and to its right are as many as windows reach.
+    pub(crate) before: [usize; 2],
+}
+
+/// The largest step, and the most padding.
+const MOST: usize = 1 << 20;
+
+impl Window {
+    /// One pixel, each.
+    pub(crate) const PIXEL: Self = Self {
+        kernel: [1, 1],
+        stride: [1, 1],
+        dilation: [1, 1],
+    };
+
+    /// Taps of a window.
+    pub(crate) const fn taps(&self) -> usize {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    /// Fails if a size is 0 or larger than sums of them can be counted with.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let sizes = [self.kernel, self.stride, self.dilation];
+        if sizes.iter().flatten().all(|size| (1..=MOST).contains(size)) {
+            return Ok(());
+        }
+        Err(format!(
+            "a window has {self:?}; sizes from 1 to {MOST} are wanted"
+        ))
+    }
+}
+
+impl Placed {
+    /// Fails unless `input` and `output` have as many elements as images of so many channels.
+    pub(crate) fn check(
+        &self,
+        channels: [usize; 2],
+        input: usize,
+        output: usize,
+    ) -> Result<(), String> {
+        let sides = [
+            ("input", self.input, channels[0], input),
+            ("output", self.output, channels[1], output),
+        ];
+        for (side, [height, width], channels, found) in sides {
+            let sizes = [self.batch, height, width, channels];
+            let elements = sizes
+                .iter()
+                .try_fold(1_usize, |all, size| all.checked_mul(*size));
+            if elements != Some(found) {
+                return Err(format!(
+                    "the {side} has {found} elements; {sizes:?} were wanted"
+                ));
+            }
+        }
+        if self.before.iter().any(|before| *before > MOST) {
+            return Err(format!(
+                "padding is {:?}; at most {MOST} is wanted",
+                self.before
+            ));
+        }
+        Ok(())
+    }
+
+    /// Images, rows and columns of the output's pixel number `pixel`.
+    pub(crate) const fn pixel(&self, pixel: usize) -> [usize; 3] {
+        let [height, width] = self.output;
+        [
+            pixel / width / height,
+            pixel / width % height,
+            pixel % width,
+        ]
+    }
+}
+
+/// Channels of a convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Channels {
+    /// Of an input pixel.
+    pub(crate) input: usize,
+    /// Of an output pixel.
+    pub(crate) output: usize,
+    /// Groups that both are divided into.
+    pub(crate) groups: usize,
+}
