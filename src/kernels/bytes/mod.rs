@@ -6,9 +6,11 @@
 pub(crate) mod convolution;
 mod dense;
 mod depthwise;
+pub(crate) mod elementwise;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod plain;
+pub(crate) mod pool;
 pub(crate) mod product;
 #[cfg(test)]
 mod tests;

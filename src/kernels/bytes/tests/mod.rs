@@ -1,5 +1,7 @@
 //! Every set of instructions against plain loops.
 
+mod elementwise;
+
 use proptest::prelude::*;
 
 use super::convolution::{self, Convolution};
@@ -205,7 +207,8 @@ fn convolution(window: Window, placed: Placed, channels: Channels, arithmetic: &
     }
 }
 
-fn windows() -> impl Strategy<Value = (Window, Placed)> {
+/// Windows over small images.
+pub(super) fn windows() -> impl Strategy<Value = (Window, Placed)> {
     let window = (
         [1_usize..=5, 1..=5],
         [1_usize..=3, 1..=3],
