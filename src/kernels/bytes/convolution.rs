@@ -100,6 +100,7 @@ impl Convolution {
                 cpu,
                 &depthwise::Parts {
                     sizes: [output, taps * repeats],
+                    stride: parts.window.stride[1],
                     weights: &repeated,
                     bias: &bias,
                     factors: &factors,
@@ -154,7 +155,7 @@ impl Convolution {
         }
         match &self.kernel {
             Kernel::Depthwise(depthwise) => {
-                let zeros = vec![self.zero; depthwise.padded()];
+                let zeros = vec![self.zero; depthwise.padding(placed.input[1])];
                 let view = View {
                     window: self.window,
                     placed: *placed,
@@ -307,19 +308,34 @@ impl<'a> Images<'a> {
                 self.input[start..].as_chunks().0
             });
         }
-        let taps = self.window.taps();
+        // Found once for all pixels: divisions would take longer than the products.
         let kernel_width = self.window.kernel[1];
-        let corners = pixels.clone().map(|pixel| {
-            let [image, row, column] = self.placed.pixel(pixel);
-            let y = row * self.window.stride[0];
-            [image, y, column * self.window.stride[1]]
+        let taps = (0..dense.taps).map(|tap| {
+            let tap = tap % self.window.taps();
+            let down = tap / kernel_width * self.window.dilation[0];
+            [down, tap % kernel_width * self.window.dilation[1]]
+        });
+        let taps: Vec<[usize; 2]> = taps.collect();
+        let [mut image, mut row, mut column] = self.placed.pixel(pixels.start);
+        let corners = pixels.clone().map(|_| {
+            let corner = [
+                image,
+                row * self.window.stride[0],
+                column * self.window.stride[1],
+            ];
+            column += 1;
+            if column == self.placed.output[1] {
+                (column, row) = (0, row + 1);
+            }
+            if row == self.placed.output[0] {
+                (row, image) = (0, image + 1);
+            }
+            corner
         });
         let corners: Vec<[usize; 3]> = corners.collect();
         Rows::new(dense, pixels.len(), |row, tap| {
-            let tap = tap % taps;
             let [image, y, x] = corners[row];
-            let y = y + tap / kernel_width * self.window.dilation[0];
-            let x = x + tap % kernel_width * self.window.dilation[1];
+            let (y, x) = (y + taps[tap][0], x + taps[tap][1]);
             let y = y.wrapping_sub(self.placed.before[0]);
             let x = x.wrapping_sub(self.placed.before[1]);
             if y >= height || x >= width {

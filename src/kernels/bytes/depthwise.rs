@@ -17,6 +17,8 @@ pub(super) struct Depthwise {
     cpu: Cpu,
     /// Channels of a block.
     width: usize,
+    /// Neighbouring pixels that fit into a block, where windows lie as close as pixels.
+    pub(super) together: usize,
     /// Channels of a pixel.
     pub(super) channels: usize,
     /// Groups of four taps.
@@ -37,6 +39,8 @@ pub(super) struct Depthwise {
 pub(super) struct Parts<'a> {
     /// Channels and taps.
     pub(super) sizes: [usize; 2],
+    /// Pixels from a window to the next one to its right.
+    pub(super) stride: usize,
     /// Weights by channels and taps.
     pub(super) weights: &'a [i8],
     /// What sums begin with, the inputs' zero point accounted for.
@@ -57,26 +61,29 @@ pub(super) struct View<'a> {
     pub(super) placed: Placed,
     /// The images.
     pub(super) input: &'a [u8],
-    /// A pixel of the padding.
+    /// Padding: as long as a row of the images, and a block more.
     pub(super) zeros: &'a [u8],
     /// How often the taps are repeated.
     pub(super) repeats: usize,
 }
 
 impl<'a> View<'a> {
-    /// Finds what the window of a pixel reads: from the pixel of each tap to the end of the images.
-    pub(super) fn taps(&self, depthwise: &Depthwise, pixel: usize, taps: &mut [&'a [u8]]) {
+    /// Finds what the window of a pixel reads: from the pixel of each tap to the end of the images. Gives for
+    /// how many pixels from this one on the same is read, each time a step to the right.
+    pub(super) fn taps(&self, depthwise: &Depthwise, pixel: usize, taps: &mut [&'a [u8]]) -> usize {
         let [image, row, column] = self.placed.pixel(pixel);
         let [height, width] = self.placed.input;
         let [kernel_height, kernel_width] = self.window.kernel;
+        let (stride, dilation) = (self.window.stride, self.window.dilation);
+        let left = (column * stride[1]).wrapping_sub(self.placed.before[1]);
+        let right = left.wrapping_add((kernel_width - 1) * dilation[1]);
         let mut places = taps.iter_mut();
         for _ in 0..self.repeats {
             for i in 0..kernel_height {
-                let y = row * self.window.stride[0] + i * self.window.dilation[0];
+                let y = row * stride[0] + i * dilation[0];
                 let y = y.wrapping_sub(self.placed.before[0]);
                 for (j, place) in (0..kernel_width).zip(&mut places) {
-                    let x = column * self.window.stride[1] + j * self.window.dilation[1];
-                    let x = x.wrapping_sub(self.placed.before[1]);
+                    let x = left.wrapping_add(j * dilation[1]);
                     *place = if y < height && x < width {
                         &self.input[((image * height + y) * width + x) * depthwise.channels..]
                     } else {
@@ -85,18 +92,22 @@ impl<'a> View<'a> {
                 }
             }
         }
+        if left < width && right < width {
+            let most = self.placed.output[1] - column;
+            most.min((width - 1 - right) / stride[1] + 1)
+        } else {
+            1
+        }
     }
 }
 
-/// Channels of a block: as few as there are registers for where many would be left over.
-const fn width(cpu: Cpu, channels: usize) -> usize {
+/// Channels of a block: as few as there are registers for where half of the larger would be left over.
+const fn width(cpu: Cpu, channels: usize, close: bool) -> usize {
     match cpu.level() {
-        Level::Avx512 | Level::Avx512Vnni => match channels % 64 {
-            1..=32 if channels < 256 => 32,
-            _ => 64,
-        },
-        Level::Avx2 | Level::Avx2Vnni => 32,
+        Level::Avx512 | Level::Avx512Vnni if close && 64 % channels == 0 => 64,
+        Level::Avx512 | Level::Avx512Vnni if channels > 32 => 64,
         Level::Plain | Level::Neon | Level::NeonDot => 16,
+        _ => 32,
     }
 }
 
@@ -104,12 +115,19 @@ impl Depthwise {
     /// Packs weights.
     pub(super) fn new(cpu: Cpu, parts: &Parts<'_>) -> Self {
         let [channels, taps] = parts.sizes;
-        let width = width(cpu, channels);
+        let close = parts.stride == 1;
+        let width = width(cpu, channels, close);
+        let together = if close && width.is_multiple_of(channels) {
+            width / channels
+        } else {
+            1
+        };
         let (quads, blocks) = (taps.div_ceil(INPUTS), channels.div_ceil(width));
         let lines = width / CHANNELS;
         let mut depthwise = Self {
             cpu,
             width,
+            together,
             channels,
             quads,
             flip: parts.flip,
@@ -119,23 +137,25 @@ impl Depthwise {
             factors: vec![[0.0; CHANNELS]; blocks * lines],
         };
         for (channel, weights) in parts.weights.chunks_exact(taps).enumerate() {
-            let (block, channel_in_block) = (channel / width, channel % width);
-            let place = place(width, channel_in_block);
-            let (line, lane) = (place / CHANNELS, place % CHANNELS);
-            depthwise.bias[block * lines + line][lane] = parts.bias[channel];
-            depthwise.factors[block * lines + line][lane] = parts.factors[channel];
-            for (tap, weight) in weights.iter().enumerate() {
-                let quad = (block * quads + tap / INPUTS) * lines;
-                let place = lane * INPUTS + tap % INPUTS;
-                depthwise.lines[quad + line].0[place] = weight.cast_unsigned();
+            for copy in 0..together {
+                let (block, in_block) = (channel / width, channel % width + copy * channels);
+                let place = place(width, in_block);
+                let (line, lane) = (place / CHANNELS, place % CHANNELS);
+                depthwise.bias[block * lines + line][lane] = parts.bias[channel];
+                depthwise.factors[block * lines + line][lane] = parts.factors[channel];
+                for (tap, weight) in weights.iter().enumerate() {
+                    let quad = (block * quads + tap / INPUTS) * lines;
+                    let place = lane * INPUTS + tap % INPUTS;
+                    depthwise.lines[quad + line].0[place] = weight.cast_unsigned();
+                }
             }
         }
         depthwise
     }
 
-    /// Channels of the padding's pixel: whole blocks.
-    pub(super) const fn padded(&self) -> usize {
-        self.channels.next_multiple_of(self.width)
+    /// Bytes of padding in a row of so many pixels, see [`View::zeros`].
+    pub(super) const fn padding(&self, pixels: usize) -> usize {
+        (pixels + 1) * self.channels + self.width
     }
 
     /// Bytes of the packed weights.

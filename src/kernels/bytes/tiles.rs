@@ -170,24 +170,31 @@ macro_rules! blocks {
             output: &mut [u8],
         ) {
             let channels = depthwise.channels;
+            let pixels = output.len() / channels;
             let mut taps: Vec<&[u8]> = vec![view.zeros; depthwise.quads * 4];
-            for pixel in 0..output.len() / channels {
-                view.taps(depthwise, first + pixel, &mut taps);
-                let start = pixel * channels;
-                for block in 0..channels.div_ceil(WIDTH) {
-                    let sums = windowed::<FLIP>(depthwise, &taps, block);
-                    let factors = &depthwise.factors[block * QUAD..][..QUAD];
-                    let at = block * WIDTH;
-                    // What is written too much belongs to pixels that are computed later.
-                    if let Some(to) = output[start + at..].first_chunk_mut() {
-                        store_wide(to, sums, factors, depthwise.limits);
-                    } else {
-                        let mut all = [0; WIDTH];
-                        store_wide(&mut all, sums, factors, depthwise.limits);
-                        let to = &mut output[start + at..start + channels];
-                        to.copy_from_slice(&all[..to.len()]);
+            let mut pixel = 0;
+            while pixel < pixels {
+                let run = view.taps(depthwise, first + pixel, &mut taps).min(pixels - pixel);
+                for step in (0..run).step_by(depthwise.together) {
+                    let start = (pixel + step) * channels;
+                    let end = start + depthwise.together.min(run - step) * channels;
+                    let moved = step * view.window.stride[1] * channels;
+                    for block in 0..channels.div_ceil(WIDTH) {
+                        let sums = windowed::<FLIP>(depthwise, &taps, (block, moved));
+                        let factors = &depthwise.factors[block * QUAD..][..QUAD];
+                        let at = block * WIDTH;
+                        // What is written too much belongs to pixels that are computed later.
+                        if let Some(to) = output[start + at..].first_chunk_mut() {
+                            store_wide(to, sums, factors, depthwise.limits);
+                        } else {
+                            let mut all = [0; WIDTH];
+                            store_wide(&mut all, sums, factors, depthwise.limits);
+                            let to = &mut output[start + at..end];
+                            to.copy_from_slice(&all[..to.len()]);
+                        }
                     }
                 }
+                pixel += run;
             }
         }
 
@@ -197,9 +204,9 @@ macro_rules! blocks {
         fn windowed<const FLIP: bool>(
             depthwise: &Depthwise,
             taps: &[&[u8]],
-            block: usize,
+            (block, moved): (usize, usize),
         ) -> [[Register; PARTS]; QUAD] {
-            let at = block * WIDTH;
+            let at = block * WIDTH + moved;
             let bias = &depthwise.bias[block * QUAD..][..QUAD];
             let mut sums = [[zero(); PARTS]; QUAD];
             for line in 0..QUAD {
