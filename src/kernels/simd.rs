@@ -83,6 +83,7 @@ macro_rules! moves {
             #[doc = concat!("The register of these elements: `", stringify!($read), "`.")]
             #[target_feature(enable = $features)]
             #[inline]
+            #[allow(clippy::cast_ptr_alignment, reason = "the instruction needs no alignment")]
             #[expect(unsafe_code, reason = "the array is as large as the register, and needs no alignment")]
             pub(in crate::kernels) fn $load(from: &$from) -> $loaded {
                 // SAFETY: as many bytes can be read there, and none need be aligned.
@@ -93,6 +94,7 @@ macro_rules! moves {
             #[doc = concat!("Writes the register's elements: `", stringify!($write), "`.")]
             #[target_feature(enable = $features)]
             #[inline]
+            #[allow(clippy::cast_ptr_alignment, reason = "the instruction needs no alignment")]
             #[expect(unsafe_code, reason = "the array is as large as the register, and needs no alignment")]
             pub(in crate::kernels) fn $store(to: &mut $to, register: $stored) {
                 // SAFETY: as many bytes can be written there, and none need be aligned.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::dense::{self, Dense, Part, Rows};
 use super::depthwise::{self, Depthwise, View};
+use super::dispatch;
 use super::tiles::{INPUTS, Target};
 use super::weights::{Sums, fitting};
 use super::{Requantize, Sign, check_length};
@@ -166,7 +167,7 @@ impl Convolution {
                 // A multiplication here takes about four times as long as in a product.
                 let cost = depthwise.channels * depthwise.quads * 16;
                 split.rows(output, depthwise.channels, cost, |first, output| {
-                    depthwise::pixels(depthwise, &view, first, output);
+                    dispatch::pixels(depthwise, &view, first, output);
                 });
                 Ok(())
             }
@@ -229,7 +230,7 @@ impl Convolution {
                         stride: channels,
                         column: group * dense.outputs,
                     };
-                    dense::block(dense, &part, &rows, &mut target);
+                    dispatch::block(dense, &part, &rows, &mut target);
                 }
             }
         });
@@ -239,13 +240,13 @@ impl Convolution {
     fn padded(&self, placed: &Placed, input: &[u8]) -> Result<(Placed, Vec<u8>), String> {
         let channels = self.channels.input;
         let mut sizes = [0; 2];
-        for at in 0..2 {
+        for (at, padded) in sizes.iter_mut().enumerate() {
             let steps = (placed.output[at] - 1).checked_mul(self.window.stride[at]);
             let reach = (self.window.kernel[at] - 1) * self.window.dilation[at] + 1;
             let size = steps.and_then(|steps| steps.checked_add(reach));
             // More than that is not padding but a mistake, and would be held in memory.
             let most = placed.input[at] + placed.before[at] + placed.output[at] + reach;
-            sizes[at] = match size {
+            *padded = match size {
                 Some(size) if size <= most + self.window.stride[at] => size,
                 _ => {
                     return Err(format!(

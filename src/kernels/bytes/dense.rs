@@ -3,20 +3,16 @@
 
 use std::ops::Range;
 
-#[cfg(target_arch = "aarch64")]
-use super::neon;
-use super::tiles::{CHANNELS, INPUTS, Line, Target};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
-use super::{Limits, plain};
+use super::Limits;
+use super::tiles::{CHANNELS, INPUTS, Line};
 use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
-use crate::kernels::simd::inside;
 
 /// Weights by groups, panels, taps, inputs and lines.
 #[derive(Debug)]
 pub(super) struct Dense {
-    cpu: Cpu,
+    /// What it is packed for.
+    pub(super) cpu: Cpu,
     /// Output channels of a group.
     pub(super) outputs: usize,
     /// Taps of a window.
@@ -182,16 +178,16 @@ impl Dense {
         let together = most_lines(cpu);
         for (channel, weights) in parts.weights.chunks_exact(taps * inputs).enumerate() {
             let (group, output) = (channel / outputs, channel % outputs);
-            let (line, lane) = (output / CHANNELS, output % CHANNELS);
-            dense.bias[group * lines + line][lane] = parts.bias[channel];
-            dense.factors[group * lines + line][lane] = parts.factors[channel];
+            let (line, within) = (output / CHANNELS, output % CHANNELS);
+            dense.bias[group * lines + line][within] = parts.bias[channel];
+            dense.factors[group * lines + line][within] = parts.factors[channel];
             let panel = line - line % together;
             let width = together.min(lines - panel);
             let first = (group * lines + panel) * taps * steps + line - panel;
             for (tap, weights) in weights.chunks_exact(inputs).enumerate() {
                 for (input, weight) in weights.iter().enumerate() {
                     let step = tap * steps + input / INPUTS;
-                    let place = lane * INPUTS + input % INPUTS;
+                    let place = within * INPUTS + input % INPUTS;
                     dense.lines[first + step * width].0[place] = weight.cast_unsigned();
                 }
             }
@@ -239,48 +235,5 @@ impl Dense {
         size_of_val(self.lines.as_slice())
             + size_of_val(self.bias.as_slice())
             + size_of_val(self.factors.as_slice())
-    }
-}
-
-/// Computes a part for the rows of a block.
-pub(super) fn block(dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>) {
-    match dense.cpu.level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512Vnni => inside!(
-            "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
-            x86::vnni_512::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
-        ),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => inside!(
-            "avx512f,avx512bw,avx512dq,avx512vl",
-            x86::pairs_512::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
-        ),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2Vnni => inside!(
-            "avx2,fma,avxvnni",
-            x86::vnni_256::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
-        ),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => inside!(
-            "avx2,fma",
-            x86::pairs_256::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
-        ),
-        #[cfg(target_arch = "aarch64")]
-        Level::NeonDot => inside!(
-            "neon,dotprod",
-            neon::dot::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
-        ),
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon => inside!(
-            "neon",
-            neon::pairs::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
-        ),
-        _ => plain::block(dense, part, rows, target),
     }
 }

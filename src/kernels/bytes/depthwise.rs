@@ -1,22 +1,18 @@
 //! Convolutions in which each channel is windowed for itself.
 
-#[cfg(target_arch = "aarch64")]
-use super::neon;
+use super::Limits;
 use super::tiles::{CHANNELS, INPUTS, Line};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
-use super::{Limits, plain};
 use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
-use crate::kernels::simd::inside;
 use crate::kernels::window::{Placed, Window};
 
 /// Weights by blocks of channels, taps in fours, and channels as the instructions interleave them.
 #[derive(Debug)]
 pub(super) struct Depthwise {
-    cpu: Cpu,
+    /// What it is packed for.
+    pub(super) cpu: Cpu,
     /// Channels of a block.
-    width: usize,
+    pub(super) width: usize,
     /// Neighbouring pixels that fit into a block, where windows lie as close as pixels.
     pub(super) together: usize,
     /// Channels of a pixel.
@@ -140,12 +136,12 @@ impl Depthwise {
             for copy in 0..together {
                 let (block, in_block) = (channel / width, channel % width + copy * channels);
                 let place = place(width, in_block);
-                let (line, lane) = (place / CHANNELS, place % CHANNELS);
-                depthwise.bias[block * lines + line][lane] = parts.bias[channel];
-                depthwise.factors[block * lines + line][lane] = parts.factors[channel];
+                let (line, within) = (place / CHANNELS, place % CHANNELS);
+                depthwise.bias[block * lines + line][within] = parts.bias[channel];
+                depthwise.factors[block * lines + line][within] = parts.factors[channel];
                 for (tap, weight) in weights.iter().enumerate() {
                     let quad = (block * quads + tap / INPUTS) * lines;
-                    let place = lane * INPUTS + tap % INPUTS;
+                    let place = within * INPUTS + tap % INPUTS;
                     depthwise.lines[quad + line].0[place] = weight.cast_unsigned();
                 }
             }
@@ -171,53 +167,4 @@ impl Depthwise {
 const fn place(width: usize, channel: usize) -> usize {
     let (lane, channel) = (channel / 16, channel % 16);
     channel / 4 * (width / 4) + lane * 4 + channel % 4
-}
-
-/// Computes the pixels of `output`, whose first has the number `first`.
-pub(super) fn pixels(depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]) {
-    match (depthwise.cpu.level(), depthwise.width) {
-        #[cfg(target_arch = "x86_64")]
-        (Level::Avx512Vnni, 64) => inside!(
-            "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
-            x86::vnni_512::pixels,
-            depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]
-        ),
-        #[cfg(target_arch = "x86_64")]
-        (Level::Avx512Vnni, 32) => inside!(
-            "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
-            x86::narrow_vnni_512::pixels,
-            depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]
-        ),
-        #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 64) => inside!(
-            "avx512f,avx512bw,avx512dq,avx512vl",
-            x86::pairs_512::pixels,
-            depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]
-        ),
-        #[cfg(target_arch = "x86_64")]
-        (Level::Avx2Vnni, 32) => inside!(
-            "avx2,fma,avxvnni",
-            x86::vnni_256::pixels,
-            depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]
-        ),
-        #[cfg(target_arch = "x86_64")]
-        (Level::Avx512 | Level::Avx2, 32) => inside!(
-            "avx2,fma",
-            x86::pairs_256::pixels,
-            depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]
-        ),
-        #[cfg(target_arch = "aarch64")]
-        (Level::NeonDot, 16) => inside!(
-            "neon,dotprod",
-            neon::dot::pixels,
-            depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]
-        ),
-        #[cfg(target_arch = "aarch64")]
-        (Level::Neon, 16) => inside!(
-            "neon",
-            neon::pairs::pixels,
-            depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]
-        ),
-        _ => plain::pixels(depthwise, view, first, output),
-    }
 }

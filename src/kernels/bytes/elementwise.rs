@@ -71,6 +71,10 @@ impl Grid {
 impl Reader {
     /// The number, the zero point taken off.
     #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
     pub(super) fn read(self, byte: u8) -> i32 {
         i32::from(byte ^ self.flip) - self.zero
     }
@@ -79,6 +83,10 @@ impl Reader {
 impl Writer {
     /// The byte of a number of steps: held to the range, rounded half to even.
     #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -90,6 +98,10 @@ impl Writer {
 
     /// The byte of a whole number of steps that is below 2²⁴.
     #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
     #[expect(clippy::cast_precision_loss, reason = "below 2²⁴")]
     fn write_whole(self, steps: i32) -> u8 {
         self.write(steps as f32)
@@ -97,6 +109,10 @@ impl Writer {
 
     /// The byte of a number of steps to which the zero point is added before it is rounded.
     #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
@@ -166,6 +182,10 @@ impl FixedSum {
     }
 
     #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
     fn of(self, a: i32, b: i32) -> i32 {
         let half = 1 << (self.shift - 1);
         (a * self.a).wrapping_add(b * self.b).wrapping_add(half) >> self.shift

@@ -6,6 +6,7 @@
 pub(crate) mod convolution;
 mod dense;
 mod depthwise;
+mod dispatch;
 pub(crate) mod elementwise;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -48,11 +49,15 @@ impl Sign {
         }
     }
 
-    /// The byte of a number that is in the range.
+    /// The byte of a number that is in the range, whichever it is.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "the low byte is meant"
+    )]
+    #[expect(
+        clippy::unused_self,
+        reason = "both are stored alike, which callers need not know"
     )]
     pub(crate) const fn byte(self, number: i32) -> u8 {
         number as u8

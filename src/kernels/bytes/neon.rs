@@ -10,7 +10,7 @@ macro_rules! of_128_bits {
             use crate::kernels::bytes::Limits;
             use crate::kernels::bytes::dense::{Dense, Panel, Part, Rows};
             use crate::kernels::bytes::depthwise::{Depthwise, View};
-            use crate::kernels::bytes::tiles::{CHANNELS, Line, Place, Target, blocks, tiles};
+            use crate::kernels::bytes::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
             use crate::kernels::simd::arm::*;
 
             /// Sums of 4 channels.

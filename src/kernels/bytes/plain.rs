@@ -4,7 +4,7 @@ use super::Limits;
 use super::dense::{Dense, Panel, Part, Rows};
 use super::depthwise::{Depthwise, View};
 use super::round_to;
-use super::tiles::{CHANNELS, Line, Place, Target, blocks, tiles};
+use super::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
 
 /// Sums of 16 channels.
 type Register = [i32; 16];

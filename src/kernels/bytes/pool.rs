@@ -145,7 +145,9 @@ pub(crate) fn largest(
                 each_pixel((window, placed), first + pixel, |at| {
                     raise(cpu, flip, &input[at * channels..(at + 1) * channels], to);
                 });
-                to.iter_mut().for_each(|byte| *byte ^= flip);
+                for byte in to {
+                    *byte ^= flip;
+                }
             }
         },
     );

@@ -1,6 +1,7 @@
 //! A product of rows of bytes with packed weights: a fully connected layer.
 
 use super::dense::{self, Dense, Part, Rows};
+use super::dispatch;
 use super::tiles::{CHANNELS, INPUTS, Target};
 use super::weights::{Sums, fitting};
 use super::{Limits, Requantize, Sign, check_length};
@@ -143,7 +144,7 @@ impl Product {
                     stride: outputs,
                     column: 0,
                 };
-                dense::block(dense, &part, &rows, &mut target(output));
+                dispatch::block(dense, &part, &rows, &mut target(output));
             });
             return Ok(());
         }
@@ -162,7 +163,7 @@ impl Product {
                         stride: outputs,
                         column: 0,
                     };
-                    dense::block(dense, &part, &rows, &mut target(output));
+                    dispatch::block(dense, &part, &rows, &mut target(output));
                 }
             },
         );

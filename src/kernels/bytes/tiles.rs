@@ -34,6 +34,27 @@ pub(super) struct Place {
     pub(super) width: usize,
 }
 
+/// The bytes of a whole block.
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "it must have the instructions of the loop around it"
+)]
+pub(super) fn chunk<const WIDTH: usize>(from: &[u8], at: usize) -> Option<&[u8; WIDTH]> {
+    from.get(at..)?.first_chunk()
+}
+
+/// The bytes that there are of a block, and zeros.
+#[cold]
+pub(super) fn part<const WIDTH: usize>(from: &[u8], at: usize) -> [u8; WIDTH] {
+    let mut all = [0; WIDTH];
+    let from = from.get(at..).unwrap_or_default();
+    for (to, from) in all.iter_mut().zip(from) {
+        *to = *from;
+    }
+    all
+}
+
 /// Tiles of dense products: `rows` are the sizes of tiles there are, `lines` those of panels.
 macro_rules! tiles {
     ($(#[$attribute:meta])* rows: [$($rows:literal)*], lines: [$($lines:literal)*]) => {
@@ -80,7 +101,6 @@ macro_rules! tiles {
         }
 
         $(#[$attribute])*
-        #[expect(clippy::needless_range_loop, reason = "loops of constant length over registers")]
         fn tile<const ROWS: usize, const LINES: usize, const FLIP: bool>(
             dense: &Dense,
             panel: &Panel<'_>,
@@ -200,7 +220,6 @@ macro_rules! blocks {
 
         $(#[$attribute])*
         #[inline]
-        #[expect(clippy::needless_range_loop, reason = "loops of constant length over registers")]
         fn windowed<const FLIP: bool>(
             depthwise: &Depthwise,
             taps: &[&[u8]],
@@ -214,25 +233,15 @@ macro_rules! blocks {
             }
             let lines = &depthwise.lines[block * depthwise.quads * QUAD..];
             let quads = taps.as_chunks::<4>().0.iter().zip(lines.as_chunks::<QUAD>().0);
-            let mut rest = [[0; WIDTH]; 4];
             for (taps, lines) in quads {
-                let mut bytes = [&[0; WIDTH]; 4];
-                if taps[0].len() >= at + WIDTH && taps[1].len() >= at + WIDTH
-                    && taps[2].len() >= at + WIDTH && taps[3].len() >= at + WIDTH
-                {
-                    for tap in 0..4 {
-                        if let Some(all) = taps[tap][at..].first_chunk() {
-                            bytes[tap] = all;
-                        }
-                    }
+                let [a, b, c, d] = taps;
+                let all = (chunk(a, at), chunk(b, at), chunk(c, at), chunk(d, at));
+                let words = if let (Some(a), Some(b), Some(c), Some(d)) = all {
+                    interleaved::<FLIP>([a, b, c, d])
                 } else {
-                    for (all, tap) in rest.iter_mut().zip(taps) {
-                        let part = &tap[at..tap.len().min(at + WIDTH)];
-                        all[..part.len()].copy_from_slice(part);
-                    }
-                    bytes = [&rest[0], &rest[1], &rest[2], &rest[3]];
-                }
-                let words = interleaved::<FLIP>(bytes);
+                    let [a, b, c, d] = [part(a, at), part(b, at), part(c, at), part(d, at)];
+                    interleaved::<FLIP>([&a, &b, &c, &d])
+                };
                 for line in 0..QUAD {
                     let weights = weights(&lines[line]);
                     for part in 0..PARTS {

@@ -12,7 +12,7 @@ macro_rules! of_512_bits {
             use crate::kernels::bytes::Limits;
             use crate::kernels::bytes::dense::{Dense, Panel, Part, Rows};
             use crate::kernels::bytes::depthwise::{Depthwise, View};
-            use crate::kernels::bytes::tiles::{CHANNELS, Line, Place, Target, blocks, tiles};
+            use crate::kernels::bytes::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
             use crate::kernels::simd::x86::*;
 
             /// Sums of 16 channels.
@@ -139,7 +139,7 @@ macro_rules! of_256_bits {
             use std::arch::x86_64::*;
             use crate::kernels::bytes::Limits;
             use crate::kernels::bytes::depthwise::{Depthwise, View};
-            use crate::kernels::bytes::tiles::{Line, blocks};
+            use crate::kernels::bytes::tiles::{Line, blocks, chunk, part};
             use crate::kernels::simd::x86::*;
 
             /// Sums of 8 channels.

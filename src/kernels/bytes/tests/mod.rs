@@ -214,13 +214,13 @@ pub(super) fn windows() -> impl Strategy<Value = (Window, Placed)> {
         [1_usize..=3, 1..=3],
         [1_usize..=2, 1..=2],
     );
-    let places = (
+    let sizes = (
         1_usize..=3,
         [1_usize..=12, 1..=12],
         [0_usize..=3, 0..=3],
         [0_usize..=3, 0..=3],
     );
-    (window, places).prop_map(
+    (window, sizes).prop_map(
         |((kernel, stride, dilation), (batch, input, before, after))| {
             let mut output = [0; 2];
             for at in 0..2 {
