@@ -129,8 +129,10 @@ impl Cpu {
     pub(crate) fn best() -> Self {
         static BEST: OnceLock<Cpu> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let there = LEVELS.into_iter().filter(|level| level.is_there());
-            there.last().map_or(Self::PLAIN, |level| Self { level })
+            let mut there = LEVELS.into_iter().filter(|level| level.is_there());
+            there
+                .next_back()
+                .map_or(Self::PLAIN, |level| Self { level })
         })
     }
 

@@ -8,6 +8,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod cpu;
+pub(crate) mod float;
 mod simd;
 pub(crate) mod split;
 pub(crate) mod window;

@@ -65,13 +65,13 @@ impl Placed {
             ("output", self.output, channels[1], output),
         ];
         for (side, [height, width], channels, found) in sides {
-            let sizes = [self.batch, height, width, channels];
-            let elements = sizes
+            let shape = [self.batch, height, width, channels];
+            let elements = shape
                 .iter()
                 .try_fold(1_usize, |all, size| all.checked_mul(*size));
             if elements != Some(found) {
                 return Err(format!(
-                    "the {side} has {found} elements; {sizes:?} were wanted"
+                    "the {side} has {found} elements; {shape:?} were wanted"
                 ));
             }
         }
@@ -98,10 +98,10 @@ impl Placed {
 /// Channels of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Channels {
-    /// Of an input pixel.
+    /// Channels of its input.
     pub(crate) input: usize,
-    /// Of an output pixel.
+    /// Channels of its output.
     pub(crate) output: usize,
-    /// Groups that both are divided into.
+    /// Groups that both are divided into; an output sees only the inputs of its group.
     pub(crate) groups: usize,
 }

@@ -1,0 +1,120 @@
+//! Activations, element by element.
+#![expect(
+    clippy::inline_always,
+    reason = "only what is part of a function is compiled for its instructions"
+)]
+
+use super::Activation;
+use crate::kernels::simd::enter;
+
+/// The function for one instruction set. The loops are left to the compiler, which lays them into registers.
+macro_rules! activate {
+    (#[$set:meta]) => {
+        /// Applies an activation in place.
+        #[$set]
+        pub(super) fn in_place(activation: super::Activation, values: &mut [f32]) {
+            match activation {
+                super::Activation::None => {}
+                super::Activation::Clamp { least, most } => {
+                    for value in values {
+                        *value = super::clamped(*value, least, most);
+                    }
+                }
+                super::Activation::HardSigmoid => {
+                    for value in values {
+                        *value = super::hard_sigmoid(*value);
+                    }
+                }
+                super::Activation::HardSwish => {
+                    for value in values {
+                        *value *= super::hard_sigmoid(*value);
+                    }
+                }
+                super::Activation::Sigmoid => {
+                    for value in values {
+                        *value = super::sigmoid(*value);
+                    }
+                }
+                super::Activation::Silu => {
+                    for value in values {
+                        *value *= super::sigmoid(*value);
+                    }
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    activate!(#[target_feature(enable = "avx2,fma")]);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    activate!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]);
+}
+
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    activate!(#[target_feature(enable = "neon")]);
+}
+
+mod plain {
+    activate!(#[inline(never)]);
+}
+
+enter! {
+    /// Applies an activation in place.
+    fn in_place(activation: Activation, values: &mut [f32]);
+}
+
+/// Held to a range; NaN stays.
+#[inline(always)]
+fn clamped(value: f32, least: f32, most: f32) -> f32 {
+    let value = if value < least { least } else { value };
+    if value > most { most } else { value }
+}
+
+/// `x + 3` held to 0 to 6, over 6.
+#[inline(always)]
+fn hard_sigmoid(value: f32) -> f32 {
+    clamped(value + 3.0, 0.0, 6.0) * (1.0 / 6.0)
+}
+
+/// `1 / (1 + e^-x)`.
+#[inline(always)]
+fn sigmoid(value: f32) -> f32 {
+    1.0 / (1.0 + exponential(-value))
+}
+
+/// `e^x` within some units of the last place: 0 below -87.3 and infinite above 88.4.
+#[inline(always)]
+fn exponential(value: f32) -> f32 {
+    // Added to a small number, it leaves the nearest whole number in the last bits.
+    const WHOLE: f32 = 12_582_912.0;
+    // ln 2 in two parts, so that whole multiples of the first are exact.
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+
+    let value = clamped(value, -88.0, 89.0);
+    let shifted = value * std::f32::consts::LOG2_E + WHOLE;
+    let power = shifted - WHOLE;
+    let rest = value - power * LN_2[0] - power * LN_2[1];
+    // The series of e^x, fitted to |x| <= ln 2 / 2.
+    let mut series = 1.987_569_1e-4;
+    for factor in [
+        1.398_199_9e-3,
+        8.333_452e-3,
+        4.166_579_6e-2,
+        0.166_666_65,
+        0.5,
+    ] {
+        series = series * rest + factor;
+    }
+    let series = series * rest * rest + rest + 1.0;
+    let exponent = shifted
+        .to_bits()
+        .wrapping_sub(WHOLE.to_bits())
+        .wrapping_add(127);
+    series * f32::from_bits(exponent << 23)
+}

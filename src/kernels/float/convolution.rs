@@ -1,0 +1,233 @@
+//! Convolutions of images `[n, h, w, c]`.
+
+use std::fmt;
+
+use super::depthwise::Depthwise;
+use super::gather::{Source, Taps};
+use super::packed::{Panel, Panels};
+use super::{Activation, Channels, check_length, tile};
+use crate::kernels::window::{Placed, Window};
+use crate::kernels::{Cpu, Split};
+
+/// Tiles whose inputs are looked up at once, and which a panel is used for before the next one.
+const TILES: usize = 10;
+
+/// Taps of a pixel above which they are fewer tiles, so that what is looked up stays small.
+const MANY_TAPS: usize = 100;
+
+/// A convolution with its weights, packed for the instructions it runs with.
+pub(crate) struct Convolution {
+    cpu: Cpu,
+    window: Window,
+    channels: Channels,
+    /// What kernels hold results to.
+    range: [f32; 2],
+    /// What is done after it.
+    rest: Activation,
+    kernel: Kernel,
+}
+
+/// How it is computed.
+enum Kernel {
+    /// As a product, for each group.
+    Product(Taps, Panels),
+    /// Channel by channel.
+    Depthwise(Depthwise),
+}
+
+/// One run.
+struct Run<'a> {
+    placed: &'a Placed,
+    input: &'a [f32],
+    added: Option<&'a [f32]>,
+}
+
+impl Convolution {
+    /// A convolution by `weights` `[out][kh][kw][in / groups]` and `bias` `[out]`. Fails if they do not fit the
+    /// channels and the window.
+    pub(crate) fn new(
+        cpu: Cpu,
+        window: Window,
+        channels: Channels,
+        weights: &[f32],
+        bias: Option<&[f32]>,
+        activation: Activation,
+    ) -> Result<Self, String> {
+        window.check()?;
+        channels.check()?;
+        let depth = window.taps().checked_mul(channels.inner());
+        let wanted = depth.and_then(|depth| depth.checked_mul(channels.output));
+        check_length("weights", weights.len(), wanted.unwrap_or(usize::MAX))?;
+        if let Some(bias) = bias {
+            check_length("biases", bias.len(), channels.output)?;
+        }
+        let (range, rest) = activation.parts();
+        let kernel = if let Some(cpu) = depthwise_with(cpu, channels) {
+            Kernel::Depthwise(Depthwise::new(cpu, window, channels.input, weights, bias))
+        } else {
+            let (lanes, _) = tile::shape(cpu);
+            let depth = window.taps() * channels.inner();
+            let panels = Panels::new(lanes, channels.groups, weights, depth, bias);
+            Kernel::Product(Taps::new(window, channels), panels)
+        };
+        Ok(Self {
+            cpu,
+            window,
+            channels,
+            range,
+            rest,
+            kernel,
+        })
+    }
+
+    /// Computes `output` `[n, oh, ow, out]` of `input` `[n, h, w, in]`. `added`, as large as the output, is summed to it
+    /// before the activation. Fails if a length does not fit.
+    pub(crate) fn run(
+        &self,
+        placed: &Placed,
+        input: &[f32],
+        added: Option<&[f32]>,
+        output: &mut [f32],
+        split: Split,
+    ) -> Result<(), String> {
+        let Channels {
+            input: inputs,
+            output: outputs,
+            ..
+        } = self.channels;
+        placed.check([inputs, outputs], input.len(), output.len())?;
+        if let Some(added) = added {
+            check_length("numbers to be added", added.len(), output.len())?;
+        }
+        let run = Run {
+            placed,
+            input,
+            added,
+        };
+        match &self.kernel {
+            Kernel::Depthwise(depthwise) => {
+                let row = placed.output[1] * outputs;
+                split.rows(output, row, row * self.window.taps(), |first, rows| {
+                    depthwise.rows(placed, input, self.range, [first, row], added, rows);
+                    super::activate(self.cpu, self.rest, rows);
+                });
+            }
+            Kernel::Product(taps, panels) => {
+                let width = panels.width();
+                if self.channels.groups == 1 && output.len() == outputs && outputs > width {
+                    split.rows(output, width, panels.depth * width, |first, columns| {
+                        let from = first * width;
+                        let chosen = panels.of(0, from, from + columns.len());
+                        self.block(&run, taps, 0, [0, 1], chosen, from, columns);
+                        super::activate(self.cpu, self.rest, columns);
+                    });
+                } else {
+                    split.rows(output, outputs, panels.depth * outputs, |first, pixels| {
+                        self.pixels(&run, taps, panels, first, pixels);
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory held, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.kernel {
+            Kernel::Product(_, panels) => panels.bytes(),
+            Kernel::Depthwise(depthwise) => depthwise.bytes(),
+        }
+    }
+
+    /// The output's pixels from `first` on.
+    fn pixels(
+        &self,
+        run: &Run<'_>,
+        taps: &Taps,
+        panels: &Panels,
+        first: usize,
+        output: &mut [f32],
+    ) {
+        let Channels {
+            output: outputs,
+            groups,
+            ..
+        } = self.channels;
+        let (_, most) = tile::shape(self.cpu);
+        let (mut first, mut output) = (first, output);
+        let tiles = (TILES * MANY_TAPS / taps.count()).clamp(1, TILES);
+        for pixels in tile::tiles(output.len() / outputs, tiles * most) {
+            let (block, after) = output.split_at_mut(pixels * outputs);
+            for group in 0..groups {
+                let chosen = panels.of(group, 0, self.channels.outer());
+                self.block(run, taps, group, [first, pixels], chosen, 0, block);
+            }
+            super::activate(self.cpu, self.rest, block);
+            (first, output) = (first + pixels, after);
+        }
+    }
+
+    /// Some pixels, from `first` on, by some panels of a group. `output` begins at the first pixel's channel `from`.
+    #[expect(clippy::too_many_arguments, reason = "a block has two axes")]
+    fn block<'a>(
+        &self,
+        run: &Run<'_>,
+        taps: &Taps,
+        group: usize,
+        [first, pixels]: [usize; 2],
+        panels: impl Iterator<Item = Panel<'a>>,
+        from: usize,
+        output: &mut [f32],
+    ) {
+        let (_, most) = tile::shape(self.cpu);
+        let source = Source::new(taps, run.placed, run.input);
+        let mut scratch = Vec::new();
+        let mut slices = Vec::with_capacity(pixels * taps.count());
+        let channel = group * self.channels.inner();
+        taps.gather(
+            &source,
+            [first, pixels, most],
+            channel,
+            &mut scratch,
+            &mut slices,
+        );
+        let outputs = self.channels.output;
+        let added = run.added.map(|added| &added[first * outputs + from..]);
+        for panel in panels {
+            let strip = tile::Strip {
+                taps: &slices,
+                count: taps.count(),
+                pixels,
+                range: self.range,
+                stride: outputs,
+                column: panel.column - from,
+            };
+            tile::strip(self.cpu, &strip, panel, added, output);
+        }
+    }
+}
+
+impl fmt::Debug for Convolution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            window, channels, ..
+        } = self;
+        write!(
+            f,
+            "Convolution({:?} {window:?} {channels:?})",
+            self.cpu.level()
+        )
+    }
+}
+
+/// The instructions for a convolution channel by channel, if it is one: the channels must fill a register.
+fn depthwise_with(cpu: Cpu, channels: Channels) -> Option<Cpu> {
+    let each = channels.groups == channels.input && channels.groups == channels.output;
+    if !each {
+        return None;
+    }
+    let no_more = Cpu::all().filter(|other| other.level() <= cpu.level());
+    no_more
+        .filter(|cpu| tile::shape(*cpu).0 <= channels.input)
+        .max_by_key(|cpu| cpu.level())
+}

@@ -1,0 +1,167 @@
+//! Where the taps of pixels lie in the input: slices of it, and zeros outside of it.
+
+use super::{Channels, tile};
+use crate::kernels::window::{Placed, Window};
+
+/// Input channels below which the taps of a window's row are taken as one.
+const NARROW: usize = 16;
+
+/// How the taps of a convolution's windows are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taps {
+    window: Window,
+    /// Channels of an image.
+    channels: usize,
+    /// Whether a tap is a whole row of a window, whose pixels lie side by side.
+    rows: bool,
+    /// Elements of a tap.
+    run: usize,
+}
+
+/// An input, with what is beside it.
+pub(super) struct Source<'a> {
+    placed: &'a Placed,
+    input: &'a [f32],
+    /// As many as a tap has.
+    zeros: Vec<f32>,
+}
+
+impl<'a> Source<'a> {
+    /// An input whose length was checked.
+    pub(super) fn new(taps: &Taps, placed: &'a Placed, input: &'a [f32]) -> Self {
+        let zeros = vec![0.0; taps.run];
+        Self {
+            placed,
+            input,
+            zeros,
+        }
+    }
+}
+
+impl Taps {
+    /// For a convolution.
+    pub(super) fn new(window: Window, channels: Channels) -> Self {
+        let rows = channels.groups == 1
+            && channels.input < NARROW
+            && window.kernel[1] > 1
+            && window.dilation[1] == 1;
+        let run = channels.inner() * if rows { window.kernel[1] } else { 1 };
+        Self {
+            window,
+            channels: channels.input,
+            rows,
+            run,
+        }
+    }
+
+    /// Taps of a pixel.
+    pub(super) const fn count(&self) -> usize {
+        self.window.kernel[0] * self.columns()
+    }
+
+    /// Taps of a pixel in a row.
+    const fn columns(&self) -> usize {
+        if self.rows { 1 } else { self.window.kernel[1] }
+    }
+
+    /// Writes the slices of output pixels from `first` on into `slices`, in the order of [`tile::Strip`], with tiles of
+    /// at most `most` pixels and from input channel `channel` on. Rows of windows that stand over the border
+    /// are put together in `scratch`.
+    pub(super) fn gather<'a>(
+        &self,
+        source: &'a Source<'_>,
+        [first, pixels, most]: [usize; 3],
+        channel: usize,
+        scratch: &'a mut Vec<f32>,
+        slices: &mut Vec<&'a [f32]>,
+    ) {
+        scratch.clear();
+        if self.rows {
+            self.each(source.placed, [first, pixels, most], |image, y, x| {
+                self.put_together(source, image, y, x, scratch);
+            });
+        }
+        let mut borders = scratch.chunks_exact(self.run);
+        let [height, width] = source.placed.input;
+        self.each(source.placed, [first, pixels, most], |image, y, x| {
+            slices.push(if y >= height || (x >= width && !self.rows) {
+                &source.zeros
+            } else if self.rows && !self.is_inside(x, width) {
+                borders.next().unwrap_or_default()
+            } else {
+                &source.input[((image * height + y) * width + x) * self.channels + channel..]
+                    [..self.run]
+            });
+        });
+    }
+
+    /// Calls `found` with the image, row and column of each tap. Rows and columns before the first one are
+    /// numbers that no image has.
+    fn each(
+        &self,
+        placed: &Placed,
+        [first, pixels, most]: [usize; 3],
+        mut found: impl FnMut(usize, usize, usize),
+    ) {
+        let Window {
+            kernel,
+            stride,
+            dilation,
+        } = self.window;
+        let mut first = first;
+        for rows in tile::tiles(pixels, most) {
+            for down in 0..kernel[0] {
+                for right in 0..self.columns() {
+                    let [mut image, mut y, mut x] = placed.pixel(first);
+                    for _ in 0..rows {
+                        let down = y * stride[0] + down * dilation[0];
+                        let right = x * stride[1] + right * dilation[1];
+                        found(
+                            image,
+                            down.wrapping_sub(placed.before[0]),
+                            right.wrapping_sub(placed.before[1]),
+                        );
+                        x += 1;
+                        if x == placed.output[1] {
+                            (x, y) = (0, y + 1);
+                        }
+                        if y == placed.output[0] {
+                            (y, image) = (0, image + 1);
+                        }
+                    }
+                }
+            }
+            first += rows;
+        }
+    }
+
+    /// Whether a window's row that begins at this column has all pixels in the image.
+    const fn is_inside(&self, x: usize, width: usize) -> bool {
+        x < width && self.window.kernel[1] <= width - x
+    }
+
+    /// Appends a window's row if it is partly outside of the image.
+    fn put_together(
+        &self,
+        source: &Source<'_>,
+        image: usize,
+        y: usize,
+        x: usize,
+        scratch: &mut Vec<f32>,
+    ) {
+        let [height, width] = source.placed.input;
+        if y >= height || self.is_inside(x, width) {
+            return;
+        }
+        let row =
+            &source.input[(image * height + y) * width * self.channels..][..width * self.channels];
+        for right in 0..self.window.kernel[1] {
+            let x = x.wrapping_add(right);
+            if x < width {
+                scratch.extend_from_slice(&row[x * self.channels..][..self.channels]);
+            } else {
+                scratch.resize(scratch.len() + self.channels, 0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Convolutions and products in float32.
+//!
+//! [`Convolution`] and [`Product`] choose their kernel when they are made. Kernels are written once, as macros over
+//! the vocabulary of [`registers`], and compiled for each instruction set.
+
+mod activate;
+mod convolution;
+mod depthwise;
+mod gather;
+mod packed;
+mod product;
+mod registers;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+pub(crate) use convolution::Convolution;
+pub(crate) use product::Product;
+
+pub(crate) use crate::kernels::window::Channels;
+
+use crate::kernels::Cpu;
+
+/// What is done to each number of a result.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Activation {
+    /// Nothing.
+    None,
+    /// Held to a range.
+    Clamp {
+        /// The least.
+        least: f32,
+        /// The most.
+        most: f32,
+    },
+    /// `x + 3` held to 0 to 6, over 6.
+    HardSigmoid,
+    /// `x` times its hard sigmoid.
+    HardSwish,
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// `x` times its sigmoid.
+    Silu,
+}
+
+impl Activation {
+    /// The range that a kernel holds its results to, and what is left to do after it.
+    const fn parts(self) -> ([f32; 2], Self) {
+        match self {
+            Self::Clamp { least, most } => ([least, most], Self::None),
+            other => ([f32::NEG_INFINITY, f32::INFINITY], other),
+        }
+    }
+}
+
+impl Channels {
+    /// Fails unless both divide into groups, and there is an input.
+    fn check(&self) -> Result<(), String> {
+        let groups = self.groups;
+        let even =
+            groups > 0 && self.input.is_multiple_of(groups) && self.output.is_multiple_of(groups);
+        if even && self.input > 0 {
+            return Ok(());
+        }
+        Err(format!(
+            "{self:?}; input channels that, as the output ones, divide into one group or more are wanted"
+        ))
+    }
+
+    /// Input channels of a group.
+    const fn inner(&self) -> usize {
+        self.input / self.groups
+    }
+
+    /// Output channels of a group.
+    const fn outer(&self) -> usize {
+        self.output / self.groups
+    }
+}
+
+/// Applies an activation in place.
+pub(crate) fn activate(cpu: Cpu, activation: Activation, values: &mut [f32]) {
+    activate::in_place(cpu, activation, values);
+}
+
+/// Fails unless there are as many numbers as wanted.
+fn check_length(name: &str, found: usize, wanted: usize) -> Result<(), String> {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(format!("{found} {name}; {wanted} were wanted"))
+}
