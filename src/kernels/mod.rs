@@ -6,6 +6,7 @@
 //! is made ([`Cpu`]); every choice gives the same integers, and floats that differ only by the order of
 //! their sums. Everything `unsafe` is in [`simd`].
 
+pub(crate) mod bytes;
 pub(crate) mod cpu;
 pub(crate) mod float;
 mod simd;

@@ -73,6 +73,110 @@ pub(super) mod neon {
     }
 }
 
+/// Reads of whole registers from arrays of their size, and writes.
+macro_rules! moves {
+    ($($features:literal {
+        $(read $load:ident($from:ty) -> $loaded:ty = $read:ident as $source:ty;)*
+        $(write $store:ident($to:ty, $stored:ty) = $write:ident as $target:ty;)*
+    })*) => {
+        $($(
+            #[doc = concat!("The register of these elements: `", stringify!($read), "`.")]
+            #[target_feature(enable = $features)]
+            #[inline]
+            #[allow(clippy::cast_ptr_alignment, reason = "the instruction needs no alignment")]
+            #[expect(unsafe_code, reason = "the array is as large as the register, and needs no alignment")]
+            pub(in crate::kernels) fn $load(from: &$from) -> $loaded {
+                // SAFETY: as many bytes can be read there, and none need be aligned.
+                unsafe { $read(std::ptr::from_ref(from).cast::<$source>()) }
+            }
+        )*
+        $(
+            #[doc = concat!("Writes the register's elements: `", stringify!($write), "`.")]
+            #[target_feature(enable = $features)]
+            #[inline]
+            #[allow(clippy::cast_ptr_alignment, reason = "the instruction needs no alignment")]
+            #[expect(unsafe_code, reason = "the array is as large as the register, and needs no alignment")]
+            pub(in crate::kernels) fn $store(to: &mut $to, register: $stored) {
+                // SAFETY: as many bytes can be written there, and none need be aligned.
+                unsafe { $write(std::ptr::from_mut(to).cast::<$target>(), register) }
+            }
+        )*)*
+    };
+}
+
+/// Registers of x86-64.
+#[cfg(target_arch = "x86_64")]
+pub(super) mod x86 {
+    use std::arch::x86_64::{
+        __m128i, __m256, __m256i, __m512, __m512i, _mm_storeu_si128, _mm256_loadu_ps,
+        _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_ps, _mm512_loadu_si512,
+        _mm512_storeu_si512,
+    };
+
+    moves! {
+        "avx2" {
+            read load_bytes_256([u8; 32]) -> __m256i = _mm256_loadu_si256 as __m256i;
+            read load_integers_256([i32; 8]) -> __m256i = _mm256_loadu_si256 as __m256i;
+            read load_scales_256([f32; 8]) -> __m256 = _mm256_loadu_ps as f32;
+            write store_bytes_128([u8; 16], __m128i) = _mm_storeu_si128 as __m128i;
+            write store_bytes_256([u8; 32], __m256i) = _mm256_storeu_si256 as __m256i;
+            write store_integers_256([i32; 8], __m256i) = _mm256_storeu_si256 as __m256i;
+        }
+        "avx512f" {
+            read load_bytes_512([u8; 64]) -> __m512i = _mm512_loadu_si512 as __m512i;
+            read load_integers_512([i32; 16]) -> __m512i = _mm512_loadu_si512 as __m512i;
+            read load_scales_512([f32; 16]) -> __m512 = _mm512_loadu_ps as f32;
+            write store_bytes_512([u8; 64], __m512i) = _mm512_storeu_si512 as __m512i;
+            write store_integers_512([i32; 16], __m512i) = _mm512_storeu_si512 as __m512i;
+        }
+    }
+}
+
+/// Registers of aarch64.
+#[cfg(target_arch = "aarch64")]
+pub(super) mod arm {
+    use std::arch::aarch64::{
+        float32x4_t, int8x16_t, int32x4_t, uint8x16_t, vld1q_f32, vld1q_s32, vld1q_u8, vst1q_s32,
+        vst1q_u8,
+    };
+
+    moves! {
+        "neon" {
+            read load_bytes_128([u8; 16]) -> uint8x16_t = vld1q_u8 as u8;
+            read load_integers_128([i32; 4]) -> int32x4_t = vld1q_s32 as i32;
+            read load_scales_128([f32; 4]) -> float32x4_t = vld1q_f32 as f32;
+            write store_bytes_128([u8; 16], uint8x16_t) = vst1q_u8 as u8;
+            write store_integers_128([i32; 4], int32x4_t) = vst1q_s32 as i32;
+        }
+    }
+
+    /// Adds to each of four sums four products of bytes.
+    #[target_feature(enable = "neon,dotprod")]
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "an instruction between registers, which the target features allow"
+    )]
+    pub(in crate::kernels) fn dot_bytes_128(
+        sums: int32x4_t,
+        left: int8x16_t,
+        right: int8x16_t,
+    ) -> int32x4_t {
+        let mut result = sums;
+        // SAFETY: only registers are read and written.
+        unsafe {
+            std::arch::asm!(
+                "sdot {result:v}.4s, {left:v}.16b, {right:v}.16b",
+                result = inout(vreg) result,
+                left = in(vreg) left,
+                right = in(vreg) right,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        result
+    }
+}
+
 /// Calls a function within the features of a [`Level`](super::cpu::Level), which the caller took from a
 /// [`Cpu`](super::Cpu). A function that needs any other feature does not compile here.
 macro_rules! inside {

@@ -94,3 +94,14 @@ impl Placed {
         ]
     }
 }
+
+/// Channels of a convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Channels {
+    /// Channels of its input.
+    pub(crate) input: usize,
+    /// Channels of its output.
+    pub(crate) output: usize,
+    /// Groups that both are divided into; an output sees only the inputs of its group.
+    pub(crate) groups: usize,
+}

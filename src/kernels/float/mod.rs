@@ -17,6 +17,8 @@ mod tile;
 pub(crate) use convolution::Convolution;
 pub(crate) use product::Product;
 
+pub(crate) use crate::kernels::window::Channels;
+
 use crate::kernels::Cpu;
 
 /// What is done to each number of a result.
@@ -49,17 +51,6 @@ impl Activation {
             other => ([f32::NEG_INFINITY, f32::INFINITY], other),
         }
     }
-}
-
-/// Channels of a convolution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Channels {
-    /// Channels of its input.
-    pub(crate) input: usize,
-    /// Channels of its output.
-    pub(crate) output: usize,
-    /// Groups that both are divided into; an output sees only the inputs of its group.
-    pub(crate) groups: usize,
 }
 
 impl Channels {

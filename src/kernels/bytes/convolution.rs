@@ -1,0 +1,349 @@
+//! A convolution of bytes, by the kernel that suits it.
+
+use std::ops::Range;
+
+use super::dense::{self, Dense, Part, Rows};
+use super::depthwise::{self, Depthwise, View};
+use super::dispatch;
+use super::tiles::{INPUTS, Target};
+use super::weights::{Sums, fitting};
+use super::{Requantize, Sign, check_length};
+use crate::kernels::window::{Channels, Placed, Window};
+use crate::kernels::{Cpu, Split};
+
+/// Rows whose inputs are found before weights are read: as few as leave weights and inputs in the cache.
+const BLOCK: usize = 60;
+
+/// Channels below which the taps of a window's row are read as one.
+const FEW: usize = 16;
+
+/// A convolution: packed weights, and how its sums become bytes.
+#[derive(Debug)]
+pub(crate) struct Convolution {
+    window: Window,
+    channels: Channels,
+    /// The byte that padding reads as.
+    zero: u8,
+    /// How often windows are read; see [`fitting`].
+    repeats: usize,
+    kernel: Kernel,
+}
+
+/// What computes it.
+#[derive(Debug)]
+enum Kernel {
+    /// Pixels by output channels.
+    Dense(Dense),
+    /// The same with windows whose rows are read at once, of images that are copied into their padding.
+    Merged(Dense),
+    /// Channels each for itself.
+    Depthwise(Depthwise),
+}
+
+/// What a convolution is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Parts<'a> {
+    /// Its windows.
+    pub(crate) window: Window,
+    /// Its channels.
+    pub(crate) channels: Channels,
+    /// Weights `[output][kernel height][kernel width][input / groups]`.
+    pub(crate) weights: &'a [i8],
+    /// Zero points of the weights: none where all are 0, one, or one for each output channel.
+    pub(crate) weight_zeros: &'a [i32],
+    /// What is added to the sums of each output channel, in their unit.
+    pub(crate) bias: Option<&'a [i32]>,
+    /// The zero point of the input.
+    pub(crate) input_zero: i32,
+    /// What input bytes stand for.
+    pub(crate) sign_in: Sign,
+    /// What output bytes stand for.
+    pub(crate) sign_out: Sign,
+    /// How sums become bytes.
+    pub(crate) requantize: &'a Requantize,
+}
+
+impl Convolution {
+    /// Packs weights for these instructions.
+    pub(crate) fn new(cpu: Cpu, parts: &Parts<'_>) -> Result<Self, String> {
+        let Channels {
+            input,
+            output,
+            groups,
+        } = parts.channels;
+        parts.window.check()?;
+        let divided = groups > 0 && input.is_multiple_of(groups) && output.is_multiple_of(groups);
+        if !divided || input == 0 || output == 0 {
+            return Err(format!(
+                "{input} input and {output} output channels cannot be divided into {groups} groups"
+            ));
+        }
+        let [kernel_height, kernel_width] = parts.window.kernel;
+        let inputs = input / groups;
+        let sizes = [output, kernel_height, kernel_width, inputs];
+        check_length("the weights", parts.weights.len(), &sizes)?;
+        let taps = kernel_height * kernel_width;
+        let (limits, factors) = parts.requantize.check(parts.sign_out, output)?;
+        let repeated = fitting(parts.weights, parts.weight_zeros, output)?;
+        let repeats = repeated.len() / parts.weights.len();
+        let sums = Sums {
+            cpu,
+            sign: parts.sign_in,
+            zero: parts.input_zero,
+        };
+        let flip = sums.flip();
+        let bias = sums.bias(&repeated, parts.bias, output)?;
+        let depthwise = inputs == 1 && output == groups;
+        let merged = groups == 1 && kernel_width > 1 && parts.window.dilation[1] == 1;
+        let merged = merged && (input < FEW || !inputs.is_multiple_of(4));
+        let kernel = if depthwise {
+            Kernel::Depthwise(Depthwise::new(
+                cpu,
+                &depthwise::Parts {
+                    sizes: [output, taps * repeats],
+                    stride: parts.window.stride[1],
+                    weights: &repeated,
+                    bias: &bias,
+                    factors: &factors,
+                    limits,
+                    flip,
+                },
+            ))
+        } else {
+            let (taps, inputs) = if merged {
+                (kernel_height, kernel_width * inputs)
+            } else {
+                (taps, inputs)
+            };
+            let dense = Dense::new(
+                cpu,
+                &dense::Parts {
+                    sizes: [groups, output / groups, taps * repeats, inputs],
+                    weights: &repeated,
+                    bias: &bias,
+                    factors: &factors,
+                    limits,
+                    flip,
+                },
+            );
+            if merged {
+                Kernel::Merged(dense)
+            } else {
+                Kernel::Dense(dense)
+            }
+        };
+        Ok(Self {
+            window: parts.window,
+            channels: parts.channels,
+            zero: parts.sign_in.byte(parts.input_zero),
+            repeats,
+            kernel,
+        })
+    }
+
+    /// Computes images of output bytes.
+    pub(crate) fn run(
+        &self,
+        placed: &Placed,
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let channels = [self.channels.input, self.channels.output];
+        placed.check(channels, input.len(), output.len())?;
+        if output.is_empty() {
+            return Ok(());
+        }
+        match &self.kernel {
+            Kernel::Depthwise(depthwise) => {
+                let zeros = vec![self.zero; depthwise.padding(placed.input[1])];
+                let view = View {
+                    window: self.window,
+                    placed: *placed,
+                    input,
+                    zeros: &zeros,
+                    repeats: self.repeats,
+                };
+                // A multiplication here takes about four times as long as in a product.
+                let cost = depthwise.channels * depthwise.quads * 16;
+                split.rows(output, depthwise.channels, cost, |first, output| {
+                    dispatch::pixels(depthwise, &view, first, output);
+                });
+                Ok(())
+            }
+            Kernel::Dense(dense) | Kernel::Merged(dense) => {
+                let zeros = vec![[self.zero; INPUTS]; dense.steps];
+                let merged = matches!(self.kernel, Kernel::Merged(_));
+                let group_inputs = self.channels.input / self.channels.groups;
+                let padded = if merged || !group_inputs.is_multiple_of(INPUTS) {
+                    Some(self.padded(placed, input)?)
+                } else {
+                    None
+                };
+                let (placed, input) = match &padded {
+                    Some((placed, padded)) => (*placed, padded.as_slice()),
+                    None => (*placed, input),
+                };
+                let mut window = self.window;
+                if merged {
+                    window.kernel[1] = 1;
+                }
+                let images = Images {
+                    window,
+                    placed,
+                    input,
+                    channels: self.channels.input,
+                    zeros: &zeros,
+                };
+                self.dense(dense, &images, output, split);
+                Ok(())
+            }
+        }
+    }
+
+    /// Bytes of the packed weights.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.kernel {
+            Kernel::Dense(dense) | Kernel::Merged(dense) => dense.bytes(),
+            Kernel::Depthwise(depthwise) => depthwise.bytes(),
+        }
+    }
+
+    /// Computes all groups, in blocks of rows.
+    fn dense(&self, dense: &Dense, images: &Images<'_>, output: &mut [u8], split: Split) {
+        let Channels {
+            input,
+            output: channels,
+            groups,
+        } = self.channels;
+        let cost = dense.inputs() * channels;
+        split.rows(output, channels, cost, |first, output| {
+            for (block, output) in output.chunks_mut(BLOCK * channels).enumerate() {
+                let first = first + block * BLOCK;
+                let pixels = first..first + output.len() / channels;
+                let mut target = Target::Bytes(output);
+                for group in 0..groups {
+                    let rows = images.rows(dense, pixels.clone(), group * (input / groups));
+                    let part = Part {
+                        group,
+                        lines: 0..dense.group_lines(),
+                        stride: channels,
+                        column: group * dense.outputs,
+                    };
+                    dispatch::block(dense, &part, &rows, &mut target);
+                }
+            }
+        });
+    }
+
+    /// The images within their padding, with room for a read of four bytes at any.
+    fn padded(&self, placed: &Placed, input: &[u8]) -> Result<(Placed, Vec<u8>), String> {
+        let channels = self.channels.input;
+        let mut sizes = [0; 2];
+        for (at, padded) in sizes.iter_mut().enumerate() {
+            let steps = (placed.output[at] - 1).checked_mul(self.window.stride[at]);
+            let reach = (self.window.kernel[at] - 1) * self.window.dilation[at] + 1;
+            let size = steps.and_then(|steps| steps.checked_add(reach));
+            // More than that is not padding but a mistake, and would be held in memory.
+            let most = placed.input[at] + placed.before[at] + placed.output[at] + reach;
+            *padded = match size {
+                Some(size) if size <= most + self.window.stride[at] => size,
+                _ => {
+                    return Err(format!(
+                        "an output of {:?} pixels; windows of {:?} over an input of {:?} give fewer",
+                        placed.output, self.window.kernel, placed.input
+                    ));
+                }
+            };
+        }
+        let [height, width] = sizes;
+        let row = width * channels;
+        let bytes = [placed.batch, height, row];
+        let bytes = bytes
+            .iter()
+            .try_fold(1_usize, |all, size| all.checked_mul(*size));
+        let bytes = bytes.and_then(|bytes| bytes.checked_add(INPUTS - 1));
+        let bytes = bytes.ok_or_else(|| format!("images of {sizes:?} pixels are too large"))?;
+        let mut padded = vec![self.zero; bytes];
+        let [top, left] = placed.before;
+        let [from_height, from_width] = placed.input;
+        let read = from_width.min(width.saturating_sub(left)) * channels;
+        if read > 0 && from_height > 0 {
+            let rows = input.chunks_exact(from_width * channels).enumerate();
+            for (from, pixels) in rows {
+                let (image, y) = (from / from_height, from % from_height + top);
+                if y < height {
+                    let start = (image * height + y) * row + left * channels;
+                    padded[start..start + read].copy_from_slice(&pixels[..read]);
+                }
+            }
+        }
+        let placed = Placed {
+            input: sizes,
+            before: [0; 2],
+            ..*placed
+        };
+        Ok((placed, padded))
+    }
+}
+
+/// Images that a dense product reads, and its windows.
+struct Images<'a> {
+    window: Window,
+    placed: Placed,
+    input: &'a [u8],
+    channels: usize,
+    zeros: &'a [[u8; 4]],
+}
+
+impl<'a> Images<'a> {
+    /// What the windows of pixels read from a channel on.
+    fn rows(&self, dense: &Dense, pixels: Range<usize>, channel: usize) -> Rows<'a> {
+        let [height, width] = self.placed.input;
+        let plain = self.window == Window::PIXEL
+            && self.placed.before == [0; 2]
+            && self.placed.output == self.placed.input;
+        if plain && dense.taps == 1 {
+            return Rows::new(dense, pixels.len(), |row, _| {
+                let start = (pixels.start + row) * self.channels + channel;
+                self.input[start..].as_chunks().0
+            });
+        }
+        // Found once for all pixels: divisions would take longer than the products.
+        let kernel_width = self.window.kernel[1];
+        let taps = (0..dense.taps).map(|tap| {
+            let tap = tap % self.window.taps();
+            let down = tap / kernel_width * self.window.dilation[0];
+            [down, tap % kernel_width * self.window.dilation[1]]
+        });
+        let taps: Vec<[usize; 2]> = taps.collect();
+        let [mut image, mut row, mut column] = self.placed.pixel(pixels.start);
+        let corners = pixels.clone().map(|_| {
+            let corner = [
+                image,
+                row * self.window.stride[0],
+                column * self.window.stride[1],
+            ];
+            column += 1;
+            if column == self.placed.output[1] {
+                (column, row) = (0, row + 1);
+            }
+            if row == self.placed.output[0] {
+                (row, image) = (0, image + 1);
+            }
+            corner
+        });
+        let corners: Vec<[usize; 3]> = corners.collect();
+        Rows::new(dense, pixels.len(), |row, tap| {
+            let [image, y, x] = corners[row];
+            let (y, x) = (y + taps[tap][0], x + taps[tap][1]);
+            let y = y.wrapping_sub(self.placed.before[0]);
+            let x = x.wrapping_sub(self.placed.before[1]);
+            if y >= height || x >= width {
+                return self.zeros;
+            }
+            let start = ((image * height + y) * width + x) * self.channels + channel;
+            self.input[start..].as_chunks().0
+        })
+    }
+}

@@ -1,0 +1,393 @@
+//! Arithmetic on single bytes and pairs of them.
+//!
+//! The loops are plain Rust, compiled once for each kind of register.
+
+use super::{Limits, Sign, check_length, round_to};
+use crate::kernels::cpu::Level;
+use crate::kernels::simd::inside;
+use crate::kernels::{Cpu, Split};
+
+/// How bytes of one tensor are read or written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Grid {
+    /// What a byte stands for.
+    pub(crate) sign: Sign,
+    /// What a step is worth.
+    pub(crate) scale: f32,
+    /// The number that stands for zero.
+    pub(crate) zero_point: i32,
+}
+
+/// A range of stored numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// The least.
+    pub(crate) least: i32,
+    /// The largest.
+    pub(crate) most: i32,
+}
+
+/// A byte's number: its bits turned to count from 0, less what stands for zero then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader {
+    flip: u8,
+    zero: i32,
+}
+
+/// A number's byte: its zero point added.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Writer {
+    least: f32,
+    most: f32,
+    zero: i32,
+}
+
+impl Grid {
+    /// How its bytes are read.
+    pub(super) fn reader(self) -> Result<Reader, String> {
+        self.sign.check("a zero point", self.zero_point)?;
+        if !(self.scale.is_normal() && self.scale > 0.0) {
+            return Err(format!("a scale of {}", self.scale));
+        }
+        let flip = self.sign.flip();
+        Ok(Reader {
+            flip,
+            zero: self.zero_point + i32::from(flip),
+        })
+    }
+
+    /// How its bytes are written.
+    pub(super) fn writer(self, range: Range) -> Result<Writer, String> {
+        self.reader()?;
+        let limits = Limits::new(self.sign, self.zero_point, [range.least, range.most])?;
+        Ok(Writer {
+            least: limits.least,
+            most: limits.most,
+            zero: limits.zero,
+        })
+    }
+}
+
+impl Reader {
+    /// The number, the zero point taken off.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
+    pub(super) fn read(self, byte: u8) -> i32 {
+        i32::from(byte ^ self.flip) - self.zero
+    }
+}
+
+impl Writer {
+    /// The byte of a number of steps: held to the range, rounded half to even.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the low byte is meant"
+    )]
+    pub(super) fn write(self, steps: f32) -> u8 {
+        (round_to(steps, self.least, self.most) + self.zero) as u8
+    }
+
+    /// The byte of a whole number of steps that is below 2²⁴.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
+    #[expect(clippy::cast_precision_loss, reason = "below 2²⁴")]
+    fn write_whole(self, steps: i32) -> u8 {
+        self.write(steps as f32)
+    }
+
+    /// The byte of a number of steps to which the zero point is added before it is rounded.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "small integers; the low byte is meant"
+    )]
+    pub(super) fn write_moved(self, steps: f32) -> u8 {
+        let zero = self.zero as f32;
+        round_to(steps + zero, self.least + zero, self.most + zero) as u8
+    }
+}
+
+/// A function that is compiled for each kind of register.
+macro_rules! compiled {
+    ($(#[$documentation:meta])*
+     fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
+        $(#[$documentation])*
+        pub(super) fn $name(cpu: Cpu, $($argument: $type),*) {
+            #[inline(always)]
+            fn plain($($argument: $type),*) $body
+            match cpu.level() {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 | Level::Avx2Vnni => {
+                    inside!("avx2,fma", plain, $($argument: $type),*);
+                }
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 | Level::Avx512Vnni => {
+                    inside!("avx512f,avx512bw,avx512dq,avx512vl", plain, $($argument: $type),*);
+                }
+                _ => plain($($argument),*),
+            }
+        }
+    };
+}
+pub(super) use compiled;
+
+/// A sum as XNNPACK computes it: factors with 21 bits, added up as integers, half a step rounded up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FixedSum {
+    a: i32,
+    b: i32,
+    shift: u32,
+}
+
+impl FixedSum {
+    /// The sum of two numbers times these factors. `None` where XNNPACK takes no such factors.
+    #[expect(clippy::cast_possible_truncation, reason = "below 2²¹")]
+    pub(crate) fn new([a, b]: [f32; 2]) -> Option<Self> {
+        let largest = a.abs().max(b.abs());
+        if !a.is_finite()
+            || !b.is_finite()
+            || !(2.0_f32.powi(-10)..2.0_f32.powi(8)).contains(&largest)
+        {
+            return None;
+        }
+        let exponent = i32::try_from(largest.to_bits() >> 23).ok()? - 127;
+        let shift = u32::try_from(20 - exponent).ok()?;
+        let fixed = |factor: f32| {
+            let scaled = f64::from(factor) * f64::from(1_u32 << shift);
+            scaled.round_ties_even() as i32
+        };
+        Some(Self {
+            a: fixed(a),
+            b: fixed(b),
+            shift,
+        })
+    }
+
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "it must have the instructions of the loop around it"
+    )]
+    fn of(self, a: i32, b: i32) -> i32 {
+        let half = 1 << (self.shift - 1);
+        (a * self.a).wrapping_add(b * self.b).wrapping_add(half) >> self.shift
+    }
+}
+
+/// Two tensors on grids, and the grid of what is made of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pair {
+    /// The inputs' grids.
+    pub(crate) inputs: [Grid; 2],
+    /// The output's.
+    pub(crate) output: Grid,
+    /// What the output is held to.
+    pub(crate) range: Range,
+}
+
+/// The bytes of two tensors of one size.
+type Bytes<'a> = [&'a [u8]; 2];
+
+compiled! {
+    fn sums(sum: FixedSum, of: ([Reader; 2], Writer), from: Bytes<'_>, to: &mut [u8]) {
+        let ([left, right], writer) = of;
+        for ((to, a), b) in to.iter_mut().zip(from[0]).zip(from[1]) {
+            *to = writer.write_whole(sum.of(left.read(*a), right.read(*b)));
+        }
+    }
+}
+
+compiled! {
+    fn products(factor: f32, of: ([Reader; 2], Writer), from: Bytes<'_>, to: &mut [u8]) {
+        let ([left, right], writer) = of;
+        for ((to, a), b) in to.iter_mut().zip(from[0]).zip(from[1]) {
+            #[expect(clippy::cast_precision_loss, reason = "below 2¹⁸")]
+            let product = (left.read(*a) * right.read(*b)) as f32;
+            *to = writer.write(product * factor);
+        }
+    }
+}
+
+compiled! {
+    fn quantized(factor: f32, writer: Writer, from: &[f32], to: &mut [u8]) {
+        for (to, x) in to.iter_mut().zip(from) {
+            *to = writer.write(x * factor);
+        }
+    }
+}
+
+compiled! {
+    fn dequantized(scale: f32, reader: Reader, from: &[u8], to: &mut [f32]) {
+        for (to, byte) in to.iter_mut().zip(from) {
+            #[expect(clippy::cast_precision_loss, reason = "a number of nine bits")]
+            let steps = reader.read(*byte) as f32;
+            *to = steps * scale;
+        }
+    }
+}
+
+compiled! {
+    fn moved(factors: [f32; 2], of: (Reader, Writer), from: &[u8], to: &mut [u8]) {
+        for (to, byte) in to.iter_mut().zip(from) {
+            #[expect(clippy::cast_precision_loss, reason = "a number of nine bits")]
+            let steps = of.0.read(*byte) as f32;
+            *to = of.1.write(steps * factors[0] * factors[1]);
+        }
+    }
+}
+
+compiled! {
+    fn held(flip: u8, range: [u8; 2], from: &[u8], to: &mut [u8]) {
+        for (to, byte) in to.iter_mut().zip(from) {
+            *to = (byte ^ flip).max(range[0]).min(range[1]) ^ flip;
+        }
+    }
+}
+
+impl Pair {
+    fn parts(&self) -> Result<([Reader; 2], Writer), String> {
+        let [left, right] = self.inputs;
+        let readers = [left.reader()?, right.reader()?];
+        Ok((readers, self.output.writer(self.range)?))
+    }
+
+    /// The sum that adds the inputs, or takes the second from the first. `None` where XNNPACK takes no such
+    /// scales.
+    pub(crate) fn fixed_sum(&self, subtract: bool) -> Option<FixedSum> {
+        let sign = if subtract { -1.0 } else { 1.0 };
+        let [left, right] = self.inputs;
+        let scale = self.output.scale;
+        FixedSum::new([left.scale / scale, sign * right.scale / scale])
+    }
+
+    /// Adds two tensors of one size up.
+    pub(crate) fn add(
+        &self,
+        cpu: Cpu,
+        sum: FixedSum,
+        input: [&[u8]; 2],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let of = self.parts()?;
+        check_length("the first input", input[0].len(), &[output.len()])?;
+        check_length("the second input", input[1].len(), &[output.len()])?;
+        split.rows(output, 1, 1, |first, to| {
+            let from = input.map(|input| &input[first..first + to.len()]);
+            sums(cpu, sum, of, from, to);
+        });
+        Ok(())
+    }
+
+    /// Multiplies two tensors of one size.
+    pub(crate) fn multiply(
+        &self,
+        cpu: Cpu,
+        input: [&[u8]; 2],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let of = self.parts()?;
+        check_length("the first input", input[0].len(), &[output.len()])?;
+        check_length("the second input", input[1].len(), &[output.len()])?;
+        let [left, right] = self.inputs;
+        let factor = left.scale * right.scale / self.output.scale;
+        split.rows(output, 1, 1, |first, to| {
+            let from = input.map(|input| &input[first..first + to.len()]);
+            products(cpu, factor, of, from, to);
+        });
+        Ok(())
+    }
+}
+
+impl Grid {
+    /// Rounds numbers to bytes.
+    pub(crate) fn quantize(
+        self,
+        cpu: Cpu,
+        range: Range,
+        input: &[f32],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let writer = self.writer(range)?;
+        check_length("the input", input.len(), &[output.len()])?;
+        split.rows(output, 1, 1, |first, to| {
+            let from = &input[first..first + to.len()];
+            quantized(cpu, self.scale.recip(), writer, from, to);
+        });
+        Ok(())
+    }
+
+    /// What bytes stand for.
+    pub(crate) fn dequantize(
+        self,
+        cpu: Cpu,
+        input: &[u8],
+        output: &mut [f32],
+        split: Split,
+    ) -> Result<(), String> {
+        let reader = self.reader()?;
+        check_length("the input", input.len(), &[output.len()])?;
+        split.rows(output, 1, 1, |first, to| {
+            let from = &input[first..first + to.len()];
+            dequantized(cpu, self.scale, reader, from, to);
+        });
+        Ok(())
+    }
+
+    /// Rounds bytes of this grid to those of another.
+    pub(crate) fn requantize(
+        self,
+        cpu: Cpu,
+        (to, range): (Self, Range),
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let of = (self.reader()?, to.writer(range)?);
+        check_length("the input", input.len(), &[output.len()])?;
+        let factors = [self.scale, to.scale.recip()];
+        split.rows(output, 1, 1, |first, to| {
+            moved(cpu, factors, of, &input[first..first + to.len()], to);
+        });
+        Ok(())
+    }
+}
+
+/// Holds bytes to a range of their numbers.
+pub(crate) fn clamp(
+    cpu: Cpu,
+    (sign, range): (Sign, Range),
+    input: &[u8],
+    output: &mut [u8],
+    split: Split,
+) -> Result<(), String> {
+    sign.check("a least number", range.least)?;
+    sign.check("a largest number", range.most)?;
+    check_length("the input", input.len(), &[output.len()])?;
+    let flip = sign.flip();
+    let bounds = [range.least, range.most].map(|number| sign.byte(number) ^ flip);
+    split.rows(output, 1, 1, |first, to| {
+        held(cpu, flip, bounds, &input[first..first + to.len()], to);
+    });
+    Ok(())
+}

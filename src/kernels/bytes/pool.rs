@@ -1,0 +1,204 @@
+//! Windows over images of bytes: the largest, the mean; means of whole images; padding.
+
+use super::elementwise::{Grid, Range, Reader, Writer, compiled};
+use super::{Sign, check_length};
+use crate::kernels::cpu::Level;
+use crate::kernels::simd::inside;
+use crate::kernels::window::{Placed, Window};
+use crate::kernels::{Cpu, Split};
+
+compiled! {
+    fn raise(flip: u8, from: &[u8], to: &mut [u8]) {
+        for (to, byte) in to.iter_mut().zip(from) {
+            *to = (*to).max(byte ^ flip);
+        }
+    }
+}
+
+compiled! {
+    fn add(reader: Reader, from: &[u8], sums: &mut [i32]) {
+        for pixel in from.chunks_exact(sums.len()) {
+            for (sum, byte) in sums.iter_mut().zip(pixel) {
+                *sum = sum.wrapping_add(reader.read(*byte));
+            }
+        }
+    }
+}
+
+compiled! {
+    fn means(factor: f32, writer: Writer, sums: &[i32], to: &mut [u8]) {
+        for (to, sum) in to.iter_mut().zip(sums) {
+            #[expect(clippy::cast_precision_loss, reason = "rounded as it is to be")]
+            let sum = *sum as f32;
+            *to = writer.write_moved(sum * factor);
+        }
+    }
+}
+
+/// The grids of a mean's input and output, and what the output is held to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mean {
+    /// The input's grid.
+    pub(crate) from: Grid,
+    /// The output's.
+    pub(crate) to: Grid,
+    /// What the output is held to.
+    pub(crate) range: Range,
+}
+
+impl Mean {
+    /// The mean of each channel of images `[n, pixels, channels]`.
+    pub(crate) fn of_images(
+        &self,
+        cpu: Cpu,
+        [batch, pixels, channels]: [usize; 3],
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let (reader, writer) = (self.from.reader()?, self.to.writer(self.range)?);
+        check_length("the input", input.len(), &[batch, pixels, channels])?;
+        check_length("the output", output.len(), &[batch, channels])?;
+        let factor = self.factor(pixels);
+        split.rows(output, channels, pixels * channels, |first, output| {
+            for (image, to) in output.chunks_exact_mut(channels).enumerate() {
+                let mut sums = vec![0; channels];
+                let start = (first + image) * pixels * channels;
+                add(
+                    cpu,
+                    reader,
+                    &input[start..start + pixels * channels],
+                    &mut sums,
+                );
+                means(cpu, factor, writer, &sums, to);
+            }
+        });
+        Ok(())
+    }
+
+    /// The mean of each channel of the pixels that windows have within the image.
+    pub(crate) fn of_windows(
+        &self,
+        cpu: Cpu,
+        (window, placed): (&Window, &Placed),
+        channels: usize,
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let (reader, writer) = (self.from.reader()?, self.to.writer(self.range)?);
+        window.check()?;
+        placed.check([channels; 2], input.len(), output.len())?;
+        split.rows(
+            output,
+            channels,
+            window.taps() * channels,
+            |first, output| {
+                let mut sums = vec![0; channels];
+                for (pixel, to) in output.chunks_exact_mut(channels).enumerate() {
+                    sums.fill(0);
+                    let mut count = 0;
+                    each_pixel((window, placed), first + pixel, |at| {
+                        count += 1;
+                        add(
+                            cpu,
+                            reader,
+                            &input[at * channels..(at + 1) * channels],
+                            &mut sums,
+                        );
+                    });
+                    means(cpu, self.factor(count), writer, &sums, to);
+                }
+            },
+        );
+        Ok(())
+    }
+
+    /// What a sum of so many pixels is multiplied by.
+    #[expect(clippy::cast_precision_loss, reason = "pixels of an image")]
+    fn factor(&self, pixels: usize) -> f32 {
+        self.from.scale / (self.to.scale * pixels.max(1) as f32)
+    }
+}
+
+/// The largest number of each channel of the pixels that windows have within the image; the least there is
+/// where they have none.
+pub(crate) fn largest(
+    cpu: Cpu,
+    sign: Sign,
+    (window, placed): (&Window, &Placed),
+    channels: usize,
+    input: &[u8],
+    output: &mut [u8],
+    split: Split,
+) -> Result<(), String> {
+    window.check()?;
+    placed.check([channels; 2], input.len(), output.len())?;
+    let flip = sign.flip();
+    split.rows(
+        output,
+        channels,
+        window.taps() * channels,
+        |first, output| {
+            for (pixel, to) in output.chunks_exact_mut(channels).enumerate() {
+                to.fill(0);
+                each_pixel((window, placed), first + pixel, |at| {
+                    raise(cpu, flip, &input[at * channels..(at + 1) * channels], to);
+                });
+                for byte in to {
+                    *byte ^= flip;
+                }
+            }
+        },
+    );
+    Ok(())
+}
+
+/// Calls `work` with the numbers of the pixels that a window has within the image.
+fn each_pixel((window, placed): (&Window, &Placed), pixel: usize, mut work: impl FnMut(usize)) {
+    let [image, row, column] = placed.pixel(pixel);
+    let [height, width] = placed.input;
+    for i in 0..window.kernel[0] {
+        let y = row * window.stride[0] + i * window.dilation[0];
+        let y = y.wrapping_sub(placed.before[0]);
+        for j in 0..window.kernel[1] {
+            let x = column * window.stride[1] + j * window.dilation[1];
+            let x = x.wrapping_sub(placed.before[1]);
+            if y < height && x < width {
+                work((image * height + y) * width + x);
+            }
+        }
+    }
+}
+
+/// Puts images `[n, h, w, c]` into larger ones, all else of which is one byte. `placed` says how large both
+/// are and how much is before.
+pub(crate) fn pad(
+    placed: &Placed,
+    channels: usize,
+    zero: u8,
+    input: &[u8],
+    output: &mut [u8],
+) -> Result<(), String> {
+    placed.check([channels; 2], input.len(), output.len())?;
+    for at in 0..2 {
+        let most = placed.output[at].checked_sub(placed.input[at]);
+        if most.is_none_or(|most| placed.before[at] > most) {
+            return Err(format!(
+                "an image of {:?} with {:?} before it in one of {:?}",
+                placed.input, placed.before, placed.output
+            ));
+        }
+    }
+    output.fill(zero);
+    let [height, width] = placed.input;
+    if input.is_empty() {
+        return Ok(());
+    }
+    for (row, from) in input.chunks_exact(width * channels).enumerate() {
+        let (image, y) = (row / height, row % height + placed.before[0]);
+        let start = (image * placed.output[0] + y) * placed.output[1] + placed.before[1];
+        output[start * channels..][..from.len()].copy_from_slice(from);
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! Single bytes, pairs and pooling against plain loops.
+
+use proptest::prelude::*;
+
+use super::{bytes, number, numbers, on_threads, signs, windows};
+use crate::kernels::Cpu;
+use crate::kernels::bytes::Sign;
+use crate::kernels::bytes::elementwise::{FixedSum, Grid, Pair, Range, clamp};
+use crate::kernels::bytes::pool::{self, Mean};
+
+fn grids() -> impl Strategy<Value = (Grid, Range)> {
+    let grids = signs().prop_flat_map(|sign| {
+        let numbers = (numbers(sign), numbers(sign), numbers(sign));
+        (Just(sign), 0.004_f32..0.9, numbers)
+    });
+    grids.prop_map(|(sign, scale, (zero_point, a, b))| {
+        let range = Range {
+            least: a.min(b),
+            most: a.max(b),
+        };
+        let grid = Grid {
+            sign,
+            scale,
+            zero_point,
+        };
+        (grid, range)
+    })
+}
+
+/// A byte's number, the zero point taken off.
+#[expect(clippy::cast_possible_truncation, reason = "a number of nine bits")]
+fn steps(grid: Grid, byte: u8) -> i32 {
+    number(grid.sign, byte) as i32 - grid.zero_point
+}
+
+/// The byte of a number of steps.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "the rule"
+)]
+fn byte((grid, range): (Grid, Range), steps: f32, moved: bool) -> u8 {
+    let zero = grid.zero_point;
+    let bounds = [range.least, range.most].map(|number| (number - zero) as f32);
+    if moved {
+        let zero = zero as f32;
+        let held = (steps + zero).max(bounds[0] + zero).min(bounds[1] + zero);
+        return held.round_ties_even() as i32 as u8;
+    }
+    (steps.max(bounds[0]).min(bounds[1]).round_ties_even() as i32 + zero) as u8
+}
+
+#[test]
+fn sums_are_rounded_half_up() {
+    let grid = |scale| Grid {
+        sign: Sign::Signed,
+        scale,
+        zero_point: 0,
+    };
+    let pair = Pair {
+        inputs: [grid(0.5), grid(0.5)],
+        output: grid(1.0),
+        range: Range {
+            least: -128,
+            most: 127,
+        },
+    };
+    let sum = pair.fixed_sum(false).expect("ordinary factors");
+    let mut output = [0; 4];
+    let input: [&[u8]; 2] = [&[1, 255, 3, 127], &[0, 0, 2, 127]];
+    let added = pair.add(
+        Cpu::PLAIN,
+        sum,
+        input,
+        &mut output,
+        crate::kernels::Split::ONE,
+    );
+    assert_eq!((added, output), (Ok(()), [1, 0, 3, 127]));
+    assert!(FixedSum::new([300.0, 1.0]).is_none());
+    assert!(FixedSum::new([1.0, f32::NAN]).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn pairs_are_exact(a in grids(), b in grids(), to in grids(), count in 0_usize..300, seed: u64) {
+        let input = [bytes(seed, count), bytes(seed.wrapping_add(1), count)];
+        let pair = Pair { inputs: [a.0, b.0], output: to.0, range: to.1 };
+        let each: Vec<[i32; 2]> = input[0].iter().zip(&input[1])
+            .map(|(left, right)| [steps(a.0, *left), steps(b.0, *right)])
+            .collect();
+        let factor = a.0.scale * b.0.scale / to.0.scale;
+        #[expect(clippy::cast_precision_loss, reason = "the rule")]
+        let product = |[a, b]: &[i32; 2]| byte(to, (a * b) as f32 * factor, false);
+        let products: Vec<u8> = each.iter().map(product).collect();
+        for cpu in Cpu::all() {
+            on_threads(|split| {
+                let mut output = vec![0; count];
+                let input = [input[0].as_slice(), input[1].as_slice()];
+                pair.multiply(cpu, input, &mut output, split).expect("a product");
+                assert!(output == products, "{:?} differs", cpu.level());
+                for subtract in [false, true] {
+                    let Some(sum) = pair.fixed_sum(subtract) else { continue };
+                    pair.add(cpu, sum, input, &mut output, split).expect("a sum");
+                    let right = if subtract { -b.0.scale } else { b.0.scale };
+                    for (output, [left_steps, right_steps]) in output.iter().zip(&each) {
+                        let exact = f64::from(a.0.scale) * f64::from(*left_steps)
+                            + f64::from(right) * f64::from(*right_steps);
+                        let exact = exact / f64::from(to.0.scale) + f64::from(to.0.zero_point);
+                        let exact = exact.max(to.1.least.into()).min(to.1.most.into());
+                        let found = f64::from(i32::try_from(number(to.0.sign, *output)).expect("a byte"));
+                        assert!((exact - found).abs() < 0.51, "{exact} became {found}");
+                    }
+                    let mut plain = vec![0; count];
+                    pair.add(Cpu::PLAIN, sum, input, &mut plain, split).expect("a sum");
+                    assert!(output == plain, "{:?} differs", cpu.level());
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn grids_are_exact(from in grids(), to in grids(), count in 0_usize..300, seed: u64) {
+        let input = bytes(seed, count);
+        #[expect(clippy::cast_precision_loss, reason = "numbers of nine bits")]
+        let floats: Vec<f32> =
+            input.iter().map(|byte| steps(from.0, *byte) as f32 * from.0.scale).collect();
+        let inverse = to.0.scale.recip();
+        let moved: Vec<u8> = floats.iter().map(|x| byte(to, x * inverse, false)).collect();
+        let held = input.iter().map(|byte| {
+            let held = number(from.0.sign, *byte).max(from.1.least.into()).min(from.1.most.into());
+            from.0.sign.byte(i32::try_from(held).expect("a byte"))
+        });
+        let held: Vec<u8> = held.collect();
+        for cpu in Cpu::all() {
+            on_threads(|split| {
+                let mut read = vec![0.0; count];
+                from.0.dequantize(cpu, &input, &mut read, split).expect("numbers");
+                assert!(read == floats, "{:?} differs", cpu.level());
+                let mut output = vec![0; count];
+                to.0.quantize(cpu, to.1, &floats, &mut output, split).expect("bytes");
+                assert!(output == moved, "{:?} differs", cpu.level());
+                output.fill(0);
+                from.0.requantize(cpu, to, &input, &mut output, split).expect("bytes");
+                assert!(output == moved, "{:?} differs", cpu.level());
+                clamp(cpu, (from.0.sign, from.1), &input, &mut output, split).expect("bytes");
+                assert!(output == held, "{:?} differs", cpu.level());
+                assert!(clamp(cpu, (from.0.sign, from.1), &[0; 400], &mut output, split).is_err());
+            });
+        }
+    }
+
+    #[test]
+    fn pooling_is_exact(
+        (window, placed) in windows(),
+        channels in 1_usize..=70,
+        from in grids(),
+        to in grids(),
+        seed: u64,
+    ) {
+        let [height, width] = placed.input;
+        let input = bytes(seed, placed.batch * height * width * channels);
+        let pixels = placed.batch * placed.output[0] * placed.output[1];
+        let mut largest = vec![from.0.sign.byte(from.0.sign.range().0); pixels * channels];
+        let mut means = largest.clone();
+        for at in 0..pixels * channels {
+            let [image, row, column] = placed.pixel(at / channels);
+            let mut values = Vec::new();
+            for tap in 0..window.taps() {
+                let (i, j) = (tap / window.kernel[1], tap % window.kernel[1]);
+                let y = (row * window.stride[0] + i * window.dilation[0]).checked_sub(placed.before[0]);
+                let x = (column * window.stride[1] + j * window.dilation[1]).checked_sub(placed.before[1]);
+                let (Some(y), Some(x)) = (y, x) else { continue };
+                if y < height && x < width {
+                    values.push(input[((image * height + y) * width + x) * channels + at % channels]);
+                }
+            }
+            if let Some(most) = values.iter().max_by_key(|byte| number(from.0.sign, **byte)) {
+                largest[at] = *most;
+            }
+            let sum: i32 = values.iter().map(|byte| steps(from.0, *byte)).sum();
+            #[expect(clippy::cast_precision_loss, reason = "few pixels")]
+            let factor = from.0.scale / (to.0.scale * values.len().max(1) as f32);
+            #[expect(clippy::cast_precision_loss, reason = "few pixels")]
+            let mean = sum as f32 * factor;
+            means[at] = byte(to, mean, true);
+        }
+        let mean = Mean { from: from.0, to: to.0, range: to.1 };
+        for cpu in Cpu::all() {
+            on_threads(|split| {
+                let mut output = vec![7; pixels * channels];
+                let windows = (&window, &placed);
+                pool::largest(cpu, from.0.sign, windows, channels, &input, &mut output, split).expect("a pool");
+                assert!(output == largest, "{:?} differs", cpu.level());
+                mean.of_windows(cpu, windows, channels, &input, &mut output, split).expect("means");
+                assert!(output == means, "{:?} differs", cpu.level());
+                let mut output = vec![7; placed.batch * channels];
+                let sizes = [placed.batch, height * width, channels];
+                mean.of_images(cpu, sizes, &input, &mut output, split).expect("means");
+                for (at, found) in output.iter().enumerate() {
+                    let image = &input[at / channels * height * width * channels..];
+                    let pixels = image.chunks_exact(channels).take(height * width);
+                    let sum: i32 = pixels.map(|pixel| steps(from.0, pixel[at % channels])).sum();
+                    #[expect(clippy::cast_precision_loss, reason = "few pixels")]
+                    let steps = sum as f32 * (from.0.scale / (to.0.scale * (height * width) as f32));
+                    assert_eq!(*found, byte(to, steps, true));
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn images_are_padded() {
+    let placed = crate::kernels::window::Placed {
+        batch: 1,
+        input: [1, 2],
+        output: [3, 4],
+        before: [1, 1],
+    };
+    let mut output = [9; 12];
+    assert_eq!(pool::pad(&placed, 1, 5, &[1, 2], &mut output), Ok(()));
+    assert_eq!(output, [5, 5, 5, 5, 5, 1, 2, 5, 5, 5, 5, 5]);
+    assert!(pool::pad(&placed, 1, 5, &[1], &mut output).is_err());
+}

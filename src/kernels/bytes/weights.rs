@@ -1,0 +1,105 @@
+//! What becomes of weights and biases before they are packed.
+
+use std::borrow::Cow;
+
+use super::{Sign, dense};
+use crate::kernels::Cpu;
+
+/// Weights with their zero points taken off. Where these numbers have more than 8 bits, the inputs of an
+/// output channel are repeated, two or three times, with weights that add up to them.
+pub(super) fn fitting<'a>(
+    weights: &'a [i8],
+    zeros: &[i32],
+    outputs: usize,
+) -> Result<Cow<'a, [i8]>, String> {
+    if zeros.len() > 1 && zeros.len() != outputs {
+        return Err(format!(
+            "{} zero points of weights for {outputs} output channels",
+            zeros.len()
+        ));
+    }
+    for zero in zeros {
+        Sign::Signed.check("a zero point of weights", *zero)?;
+    }
+    if zeros.iter().all(|zero| *zero == 0) {
+        return Ok(Cow::Borrowed(weights));
+    }
+    let each = weights.len() / outputs;
+    let rest = weights
+        .chunks_exact(each)
+        .enumerate()
+        .flat_map(|(output, weights)| {
+            let zero = zeros[if zeros.len() == 1 { 0 } else { output }];
+            weights.iter().map(move |weight| i32::from(*weight) - zero)
+        });
+    let mut rest: Vec<i32> = rest.collect();
+    let mut parts: Vec<Vec<i8>> = Vec::new();
+    while parts.is_empty() || rest.iter().any(|weight| *weight != 0) {
+        let part = rest.iter_mut().map(|weight| {
+            let most = if *weight < 0 { i8::MIN } else { i8::MAX };
+            let part = i8::try_from(*weight).unwrap_or(most);
+            *weight -= i32::from(part);
+            part
+        });
+        parts.push(part.collect());
+    }
+    let mut repeated = Vec::with_capacity(parts.len() * weights.len());
+    for output in 0..outputs {
+        for part in &parts {
+            repeated.extend_from_slice(&part[output * each..(output + 1) * each]);
+        }
+    }
+    Ok(Cow::Owned(repeated))
+}
+
+/// The inputs of sums.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sums {
+    /// What multiplies them.
+    pub(super) cpu: Cpu,
+    /// What their bytes stand for.
+    pub(super) sign: Sign,
+    /// Their zero point.
+    pub(super) zero: i32,
+}
+
+impl Sums {
+    /// Whether they have another sign than the instructions want.
+    pub(super) fn flip(self) -> bool {
+        dense::wants_sign(self.cpu) != (self.sign == Sign::Signed)
+    }
+
+    /// What the sums of each output channel begin with, so that the zero point of the inputs drops out.
+    pub(super) fn bias(
+        self,
+        weights: &[i8],
+        bias: Option<&[i32]>,
+        outputs: usize,
+    ) -> Result<Vec<i32>, String> {
+        self.sign.check("a zero point of the input", self.zero)?;
+        if let Some(bias) = bias.filter(|bias| bias.len() != outputs) {
+            return Err(format!(
+                "{} numbers of bias for {outputs} output channels",
+                bias.len()
+            ));
+        }
+        // Inputs of another sign are multiplied with their highest bit turned: 128 more or less.
+        let zero = match (self.flip(), self.sign) {
+            (false, _) => self.zero,
+            (true, Sign::Signed) => self.zero + 128,
+            (true, Sign::Unsigned) => self.zero - 128,
+        };
+        let each = weights.len() / outputs;
+        let sums = weights
+            .chunks_exact(each)
+            .enumerate()
+            .map(|(output, weights)| {
+                let sum = weights
+                    .iter()
+                    .fold(0_i32, |sum, weight| sum.wrapping_add((*weight).into()));
+                let bias = bias.map_or(0, |bias| bias[output]);
+                bias.wrapping_sub(sum.wrapping_mul(zero))
+            });
+        Ok(sums.collect())
+    }
+}
