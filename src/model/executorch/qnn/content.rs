@@ -1,0 +1,59 @@
+//! What a payload of `QnnBackend` holds: how it is wrapped, and what a context binary says of itself.
+
+use super::super::content::Content;
+use super::super::error::Error;
+use super::super::storage::ByteRange;
+use super::context::Context;
+use super::wrapper::{self, Inside};
+use crate::source::{Pages, ReadAt};
+
+/// Reads that a look at the wrapper may take.
+const BUDGET: u64 = 1000;
+
+/// What stands in a delegate's payload.
+pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Result<Content, Error> {
+    let wrapped = wrapper::find(&Pages::with_budget(source, BUDGET), payload)?;
+    let mut content = Content::default();
+    let size = wrapped.range.size;
+    let header = match wrapped.header {
+        0 => "none".to_owned(),
+        bytes => format!("{bytes} bytes"),
+    };
+    content.facts.push(("wrapper", header));
+    let unread = match wrapped.inside {
+        Inside::Context => return described(content, source, wrapped.range),
+        Inside::Container => "deep learning container (DLC), to be compiled on the device",
+        Inside::Graph => "graph of ExecuTorch's, to be compiled on the device",
+        Inside::Other => "of a form that is not known here",
+    };
+    content
+        .facts
+        .push(("binary", format!("{unread}, {size} bytes; not read")));
+    Ok(content)
+}
+
+/// Adds what a context binary says of itself. One with a graph is called by that; of several ExecuTorch takes the one
+/// with the method's name, which the payload does not have.
+fn described(
+    mut content: Content,
+    source: &dyn ReadAt,
+    range: ByteRange,
+) -> Result<Content, Error> {
+    let context = Context::read(source, range)?;
+    let size = range.size;
+    let facts = &mut content.facts;
+    facts.push(("binary", format!("context binary, {size} bytes")));
+    facts.push(("backend", context.backend));
+    facts.extend(context.chip.map(|chip| ("chip", chip)));
+    facts.extend(context.build.map(|build| ("build", build)));
+    let mut graphs = context.graphs;
+    content.functions = graphs.iter().map(|graph| graph.name.clone()).collect();
+    if graphs.len() == 1
+        && let Some(graph) = graphs.pop()
+    {
+        content.function = Some(graph.name);
+        content.inputs = graph.inputs;
+        content.outputs = graph.outputs;
+    }
+    Ok(content)
+}
