@@ -49,9 +49,11 @@ fn content_lines(content: &Content) -> Vec<(&'static str, String)> {
     let facts = content.facts.iter();
     let mut facts: Vec<String> = facts.map(|(key, value)| format!("{key} {value}")).collect();
     if !content.functions.is_empty() {
-        let called = content.function.as_deref().unwrap_or("none");
         let functions = shown(content.functions.iter().map(Clone::clone));
-        facts.push(format!("function {called} of {functions}"));
+        facts.push(match &content.function {
+            Some(called) => format!("function {called} of {functions}"),
+            None => format!("functions {functions}"),
+        });
     }
     let mut operators: Vec<(&String, u64)> =
         content.operators.iter().map(|(k, n)| (k, *n)).collect();

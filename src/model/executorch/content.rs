@@ -20,7 +20,7 @@ const BUDGET: u64 = 10_000;
 pub struct Content {
     /// What the payload says of itself, in order (`specification version`, `9`).
     pub facts: Vec<(&'static str, String)>,
-    /// The function that is called, where the payload has functions.
+    /// The function that is called, where the payload has functions and tells which.
     pub function: Option<String>,
     /// All of its functions by name; fewer than two are not listed.
     pub functions: Vec<String>,

@@ -42,15 +42,15 @@ fn described(
     let context = Context::read(source, range)?;
     let size = range.size;
     let facts = &mut content.facts;
-    facts.push(("binary", format!("context binary, {size} bytes")));
+    facts.push(("binary", format!("QNN context, {size} bytes")));
     facts.push(("backend", context.backend));
     facts.extend(context.chip.map(|chip| ("chip", chip)));
     facts.extend(context.build.map(|build| ("build", build)));
     let mut graphs = context.graphs;
-    content.functions = graphs.iter().map(|graph| graph.name.clone()).collect();
-    if graphs.len() == 1
-        && let Some(graph) = graphs.pop()
-    {
+    if graphs.len() > 1 {
+        content.functions = graphs.into_iter().map(|graph| graph.name).collect();
+    } else if let Some(graph) = graphs.pop() {
+        facts.push(("graph", graph.name.clone()));
         content.function = Some(graph.name);
         content.inputs = graph.inputs;
         content.outputs = graph.outputs;
