@@ -30,6 +30,8 @@ pub struct Content {
     pub computes: BTreeMap<String, u64>,
     /// Weights by how they are stored.
     pub weights: BTreeMap<Stored, Count>,
+    /// Whether it has weights and operators that cannot be told.
+    pub is_closed: bool,
     /// What is kept from run to run.
     pub states: Vec<State>,
     /// What it takes in the order of a call, where the payload has names for that.
@@ -150,6 +152,7 @@ impl Content {
             known.tensors += count.tensors;
             known.elements = known.elements.saturating_add(count.elements);
         }
+        self.is_closed |= other.is_closed;
         self.states.extend_from_slice(&other.states);
         self.inputs.extend_from_slice(&other.inputs);
         self.outputs.extend_from_slice(&other.outputs);

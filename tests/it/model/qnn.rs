@@ -89,7 +89,7 @@ fn binaries_say_what_their_models_declared() {
 #[test]
 fn a_name_does_not_make_a_context_binary() {
     for bytes in [&b"\0\0\0\x02\0\0\0\x03"[..], &[0; 64], b"vocabulary"] {
-        let found = format_of(Path::new("weights.bin"), &bytes).expect("read");
+        let found = format_of(Path::new("weights.bin"), &bytes.to_vec()).expect("read");
         assert!(found.is_none());
     }
 }
@@ -127,6 +127,7 @@ fn a_program_tells_what_is_wrapped_in_it() {
     assert_eq!(fact(&content, "wrapper"), "256 bytes");
     assert_eq!(fact(&content, "binary"), "QNN context, 53248 bytes");
     assert_eq!(fact(&content, "chip"), "SM8650 (57)");
+    assert!(content.is_closed, "nothing is said of its weights");
     let found = json!({ "inputs": ports(&content.inputs), "outputs": ports(&content.outputs) });
     assert_eq!(found, expected()["conv_qnn_fp16"]["graphs"][0]);
 }

@@ -13,7 +13,10 @@ const BUDGET: u64 = 1000;
 /// What stands in a delegate's payload.
 pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Result<Content, Error> {
     let wrapped = wrapper::find(&Pages::with_budget(source, BUDGET), payload)?;
-    let mut content = Content::default();
+    let mut content = Content {
+        is_closed: true,
+        ..Content::default()
+    };
     let size = wrapped.range.size;
     let header = match wrapped.header {
         0 => "none".to_owned(),
