@@ -30,6 +30,10 @@ fn whole(name: &str, extension: &str) -> Vec<u8> {
     bytes
 }
 
+#[expect(
+    clippy::ptr_arg,
+    reason = "a slice is no source that can be lent as one"
+)]
 fn read(bytes: &Vec<u8>) -> Result<ModelInfo, String> {
     let info = inspect(Path::new("weights.bin"), bytes).map_err(|error| error.to_string())?;
     info.ok_or_else(|| "not recognised".to_owned())
@@ -95,6 +99,10 @@ fn a_name_does_not_make_a_context_binary() {
 }
 
 /// What a program's payload for QNN holds.
+#[expect(
+    clippy::ptr_arg,
+    reason = "a slice is no source that can be lent as one"
+)]
 fn content(program: &Vec<u8>) -> Result<Content, Error> {
     let body = ProgramBody::read(program).expect("a program");
     let mut found = contents(program, &body, &body.methods[0]);
@@ -110,6 +118,10 @@ fn with_payload(bytes: &[u8]) -> Vec<u8> {
     program
 }
 
+#[expect(
+    clippy::ptr_arg,
+    reason = "a slice is no source that can be lent as one"
+)]
 fn payload_of(program: &Vec<u8>) -> usize {
     let body = ProgramBody::read(program).expect("a program");
     let payload = body.methods[0].delegates[0].payload.expect("a payload");

@@ -244,13 +244,15 @@ fn port(tensor: &Table<'_>) -> Result<Port, Error> {
     }
     // What these bytes say of the sizes is not known: with some there, only type and rank are believed.
     let varies = !tensor.vector(fields::BESIDE, 1)?.is_empty();
-    let dim = |size: u64| match varies {
-        false => Dim::Fixed(size),
-        true => Dim::Dynamic {
+    let dim = |size: u64| {
+        if !varies {
+            return Dim::Fixed(size);
+        }
+        Dim::Dynamic {
             bound: None,
             name: None,
             allowed: None,
-        },
+        }
     };
     let dims = sizes.numbers::<4>()?.into_iter().map(dim).collect();
     Ok(Port {
