@@ -50,11 +50,15 @@ pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Resu
         }
     }
     content.states = graph.kept.iter().map(|slot| state(&graph, *slot)).collect();
-    content.inputs = graph.inputs.iter().map(|slot| port(&graph, slot)).collect();
+    content.inputs = graph
+        .inputs
+        .iter()
+        .map(|slot| port(&graph, *slot))
+        .collect();
     content.outputs = graph
         .outputs
         .iter()
-        .map(|slot| port(&graph, slot))
+        .map(|slot| port(&graph, *slot))
         .collect();
     Ok(content)
 }
@@ -111,14 +115,14 @@ fn state(graph: &Graph, slot: u32) -> State {
 }
 
 /// What a slot of a call is. Values have no types here, and no names.
-fn port(graph: &Graph, slot: &Slot) -> Port {
+fn port(graph: &Graph, slot: Slot) -> Port {
     let Slot::Tensor(slot) = slot else {
         return Port {
             name: None,
             tensor: None,
         };
     };
-    let tensor = tensor(graph, *slot);
+    let tensor = tensor(graph, slot);
     let tensor = tensor.map(|tensor| TensorInfo {
         element: tensor.element.clone(),
         dims: Some(dims(tensor)),
@@ -129,7 +133,7 @@ fn port(graph: &Graph, slot: &Slot) -> Port {
         },
     });
     Port {
-        name: graph.names.get(slot).cloned(),
+        name: graph.names.get(&slot).cloned(),
         tensor,
     }
 }

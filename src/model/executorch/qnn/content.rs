@@ -35,21 +35,20 @@ pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Resu
     Ok(content)
 }
 
-/// Adds what a context binary says of itself. One with a graph is called by that; of several ExecuTorch takes the one
-/// with the method's name, which the payload does not have.
+/// Adds what a context binary says of itself. Which of several graphs is called, a payload does not say.
 fn described(
     mut content: Content,
     source: &dyn ReadAt,
     range: ByteRange,
 ) -> Result<Content, Error> {
-    let context = Context::read(source, range)?;
+    let found = Context::read(source, range)?;
     let size = range.size;
     let facts = &mut content.facts;
     facts.push(("binary", format!("QNN context, {size} bytes")));
-    facts.push(("backend", context.backend));
-    facts.extend(context.chip.map(|chip| ("chip", chip)));
-    facts.extend(context.build.map(|build| ("build", build)));
-    let mut graphs = context.graphs;
+    facts.push(("backend", found.backend));
+    facts.extend(found.chip.map(|chip| ("chip", chip)));
+    facts.extend(found.build.map(|build| ("build", build)));
+    let mut graphs = found.graphs;
     if graphs.len() > 1 {
         content.functions = graphs.into_iter().map(|graph| graph.name).collect();
     } else if let Some(graph) = graphs.pop() {
