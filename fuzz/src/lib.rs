@@ -8,7 +8,7 @@ use std::path::Path;
 use pkgtool::diagnostic::render::{Format, Style};
 use pkgtool::model::FORMATS;
 use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool::model::executorch::{contents, coreml, mlx, vulkan};
+use pkgtool::model::executorch::{contents, coreml, mlx, qnn, vulkan};
 use pkgtool::package::Backend;
 use pkgtool::source::ReadAt;
 use pkgtool::validate::{Options, rule_metas, validate_bytes};
@@ -98,6 +98,7 @@ pub fn check_payload(backend: Backend, program: &[u8], bytes: &[u8]) {
             }
         }),
         Backend::Mlx => mlx::Graph::read(&source, payload).map(drop),
+        Backend::Qnn => qnn::Context::read(&source, payload).map(drop),
         _ => vulkan::Graph::read(&source, payload).map(drop),
     };
     if let Err(error) = executed {

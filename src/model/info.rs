@@ -173,7 +173,7 @@ pub struct ExternalData {
     pub location: Option<String>,
     /// Bytes of that other file that are needed: the largest offset plus length.
     pub needs_bytes: Option<u64>,
-    /// How many tensors are there.
+    /// How many tensors are there; none where it is a graph that was compiled before.
     pub tensors: u64,
     /// These tensors, where the format says them by name.
     pub named: Vec<NamedData>,

@@ -15,6 +15,7 @@ mod info;
 pub mod onnx;
 mod open;
 pub mod precision;
+pub mod qnn;
 mod recognise;
 pub mod safetensors;
 pub mod tflite;

@@ -253,8 +253,8 @@ impl Weights {
                 let known = payloads.len() <= MAX_PAYLOADS;
                 let content = known.then(|| content_of(source, body, delegate)).flatten();
                 match content.map(|payload| payload.content) {
-                    Some(Ok(content)) => self.add_content(&content),
-                    Some(Err(_)) | None => self.whole = false,
+                    Some(Ok(content)) if !content.is_closed => self.add_content(&content),
+                    _ => self.whole = false,
                 }
             }
         }

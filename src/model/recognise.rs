@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    ModelError, ModelFormat, ModelInfo, coreml, executorch, gguf, onnx, safetensors, tflite,
+    ModelError, ModelFormat, ModelInfo, coreml, executorch, gguf, onnx, qnn, safetensors, tflite,
 };
 use crate::source::{FileSource, ReadAt};
 
@@ -16,6 +16,7 @@ pub static FORMATS: &[&dyn ModelFormat] = &[
     &executorch::FlatTensor,
     &tflite::TfLite,
     &gguf::Gguf,
+    &qnn::Qnn,
     &safetensors::Safetensors,
     &onnx::Onnx,
     &coreml::CoreMl,

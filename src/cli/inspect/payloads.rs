@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use crate::model::executorch::body::ProgramBody;
-use crate::model::executorch::{Content, Payload, Scheme, contents};
-use crate::model::{Breach, Dim};
+use crate::model::executorch::{Content, Payload, Port, Scheme, contents};
+use crate::model::{Breach, Dim, TensorInfo};
 use crate::package::Backend;
 use crate::source::ReadAt;
 
@@ -49,9 +49,11 @@ fn content_lines(content: &Content) -> Vec<(&'static str, String)> {
     let facts = content.facts.iter();
     let mut facts: Vec<String> = facts.map(|(key, value)| format!("{key} {value}")).collect();
     if !content.functions.is_empty() {
-        let called = content.function.as_deref().unwrap_or("none");
         let functions = shown(content.functions.iter().map(Clone::clone));
-        facts.push(format!("function {called} of {functions}"));
+        facts.push(match &content.function {
+            Some(called) => format!("function {called} of {functions}"),
+            None => format!("functions {functions}"),
+        });
     }
     let mut operators: Vec<(&String, u64)> =
         content.operators.iter().map(|(k, n)| (k, *n)).collect();
@@ -63,6 +65,14 @@ fn content_lines(content: &Content) -> Vec<(&'static str, String)> {
     let computes = content.computes.iter();
     let lines = [
         ("says", facts.join(", ")),
+        (
+            "takes",
+            shown(content.inputs.iter().map(ToString::to_string)),
+        ),
+        (
+            "gives",
+            shown(content.outputs.iter().map(ToString::to_string)),
+        ),
         ("computes", shown(computes.map(times))),
         ("weights", shown(weights)),
         (
@@ -126,10 +136,14 @@ pub(super) fn document(payload: Option<&Payload>) -> Json {
         let shape: Vec<i64> = state.dims.iter().map(Dim::config_size).collect();
         json!({ "name": state.name, "dtype": state.element, "shape": shape })
     });
+    let ports = |ports: &[Port]| -> Vec<Json> { ports.iter().take(MAX_LISTED).map(port).collect() };
     let operators = content.operators.iter().take(MAX_LISTED);
     let operators: Map<String, Json> = operators.map(|(k, n)| (k.clone(), json!(n))).collect();
     let left = |count: usize| count.saturating_sub(MAX_LISTED);
-    let left_out = left(content.operators.len()) + left(content.states.len());
+    let left_out = left(content.operators.len())
+        + left(content.states.len())
+        + left(content.inputs.len())
+        + left(content.outputs.len());
     let mut document = json!({
         "backend": backend,
         "facts": facts,
@@ -138,10 +152,22 @@ pub(super) fn document(payload: Option<&Payload>) -> Json {
         "computes": content.computes,
         "weights": weights.collect::<Vec<_>>(),
         "states": states.collect::<Vec<_>>(),
+        "inputs": ports(&content.inputs),
+        "outputs": ports(&content.outputs),
         "operators": operators,
     });
     if left_out > 0 {
         document["left_out"] = json!(left_out);
     }
     document
+}
+
+/// An input or output that a payload names; dtype and shape are null where it does not say them.
+fn port(port: &Port) -> Json {
+    let tensor = port.tensor.as_ref();
+    json!({
+        "name": port.name,
+        "dtype": tensor.map(|tensor| tensor.element.name()),
+        "shape": tensor.and_then(TensorInfo::config_shape),
+    })
 }

@@ -52,7 +52,10 @@ fn head(text: &mut String, path: &str, info: &ModelInfo, file_size: u64) {
         let place = external.location.as_deref().unwrap_or("a .ptd file");
         let needs = external.needs_bytes;
         let needs = needs.map_or(String::new(), |needs| format!(", {}", bytes(needs)));
-        let tensors = counted(external.tensors, "tensor");
+        let tensors = match external.tensors {
+            0 => "compiled graphs".to_owned(),
+            tensors => counted(tensors, "tensor"),
+        };
         facts.push((
             "external".to_owned(),
             format!("{tensors} in {place}{needs}"),

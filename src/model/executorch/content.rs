@@ -9,7 +9,7 @@ use std::fmt;
 use super::error::Error;
 use super::flatbuffer::{Buffer, Field};
 use super::storage::ByteRange;
-use crate::model::Dim;
+use crate::model::{Dim, TensorInfo};
 use crate::source::{Pages, ReadAt};
 
 /// Reads that a look at a graph's head may take.
@@ -20,7 +20,7 @@ const BUDGET: u64 = 10_000;
 pub struct Content {
     /// What the payload says of itself, in order (`specification version`, `9`).
     pub facts: Vec<(&'static str, String)>,
-    /// The function that is called, where the payload has functions.
+    /// The function that is called, where the payload has functions and tells which.
     pub function: Option<String>,
     /// All of its functions by name; fewer than two are not listed.
     pub functions: Vec<String>,
@@ -30,8 +30,14 @@ pub struct Content {
     pub computes: BTreeMap<String, u64>,
     /// Weights by how they are stored.
     pub weights: BTreeMap<Stored, Count>,
+    /// Whether it has weights and operators that cannot be told.
+    pub is_closed: bool,
     /// What is kept from run to run.
     pub states: Vec<State>,
+    /// What it takes in the order of a call, where the payload has names for that.
+    pub inputs: Vec<Port>,
+    /// What it gives in the order of a call, where the payload has names for that.
+    pub outputs: Vec<Port>,
 }
 
 /// How weights are stored.
@@ -80,6 +86,15 @@ pub struct State {
     pub element: String,
     /// Its sizes.
     pub dims: Vec<Dim>,
+}
+
+/// An input or an output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// Its name, where the payload has one.
+    pub name: Option<String>,
+    /// What it is, if it is a tensor and the payload says.
+    pub tensor: Option<TensorInfo>,
 }
 
 /// How much less precise than float32 something is; the least precise last.
@@ -137,7 +152,10 @@ impl Content {
             known.tensors += count.tensors;
             known.elements = known.elements.saturating_add(count.elements);
         }
+        self.is_closed |= other.is_closed;
         self.states.extend_from_slice(&other.states);
+        self.inputs.extend_from_slice(&other.inputs);
+        self.outputs.extend_from_slice(&other.outputs);
     }
 
     /// Notes the version that a graph says in its first field, as those of all backends do.
@@ -262,5 +280,17 @@ impl fmt::Display for State {
         }
         let dims: Vec<String> = self.dims.iter().map(Dim::to_string).collect();
         write!(f, "{}[{}]", self.element, dims.join(", "))
+    }
+}
+
+/// `picture float32[1, 3, 8, 8]`.
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.name, &self.tensor) {
+            (Some(name), Some(tensor)) => write!(f, "{name} {tensor}"),
+            (Some(name), None) => f.write_str(name),
+            (None, Some(tensor)) => tensor.fmt(f),
+            (None, None) => f.write_str("unnamed"),
+        }
     }
 }

@@ -6,7 +6,7 @@
 use super::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
 use super::content::Content;
 use super::error::Error;
-use super::{coreml, mlx, vulkan, xnnpack};
+use super::{coreml, mlx, qnn, vulkan, xnnpack};
 use crate::package::Backend;
 use crate::source::ReadAt;
 
@@ -36,6 +36,9 @@ static READERS: &[(Backend, Read)] = &[
     }),
     (Backend::Mlx, |source, payload, _| {
         mlx::content(source, payload)
+    }),
+    (Backend::Qnn, |source, payload, _| {
+        qnn::content(source, payload)
     }),
 ];
 

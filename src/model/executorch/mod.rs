@@ -27,6 +27,7 @@ mod payload_header;
 mod place;
 mod plan;
 mod program;
+pub mod qnn;
 mod relations;
 mod schema;
 mod shape;
@@ -40,7 +41,7 @@ pub mod xnnpack;
 
 use std::path::Path;
 
-pub use content::{Content, Count, Lowered, Scheme, State, Stored};
+pub use content::{Content, Count, Lowered, Port, Scheme, State, Stored};
 pub use contents::{Payload, content_of, contents};
 pub use error::{Error, Place};
 pub use flat_tensor::FlatTensor;

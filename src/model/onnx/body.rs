@@ -8,7 +8,7 @@ use super::external::Locations;
 use super::interface::Sought;
 use super::tensor::Tensor;
 use super::wire::Field;
-use super::{Error, schema, tensor, value};
+use super::{Error, context, schema, tensor, value};
 
 /// Most graphs within each other.
 const MAX_DEPTH: u32 = 32;
@@ -97,7 +97,13 @@ impl Body {
                 offset: Some(node.offset()),
             });
         }
-        self.count(node, qualified(&domain, op_type))
+        let operator = qualified(&domain, op_type);
+        if operator == context::OPERATOR
+            && let Some(location) = context::location(node)?
+        {
+            self.external.add_context(node, location)?;
+        }
+        self.count(node, operator)
     }
 
     fn count(&mut self, node: &Field<'_>, operator: String) -> Result<(), Error> {

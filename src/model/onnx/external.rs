@@ -1,4 +1,4 @@
-//! The other files that tensors keep their data in.
+//! The other files that tensors keep their data in, and those of graphs that were compiled before.
 //!
 //! Locations are kept as the file writes them; whether they are safe to open is not asked here.
 
@@ -26,28 +26,39 @@ impl Locations {
         location: String,
         end: u64,
     ) -> Result<(), Error> {
+        let file = self.file(tensor, location)?;
+        file.tensors += 1;
+        file.needs_bytes = file.needs_bytes.max(Some(end));
+        Ok(())
+    }
+
+    /// Adds the file of a compiled graph.
+    pub(super) fn add_context(&mut self, node: &Field<'_>, location: String) -> Result<(), Error> {
+        self.file(node, location).map(|_| ())
+    }
+
+    /// The file at `location`, which is new or was met before.
+    fn file(&mut self, owner: &Field<'_>, location: String) -> Result<&mut ExternalData, Error> {
         if let Some(&index) = self.index.get(&location) {
-            let file = &mut self.files[index];
-            file.tensors += 1;
-            file.needs_bytes = file.needs_bytes.max(Some(end));
-            return Ok(());
+            return Ok(&mut self.files[index]);
         }
         if self.files.len() == MAX_LOCATIONS {
             return Err(Error::TooManyLocations {
-                place: tensor.place().to_string(),
-                offset: tensor.offset(),
+                place: owner.place().to_string(),
+                offset: owner.offset(),
                 limit: MAX_LOCATIONS,
             });
         }
-        tensor.keep(2 * location.len() as u64)?;
-        self.index.insert(location.clone(), self.files.len());
+        owner.keep(2 * location.len() as u64)?;
+        let index = self.files.len();
+        self.index.insert(location.clone(), index);
         self.files.push(ExternalData {
             location: Some(location),
-            needs_bytes: Some(end),
-            tensors: 1,
+            needs_bytes: None,
+            tensors: 0,
             named: Vec::new(),
         });
-        Ok(())
+        Ok(&mut self.files[index])
     }
 
     /// The files.

@@ -7,6 +7,7 @@
 //! what is kept, recursion by a depth limit.
 
 mod body;
+mod context;
 mod error;
 mod external;
 mod header;

@@ -11,7 +11,8 @@ use crate::validate::references::Referenced;
 rule! {
     /// # What it checks
     /// The data that a model keeps in other files is there: each external-data file of an ONNX
-    /// model lies in the model's own directory or below and is long enough; an ExecuTorch program
+    /// model lies in the model's own directory or below and is long enough, as does the file of a
+    /// compiled graph that a node `EPContext` refers to; an ExecuTorch program
     /// with external tensors has sound `.ptd` files beside it, which hold these tensors.
     ///
     /// # Why

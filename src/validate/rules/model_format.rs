@@ -13,7 +13,8 @@ rule! {
     /// The file may be right; its methods and signatures were just not checked.
     ///
     /// # Example
-    /// A compiled Core ML model (`.mlmodelc`) or a QNN context binary (`.bin`).
+    /// A compiled Core ML model (`.mlmodelc`), or a QNN context binary that does not begin as those of QNN 2.47 and 2.51
+    /// do.
     ///
     /// # Fix
     /// Nothing, if the format is meant.

@@ -1,6 +1,7 @@
 //! Readers of safetensors, GGUF and TensorFlow Lite: files of `tests/fixtures/formats` (see `make.py`) against what
 //! their own libraries say of them, files broken by hand, mutated and random ones.
 
+mod converted;
 mod random;
 
 use std::cell::Cell;

@@ -5,3 +5,4 @@ pub(crate) mod executorch;
 mod formats;
 pub(crate) mod onnx;
 mod precision;
+mod qnn;

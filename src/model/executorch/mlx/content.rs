@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::content::{Content, Scheme, State, Stored};
+use super::super::content::{Content, Port, Scheme, State, Stored};
 use super::super::element::element_of;
 use super::super::error::Error;
 use super::super::storage::ByteRange;
-use super::{Field, Graph, Instruction, Number};
-use crate::model::Dim;
+use super::{Field, Graph, Instruction, Number, Slot, Tensor};
+use crate::model::{Dim, Dynamism, TensorInfo};
 use crate::source::{Pages, ReadAt};
 
 /// Reads that finding the graph may take.
@@ -50,6 +50,16 @@ pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Resu
         }
     }
     content.states = graph.kept.iter().map(|slot| state(&graph, *slot)).collect();
+    content.inputs = graph
+        .inputs
+        .iter()
+        .map(|slot| port(&graph, *slot))
+        .collect();
+    content.outputs = graph
+        .outputs
+        .iter()
+        .map(|slot| port(&graph, *slot))
+        .collect();
     Ok(content)
 }
 
@@ -94,9 +104,45 @@ impl Weights {
 }
 
 fn state(graph: &Graph, slot: u32) -> State {
-    let tensor = usize::try_from(slot)
-        .ok()
-        .and_then(|slot| graph.tensors.get(slot));
+    let tensor = tensor(graph, slot);
+    State {
+        name: graph.names.get(&slot).cloned(),
+        element: tensor
+            .map_or("unknown", |tensor| tensor.element.name())
+            .to_owned(),
+        dims: tensor.map_or(Vec::new(), dims),
+    }
+}
+
+/// What a slot of a call is. Values have no types here, and no names.
+fn port(graph: &Graph, slot: Slot) -> Port {
+    let Slot::Tensor(slot) = slot else {
+        return Port {
+            name: None,
+            tensor: None,
+        };
+    };
+    let tensor = tensor(graph, slot);
+    let tensor = tensor.map(|tensor| TensorInfo {
+        element: tensor.element.clone(),
+        dims: Some(dims(tensor)),
+        dynamism: if tensor.dims.contains(&None) {
+            Dynamism::Symbolic
+        } else {
+            Dynamism::Static
+        },
+    });
+    Port {
+        name: graph.names.get(&slot).cloned(),
+        tensor,
+    }
+}
+
+fn tensor(graph: &Graph, slot: u32) -> Option<&Tensor> {
+    graph.tensors.get(usize::try_from(slot).ok()?)
+}
+
+fn dims(tensor: &Tensor) -> Vec<Dim> {
     let dim = |dim: &Option<u64>| match dim {
         Some(size) => Dim::Fixed(*size),
         None => Dim::Dynamic {
@@ -105,13 +151,7 @@ fn state(graph: &Graph, slot: u32) -> State {
             allowed: None,
         },
     };
-    State {
-        name: graph.names.get(&slot).cloned(),
-        element: tensor
-            .map_or("unknown", |tensor| tensor.element.name())
-            .to_owned(),
-        dims: tensor.map_or(Vec::new(), |tensor| tensor.dims.iter().map(dim).collect()),
-    }
+    tensor.dims.iter().map(dim).collect()
 }
 
 fn slot(instruction: &Instruction, name: &str) -> Option<u32> {
