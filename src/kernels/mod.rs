@@ -7,6 +7,7 @@
 //! their sums. Everything `unsafe` is in [`simd`].
 
 pub(crate) mod cpu;
+pub(crate) mod rows;
 mod simd;
 pub(crate) mod split;
 

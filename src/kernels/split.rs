@@ -18,7 +18,11 @@ impl Split {
     /// The threads of the rayon pool that the caller runs on; outside of any, only the caller.
     pub(crate) fn current() -> Self {
         let inside = rayon::current_thread_index().is_some();
-        let threads = if inside { rayon::current_num_threads() } else { 1 };
+        let threads = if inside {
+            rayon::current_num_threads()
+        } else {
+            1
+        };
         Self { threads }
     }
 

@@ -1,0 +1,540 @@
+//! Sums of products of bytes, for each kind of register.
+//!
+//! A tile is some rows by some registers of a panel. [`tiles`] is its one source; each module beside it has
+//! the instructions.
+
+use super::super::Cpu;
+use super::super::cpu::Level;
+use super::super::simd;
+use super::panels::{Bits, Lanes, Panels, Sizes};
+use super::quantize::Quantized;
+
+/// What is multiplied.
+pub(super) struct Work<'w> {
+    /// How wide weights are.
+    pub(super) bits: Bits,
+    /// Their sizes.
+    pub(super) sizes: Sizes,
+    /// The weights.
+    pub(super) panels: &'w Panels,
+    /// The inputs.
+    pub(super) rows: &'w Quantized,
+}
+
+/// Computes panels from `first` on: of each panel, of each row.
+pub(super) fn panels(cpu: Cpu, work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
+    match cpu.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512Vnni => simd::inside!(
+            "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
+            avx512_vnni::panels,
+            work: &Work<'_>,
+            first: usize,
+            output: &mut [Lanes<f32>]
+        ),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => simd::inside!(
+            "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl",
+            avx512::panels,
+            work: &Work<'_>,
+            first: usize,
+            output: &mut [Lanes<f32>]
+        ),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2Vnni => simd::inside!(
+            "avx2,fma,avxvnni",
+            avx2_vnni::panels,
+            work: &Work<'_>,
+            first: usize,
+            output: &mut [Lanes<f32>]
+        ),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => simd::inside!(
+            "avx2,fma",
+            avx2::panels,
+            work: &Work<'_>,
+            first: usize,
+            output: &mut [Lanes<f32>]
+        ),
+        _ => plain::panels(work, first, output),
+    }
+}
+
+/// The tiles of a module. It has `Ints` and `Floats`, `LANES` of them in a register, and functions over
+/// them; `$rows` is how many rows a tile has at most, `$registers` how many registers then.
+macro_rules! tiles {
+    ($(#[$attribute:meta])* $rows:literal, $registers:literal) => {
+        use crate::kernels::rows::levels::Work;
+        use crate::kernels::rows::panels::{Bits, Lanes, PANEL, Step};
+
+        /// Registers of a panel.
+        const REGISTERS: usize = PANEL / LANES;
+
+        /// Computes panels from `first` on.
+        $(#[$attribute])*
+        pub(super) fn panels(work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
+            let rows = work.rows.steps.len();
+            let each = rows.div_ceil(rows.div_ceil($rows).max(1)).max(1);
+            for (panel, output) in output.chunks_exact_mut(rows.max(1)).enumerate() {
+                for (part, output) in output.chunks_mut(each).enumerate() {
+                    match work.bits {
+                        Bits::Four => rows_of::<true>(work, first + panel, part * each, output),
+                        Bits::Eight => rows_of::<false>(work, first + panel, part * each, output),
+                    }
+                }
+            }
+        }
+
+        /// Some rows of a panel, as many as `output` has.
+        $(#[$attribute])*
+        fn rows_of<const FOUR: bool>(
+            work: &Work<'_>,
+            panel: usize,
+            row: usize,
+            output: &mut [Lanes<f32>],
+        ) {
+            if let [output] = output {
+                let output = std::array::from_mut(output);
+                return tile::<FOUR, 1, REGISTERS>(work, [panel, row, 0], output);
+            }
+            for register in (0..REGISTERS).step_by($registers) {
+                let at = [panel, row, register];
+                if let Ok(output) = <&mut [Lanes<f32>; 2]>::try_from(&mut *output) {
+                    tile::<FOUR, 2, $registers>(work, at, output);
+                } else if let Ok(output) = <&mut [Lanes<f32>; 3]>::try_from(&mut *output) {
+                    tile::<FOUR, 3, $registers>(work, at, output);
+                } else if let Ok(output) = <&mut [Lanes<f32>; 4]>::try_from(&mut *output) {
+                    tile::<FOUR, 4, $registers>(work, at, output);
+                } else if let Ok(output) = <&mut [Lanes<f32>; 5]>::try_from(&mut *output) {
+                    tile::<FOUR, 5, $registers>(work, at, output);
+                } else if let Ok(output) = <&mut [Lanes<f32>; 6]>::try_from(&mut *output) {
+                    tile::<FOUR, 6, $registers>(work, at, output);
+                }
+            }
+        }
+
+        /// `M` rows by `N` registers.
+        $(#[$attribute])*
+        fn tile<const FOUR: bool, const M: usize, const N: usize>(
+            work: &Work<'_>,
+            [panel, row, register]: [usize; 3],
+            output: &mut [Lanes<f32>; M],
+        ) {
+            let (groups, octets) = (work.sizes.groups(), work.sizes.octets());
+            let offset = work.bits.offset();
+            let of_rows = &work.rows.steps[row..row + M];
+            let mut zeros = [ints(0); M];
+            for m in 0..M {
+                zeros[m] = ints(-of_rows[m].zero());
+            }
+            let mut totals = [[floats(0.0); N]; M];
+            if groups > 1 {
+                let weighted = &work.panels.weighted[panel];
+                for m in 0..M {
+                    for n in 0..N {
+                        totals[m][n] = multiply(real(zeros[m]), read(weighted, register + n));
+                    }
+                }
+            }
+            for group in 0..groups {
+                let mut inputs: [&[[i32; 2]]; M] = [&[]; M];
+                let mut sums = [[ints(0); N]; M];
+                for m in 0..M {
+                    let at = (row + m) * groups + group;
+                    inputs[m] = &work.rows.octets[at * octets..(at + 1) * octets];
+                    sums[m] = [ints(work.rows.sums[at].wrapping_mul(-offset)); N];
+                }
+                let at = panel * groups + group;
+                let steps = if FOUR { octets } else { 2 * octets };
+                let steps = &work.panels.steps[at * steps..(at + 1) * steps];
+                sums = products::<FOUR, M, N>(steps, register, inputs, sums);
+                let scales = &work.panels.scales[at];
+                if groups > 1 {
+                    for m in 0..M {
+                        for n in 0..N {
+                            let scale = read(scales, register + n);
+                            totals[m][n] = multiply_add(real(sums[m][n]), scale, totals[m][n]);
+                        }
+                    }
+                    continue;
+                }
+                let of_weights = &work.panels.sums[panel];
+                for m in 0..M {
+                    let step = floats(of_rows[m].step());
+                    for n in 0..N {
+                        let zero = multiply_ints(zeros[m], read_ints(of_weights, register + n));
+                        let sum = multiply(real(add_ints(sums[m][n], zero)), step);
+                        let bias = read(&work.panels.bias[panel], register + n);
+                        let sum = multiply_add(sum, read(scales, register + n), bias);
+                        write(&mut output[m], register + n, sum);
+                    }
+                }
+            }
+            if groups > 1 {
+                for m in 0..M {
+                    let step = floats(of_rows[m].step());
+                    for n in 0..N {
+                        let bias = read(&work.panels.bias[panel], register + n);
+                        let sum = multiply_add(totals[m][n], step, bias);
+                        write(&mut output[m], register + n, sum);
+                    }
+                }
+            }
+        }
+
+        /// Adds the products of a group's inputs and weights.
+        $(#[$attribute])*
+        fn products<const FOUR: bool, const M: usize, const N: usize>(
+            steps: &[Step],
+            register: usize,
+            inputs: [&[[i32; 2]]; M],
+            mut sums: [[Ints; N]; M],
+        ) -> [[Ints; N]; M] {
+            // One row has few sums: the two halves of each octet are kept apart.
+            let mut others = [[ints(0); N]; M];
+            let (pairs, _) = steps.as_chunks::<2>();
+            let octets = if FOUR { steps.len() } else { pairs.len() };
+            for octet in 0..octets {
+                let (mut first, mut second) = ([ints(0); N], [ints(0); N]);
+                for n in 0..N {
+                    if FOUR {
+                        let weights = weights(&steps[octet], register + n);
+                        (first[n], second[n]) = (low(weights), high(weights));
+                    } else {
+                        let [a, b] = &pairs[octet];
+                        (first[n], second[n]) =
+                            (weights(a, register + n), weights(b, register + n));
+                    }
+                }
+                for m in 0..M {
+                    let [a, b] = inputs[m][octet];
+                    let (a, b) = (ints(a), ints(b));
+                    for n in 0..N {
+                        if FOUR {
+                            sums[m][n] = dot_small(sums[m][n], first[n], a);
+                        } else {
+                            sums[m][n] = dot(sums[m][n], first[n], a);
+                        }
+                        let other = if M == 1 { &mut others[m][n] } else { &mut sums[m][n] };
+                        *other = if FOUR {
+                            dot_small(*other, second[n], b)
+                        } else {
+                            dot(*other, second[n], b)
+                        };
+                    }
+                }
+            }
+            if M == 1 {
+                for n in 0..N {
+                    sums[0][n] = add_ints(sums[0][n], others[0][n]);
+                }
+            }
+            sums
+        }
+    };
+}
+
+/// Functions over registers, by the names of their instructions.
+#[cfg(target_arch = "x86_64")]
+macro_rules! registers {
+    (
+        $(#[$attribute:meta])* $ints:ty, $floats:ty, $lanes:literal, $bytes:literal,
+        $set_int:ident $set_float:ident $load_bytes:path, $load:path, $store:path,
+        $and:ident $shift:ident $add:ident $multiply_int:ident,
+        $convert:ident $multiply:ident $multiply_add:ident
+    ) => {
+        type Ints = $ints;
+        type Floats = $floats;
+        const LANES: usize = $lanes;
+
+        #[inline]
+        $(#[$attribute])*
+        fn ints(x: i32) -> Ints {
+            $set_int(x)
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn floats(x: f32) -> Floats {
+            $set_float(x)
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn weights(step: &Step, at: usize) -> Ints {
+            $load_bytes(&step.0.as_chunks::<$bytes>().0[at])
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn read_ints(lanes: &Lanes<i32>, at: usize) -> Ints {
+            let mut bytes = [0; $bytes];
+            let lanes = &lanes.as_chunks::<$lanes>().0[at];
+            for (bytes, lane) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(lanes) {
+                *bytes = lane.to_le_bytes();
+            }
+            $load_bytes(&bytes)
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn read(lanes: &Lanes<f32>, at: usize) -> Floats {
+            $load(&lanes.as_chunks::<$lanes>().0[at])
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn write(lanes: &mut Lanes<f32>, at: usize, x: Floats) {
+            $store(&mut lanes.as_chunks_mut::<$lanes>().0[at], x);
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn low(x: Ints) -> Ints {
+            $and(x, $set_int(0x0f0f_0f0f))
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn high(x: Ints) -> Ints {
+            $and($shift::<4>(x), $set_int(0x0f0f_0f0f))
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn add_ints(a: Ints, b: Ints) -> Ints {
+            $add(a, b)
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn multiply_ints(a: Ints, b: Ints) -> Ints {
+            $multiply_int(a, b)
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn real(x: Ints) -> Floats {
+            $convert(x)
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn multiply(a: Floats, b: Floats) -> Floats {
+            $multiply(a, b)
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn multiply_add(a: Floats, b: Floats, c: Floats) -> Floats {
+            $multiply_add(a, b, c)
+        }
+    };
+}
+
+/// Registers of 512 bits.
+#[cfg(target_arch = "x86_64")]
+macro_rules! wide {
+    ($(#[$attribute:meta])*) => {
+        use std::arch::x86_64::*;
+
+        registers!(
+            $(#[$attribute])* __m512i, __m512, 16, 64,
+            _mm512_set1_epi32 _mm512_set1_ps crate::kernels::simd::whole::load_512,
+            crate::kernels::simd::avx512::load, crate::kernels::simd::avx512::store,
+            _mm512_and_si512 _mm512_srli_epi32 _mm512_add_epi32 _mm512_mullo_epi32,
+            _mm512_cvtepi32_ps _mm512_mul_ps _mm512_fmadd_ps
+        );
+        tiles!($(#[$attribute])* 6, 2);
+    };
+}
+
+/// Registers of 256 bits.
+#[cfg(target_arch = "x86_64")]
+macro_rules! narrow {
+    ($(#[$attribute:meta])*) => {
+        use std::arch::x86_64::*;
+
+        registers!(
+            $(#[$attribute])* __m256i, __m256, 8, 32,
+            _mm256_set1_epi32 _mm256_set1_ps crate::kernels::simd::whole::load_256,
+            crate::kernels::simd::avx2::load, crate::kernels::simd::avx2::store,
+            _mm256_and_si256 _mm256_srli_epi32 _mm256_add_epi32 _mm256_mullo_epi32,
+            _mm256_cvtepi32_ps _mm256_mul_ps _mm256_fmadd_ps
+        );
+        tiles!($(#[$attribute])* 3, 2);
+    };
+}
+
+/// A sum and four products of bytes by the instruction for it.
+#[cfg(target_arch = "x86_64")]
+macro_rules! byte_dots {
+    ($(#[$attribute:meta])* $dot:ident) => {
+        #[inline]
+        $(#[$attribute])*
+        fn dot(sum: Ints, unsigned: Ints, signed: Ints) -> Ints {
+            $dot(sum, unsigned, signed)
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn dot_small(sum: Ints, unsigned: Ints, signed: Ints) -> Ints {
+            $dot(sum, unsigned, signed)
+        }
+    };
+}
+
+/// A sum and four products of bytes, by products of 16 bits. Even and odd bytes are widened, multiplied and
+/// added in pairs: nothing saturates. Unsigned bytes up to 15 need no widening: two products fit into 16 bits.
+#[cfg(target_arch = "x86_64")]
+macro_rules! pair_dots {
+    (
+        $(#[$attribute:meta])* $and:ident $set:ident $left:ident $right:ident $unsigned_right:ident,
+        $pairs:ident $byte_pairs:ident $add:ident
+    ) => {
+        #[inline]
+        $(#[$attribute])*
+        fn dot(sum: Ints, unsigned: Ints, signed: Ints) -> Ints {
+            let even = $pairs(
+                $and(unsigned, $set(255)),
+                $right::<8>($left::<8>(signed)),
+            );
+            let odd = $pairs($unsigned_right::<8>(unsigned), $right::<8>(signed));
+            $add(sum, $add(even, odd))
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn dot_small(sum: Ints, unsigned: Ints, signed: Ints) -> Ints {
+            let pairs = $byte_pairs(unsigned, signed);
+            $add(sum, $pairs(pairs, $set(1)))
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512_vnni {
+    wide!(#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]);
+    byte_dots!(
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+        _mm512_dpbusd_epi32
+    );
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    wide!(#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]);
+    pair_dots!(
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+        _mm512_and_si512 _mm512_set1_epi16 _mm512_slli_epi16 _mm512_srai_epi16 _mm512_srli_epi16,
+        _mm512_madd_epi16 _mm512_maddubs_epi16 _mm512_add_epi32
+    );
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2_vnni {
+    narrow!(#[target_feature(enable = "avx2,fma,avxvnni")]);
+    byte_dots!(
+        #[target_feature(enable = "avx2,fma,avxvnni")]
+        _mm256_dpbusd_avx_epi32
+    );
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    narrow!(#[target_feature(enable = "avx2,fma")]);
+    pair_dots!(
+        #[target_feature(enable = "avx2,fma")]
+        _mm256_and_si256 _mm256_set1_epi16 _mm256_slli_epi16 _mm256_srai_epi16 _mm256_srli_epi16,
+        _mm256_madd_epi16 _mm256_maddubs_epi16 _mm256_add_epi32
+    );
+}
+
+mod plain {
+    const LANES: usize = 8;
+    type Ints = [i32; LANES];
+    type Floats = [f32; LANES];
+
+    tiles!(1, 4);
+
+    fn ints(x: i32) -> Ints {
+        [x; LANES]
+    }
+
+    fn floats(x: f32) -> Floats {
+        [x; LANES]
+    }
+
+    fn weights(step: &Step, at: usize) -> Ints {
+        let (words, _) = step.0.as_chunks::<4>();
+        words.as_chunks::<LANES>().0[at].map(i32::from_le_bytes)
+    }
+
+    fn read_ints(lanes: &Lanes<i32>, at: usize) -> Ints {
+        lanes.as_chunks::<LANES>().0[at]
+    }
+
+    fn read(lanes: &Lanes<f32>, at: usize) -> Floats {
+        lanes.as_chunks::<LANES>().0[at]
+    }
+
+    fn write(lanes: &mut Lanes<f32>, at: usize, x: Floats) {
+        lanes.as_chunks_mut::<LANES>().0[at] = x;
+    }
+
+    fn low(x: Ints) -> Ints {
+        x.map(|x| x & 0x0f0f_0f0f)
+    }
+
+    fn high(x: Ints) -> Ints {
+        x.map(|x| (x >> 4) & 0x0f0f_0f0f)
+    }
+
+    fn dot(mut sum: Ints, unsigned: Ints, signed: Ints) -> Ints {
+        for byte in 0..4 {
+            for ((sum, unsigned), signed) in sum.iter_mut().zip(unsigned).zip(signed) {
+                let weight = (unsigned >> (8 * byte)) & 255;
+                let input = (signed << (24 - 8 * byte)) >> 24;
+                *sum = sum.wrapping_add(weight * input);
+            }
+        }
+        sum
+    }
+
+    fn dot_small(sum: Ints, unsigned: Ints, signed: Ints) -> Ints {
+        dot(sum, unsigned, signed)
+    }
+
+    fn add_ints(mut a: Ints, b: Ints) -> Ints {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = a.wrapping_add(b);
+        }
+        a
+    }
+
+    fn multiply_ints(mut a: Ints, b: Ints) -> Ints {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = a.wrapping_mul(b);
+        }
+        a
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "as XNNPACK rounds")]
+    fn real(x: Ints) -> Floats {
+        x.map(|x| x as f32)
+    }
+
+    fn multiply(mut a: Floats, b: Floats) -> Floats {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a *= b;
+        }
+        a
+    }
+
+    fn multiply_add(a: Floats, b: Floats, mut c: Floats) -> Floats {
+        for ((a, b), c) in a.into_iter().zip(b).zip(&mut c) {
+            *c += a * b;
+        }
+        c
+    }
+}
