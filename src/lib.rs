@@ -24,6 +24,9 @@ pub mod remote;
 pub mod tensor;
 
 #[cfg(feature = "run")]
+mod kernels;
+
+#[cfg(feature = "run")]
 pub mod engine;
 
 #[cfg(feature = "run")]

@@ -17,6 +17,7 @@ use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_core::ops::matmul::optimized::{MatMulOperand, OptMatMul, ProtoFusedSpec};
 use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 
+use super::kernel::Kernel;
 use super::recurrent::Run;
 
 /// About what a node takes besides constants: its operator, its name, what is known of its outputs.
@@ -108,6 +109,11 @@ impl Holdings {
                 let packed = sequence.packed_r.as_ref();
                 if let Some((.., it)) = packed {
                     self.packed(&**it);
+                }
+            } else if let Some(kernel) = operator.downcast_ref::<Kernel>() {
+                let (address, size) = kernel.held();
+                if size > 0 {
+                    self.piece(address, size);
                 }
             } else if let Some(run) = operator.downcast_ref::<Run>() {
                 for product in run.products() {

@@ -1,25 +1,13 @@
-//! Sums of products of bytes, for each kind of register.
+//! Sums of products for each kind of register.
 //!
-//! A tile is some rows by some registers of a panel. [`tiles`] is its one source; each module beside it has
-//! the instructions.
+//! A tile is some rows by some registers of a panel. Each module here has the instructions; what is done with
+//! them has one source ([`levels`], [`byte_tiles`], [`real_tiles`]).
 
 use super::super::Cpu;
 use super::super::cpu::Level;
 use super::super::simd;
-use super::panels::{Bits, Lanes, Panels, Sizes};
-use super::quantize::Quantized;
-
-/// What is multiplied.
-pub(super) struct Work<'w> {
-    /// How wide weights are.
-    pub(super) bits: Bits,
-    /// Their sizes.
-    pub(super) sizes: Sizes,
-    /// The weights.
-    pub(super) panels: &'w Panels,
-    /// The inputs.
-    pub(super) rows: &'w Quantized,
-}
+use super::panels::Lanes;
+use super::work::Work;
 
 /// Computes panels from `first` on: of each panel, of each row.
 pub(super) fn panels(cpu: Cpu, work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
@@ -60,20 +48,21 @@ pub(super) fn panels(cpu: Cpu, work: &Work<'_>, first: usize, output: &mut [Lane
     }
 }
 
-/// The tiles of a module. It has `Ints` and `Floats`, `LANES` of them in a register, and functions over
-/// them; `$rows` is how many rows a tile has at most, `$registers` how many registers then.
-macro_rules! tiles {
+/// A module's steps through panels and rows; `$rows` is how many rows a tile has at most, `$registers` how
+/// many registers then.
+macro_rules! levels {
     ($(#[$attribute:meta])* $rows:literal, $registers:literal) => {
-        use crate::kernels::rows::levels::Work;
         use crate::kernels::rows::panels::{Bits, Lanes, PANEL, Step};
+        use crate::kernels::rows::quantize::Quantized;
+        use crate::kernels::rows::work::{Inputs, Reals, Work};
 
         /// Registers of a panel.
         const REGISTERS: usize = PANEL / LANES;
 
-        /// Computes panels from `first` on.
+/// Computes panels from `first` on.
         $(#[$attribute])*
         pub(super) fn panels(work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
-            let rows = work.rows.steps.len();
+            let rows = work.rows;
             let each = rows.div_ceil(rows.div_ceil($rows).max(1)).max(1);
             for (panel, output) in output.chunks_exact_mut(rows.max(1)).enumerate() {
                 for (part, output) in output.chunks_mut(each).enumerate() {
@@ -117,120 +106,17 @@ macro_rules! tiles {
         $(#[$attribute])*
         fn tile<const FOUR: bool, const M: usize, const N: usize>(
             work: &Work<'_>,
-            [panel, row, register]: [usize; 3],
+            at: [usize; 3],
             output: &mut [Lanes<f32>; M],
         ) {
-            let (groups, octets) = (work.sizes.groups(), work.sizes.octets());
-            let offset = work.bits.offset();
-            let of_rows = &work.rows.steps[row..row + M];
-            let mut zeros = [ints(0); M];
-            for m in 0..M {
-                zeros[m] = ints(-of_rows[m].zero());
-            }
-            let mut totals = [[floats(0.0); N]; M];
-            if groups > 1 {
-                let weighted = &work.panels.weighted[panel];
-                for m in 0..M {
-                    for n in 0..N {
-                        totals[m][n] = multiply(real(zeros[m]), read(weighted, register + n));
-                    }
-                }
-            }
-            for group in 0..groups {
-                let mut inputs: [&[[i32; 2]]; M] = [&[]; M];
-                let mut sums = [[ints(0); N]; M];
-                for m in 0..M {
-                    let at = (row + m) * groups + group;
-                    inputs[m] = &work.rows.octets[at * octets..(at + 1) * octets];
-                    sums[m] = [ints(work.rows.sums[at].wrapping_mul(-offset)); N];
-                }
-                let at = panel * groups + group;
-                let steps = if FOUR { octets } else { 2 * octets };
-                let steps = &work.panels.steps[at * steps..(at + 1) * steps];
-                sums = products::<FOUR, M, N>(steps, register, inputs, sums);
-                let scales = &work.panels.scales[at];
-                if groups > 1 {
-                    for m in 0..M {
-                        for n in 0..N {
-                            let scale = read(scales, register + n);
-                            totals[m][n] = multiply_add(real(sums[m][n]), scale, totals[m][n]);
-                        }
-                    }
-                    continue;
-                }
-                let of_weights = &work.panels.sums[panel];
-                for m in 0..M {
-                    let step = floats(of_rows[m].step());
-                    for n in 0..N {
-                        let zero = multiply_ints(zeros[m], read_ints(of_weights, register + n));
-                        let sum = multiply(real(add_ints(sums[m][n], zero)), step);
-                        let bias = read(&work.panels.bias[panel], register + n);
-                        let sum = multiply_add(sum, read(scales, register + n), bias);
-                        write(&mut output[m], register + n, sum);
-                    }
-                }
-            }
-            if groups > 1 {
-                for m in 0..M {
-                    let step = floats(of_rows[m].step());
-                    for n in 0..N {
-                        let bias = read(&work.panels.bias[panel], register + n);
-                        let sum = multiply_add(totals[m][n], step, bias);
-                        write(&mut output[m], register + n, sum);
-                    }
-                }
+            match work.inputs {
+                Inputs::Rounded(rows) => byte_tile::<FOUR, M, N>(work, rows, at, output),
+                Inputs::Real(rows) => real_tile::<FOUR, M, N>(work, rows, at, output),
             }
         }
 
-        /// Adds the products of a group's inputs and weights.
-        $(#[$attribute])*
-        fn products<const FOUR: bool, const M: usize, const N: usize>(
-            steps: &[Step],
-            register: usize,
-            inputs: [&[[i32; 2]]; M],
-            mut sums: [[Ints; N]; M],
-        ) -> [[Ints; N]; M] {
-            // One row has few sums: the two halves of each octet are kept apart.
-            let mut others = [[ints(0); N]; M];
-            let (pairs, _) = steps.as_chunks::<2>();
-            let octets = if FOUR { steps.len() } else { pairs.len() };
-            for octet in 0..octets {
-                let (mut first, mut second) = ([ints(0); N], [ints(0); N]);
-                for n in 0..N {
-                    if FOUR {
-                        let weights = weights(&steps[octet], register + n);
-                        (first[n], second[n]) = (low(weights), high(weights));
-                    } else {
-                        let [a, b] = &pairs[octet];
-                        (first[n], second[n]) =
-                            (weights(a, register + n), weights(b, register + n));
-                    }
-                }
-                for m in 0..M {
-                    let [a, b] = inputs[m][octet];
-                    let (a, b) = (ints(a), ints(b));
-                    for n in 0..N {
-                        if FOUR {
-                            sums[m][n] = dot_small(sums[m][n], first[n], a);
-                        } else {
-                            sums[m][n] = dot(sums[m][n], first[n], a);
-                        }
-                        let other = if M == 1 { &mut others[m][n] } else { &mut sums[m][n] };
-                        *other = if FOUR {
-                            dot_small(*other, second[n], b)
-                        } else {
-                            dot(*other, second[n], b)
-                        };
-                    }
-                }
-            }
-            if M == 1 {
-                for n in 0..N {
-                    sums[0][n] = add_ints(sums[0][n], others[0][n]);
-                }
-            }
-            sums
-        }
+        crate::kernels::rows::byte_tiles::byte_tiles!($(#[$attribute])*);
+        crate::kernels::rows::real_tiles::real_tiles!($(#[$attribute])*);
     };
 }
 
@@ -240,7 +126,7 @@ macro_rules! registers {
     (
         $(#[$attribute:meta])* $ints:ty, $floats:ty, $lanes:literal, $bytes:literal,
         $set_int:ident $set_float:ident $load_bytes:path, $load:path, $store:path,
-        $and:ident $shift:ident $add:ident $multiply_int:ident,
+        $and:ident $shift:ident $shift_by:ident $add:ident $multiply_int:ident,
         $convert:ident $multiply:ident $multiply_add:ident
     ) => {
         type Ints = $ints;
@@ -302,6 +188,12 @@ macro_rules! registers {
 
         #[inline]
         $(#[$attribute])*
+        fn part(x: Ints, shift: i32, mask: i32) -> Floats {
+            $convert($and($shift_by(x, $set_int(shift)), $set_int(mask)))
+        }
+
+        #[inline]
+        $(#[$attribute])*
         fn add_ints(a: Ints, b: Ints) -> Ints {
             $add(a, b)
         }
@@ -342,10 +234,10 @@ macro_rules! wide {
             $(#[$attribute])* __m512i, __m512, 16, 64,
             _mm512_set1_epi32 _mm512_set1_ps crate::kernels::simd::whole::load_512,
             crate::kernels::simd::avx512::load, crate::kernels::simd::avx512::store,
-            _mm512_and_si512 _mm512_srli_epi32 _mm512_add_epi32 _mm512_mullo_epi32,
+            _mm512_and_si512 _mm512_srli_epi32 _mm512_srlv_epi32 _mm512_add_epi32 _mm512_mullo_epi32,
             _mm512_cvtepi32_ps _mm512_mul_ps _mm512_fmadd_ps
         );
-        tiles!($(#[$attribute])* 6, 2);
+        levels!($(#[$attribute])* 6, 2);
     };
 }
 
@@ -359,10 +251,10 @@ macro_rules! narrow {
             $(#[$attribute])* __m256i, __m256, 8, 32,
             _mm256_set1_epi32 _mm256_set1_ps crate::kernels::simd::whole::load_256,
             crate::kernels::simd::avx2::load, crate::kernels::simd::avx2::store,
-            _mm256_and_si256 _mm256_srli_epi32 _mm256_add_epi32 _mm256_mullo_epi32,
+            _mm256_and_si256 _mm256_srli_epi32 _mm256_srlv_epi32 _mm256_add_epi32 _mm256_mullo_epi32,
             _mm256_cvtepi32_ps _mm256_mul_ps _mm256_fmadd_ps
         );
-        tiles!($(#[$attribute])* 3, 2);
+        levels!($(#[$attribute])* 3, 2);
     };
 }
 
@@ -455,7 +347,7 @@ mod plain {
     type Ints = [i32; LANES];
     type Floats = [f32; LANES];
 
-    tiles!(1, 4);
+    levels!(1, 4);
 
     fn ints(x: i32) -> Ints {
         [x; LANES]
@@ -488,6 +380,11 @@ mod plain {
 
     fn high(x: Ints) -> Ints {
         x.map(|x| (x >> 4) & 0x0f0f_0f0f)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a byte")]
+    fn part(x: Ints, shift: i32, mask: i32) -> Floats {
+        x.map(|x| ((x >> shift) & mask) as f32)
     }
 
     fn dot(mut sum: Ints, unsigned: Ints, signed: Ints) -> Ints {

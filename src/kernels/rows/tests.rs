@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Bits, DynamicProduct, Sizes};
+use super::{Bits, DynamicProduct, PackedProduct, Sizes};
 use crate::kernels::{Cpu, Split};
 
 /// A product, and how it is computed.
@@ -133,6 +133,55 @@ proptest! {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("a pool");
         for cpu in Cpu::all() {
             let product = product(&case, cpu, &scales, &bias);
+            let mut alone = vec![f32::NAN; case.rows * outputs];
+            product.run(case.rows, &input, &mut alone, Split::ONE).expect("lengths that fit");
+            for (at, (found, (expected, within))) in alone.iter().zip(&expected).enumerate() {
+                prop_assert!(
+                    (f64::from(*found) - expected).abs() <= *within,
+                    "{cpu:?} at {at}: {found}, expected {expected} ± {within}"
+                );
+            }
+            let mut shared = vec![f32::NAN; case.rows * outputs];
+            pool.install(|| product.run(case.rows, &input, &mut shared, Split::current()))
+                .expect("lengths that fit");
+            prop_assert_eq!(alone, shared);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn products_of_real_rows_are_those_of_plain_loops(case in cases(), with_zeros: bool) {
+        let Sizes { inputs, outputs, group } = case.sizes;
+        prop_assume!(group.is_multiple_of(8));
+        let groups = inputs / group;
+        let input = case.reals(case.rows * inputs, 2);
+        let scales = case.reals(outputs * groups, 3);
+        let half = if case.bits == Bits::Four { 8 } else { 128 };
+        let weights: Vec<u8> = case.weights().iter().map(|x| x.cast_unsigned().wrapping_add(half)).collect();
+        #[expect(clippy::cast_possible_truncation, reason = "what is left of a division")]
+        let zeros: Vec<u8> = (0..scales.len()).map(|at| (at * 5 % (2 * usize::from(half))) as u8).collect();
+        let zeros = with_zeros.then_some(zeros.as_slice());
+        let mut expected = Vec::new();
+        for row in input.chunks(inputs) {
+            for output in 0..outputs {
+                let (mut sum, mut size) = (0.0, 0.0);
+                for (input, x) in row.iter().enumerate() {
+                    let at = output * groups + input / group;
+                    let zero = f64::from(zeros.map_or(half, |zeros| zeros[at]));
+                    let weight = f64::from(weights[output * inputs + input]);
+                    let scale = f64::from(scales[at]);
+                    sum += f64::from(*x) * (weight - zero) * scale;
+                    size += (f64::from(*x) * (weight + zero) * scale).abs();
+                }
+                expected.push((sum, 1e-6 * size));
+            }
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("a pool");
+        let weight = |output: usize, input: usize| weights[output * inputs + input];
+        for cpu in Cpu::all() {
+            let product = PackedProduct::new(cpu, case.bits, case.sizes, weight, &scales, zeros)
+                .expect("sizes that fit");
             let mut alone = vec![f32::NAN; case.rows * outputs];
             product.run(case.rows, &input, &mut alone, Split::ONE).expect("lengths that fit");
             for (at, (found, (expected, within))) in alone.iter().zip(&expected).enumerate() {

@@ -51,9 +51,17 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("tensor", &["source", "diagnostic", "package", "model"]),
+    ("kernels", &[]),
     (
         "engine",
-        &["source", "diagnostic", "package", "model", "tensor"],
+        &[
+            "source",
+            "diagnostic",
+            "package",
+            "model",
+            "tensor",
+            "kernels",
+        ],
     ),
     (
         "runtime",
