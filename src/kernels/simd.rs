@@ -2,7 +2,7 @@
 //! for instructions which the processor was found to have.
 //!
 //! Invariant: nothing here can be used wrongly. What is read and written is an array of the register's size, and
-//! [`enter`] takes its proof from a [`Cpu`](super::Cpu).
+//! [`inside`] takes its proof from a [`Cpu`](super::Cpu).
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2 {
@@ -50,29 +50,6 @@ pub(super) mod avx512 {
     }
 }
 
-#[cfg(target_arch = "aarch64")]
-pub(super) mod neon {
-    use std::arch::aarch64::{float32x4_t, vld1q_f32, vst1q_f32};
-
-    /// Reads a register.
-    #[inline]
-    #[target_feature(enable = "neon")]
-    #[expect(unsafe_code, reason = "the array has the register's size")]
-    pub(in crate::kernels) fn load(from: &[f32; 4]) -> float32x4_t {
-        // SAFETY: 16 bytes can be read there, and none need be aligned.
-        unsafe { vld1q_f32(from.as_ptr()) }
-    }
-
-    /// Writes a register.
-    #[inline]
-    #[target_feature(enable = "neon")]
-    #[expect(unsafe_code, reason = "the array has the register's size")]
-    pub(in crate::kernels) fn store(into: &mut [f32; 4], value: float32x4_t) {
-        // SAFETY: 16 bytes can be written there, and none need be aligned.
-        unsafe { vst1q_f32(into.as_mut_ptr(), value) }
-    }
-}
-
 /// Registers of whole numbers.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod whole {
@@ -113,30 +90,4 @@ macro_rules! inside {
     }};
 }
 
-/// A function that is there once for each register type, in the modules `avx2`, `avx512`, `neon` and `plain`
-/// beside it: calls the one for the processor.
-macro_rules! enter {
-    ($(#[$documentation:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?);) => {
-        $(#[$documentation])*
-        pub(super) fn $name(cpu: crate::kernels::Cpu, $($argument: $type),*) {
-            use crate::kernels::{cpu::Level, simd};
-            match cpu.level() {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 | Level::Avx2Vnni => {
-                    simd::inside!("avx2,fma", avx2::$name, $($argument: $type),*);
-                }
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 | Level::Avx512Vnni => {
-                    simd::inside!("avx512f,avx512bw,avx512dq,avx512vl", avx512::$name, $($argument: $type),*);
-                }
-                #[cfg(target_arch = "aarch64")]
-                Level::Neon | Level::NeonDot => {
-                    simd::inside!("neon", neon::$name, $($argument: $type),*);
-                }
-                _ => plain::$name($($argument),*),
-            }
-        }
-    };
-}
-
-pub(super) use {enter, inside};
+pub(super) use inside;

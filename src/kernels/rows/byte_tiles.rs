@@ -76,6 +76,19 @@ macro_rules! byte_tiles {
             }
         }
 
+        /// The rows' first elements, so that their number is known to be the same.
+        #[inline]
+        $(#[$attribute])*
+        fn equally_long<const M: usize>(
+            mut inputs: [&[[i32; 2]]; M],
+            octets: usize,
+        ) -> [&[[i32; 2]]; M] {
+            for m in 0..M {
+                inputs[m] = &inputs[m][..octets];
+            }
+            inputs
+        }
+
         /// Adds the products of a group's inputs and weights.
         $(#[$attribute])*
         fn products<const FOUR: bool, const M: usize, const N: usize>(
@@ -88,6 +101,7 @@ macro_rules! byte_tiles {
             let mut others = [[ints(0); N]; M];
             let (pairs, _) = steps.as_chunks::<2>();
             let octets = if FOUR { steps.len() } else { pairs.len() };
+            let inputs = equally_long(inputs, octets);
             for octet in 0..octets {
                 let (mut first, mut second) = ([ints(0); N], [ints(0); N]);
                 for n in 0..N {

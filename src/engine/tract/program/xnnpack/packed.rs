@@ -1,14 +1,12 @@
 //! Products of rows that are quantised when they are known with weights of four or eight bits, which stay
 //! that small in memory.
 
-use std::sync::Arc;
-
 use tract_onnx::tract_core::internal::*;
 
-use super::super::super::kernel::Kernel;
+use super::super::super::rows::product_of_rows;
 use super::{Held, Lowering, constant};
+use crate::kernels::Cpu;
 use crate::kernels::rows::{DynamicProduct, Sizes};
-use crate::kernels::{Cpu, Split};
 
 impl Lowering<'_> {
     /// Lowers a product of rows with constant weights; whether it was one.
@@ -31,32 +29,18 @@ impl Lowering<'_> {
         let Sizes {
             inputs, outputs, ..
         } = product.sizes();
-        let mut shape = self.builder.shape(real)?;
-        let Some(last) = shape.last_mut() else {
-            bail!("a product of one number");
-        };
+        let shape = self.builder.shape(real)?;
+        let last = shape.last().and_then(|last| last.to_usize().ok());
         ensure!(
-            last.to_usize().is_ok_and(|last| last == inputs),
-            "rows of {last} times weights for {inputs}"
+            last == Some(inputs),
+            "rows of {:?} times weights for {inputs}",
+            shape.last()
         );
-        *last = outputs.to_dim();
         let bytes = product.bytes();
-        let kernel = Kernel::new("PackedProduct", tvec!(f32::fact(&shape)), move |given| {
-            let mut shape = given[0].shape().to_vec();
-            let Some(last) = shape.last_mut() else {
-                bail!("a product of one number");
-            };
-            *last = outputs;
-            let rows = shape.iter().rev().skip(1).product();
-            let view = given[0].try_as_plain_ram()?;
-            let mut sums = Tensor::zero::<f32>(&shape)?;
-            let mut to = sums.try_as_plain_ram_mut()?;
-            let to = to.as_slice_mut::<f32>()?;
-            let done = product.run(rows, view.as_slice::<f32>()?, to, Split::current());
-            done.map_err(|told| format_err!("{told}"))?;
-            Ok(tvec!(sums))
+        let kernel = product_of_rows(&shape, outputs, bytes, move |rows, from, to, split| {
+            product.run(rows, from, to, split)
         });
-        let outlet = self.builder.wire(kernel.holding(bytes), &[real])?;
+        let outlet = self.builder.wire(kernel, &[real])?;
         self.output(output, outlet, clamp)?;
         Ok(true)
     }
@@ -104,14 +88,7 @@ impl Lowering<'_> {
         let view = view.transpose()?;
         let bias = view.as_ref().map(|view| view.as_slice::<f32>());
         let bias = bias.transpose()?;
-        let product = DynamicProduct::new(
-            Cpu::best(),
-            weights.bits,
-            sizes,
-            weight,
-            &scales,
-            bias,
-        );
+        let product = DynamicProduct::new(Cpu::best(), weights.bits, sizes, weight, &scales, bias);
         Ok(Some(product.map_err(|told| format_err!("{told}"))?))
     }
 }
