@@ -114,7 +114,7 @@ impl Panels {
         sizes: Sizes,
         weight: impl Fn(usize, usize) -> i8,
         scales: &[f32],
-        bias: Option<&[f32]>,
+        biases: Option<&[f32]>,
     ) -> Self {
         let groups = sizes.groups();
         let per_group = sizes.octets() * if bits == Bits::Four { 1 } else { 2 };
@@ -150,8 +150,8 @@ impl Panels {
                     packed.weighted[panel][lane] += sum as f32 * scale;
                 }
             }
-            if let Some(bias) = bias {
-                packed.bias[panel][lane] = bias[output];
+            if let Some(biases) = biases {
+                packed.bias[panel][lane] = biases[output];
             }
         }
         packed

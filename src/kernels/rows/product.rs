@@ -21,18 +21,18 @@ impl Packed {
         sizes: Sizes,
         weight: impl Fn(usize, usize) -> i8,
         scales: &[f32],
-        bias: Option<&[f32]>,
+        biases: Option<&[f32]>,
     ) -> Result<Self, String> {
         sizes.check(scales.len())?;
-        if let Some(bias) = bias.filter(|bias| bias.len() != sizes.outputs) {
-            let (found, outputs) = (bias.len(), sizes.outputs);
+        if let Some(biases) = biases.filter(|biases| biases.len() != sizes.outputs) {
+            let (found, outputs) = (biases.len(), sizes.outputs);
             return Err(format!("{found} biases for {outputs} outputs"));
         }
         Ok(Self {
             cpu,
             bits,
             sizes,
-            panels: Panels::pack(bits, sizes, weight, scales, bias),
+            panels: Panels::pack(bits, sizes, weight, scales, biases),
         })
     }
 
@@ -87,16 +87,16 @@ pub(crate) struct DynamicProduct(Packed);
 
 impl DynamicProduct {
     /// Packs weights: `weight` tells one by its output and its input, `scales` are of each output's groups,
-    /// `bias` of each output.
+    /// `biases` of each output.
     pub(crate) fn new(
         cpu: Cpu,
         bits: Bits,
         sizes: Sizes,
         weight: impl Fn(usize, usize) -> i8,
         scales: &[f32],
-        bias: Option<&[f32]>,
+        biases: Option<&[f32]>,
     ) -> Result<Self, String> {
-        Packed::new(cpu, bits, sizes, weight, scales, bias).map(Self)
+        Packed::new(cpu, bits, sizes, weight, scales, biases).map(Self)
     }
 
     /// Computes `rows` rows.

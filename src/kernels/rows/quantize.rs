@@ -15,6 +15,7 @@ pub(crate) struct Steps {
 impl Steps {
     /// Scale and zero point from a row's extremes, 0 among them, the zero point nudged to an integer by
     /// whichever end has the smaller error.
+    #[expect(clippy::float_cmp, reason = "a row of zeros only")]
     pub(crate) fn of(row: &[f32]) -> Self {
         let (low, high) = extremes(row);
         let scale = if low == high {

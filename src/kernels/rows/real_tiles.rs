@@ -100,7 +100,7 @@ macro_rules! real_tiles {
                 }
                 for input in 0..8 {
                     let half = if M == 1 { input % 2 } else { 0 };
-                    let byte = 8 * (input % 4) as i32;
+                    let byte = [0, 8, 16, 24][input % 4];
                     for n in 0..N {
                         let weight = if FOUR {
                             part(first[n], if input < 4 { byte } else { byte + 4 }, 15)
