@@ -18,6 +18,7 @@ use tract_onnx::tract_core::ops::matmul::optimized::{MatMulOperand, OptMatMul, P
 use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 
 use super::fast::{Convolve, Multiply};
+use super::kernel::Kernel;
 use super::recurrent::Run;
 
 /// About what a node takes besides constants: its operator, its name, what is known of its outputs.
@@ -115,6 +116,11 @@ impl Holdings {
                 let packed = sequence.packed_r.as_ref();
                 if let Some((.., it)) = packed {
                     self.packed(&**it);
+                }
+            } else if let Some(kernel) = operator.downcast_ref::<Kernel>() {
+                let (address, size) = kernel.held();
+                if size > 0 {
+                    self.piece(address, size);
                 }
             } else if let Some(run) = operator.downcast_ref::<Run>() {
                 for product in run.products() {

@@ -1,7 +1,8 @@
 //! Operators of ours in the library's graph, for what the library has none of.
 //!
 //! A kernel is a function over whole tensors and the facts of what it gives. It keeps nothing between
-//! runs, so the library may run it while it plans, where all inputs are known.
+//! runs but weights that it was made with, so the library may run it while it plans, where all inputs are
+//! known.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub(in crate::engine::tract) struct Kernel {
     function: Arc<Function>,
     facts: TVec<TypedFact>,
     binds: bool,
+    held: usize,
 }
 
 impl Kernel {
@@ -31,7 +33,19 @@ impl Kernel {
             function: Arc::new(function),
             facts,
             binds: false,
+            held: 0,
         }
+    }
+
+    /// The same operator, whose function keeps this many bytes of weights.
+    pub(in crate::engine::tract) fn holding(mut self, bytes: usize) -> Self {
+        self.held = bytes;
+        self
+    }
+
+    /// How many bytes of weights its function keeps, and an address that is the same for all who share it.
+    pub(super) fn held(&self) -> (usize, usize) {
+        (Arc::as_ptr(&self.function).addr(), self.held)
     }
 
     /// The same operator, whose run tells the value of symbols in its facts.

@@ -52,6 +52,7 @@ mod names;
 mod operators;
 mod plan;
 mod plans;
+mod pool;
 #[cfg_attr(
     not(test),
     expect(
@@ -78,6 +79,14 @@ mod recurrence;
 #[expect(clippy::similar_names, reason = "sides have a size")]
 mod recurrent;
 mod repair;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod rows;
 mod runner;
 mod scaled;
 mod session;

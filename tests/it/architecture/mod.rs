@@ -210,6 +210,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("gateway/routes/adapters", &[]),
     ("gateway/routes/tasks", &[]),
     ("gateway/settings", &[]),
+    ("kernels/rows", &[]),
     ("lsp/completion", &[]),
     ("model/coreml", &["model/executorch"]),
     ("model/executorch", &[]),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 
-use super::pool::on_pool;
+use crate::engine::tract::pool::on_pool;
 use crate::kernels::float::Convolution;
 use crate::kernels::window::Placed;
 

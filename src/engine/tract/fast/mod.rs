@@ -10,7 +10,6 @@ mod chain;
 mod convolution;
 mod convolve;
 mod multiply;
-mod pool;
 mod product;
 
 use tract_onnx::tract_core::internal::*;

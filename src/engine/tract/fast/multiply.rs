@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tract_onnx::tract_core::internal::*;
 
-use super::pool::on_pool;
+use crate::engine::tract::pool::on_pool;
 use crate::kernels::float::Product;
 
 /// Rows times a matrix in float32: `[…, inputs]` to `[…, outputs]`, and where there are two inputs the second, of

@@ -7,6 +7,7 @@ mod branch;
 mod facts;
 mod indices;
 mod one_hot;
+mod packed;
 mod pad;
 mod repeat;
 
@@ -26,5 +27,10 @@ pub(super) fn reader() -> Onnx {
     reader.op_register.insert("GatherND", indices::gather);
     reader.op_register.insert("ScatterND", indices::scatter);
     reader.op_register.insert("OneHot", one_hot::build);
+    if let Some(build) = reader.op_register.0.get(packed::NAME).copied() {
+        let named = packed::OF_THE_LIBRARY;
+        reader.op_register.insert(named, build);
+    }
+    reader.op_register.insert(packed::NAME, packed::build);
     reader
 }

@@ -5,7 +5,8 @@
 use pkgtool::tensor::DType;
 
 use super::{
-    Attribute, FLOAT, INT8, UINT8, assert_answers, bytes, float, floats, node, tensor, value,
+    Attribute, FLOAT, INT8, UINT8, assert_answers, attribute, bytes, float, floats, node, tensor,
+    value,
 };
 use crate::model::onnx::build::{int, part};
 
@@ -189,4 +190,76 @@ fn no_number_is_the_least_step() {
         let run = |x: f64, y: f64| (vec![float(&[2], &[x; 2])], vec![2], vec![y; 2]);
         assert_answers(&graph, &[run(f64::NAN, least), run(1.0, 4.0)]);
     }
+}
+
+/// A product of rows with weights of a few bits, in blocks of 16 inputs: weights and zero points are those of
+/// two outputs of 32 inputs.
+fn small_product(bits: i64, weights: &[u8], zeros: Option<&[u8]>) -> Vec<Vec<u8>> {
+    let attributes = [
+        ("K", Attribute::Int(32)),
+        ("N", Attribute::Int(2)),
+        ("bits", Attribute::Int(bits)),
+        ("block_size", Attribute::Int(16)),
+    ];
+    let inputs: &[&str] = match zeros {
+        Some(_) => &["x", "w", "s", "z"],
+        None => &["x", "w", "s"],
+    };
+    let mut content: Vec<u8> = inputs
+        .iter()
+        .flat_map(|input| part(1, &[input.as_bytes()]))
+        .collect();
+    content.extend(part(2, &[b"y"]));
+    content.extend(part(4, &[b"MatMulNBits"]));
+    content.extend(attributes.iter().flat_map(attribute));
+    content.extend(part(7, &[b"com.microsoft"]));
+    let blob = weights.len() as u64 / 4;
+    let mut graph = vec![
+        value(11, "x", FLOAT, Some(&[1, -1, 32])),
+        value(12, "y", FLOAT, None),
+        bytes("w", UINT8, &[2, 2, blob], weights),
+        floats("s", &[4], &[0.5, 1.0, 0.1, 2.0]),
+        part(1, &[&content]),
+    ];
+    graph.extend(zeros.map(|zeros| bytes("z", UINT8, &[zeros.len() as u64], zeros)));
+    graph
+}
+
+/// A row of 32 numbers, of which the first of each block are given.
+fn row_of_blocks(first: f64, second: f64) -> Vec<f64> {
+    let mut row = vec![0.0; 32];
+    (row[0], row[17]) = (first, second);
+    row
+}
+
+#[test]
+fn weights_of_four_bits_are_multiplied_by_blocks() {
+    let mut weights = [0x88; 32];
+    // The first input of the first output, the second of its second block; so of the second output.
+    (weights[0], weights[8], weights[16], weights[24]) = (0x8f, 0x08, 0x80, 0xf8);
+    let run = |rows: [[f64; 2]; 2], to: &dyn Fn([f64; 2]) -> [f64; 2]| {
+        let from = rows.map(|[first, second]| row_of_blocks(first, second));
+        let expected = rows.map(to).concat();
+        (
+            vec![float(&[1, 2, 32], &from.concat())],
+            vec![1, 2, 2],
+            expected,
+        )
+    };
+    let rows = [[1.0, 3.0], [-2.5, 0.25]];
+    let plain = |[a, b]: [f64; 2]| [3.5 * a - 8.0 * b, -0.8 * a + 14.0 * b];
+    assert_answers(&small_product(4, &weights, None), &[run(rows, &plain)]);
+    let zeros = |[a, b]: [f64; 2]| [0.5 * 15.0 * a - 3.0 * b, -0.8 * a + 2.0 * 14.0 * b];
+    let graph = small_product(4, &weights, Some(&[0x30, 0x18]));
+    assert_answers(&graph, &[run(rows, &zeros)]);
+}
+
+#[test]
+fn weights_of_eight_bits_are_multiplied_by_blocks() {
+    let mut weights = [128; 64];
+    (weights[0], weights[17], weights[32], weights[49]) = (255, 0, 100, 130);
+    let from = row_of_blocks(2.0, -1.0);
+    let expected = vec![127.0 + 128.0, -2.8 * 2.0 - 4.0];
+    let run = (vec![float(&[1, 1, 32], &from)], vec![1, 1, 2], expected);
+    assert_answers(&small_product(8, &weights, None), &[run]);
 }

@@ -306,10 +306,18 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
             let signed = inputs[0].datum_type() == DatumType::I8;
             let scales_view = inputs[1].try_as_plain_ram()?;
             let scales = scales_view.as_slice::<f32>()?;
-            let zeros = inputs.get(3).map(|zeros| floats(zeros)).transpose()?;
+            let zeros_view = inputs.get(3).map(|zeros| zeros.try_as_plain_ram());
+            let zeros_view = zeros_view.transpose()?;
+            let zeros = zeros_view.as_ref().map(|zeros| zeros.as_slice::<f32>());
+            let zeros = zeros.transpose()?;
             ensure!(
                 rows > 0 && scales.len().is_multiple_of(rows),
                 "{} scales for {rows} rows",
+                scales.len()
+            );
+            ensure!(
+                zeros.is_none_or(|zeros| zeros.len() == scales.len()),
+                "{} scales with other zero points",
                 scales.len()
             );
             let groups = scales.len() / rows;
@@ -325,8 +333,7 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
                 for at in 0..width {
                     let place = row * groups + at / group;
                     let q = f32::from(unpacked(bytes, at, bits, signed));
-                    #[expect(clippy::cast_possible_truncation, reason = "a small integer")]
-                    let zero = zeros.as_ref().map_or(0.0, |zeros| zeros[place] as f32);
+                    let zero = zeros.map_or(0.0, |zeros| zeros[place]);
                     values.push((q - zero) * scales[place]);
                 }
             }

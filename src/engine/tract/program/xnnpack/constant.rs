@@ -4,6 +4,7 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::super::elements::sizes;
 use super::super::weights::Weights;
+use crate::kernels::rows::Bits;
 use crate::model::executorch::xnnpack::{Datatype, Quantization, Scales, Value};
 use crate::tensor::{DType, byte_size};
 
@@ -71,6 +72,74 @@ pub(super) fn read_whole(
     Ok(Some((read(weights, &plain)?, scales)))
 }
 
+/// A quantised matrix as it is stored, its zero point 0.
+pub(super) struct Small {
+    /// How wide its elements are.
+    pub(super) bits: Bits,
+    /// Rows and columns.
+    pub(super) sizes: [usize; 2],
+    /// Elements, row by row.
+    raw: Vec<u8>,
+    /// Scales: one, or one for each channel or group.
+    pub(super) scales: Vec<f32>,
+    /// Elements of a row with one scale, if it is not the whole row.
+    pub(super) group: Option<usize>,
+}
+
+impl Small {
+    /// Element `at` in the order of memory.
+    pub(super) fn element(&self, at: usize) -> i8 {
+        match self.bits {
+            Bits::Eight => self.raw[at].cast_signed(),
+            Bits::Four => four_bits(&self.raw, at),
+        }
+    }
+}
+
+/// Reads a constant as a matrix of small integers, if it is one.
+pub(super) fn read_small(weights: &Weights, value: &Value) -> TractResult<Option<Small>> {
+    let (Some(data), &[rows, columns]) = (&value.data, value.dims.as_slice()) else {
+        return Ok(None);
+    };
+    let bits = match value.datatype {
+        Datatype::Qint8 | Datatype::Qcint8 => Bits::Eight,
+        Datatype::Qcint4 | Datatype::Qbint4 => Bits::Four,
+        _ => return Ok(None),
+    };
+    let scale = match &value.quantization {
+        Some(
+            Quantization::PerTensor { zero_point: 0, .. }
+            | Quantization::PerChannel { .. }
+            | Quantization::PerGroup { .. },
+        ) => Scale::of(weights, value)?,
+        _ => return Ok(None),
+    };
+    let told = |failure: super::Failure| format_err!("{}", failure.reason);
+    let count = byte_size(DType::Float32, &value.dims)? / 4;
+    let stored = match bits {
+        Bits::Eight => count,
+        Bits::Four => count.div_ceil(2),
+    };
+    let group = match value.quantization {
+        Some(Quantization::PerGroup { .. }) => Some(scale.run),
+        _ => None,
+    };
+    Ok(Some(Small {
+        bits,
+        sizes: [usize::try_from(rows)?, usize::try_from(columns)?],
+        raw: weights.bytes(data, stored).map_err(told)?,
+        scales: scale.scales,
+        group,
+    }))
+}
+
+/// Element `at` of those that lie two in a byte, the first in its lower bits.
+fn four_bits(raw: &[u8], at: usize) -> i8 {
+    let byte = raw[at / 2];
+    let part = if at % 2 == 0 { byte & 15 } else { byte >> 4 };
+    part.cast_signed() - 8
+}
+
 fn fill(values: &mut [f32], datatype: Datatype, raw: &[u8], scale: &Scale) -> TractResult<()> {
     let each = values.iter_mut().enumerate();
     match datatype {
@@ -92,9 +161,7 @@ fn fill(values: &mut [f32], datatype: Datatype, raw: &[u8], scale: &Scale) -> Tr
         }
         Datatype::Qcint4 | Datatype::Qbint4 => {
             for (at, to) in each {
-                let byte = raw[at / 2];
-                let part = if at % 2 == 0 { byte & 15 } else { byte >> 4 };
-                *to = scale.real(i32::from(part) - 8, at);
+                *to = scale.real(i32::from(four_bits(raw, at)), at);
             }
         }
         other => bail!("constants of {other:?} are not supported"),

@@ -7,6 +7,7 @@
 mod constant;
 mod convolve;
 mod node;
+mod packed;
 mod whole;
 
 use std::collections::HashMap;
@@ -18,8 +19,9 @@ use super::super::guard::{Failure, guarded};
 use super::super::kernel::Kernel;
 use super::builder::{Builder, Wire};
 use super::frame::Frame;
-use super::pointwise::{Grid, Pointwise, round_to};
+use super::pointwise::{Grid, Pointwise};
 use super::weights::Weights;
+use crate::kernels::rows::Steps;
 use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::xnnpack::{Datatype, Graph, Quantization, Value};
 use crate::tensor::DType;
@@ -43,6 +45,8 @@ enum Held {
     Whole(OutletId),
     /// Whole numbers, and a scale for each row.
     Rows {
+        /// What is rounded, if its rows are those of the last dimension.
+        real: Option<OutletId>,
         /// The numbers.
         whole: OutletId,
         /// What they are multiples of; inner dimensions are of size 1.
@@ -197,7 +201,7 @@ impl Lowering<'_> {
                 let scale = self.builder.float(grid.scale, rank)?;
                 self.builder.binary(Box::new(math::Mul), whole, scale)?
             }
-            Some(Held::Rows { whole, steps }) => {
+            Some(Held::Rows { whole, steps, .. }) => {
                 self.builder.binary(Box::new(math::Mul), whole, steps)?
             }
             None => {
@@ -289,34 +293,18 @@ impl Lowering<'_> {
         });
         let outlets = self.builder.wire_all(kernel, &[outlet])?;
         Ok(Held::Rows {
+            real: (inner == 1).then_some(outlet),
             whole: outlets[0],
             steps: outlets[1],
         })
     }
 }
 
-/// Rounds a row as XNNPACK's dynamic quantisation does, and gives the step: scale and zero point from its
-/// extremes, 0 among them, the zero point nudged to an integer by whichever end has the smaller error.
+/// Rounds a row as XNNPACK's dynamic quantisation does, and gives the step.
 fn round_row(row: &mut [f32]) -> f32 {
-    let (low, high) = row.iter().fold((0.0_f32, 0.0_f32), |(low, high), x| {
-        (low.min(*x), high.max(*x))
-    });
-    let scale = if low == high {
-        1.0
-    } else {
-        255.0 / (high - low)
-    };
-    let (scaled_low, scaled_high) = (low * scale, high * scale);
-    let error_low = -128.0 + scaled_low;
-    let error_high = 127.0 + scaled_high;
-    let zero = if error_low + error_high > 0.0 {
-        -128.0 - scaled_low
-    } else {
-        127.0 - scaled_high
-    };
-    let zero = zero.clamp(-128.0, 127.0).round_ties_even();
+    let steps = Steps::of(row);
     for x in row {
-        *x = round_to(*x * scale, -128.0 - zero, 127.0 - zero);
+        *x = steps.whole(*x);
     }
-    scale.recip()
+    steps.step()
 }

@@ -203,12 +203,14 @@ impl Lowering<'_> {
                 output,
                 transposed,
                 ..
-            } => self.quantized(
-                [*input, *filter, *output],
-                *bias,
-                node.clamp,
-                |lowering, operands, bias| lowering.linear(operands, bias, *transposed),
-            ),
+            } => {
+                let values = [*input, *filter, *output];
+                let product = |lowering: &mut Self, operands, bias| {
+                    lowering.linear(operands, bias, *transposed)
+                };
+                Ok(self.packed(values, *bias, *transposed, node.clamp)?
+                    || self.quantized(values, *bias, node.clamp, product)?)
+            }
             _ => Ok(false),
         }
     }
@@ -243,7 +245,7 @@ impl Lowering<'_> {
                 self.scaled(output, outlet, factors.collect(), clamp)?;
                 Ok(true)
             }
-            Some(Held::Rows { whole, steps }) => {
+            Some(Held::Rows { whole, steps, .. }) => {
                 let (weights, scales) = match self.whole_weights(filter)? {
                     Some(weights) => (weights.outlet, Some(weights.scales)),
                     // Scales of groups are part of the weights.

@@ -1,0 +1,180 @@
+//! `MatMulNBits`: rows times weights of four or eight bits, which stay that small in memory.
+//!
+//! The library rounds scales of blocks of 32 to float16, makes float32 of weights in other blocks, and has no
+//! weights of eight bits. What is not here (two bits, blocks that do not fill the rows) is the library's.
+
+use tract_onnx::model::{ParsingContext, optional_inputs};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_core::ops::math::add;
+use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::logic::wire_with_rank_broadcast;
+
+use super::super::graph::{has_input, integer};
+use super::super::rows::product_of_rows;
+use super::indices::Built;
+use crate::kernels::Cpu;
+use crate::kernels::rows::{Bits, PackedProduct, Sizes};
+
+/// The operator.
+pub(super) const NAME: &str = "MatMulNBits";
+/// What the library's reading of it is registered as.
+pub(super) const OF_THE_LIBRARY: &str = "MatMulNBits of the library";
+
+/// Reads a `MatMulNBits`.
+pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
+    if let Some(product) = Product::of(node) {
+        return Ok((expand(product), vec![]));
+    }
+    let known = &context.framework.op_register.0;
+    match known.get(OF_THE_LIBRARY) {
+        Some(build) => build(context, node),
+        None => bail!("the library has no {NAME}"),
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Product {
+    bits: Bits,
+    sizes: Sizes,
+    zeros: Option<usize>,
+    bias: Option<usize>,
+}
+
+impl Product {
+    /// The product that a node is, if it is one that is here.
+    fn of(node: &NodeProto) -> Option<Self> {
+        let bits = match integer(node, "bits", 4) {
+            4 => Bits::Four,
+            8 => Bits::Eight,
+            _ => return None,
+        };
+        let size = |name| usize::try_from(integer(node, name, 0)).ok();
+        let sizes = Sizes {
+            inputs: size("K")?,
+            outputs: size("N")?,
+            group: size("block_size")?,
+        };
+        let fits = sizes.inputs > 0 && sizes.outputs > 0 && sizes.group > 0;
+        let fits = fits && sizes.inputs.is_multiple_of(sizes.group);
+        if !fits || !sizes.group.is_multiple_of(8) || has_input(node, 4) {
+            return None;
+        }
+        let given: Vec<Option<usize>> = optional_inputs(node).take(6).collect();
+        Some(Self {
+            bits,
+            sizes,
+            zeros: given[3],
+            bias: given[5],
+        })
+    }
+
+    /// Packs what is stored.
+    fn pack(
+        &self,
+        weights: &Tensor,
+        scales: &Tensor,
+        zeros: Option<&Tensor>,
+    ) -> TractResult<PackedProduct> {
+        let Sizes {
+            inputs,
+            outputs,
+            group,
+        } = self.sizes;
+        let four = self.bits == Bits::Four;
+        let stored = weights.try_as_plain_ram()?;
+        let stored = stored.as_slice::<u8>()?;
+        let row = if four { inputs / 2 } else { inputs };
+        ensure!(
+            Some(stored.len()) == outputs.checked_mul(row),
+            "{} bytes of weights for {outputs} outputs and {inputs} inputs",
+            stored.len()
+        );
+        let part = |bytes: &[u8], at: usize| match (four, at % 2) {
+            (true, 0) => bytes[at / 2] & 15,
+            (true, _) => bytes[at / 2] >> 4,
+            (false, _) => bytes[at],
+        };
+        let groups = inputs / group;
+        let zeros = zeros.map(|zeros| {
+            let stored = zeros.try_as_plain_ram()?;
+            let stored = stored.as_slice::<u8>()?;
+            let row = if four { groups.div_ceil(2) } else { groups };
+            ensure!(
+                Some(stored.len()) == outputs.checked_mul(row),
+                "{} bytes of zero points for {outputs} outputs of {groups} blocks",
+                stored.len()
+            );
+            let rows = stored.chunks_exact(row);
+            let of_rows = rows.flat_map(|row| (0..groups).map(|at| part(row, at)));
+            Ok(of_rows.collect::<Vec<u8>>())
+        });
+        let zeros = zeros.transpose()?;
+        let scales = scales.cast_to::<f32>()?;
+        let scales = scales.try_as_plain_ram()?;
+        let product = PackedProduct::new(
+            Cpu::chosen(),
+            self.bits,
+            self.sizes,
+            |output, input| part(stored, output * inputs + input),
+            scales.as_slice::<f32>()?,
+            zeros.as_deref(),
+        );
+        product.map_err(|told| format_err!("{told}"))
+    }
+}
+
+impl Expansion for Product {
+    fn name(&self) -> StaticName {
+        NAME.into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        check_output_arity(outputs, 1)?;
+        s.equals(&outputs[0].datum_type, &inputs[0].datum_type)?;
+        s.equals(&outputs[0].rank, &inputs[0].rank)?;
+        s.given(&inputs[0].rank, move |s, rank| {
+            let rank = usize::try_from(rank)?;
+            ensure!(rank > 0, "a product of one number");
+            for axis in 0..rank - 1 {
+                s.equals(&outputs[0].shape[axis], &inputs[0].shape[axis])?;
+            }
+            s.equals(&inputs[0].shape[rank - 1], self.sizes.inputs.to_dim())?;
+            s.equals(&outputs[0].shape[rank - 1], self.sizes.outputs.to_dim())
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let stored = |at: usize, what: &str| {
+            let stored = model.outlet_fact(inputs[at])?.konst.clone();
+            stored.with_context(|| format!("{what} not known before it runs are not supported"))
+        };
+        let (weights, scales) = (stored(1, "weights")?, stored(2, "scales")?);
+        let zeros = self.zeros.map(|at| stored(at, "zero points")).transpose()?;
+        let product = self.pack(&weights, &scales, zeros.as_deref())?;
+        let fact = model.outlet_fact(inputs[0])?;
+        let (dtype, shape) = (fact.datum_type, fact.shape.to_tvec());
+        let name = format!("{prefix}.real");
+        let real = model.wire_node(name, cast(f32::datum_type()), &inputs[..1])?;
+        let (outputs, bytes) = (self.sizes.outputs, product.bytes());
+        let kernel = product_of_rows(&shape, outputs, bytes, move |rows, from, to, split| {
+            product.run(rows, from, to, split)
+        });
+        let sums = model.wire_node(format!("{prefix}.sums"), kernel, &real)?;
+        let Some(bias) = self.bias else {
+            return model.wire_node(prefix, cast(dtype), &sums);
+        };
+        let sums = model.wire_node(format!("{prefix}.cast"), cast(dtype), &sums)?;
+        wire_with_rank_broadcast(prefix, model, add(), &[sums[0], inputs[bias]])
+    }
+}

@@ -1,0 +1,94 @@
+//! Products of rows that are quantised when they are known with weights of four or eight bits, which stay
+//! that small in memory.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::super::rows::product_of_rows;
+use super::{Held, Lowering, constant};
+use crate::kernels::Cpu;
+use crate::kernels::rows::{DynamicProduct, Sizes};
+
+impl Lowering<'_> {
+    /// Lowers a product of rows with constant weights; whether it was one.
+    pub(super) fn packed(
+        &mut self,
+        [input, filter, output]: [u32; 3],
+        bias: Option<u32>,
+        transposed: bool,
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let Some(Held::Rows {
+            real: Some(real), ..
+        }) = self.held.get(&input).copied()
+        else {
+            return Ok(false);
+        };
+        let Some(product) = self.dynamic_product(filter, bias, transposed)? else {
+            return Ok(false);
+        };
+        let Sizes {
+            inputs, outputs, ..
+        } = product.sizes();
+        let shape = self.builder.shape(real)?;
+        let last = shape.last().and_then(|last| last.to_usize().ok());
+        ensure!(
+            last == Some(inputs),
+            "rows of {:?} times weights for {inputs}",
+            shape.last()
+        );
+        let bytes = product.bytes();
+        let kernel = product_of_rows(&shape, outputs, bytes, move |rows, from, to, split| {
+            product.run(rows, from, to, split)
+        });
+        let outlet = self.builder.wire(kernel, &[real])?;
+        self.output(output, outlet, clamp)?;
+        Ok(true)
+    }
+
+    /// The product with these constants, if they are small integers with a scale for each output or for
+    /// groups of its inputs.
+    fn dynamic_product(
+        &mut self,
+        filter: u32,
+        bias: Option<u32>,
+        transposed: bool,
+    ) -> TractResult<Option<DynamicProduct>> {
+        let bias = match bias {
+            None => None,
+            Some(id) if self.value(id).data.is_none() => return Ok(None),
+            Some(id) => Some(constant::read(self.weights, self.value(id))?),
+        };
+        let Some(weights) = constant::read_small(self.weights, self.value(filter))? else {
+            return Ok(None);
+        };
+        let [rows, columns] = weights.sizes;
+        let (outputs, inputs) = if transposed {
+            (columns, rows)
+        } else {
+            (rows, columns)
+        };
+        let scales = match (weights.group, weights.scales.as_slice()) {
+            (Some(_), _) if transposed => return Ok(None),
+            (None, [scale]) => vec![*scale; outputs],
+            (_, scales) => scales.to_vec(),
+        };
+        let sizes = Sizes {
+            inputs,
+            outputs,
+            group: weights.group.unwrap_or(inputs),
+        };
+        let weight = |output: usize, input: usize| {
+            weights.element(if transposed {
+                input * outputs + output
+            } else {
+                output * inputs + input
+            })
+        };
+        let view = bias.as_ref().map(|bias| bias.try_as_plain_ram());
+        let view = view.transpose()?;
+        let bias = view.as_ref().map(|view| view.as_slice::<f32>());
+        let bias = bias.transpose()?;
+        let product = DynamicProduct::new(Cpu::chosen(), weights.bits, sizes, weight, &scales, bias);
+        Ok(Some(product.map_err(|told| format_err!("{told}"))?))
+    }
+}

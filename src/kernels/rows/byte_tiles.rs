@@ -1,0 +1,145 @@
+//! Sums of products of bytes, and the steps in float32 after them.
+//!
+//! What is here is the one source for all registers; `levels.rs` has the instructions.
+
+/// Products of bytes in a module. It has `Ints` and `Floats`, `LANES` of them in a register, and functions over
+/// them.
+macro_rules! byte_tiles {
+    ($(#[$attribute:meta])*) => {
+        /// `M` rows that are rounded to steps, by `N` registers.
+        $(#[$attribute])*
+        fn byte_tile<const FOUR: bool, const M: usize, const N: usize>(
+            work: &Work<'_>,
+            rows: &Quantized,
+            [panel, row, register]: [usize; 3],
+            output: &mut [Lanes<f32>; M],
+        ) {
+            let (groups, octets) = (work.sizes.groups(), work.sizes.octets());
+            let offset = work.bits.offset();
+            let of_rows = &rows.steps[row..row + M];
+            let mut zeros = [ints(0); M];
+            for m in 0..M {
+                zeros[m] = ints(-of_rows[m].zero());
+            }
+            let mut totals = [[floats(0.0); N]; M];
+            if groups > 1 {
+                let weighted = &work.panels.weighted[panel];
+                for m in 0..M {
+                    for n in 0..N {
+                        totals[m][n] = multiply(real(zeros[m]), read(weighted, register + n));
+                    }
+                }
+            }
+            for group in 0..groups {
+                let mut inputs: [&[[i32; 2]]; M] = [&[]; M];
+                let mut sums = [[ints(0); N]; M];
+                for m in 0..M {
+                    let at = (row + m) * groups + group;
+                    inputs[m] = &rows.octets[at * octets..(at + 1) * octets];
+                    sums[m] = [ints(rows.sums[at].wrapping_mul(-offset)); N];
+                }
+                let at = panel * groups + group;
+                let steps = if FOUR { octets } else { 2 * octets };
+                let steps = &work.panels.steps[at * steps..(at + 1) * steps];
+                sums = products::<FOUR, M, N>(steps, register, inputs, sums);
+                let scales = &work.panels.scales[at];
+                if groups > 1 {
+                    for m in 0..M {
+                        for n in 0..N {
+                            let scale = read(scales, register + n);
+                            totals[m][n] = multiply_add(real(sums[m][n]), scale, totals[m][n]);
+                        }
+                    }
+                    continue;
+                }
+                let of_weights = &work.panels.sums[panel];
+                for m in 0..M {
+                    let step = floats(of_rows[m].step());
+                    for n in 0..N {
+                        let zero = multiply_ints(zeros[m], read_ints(of_weights, register + n));
+                        let sum = multiply(real(add_ints(sums[m][n], zero)), step);
+                        let bias = read(&work.panels.bias[panel], register + n);
+                        let sum = multiply_add(sum, read(scales, register + n), bias);
+                        write(&mut output[m], register + n, sum);
+                    }
+                }
+            }
+            if groups > 1 {
+                for m in 0..M {
+                    let step = floats(of_rows[m].step());
+                    for n in 0..N {
+                        let bias = read(&work.panels.bias[panel], register + n);
+                        let sum = multiply_add(totals[m][n], step, bias);
+                        write(&mut output[m], register + n, sum);
+                    }
+                }
+            }
+        }
+
+        /// The rows' first elements, so that their number is known to be the same.
+        #[inline]
+        $(#[$attribute])*
+        fn equally_long<const M: usize>(
+            mut inputs: [&[[i32; 2]]; M],
+            octets: usize,
+        ) -> [&[[i32; 2]]; M] {
+            for m in 0..M {
+                inputs[m] = &inputs[m][..octets];
+            }
+            inputs
+        }
+
+        /// Adds the products of a group's inputs and weights.
+        $(#[$attribute])*
+        fn products<const FOUR: bool, const M: usize, const N: usize>(
+            steps: &[Step],
+            register: usize,
+            inputs: [&[[i32; 2]]; M],
+            mut sums: [[Ints; N]; M],
+        ) -> [[Ints; N]; M] {
+            // One row has few sums: the two halves of each octet are kept apart.
+            let mut others = [[ints(0); N]; M];
+            let (pairs, _) = steps.as_chunks::<2>();
+            let octets = if FOUR { steps.len() } else { pairs.len() };
+            let inputs = equally_long(inputs, octets);
+            for octet in 0..octets {
+                let (mut first, mut second) = ([ints(0); N], [ints(0); N]);
+                for n in 0..N {
+                    if FOUR {
+                        let weights = weights(&steps[octet], register + n);
+                        (first[n], second[n]) = (low(weights), high(weights));
+                    } else {
+                        let [a, b] = &pairs[octet];
+                        (first[n], second[n]) =
+                            (weights(a, register + n), weights(b, register + n));
+                    }
+                }
+                for m in 0..M {
+                    let [a, b] = inputs[m][octet];
+                    let (a, b) = (ints(a), ints(b));
+                    for n in 0..N {
+                        if FOUR {
+                            sums[m][n] = dot_small(sums[m][n], first[n], a);
+                        } else {
+                            sums[m][n] = dot(sums[m][n], first[n], a);
+                        }
+                        let other = if M == 1 { &mut others[m][n] } else { &mut sums[m][n] };
+                        *other = if FOUR {
+                            dot_small(*other, second[n], b)
+                        } else {
+                            dot(*other, second[n], b)
+                        };
+                    }
+                }
+            }
+            if M == 1 {
+                for n in 0..N {
+                    sums[0][n] = add_ints(sums[0][n], others[0][n]);
+                }
+            }
+            sums
+        }
+    };
+}
+
+pub(super) use byte_tiles;

@@ -1,0 +1,204 @@
+//! Rows of float32 times packed weights.
+
+use super::super::{Cpu, Split};
+use super::levels::panels;
+use super::panels::{Bits, Lanes, PANEL, Panels, Sizes};
+use super::quantize::Quantized;
+use super::work::{Inputs, Reals, Work};
+
+/// Weights, and with what instructions they are multiplied.
+struct Packed {
+    cpu: Cpu,
+    bits: Bits,
+    sizes: Sizes,
+    panels: Panels,
+}
+
+impl Packed {
+    fn new(
+        cpu: Cpu,
+        bits: Bits,
+        sizes: Sizes,
+        weight: impl Fn(usize, usize) -> i8,
+        scales: &[f32],
+        biases: Option<&[f32]>,
+    ) -> Result<Self, String> {
+        sizes.check(scales.len())?;
+        if let Some(biases) = biases.filter(|biases| biases.len() != sizes.outputs) {
+            let (found, outputs) = (biases.len(), sizes.outputs);
+            return Err(format!("{found} biases for {outputs} outputs"));
+        }
+        Ok(Self {
+            cpu,
+            bits,
+            sizes,
+            panels: Panels::pack(bits, sizes, weight, scales, biases),
+        })
+    }
+
+    /// Holds lengths against the sizes.
+    fn check(&self, rows: usize, input: &[f32], output: &[f32]) -> Result<(), String> {
+        let Sizes {
+            inputs, outputs, ..
+        } = self.sizes;
+        let expected = (rows.checked_mul(inputs), rows.checked_mul(outputs));
+        if expected == (Some(input.len()), Some(output.len())) {
+            return Ok(());
+        }
+        Err(format!(
+            "{rows} rows of {inputs} inputs and {outputs} outputs, in {} and {} numbers",
+            input.len(),
+            output.len()
+        ))
+    }
+
+    /// Panel by panel, so that threads share no weights. Lengths were checked.
+    fn run(&self, rows: usize, inputs: Inputs<'_>, output: &mut [f32], split: Split) {
+        if rows == 0 {
+            return;
+        }
+        let work = Work {
+            bits: self.bits,
+            sizes: self.sizes,
+            panels: &self.panels,
+            rows,
+            inputs,
+        };
+        let mut sums: Vec<Lanes<f32>> = vec![[0.0; PANEL]; self.sizes.panels() * rows];
+        let cost = rows * self.sizes.inputs * PANEL;
+        split.rows(&mut sums, rows, cost, |first, sums| {
+            panels(self.cpu, &work, first, sums);
+        });
+        for (panel, sums) in sums.chunks_exact(rows).enumerate() {
+            for (row, sums) in output.chunks_exact_mut(self.sizes.outputs).zip(sums) {
+                let (panels, rest) = row.as_chunks_mut::<PANEL>();
+                match panels.get_mut(panel) {
+                    Some(to) => *to = *sums,
+                    None => rest.copy_from_slice(&sums[..rest.len()]),
+                }
+            }
+        }
+    }
+}
+
+/// Rows of float32, quantised row by row as XNNPACK's dynamic quantisation does, times packed weights:
+/// `[rows, inputs] × [outputs, inputs] → [rows, outputs]` in float32.
+pub(crate) struct DynamicProduct(Packed);
+
+impl DynamicProduct {
+    /// Packs weights: `weight` tells one by its output and its input, `scales` are of each output's groups,
+    /// `biases` of each output.
+    pub(crate) fn new(
+        cpu: Cpu,
+        bits: Bits,
+        sizes: Sizes,
+        weight: impl Fn(usize, usize) -> i8,
+        scales: &[f32],
+        biases: Option<&[f32]>,
+    ) -> Result<Self, String> {
+        Packed::new(cpu, bits, sizes, weight, scales, biases).map(Self)
+    }
+
+    /// Computes `rows` rows.
+    pub(crate) fn run(
+        &self,
+        rows: usize,
+        input: &[f32],
+        output: &mut [f32],
+        split: Split,
+    ) -> Result<(), String> {
+        self.0.check(rows, input, output)?;
+        let sizes = self.0.sizes;
+        let quantized = Quantized::of(input, sizes.inputs, sizes.group);
+        let inputs = Inputs::Rounded(&quantized);
+        self.0.run(rows, inputs, output, split);
+        Ok(())
+    }
+
+    /// Sizes of its weights.
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.0.sizes
+    }
+
+    /// How many bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.panels.bytes()
+    }
+}
+
+/// Rows of float32 as they are, times packed weights:
+/// `[rows, inputs] × [outputs, inputs] → [rows, outputs]` in float32.
+pub(crate) struct PackedProduct {
+    packed: Packed,
+    zeros: Vec<Lanes<u8>>,
+}
+
+impl PackedProduct {
+    /// Packs weights: `weight` tells one by its output and its input, `scales` are of each output's groups,
+    /// and so are zero points, which are without a sign as the weights are; without any they are half of
+    /// what the bits hold, 8 or 128. Groups are multiples of eight.
+    pub(crate) fn new(
+        cpu: Cpu,
+        bits: Bits,
+        sizes: Sizes,
+        weight: impl Fn(usize, usize) -> u8,
+        scales: &[f32],
+        zeros: Option<&[u8]>,
+    ) -> Result<Self, String> {
+        if !sizes.group.is_multiple_of(8) {
+            return Err(format!(
+                "groups of {}, which is no multiple of 8",
+                sizes.group
+            ));
+        }
+        let signed = |output, input| {
+            let weight = weight(output, input);
+            match bits {
+                Bits::Four => (weight & 15).cast_signed() - 8,
+                Bits::Eight => (weight ^ 0x80).cast_signed(),
+            }
+        };
+        let packed = Packed::new(cpu, bits, sizes, signed, scales, None)?;
+        let mut of_panels = Vec::new();
+        if let Some(zeros) = zeros {
+            if zeros.len() != scales.len() {
+                let (found, expected) = (zeros.len(), scales.len());
+                return Err(format!("{found} zero points for {expected} scales"));
+            }
+            let groups = sizes.groups();
+            of_panels = vec![[0; PANEL]; sizes.panels() * groups];
+            for (at, zero) in zeros.iter().enumerate() {
+                let (output, group) = (at / groups, at % groups);
+                of_panels[output / PANEL * groups + group][output % PANEL] = *zero;
+            }
+        }
+        Ok(Self {
+            packed,
+            zeros: of_panels,
+        })
+    }
+
+    /// Computes `rows` rows.
+    pub(crate) fn run(
+        &self,
+        rows: usize,
+        input: &[f32],
+        output: &mut [f32],
+        split: Split,
+    ) -> Result<(), String> {
+        self.packed.check(rows, input, output)?;
+        let groups = input.chunks_exact(self.packed.sizes.group);
+        let reals = Reals {
+            values: input,
+            sums: groups.map(|group| group.iter().sum()).collect(),
+            zeros: &self.zeros,
+        };
+        self.packed.run(rows, Inputs::Real(&reals), output, split);
+        Ok(())
+    }
+
+    /// How many bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.packed.panels.bytes() + size_of_val(self.zeros.as_slice())
+    }
+}
