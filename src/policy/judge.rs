@@ -102,7 +102,7 @@ impl<'p> Judge<'p> {
             let shown = &diagnostic.source.path;
             if !settings_of.contains_key(shown) {
                 let file = absolute(shown);
-                let settings = self.lookup.of(file.parent().unwrap_or(&file), None);
+                let settings = self.lookup.of(file.parent().unwrap_or(&file));
                 settings_of.insert(shown.clone(), (file, settings));
             }
         }
@@ -328,7 +328,7 @@ impl<'p> Judge<'p> {
                 "write it anew: `pkgtool validate --write-baseline {shown}`"
             ));
             let source = Arc::new(SourceText::new(shown.clone(), String::new()));
-            let settings = self.lookup.of(file.parent().unwrap_or(file), None);
+            let settings = self.lookup.of(file.parent().unwrap_or(file));
             let before = report.diagnostics.len();
             match settings {
                 Some(settings) => tell(report, &settings, finding.locate(&source, None)),
@@ -348,7 +348,7 @@ impl<'p> Judge<'p> {
         let roots = self.lookup.roots();
         let is_gone = |entry: &Entry| {
             let file = roots.absolute(&directory.join(&entry.file));
-            let settings = self.lookup.of(file.parent().unwrap_or(&file), None);
+            let settings = self.lookup.of(file.parent().unwrap_or(&file));
             let rule = rule_metas()
                 .into_iter()
                 .find(|rule| rule.name == entry.rule);
