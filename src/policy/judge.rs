@@ -120,8 +120,10 @@ impl<'p> Judge<'p> {
                 continue;
             }
             let denies = settings.is_some_and(|settings| settings.deny_warnings);
-            judgement.denied_warnings +=
-                usize::from(denies && diagnostic.severity == Severity::Warning);
+            if denies && diagnostic.severity == Severity::Warning {
+                judgement.denied_warnings += 1;
+                report.denied.insert(diagnostic.source.path.clone());
+            }
             report.diagnostics.push(diagnostic);
         }
         self.tell_of_settings(report, &judgement.checked);
