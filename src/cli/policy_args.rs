@@ -101,7 +101,7 @@ impl SettingsArgs {
             None if self.no_config => Origin::Nothing,
             None => Origin::Nearest,
         };
-        Policy::new(origin, overrides).map_err(failure)
+        Policy::new(origin, overrides).map_err(|error| failure(&error))
     }
 }
 
@@ -110,7 +110,7 @@ impl PolicyArgs {
     pub(super) fn policy(&self) -> Result<Policy, Failure> {
         let policy = self.settings.policy(self.overrides())?;
         match (&self.baseline, &self.write_baseline) {
-            (Some(file), _) => policy.with_baseline(file).map_err(failure),
+            (Some(file), _) => policy.with_baseline(file).map_err(|error| failure(&error)),
             (_, Some(file)) => Ok(policy.writing_baseline(file)),
             _ => Ok(policy),
         }
@@ -177,7 +177,7 @@ impl PolicyArgs {
     }
 }
 
-fn failure(error: Error) -> Failure {
+fn failure(error: &Error) -> Failure {
     Failure::Other(error.to_string())
 }
 

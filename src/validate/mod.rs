@@ -273,13 +273,11 @@ impl<'a> Run<'a> {
         let absolute = self.roots.absolute(&directory);
         let top = found.walked_from.as_deref();
         let listing;
-        let seen = match top.and_then(|top| self.walked.below(top)) {
-            Some(seen) => Some(seen),
-            None => {
-                listing = Listing::read(&directory, &absolute);
-                listing.as_ref().map(Seen::listed)
-            }
-        };
+        let mut seen = top.and_then(|top| self.walked.below(top));
+        if seen.is_none() {
+            listing = Listing::read(&directory, &absolute);
+            seen = listing.as_ref().map(Seen::listed);
+        }
         let root = self.roots.package_root_seen(&absolute, seen);
         let place = Place {
             directory: &absolute,
