@@ -12,10 +12,9 @@ use crate::package::{Backend, PrecisionList};
 use crate::policy::{Error, Glob, Level, Origin, Overrides, Policy, Ruled, Selector, Settings};
 use crate::validate;
 
-/// Options about settings, rules and baselines.
+/// Where settings come from.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What is asked of packages, and what is told")]
-pub(super) struct PolicyArgs {
+pub(super) struct SettingsArgs {
     /// The settings for all files, instead of the nearest pkgtool.toml from each file's directory up to
     /// the root of its checkout
     #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
@@ -24,6 +23,14 @@ pub(super) struct PolicyArgs {
     /// Look at no pkgtool.toml
     #[arg(long)]
     no_config: bool,
+}
+
+/// Options about settings, rules and baselines.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "What is asked of packages, and what is told")]
+pub(super) struct PolicyArgs {
+    #[command(flatten)]
+    settings: SettingsArgs,
 
     /// Print the settings that rule each PATH, and check nothing
     #[arg(long)]
@@ -86,18 +93,24 @@ enum PrecisionKind {
     NonQuantized,
 }
 
-impl PolicyArgs {
-    /// The policy that these options ask for.
-    pub(super) fn policy(&self) -> Result<Policy, Failure> {
+impl SettingsArgs {
+    /// The policy of settings from there, with what a command line says.
+    pub(super) fn policy(&self, overrides: Overrides) -> Result<Policy, Failure> {
         let origin = match &self.config {
             Some(file) => Origin::File(file.clone()),
             None if self.no_config => Origin::Nothing,
             None => Origin::Nearest,
         };
-        let failure = |error: Error| Failure::Other(error.to_string());
-        let policy = Policy::new(origin, self.overrides()).map_err(failure)?;
+        Policy::new(origin, overrides).map_err(|error| failure(&error))
+    }
+}
+
+impl PolicyArgs {
+    /// The policy that these options ask for.
+    pub(super) fn policy(&self) -> Result<Policy, Failure> {
+        let policy = self.settings.policy(self.overrides())?;
         match (&self.baseline, &self.write_baseline) {
-            (Some(file), _) => policy.with_baseline(file).map_err(failure),
+            (Some(file), _) => policy.with_baseline(file).map_err(|error| failure(&error)),
             (_, Some(file)) => Ok(policy.writing_baseline(file)),
             _ => Ok(policy),
         }
@@ -162,6 +175,10 @@ impl PolicyArgs {
         output::print(&text)?;
         Ok(Exit::Clean)
     }
+}
+
+fn failure(error: &Error) -> Failure {
+    Failure::Other(error.to_string())
 }
 
 /// Settings as TOML, with what is not said left out, and the level that each rule gets by them.

@@ -1,7 +1,7 @@
 //! Findings, diagnostics and the report of one run.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -95,6 +95,8 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
     /// How many there were beside these, by severity; counted, but not shown.
     pub withheld: BTreeMap<Severity, usize>,
+    /// Paths of files whose warnings count as errors, because a project says so.
+    pub denied: BTreeSet<String>,
 }
 
 /// How many of what.

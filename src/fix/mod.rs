@@ -90,7 +90,7 @@ pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Erro
         if let Some(list) = &options.validate.precisions {
             discovery.add_list(list);
         }
-        let ruling = policy.ruling(&discovery, &options.validate);
+        let ruling = policy.ruling(&options.validate);
         let recheck = Recheck::new(&options.validate, &discovery, &ruling)?;
         let drafts = drafts(options, &discovery, &recheck)?;
         outcome.checked = drafts.len();

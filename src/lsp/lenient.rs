@@ -72,7 +72,7 @@ impl Scan<'_> {
             }
             Some(b'{') => self.object(),
             Some(b'[') => self.array(),
-            Some(b'"') => Kind::String(self.string().0),
+            Some(b'"') => Kind::String(self.string().0.into()),
             _ => self.word(),
         };
         Node {
@@ -154,7 +154,7 @@ impl Scan<'_> {
             self.at = end;
             let value = self.nothing();
             return Member {
-                key,
+                key: key.into(),
                 key_span,
                 value,
             };
@@ -171,7 +171,7 @@ impl Scan<'_> {
             self.nothing()
         });
         Member {
-            key,
+            key: key.into(),
             key_span,
             value,
         }
@@ -261,8 +261,10 @@ impl Scan<'_> {
             "null" => Kind::Null,
             "true" => Kind::Bool(true),
             "false" => Kind::Bool(false),
-            _ if word.starts_with(|c: char| c.is_ascii_digit() || c == '-') => Kind::Number(word),
-            _ => Kind::String(word),
+            _ if word.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+                Kind::Number(word.into())
+            }
+            _ => Kind::String(word.into()),
         }
     }
 

@@ -110,7 +110,7 @@ impl Symbol {
             name: if member.key.trim().is_empty() {
                 "\"\"".to_owned()
             } else {
-                member.key.clone()
+                member.key.to_string()
             },
             detail: None,
             kind,

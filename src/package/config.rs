@@ -174,7 +174,7 @@ impl FileRef {
 
     fn component(member: &Member, at: &JsonPath) -> Option<Self> {
         Some(Self {
-            component: Some(member.key.clone()),
+            component: Some(member.key.to_string()),
             reference: member.value.as_str()?.to_owned(),
             path: at.key(&member.key),
         })
@@ -241,7 +241,7 @@ impl Methods {
                 misnested.push(at);
             } else if has_components {
                 groups.push(MethodGroup {
-                    component: Some(member.key.clone()),
+                    component: Some(member.key.to_string()),
                     methods: read_signatures(&member.value, &at),
                     path: at,
                 });

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
@@ -93,15 +94,18 @@ impl Discovery {
     /// The same, without what a sieve leaves out of directories.
     pub fn walk_sieved(paths: &[PathBuf], sieve: &mut dyn Sieve) -> Self {
         let mut discovery = Self::default();
+        let mut named = Vec::new();
         for path in paths {
-            if path.is_dir() {
+            let metadata = path.metadata();
+            if metadata.as_ref().is_ok_and(Metadata::is_dir) {
                 discovery.walk_directory(path, sieve);
             } else {
                 discovery.found.push(Found::named(path));
+                named.push(metadata.ok().as_ref().and_then(FileId::of));
             }
         }
         if paths.len() > 1 {
-            discovery.keep_each_once();
+            discovery.keep_each_once(named);
         }
         discovery
     }
@@ -113,7 +117,7 @@ impl Discovery {
             kind: FoundKind::PrecisionList,
             walked_from: None,
         });
-        self.keep_each_once();
+        self.keep_each_once(Vec::new());
     }
 
     fn walk_directory(&mut self, directory: &Path, sieve: &mut dyn Sieve) {
@@ -234,12 +238,14 @@ impl Discovery {
     }
 
     /// Drops what an earlier path already gave. A file named by itself wins over the same file met
-    /// on a walk, because naming it asks for a strict check.
-    fn keep_each_once(&mut self) {
+    /// on a walk, because naming it asks for a strict check. `ids` are those of the first files that were
+    /// named by themselves, in their order, as far as they are known.
+    fn keep_each_once(&mut self, mut ids: Vec<Option<FileId>>) {
         self.found.sort_by_key(|found| found.walked_from.is_some());
-        let mut files: HashMap<Option<FileId>, usize> = HashMap::new();
-        let found = self.found.iter().map(|found| FileId::of(&found.path));
-        let ids: Vec<Option<FileId>> = found.collect();
+        let rest = self.found.iter().skip(ids.len());
+        let rest = rest.map(|found| FileId::of(&found.path.metadata().ok()?));
+        ids.extend(rest);
+        let mut files: HashMap<Option<FileId>, usize> = HashMap::with_capacity(ids.len());
         for id in &ids {
             *files.entry(*id).or_default() += 1;
         }
@@ -266,15 +272,15 @@ struct FileId(u64, u64);
 impl FileId {
     /// `None` where the system does not tell.
     #[cfg(unix)]
-    fn of(path: &Path) -> Option<Self> {
+    #[expect(clippy::unnecessary_wraps, reason = "not every system tells")]
+    fn of(metadata: &Metadata) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
-        let metadata = path.metadata().ok()?;
         Some(Self(metadata.dev(), metadata.ino()))
     }
 
     /// `None` where the system does not tell.
     #[cfg(not(unix))]
-    fn of(_: &Path) -> Option<Self> {
+    fn of(_: &Metadata) -> Option<Self> {
         None
     }
 }

@@ -86,6 +86,9 @@ pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBu
 
 /// The path without `.` and with each `name/..` taken out.
 pub fn normalize(path: &Path) -> PathBuf {
+    if is_normal(path) {
+        return path.to_owned();
+    }
     let mut result = PathBuf::with_capacity(path.as_os_str().len());
     for component in path.components() {
         match component {
@@ -99,6 +102,17 @@ pub fn normalize(path: &Path) -> PathBuf {
         }
     }
     result
+}
+
+/// Whether a path can be seen to have nothing to take out, without taking it apart: nearly every one has not,
+/// and a run asks for several of each file.
+fn is_normal(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let needs_a_look = |two: &[u8]| two[0] == b'/' && matches!(two[1], b'/' | b'.');
+    std::path::MAIN_SEPARATOR == '/'
+        && !bytes.starts_with(b".")
+        && !bytes.ends_with(b"/")
+        && !bytes.windows(2).any(needs_a_look)
 }
 
 fn is_url(reference: &str) -> bool {
@@ -118,6 +132,26 @@ fn has_drive(reference: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_made_normal() {
+        for (path, normal) in [
+            ("a/b", "a/b"),
+            ("/a/b.c", "/a/b.c"),
+            ("a/.b", "a/.b"),
+            ("./a", "a"),
+            ("a//b/", "a/b"),
+            ("a/./b/.", "a/b"),
+            ("/a/../../b", "/../b"),
+            ("../a/..", ".."),
+            ("a/..", ""),
+            ("/", "/"),
+            ("", ""),
+        ] {
+            let made = normalize(Path::new(path));
+            assert_eq!(made.as_os_str(), Path::new(normal).as_os_str(), "{path}");
+        }
+    }
 
     #[test]
     fn references_stay_inside_the_root() {

@@ -61,7 +61,8 @@ impl Roots {
 
     /// Whether the absolute `directory` has a `.git` itself.
     pub fn is_checkout(&self, directory: &Path, seen: Option<Seen<'_>>) -> bool {
-        has(directory, ".git", seen)
+        let known = seen.and_then(|seen| seen.has(directory, ".git"));
+        known.unwrap_or_else(|| self.checkout(directory).as_deref() == Some(directory))
     }
 
     fn checkout_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<PathBuf> {

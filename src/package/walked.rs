@@ -1,23 +1,15 @@
-//! What walks saw of directories, so that the disk is not asked for it again.
+//! What was seen of directories, so that the disk is not asked for it again.
 //!
-//! Invariant: it speaks only of directories that a walk listed: those between what the walk found and
-//! the directory that the caller named.
+//! Invariant: it speaks only of directories that were listed: those between what a walk found and the
+//! directory that the caller named, or one by itself.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::listing::{Listing, MARKS};
 use super::precision;
 use super::sieve::SETTINGS_FILE;
-
-/// Names that say something of the directory in which they stand.
-const MARKS: [&str; 5] = [
-    ".git",
-    ".gitattributes",
-    ".cache",
-    precision::FILE_NAME,
-    SETTINGS_FILE,
-];
 
 /// What walks saw.
 #[derive(Debug, Default)]
@@ -30,11 +22,16 @@ pub struct Walked {
     models: HashMap<OsString, Vec<String>>,
 }
 
-/// What is known of the directories below one that the caller named.
+/// What is known of directories.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
-    top: &'a Path,
-    walked: &'a Walked,
+pub struct Seen<'a>(Sight<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Sight<'a> {
+    /// Of those below one that the caller named.
+    Walk { top: &'a Path, walked: &'a Walked },
+    /// Of one.
+    Listing(&'a Listing),
 }
 
 impl Walked {
@@ -59,15 +56,23 @@ impl Walked {
     /// What is known below the directory that the caller named so; `None` if it was not walked.
     pub fn below(&self, named: &Path) -> Option<Seen<'_>> {
         let top = self.tops.get(named.as_os_str())?;
-        Some(Seen { top, walked: self })
+        Some(Seen(Sight::Walk { top, walked: self }))
     }
 }
 
 impl<'a> Seen<'a> {
+    /// What a listing says.
+    pub fn listed(listing: &'a Listing) -> Self {
+        Self(Sight::Listing(listing))
+    }
+
     /// Whether the absolute `directory` was listed, if all on the way to it is known to be.
     pub(super) fn covers(&self, directory: &Path) -> bool {
-        let [directory, top] =
-            [directory, self.top].map(|path| path.as_os_str().as_encoded_bytes());
+        let top = match self.0 {
+            Sight::Walk { top, .. } => top,
+            Sight::Listing(listing) => return listing.is_of(directory),
+        };
+        let [directory, top] = [directory, top].map(|path| path.as_os_str().as_encoded_bytes());
         let rest = directory.strip_prefix(top);
         let is_separator = |byte: &u8| std::path::is_separator(char::from(*byte));
         rest.is_some_and(|rest| {
@@ -78,10 +83,13 @@ impl<'a> Seen<'a> {
     /// Whether something of the name of a mark is in the absolute `directory`; `None` if the disk
     /// has to be asked.
     pub(super) fn has(&self, directory: &Path, mark: &str) -> Option<bool> {
-        let marks = &self.walked.marks;
-        let is_there = || marks.contains(directory.join(mark).as_os_str());
-        self.covers(directory)
-            .then(|| !marks.is_empty() && is_there())
+        self.covers(directory).then(|| match self.0 {
+            Sight::Walk { walked, .. } => {
+                let marks = &walked.marks;
+                !marks.is_empty() && marks.contains(directory.join(mark).as_os_str())
+            }
+            Sight::Listing(listing) => listing.has(mark),
+        })
     }
 
     /// Whether a precision list is in the absolute `directory`; `None` if the disk has to be asked.
@@ -96,8 +104,13 @@ impl<'a> Seen<'a> {
 
     /// Names of the model files in the directory of something that was found.
     pub fn models_in(&self, directory: &Path) -> &'a [String] {
-        let models = self.walked.models.get(directory.as_os_str());
-        models.map_or(&[], Vec::as_slice)
+        match self.0 {
+            Sight::Walk { walked, .. } => {
+                let models = walked.models.get(directory.as_os_str());
+                models.map_or(&[], Vec::as_slice)
+            }
+            Sight::Listing(listing) => listing.models(),
+        }
     }
 }
 
@@ -108,4 +121,28 @@ pub(super) fn is_mark(name: &OsStr) -> bool {
 
 pub(super) fn strip_current_dir(path: &Path) -> PathBuf {
     path.strip_prefix(".").unwrap_or(path).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{Listing, Seen};
+
+    #[test]
+    fn a_listing_speaks_of_its_directory_alone() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let directory = scratch.path();
+        for name in ["pkgtool.toml", "m.pte", "config.json", ".gitattributes"] {
+            fs::write(directory.join(name), "").expect("written");
+        }
+        let listing = Listing::read(directory, Path::new("/p")).expect("a listing");
+        let seen = Seen::listed(&listing);
+        assert_eq!(seen.has_settings(Path::new("/p")), Some(true));
+        assert_eq!(seen.has_list(Path::new("/p")), Some(false));
+        assert_eq!(seen.has_settings(Path::new("/")), None, "the disk knows");
+        assert_eq!(seen.has_list(Path::new("/p/below")), None, "the disk knows");
+        assert_eq!(seen.models_in(Path::new("/p")), ["m.pte"]);
+    }
 }

@@ -102,7 +102,7 @@ impl<'p> Judge<'p> {
             let shown = &diagnostic.source.path;
             if !settings_of.contains_key(shown) {
                 let file = absolute(shown);
-                let settings = self.lookup.of(file.parent().unwrap_or(&file), None);
+                let settings = self.lookup.of(file.parent().unwrap_or(&file));
                 settings_of.insert(shown.clone(), (file, settings));
             }
         }
@@ -120,8 +120,10 @@ impl<'p> Judge<'p> {
                 continue;
             }
             let denies = settings.is_some_and(|settings| settings.deny_warnings);
-            judgement.denied_warnings +=
-                usize::from(denies && diagnostic.severity == Severity::Warning);
+            if denies && diagnostic.severity == Severity::Warning {
+                judgement.denied_warnings += 1;
+                report.denied.insert(diagnostic.source.path.clone());
+            }
             report.diagnostics.push(diagnostic);
         }
         self.tell_of_settings(report, &judgement.checked);
@@ -328,7 +330,7 @@ impl<'p> Judge<'p> {
                 "write it anew: `pkgtool validate --write-baseline {shown}`"
             ));
             let source = Arc::new(SourceText::new(shown.clone(), String::new()));
-            let settings = self.lookup.of(file.parent().unwrap_or(file), None);
+            let settings = self.lookup.of(file.parent().unwrap_or(file));
             let before = report.diagnostics.len();
             match settings {
                 Some(settings) => tell(report, &settings, finding.locate(&source, None)),
@@ -348,7 +350,7 @@ impl<'p> Judge<'p> {
         let roots = self.lookup.roots();
         let is_gone = |entry: &Entry| {
             let file = roots.absolute(&directory.join(&entry.file));
-            let settings = self.lookup.of(file.parent().unwrap_or(&file), None);
+            let settings = self.lookup.of(file.parent().unwrap_or(&file));
             let rule = rule_metas()
                 .into_iter()
                 .find(|rule| rule.name == entry.rule);

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::read;
 use super::settings::{Overrides, Settings};
+use crate::package::Roots;
 use crate::package::sieve::SETTINGS_FILE;
-use crate::package::{Roots, Seen};
+use crate::validate::Place;
 
 /// Largest file of settings, in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -69,13 +70,21 @@ impl Lookup {
         &self.roots
     }
 
-    /// The settings that rule what is in the absolute `directory`; the disk is not asked for what a walk
-    /// has seen.
-    pub(super) fn of(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<Arc<Settings>> {
+    /// The settings that rule what is in the absolute `directory`.
+    pub(super) fn of(&self, directory: &Path) -> Option<Arc<Settings>> {
+        self.of_place(Place {
+            directory,
+            seen: None,
+            roots: &self.roots,
+        })
+    }
+
+    /// The same; the disk is not asked for what was seen or is known of checkouts.
+    pub(super) fn of_place(&self, place: Place<'_>) -> Option<Arc<Settings>> {
         match &self.origin {
             Origin::Nothing => self.bare.clone(),
             Origin::File(file) => Some(self.file(&self.roots.absolute(file))),
-            Origin::Nearest => self.nearest(directory, seen).or_else(|| self.bare.clone()),
+            Origin::Nearest => self.nearest(place).or_else(|| self.bare.clone()),
         }
     }
 
@@ -89,23 +98,23 @@ impl Lookup {
             .collect()
     }
 
-    fn nearest(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<Arc<Settings>> {
+    fn nearest(&self, place: Place<'_>) -> Option<Arc<Settings>> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed = Vec::new();
         let mut found = None;
-        for ancestor in directory.ancestors() {
+        for ancestor in place.directory.ancestors() {
             if let Some(answer) = known().get(ancestor.as_os_str()) {
                 found.clone_from(answer);
                 break;
             }
             passed.push(ancestor.as_os_str().to_owned());
-            let file = ancestor.join(SETTINGS_FILE);
-            let walked = seen.and_then(|seen| seen.has_settings(ancestor));
-            if walked.unwrap_or_else(|| file.symlink_metadata().is_ok()) {
-                found = Some(self.file(&file));
+            let file = || ancestor.join(SETTINGS_FILE);
+            let seen = place.seen.and_then(|seen| seen.has_settings(ancestor));
+            if seen.unwrap_or_else(|| file().symlink_metadata().is_ok()) {
+                found = Some(self.file(&file()));
                 break;
             }
-            if self.roots.is_checkout(ancestor, seen) {
+            if place.roots.is_checkout(ancestor, place.seen) {
                 break;
             }
         }

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::diagnostic::{Report, RuleMeta};
 use crate::package::sieve::SETTINGS_FILE;
-use crate::package::{Discovery, Found, Loaded, Walked};
-use crate::validate::{self, Demands, Options, Outcome, Progress, Ruling, Session};
+use crate::package::{Discovery, Found, Loaded};
+use crate::validate::{self, Demands, Options, Outcome, Place, Progress, Ruling, Session};
 
 pub use globs::Glob;
 pub use lookup::Origin;
@@ -158,7 +158,7 @@ impl Policy {
         } else {
             path.parent().unwrap_or(&path)
         };
-        self.lookup.of(directory, None)
+        self.lookup.of(directory)
     }
 
     /// A path as reports show it.
@@ -192,7 +192,7 @@ impl Policy {
             .iter()
             .map(|path| self.lookup.roots().absolute(path));
         let settings: Vec<PathBuf> = settings.collect();
-        self.rule(&discovery, options, &settings, |ruling| {
+        self.rule(options, &settings, |ruling| {
             let nothing = BTreeMap::new();
             validate::validate_ruled(&discovery, &nothing, options, ruling, progress)
         })
@@ -206,7 +206,7 @@ impl Policy {
         options: &Options,
         progress: Progress<'_>,
     ) -> Result<Ruled, Error> {
-        self.rule(discovery, options, &[], |ruling| {
+        self.rule(options, &[], |ruling| {
             validate::validate_ruled(discovery, contents, options, ruling, progress)
         })
     }
@@ -219,7 +219,7 @@ impl Policy {
             open_models: session.opens_models(),
             jobs: 1,
         };
-        self.rule(&Discovery::default(), &options, &[], |ruling| {
+        self.rule(&options, &[], |ruling| {
             Ok(session.check(found, loaded, ruling))
         })
     }
@@ -231,18 +231,14 @@ impl Policy {
         bytes: Vec<u8>,
         options: &Options,
     ) -> Result<Ruled, Error> {
-        self.rule(&Discovery::default(), options, &[], |ruling| {
+        self.rule(options, &[], |ruling| {
             validate::validate_bytes_ruled(path, bytes, options, ruling)
         })
     }
 
     /// The same for who checks the files of a walk one by one.
-    pub fn ruling<'p>(
-        &'p self,
-        discovery: &'p Discovery,
-        options: &Options,
-    ) -> impl Ruling + use<'p> {
-        self.ruler(discovery, options, &[])
+    pub fn ruling<'p>(&'p self, options: &Options) -> impl Ruling + use<'p> {
+        self.ruler(options, &[])
     }
 
     /// Has its word on what was found without it. What it demands was then not looked for.
@@ -254,12 +250,11 @@ impl Policy {
 
     fn rule(
         &self,
-        discovery: &Discovery,
         options: &Options,
         named: &[PathBuf],
         validate: impl FnOnce(&dyn Ruling) -> Result<Outcome, validate::Error>,
     ) -> Result<Ruled, Error> {
-        let ruler = self.ruler(discovery, options, named);
+        let ruler = self.ruler(options, named);
         let outcome = validate(&ruler)?;
         let (judgement, written) = ruler
             .left
@@ -273,15 +268,9 @@ impl Policy {
         })
     }
 
-    fn ruler<'p>(
-        &'p self,
-        discovery: &'p Discovery,
-        options: &Options,
-        named: &'p [PathBuf],
-    ) -> Ruler<'p> {
+    fn ruler<'p>(&'p self, options: &Options, named: &'p [PathBuf]) -> Ruler<'p> {
         Ruler {
             policy: self,
-            walked: &discovery.walked,
             named,
             is_complete: options.open_models,
             left: Mutex::default(),
@@ -344,7 +333,6 @@ const STAY: [&str; 3] = ["settings-invalid", "exception-stale", "baseline-stale"
 /// A policy over one validation.
 struct Ruler<'p> {
     policy: &'p Policy,
-    walked: &'p Walked,
     /// Files of settings that were named.
     named: &'p [PathBuf],
     is_complete: bool,
@@ -352,14 +340,10 @@ struct Ruler<'p> {
 }
 
 impl Ruling for Ruler<'_> {
-    fn demands(&self, found: &Found) -> Option<Arc<Demands>> {
+    fn demands(&self, found: &Found, place: Place<'_>) -> Option<Arc<Demands>> {
         let lookup = &self.policy.lookup;
+        let settings = lookup.of_place(place)?;
         let file = lookup.roots().absolute(&found.path);
-        let seen = found
-            .walked_from
-            .as_deref()
-            .and_then(|top| self.walked.below(top));
-        let settings = lookup.of(file.parent().unwrap_or(&file), seen)?;
         let metas = validate::rule_metas().into_iter();
         let off = metas.filter(|rule| !settings.looks_at(rule, &file));
         Some(Arc::new(Demands {

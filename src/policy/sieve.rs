@@ -126,7 +126,7 @@ impl Sieve for ProjectSieve<'_> {
         self.settings.clear();
         self.ignored.clear();
         top.clone_into(&mut self.top);
-        let found = self.lookup.of(top, None);
+        let found = self.lookup.of(top);
         self.settings.insert(top.to_owned(), found);
         self.checkout = self.lookup.roots().checkout(top);
         if let Some(checkout) = &self.checkout {
@@ -140,7 +140,7 @@ impl Sieve for ProjectSieve<'_> {
 
     fn learn(&mut self, directory: &Path, name: &OsStr) {
         if name == SETTINGS_FILE {
-            let found = self.lookup.of(directory, None);
+            let found = self.lookup.of(directory);
             self.settings.insert(directory.to_owned(), found);
         } else if self.checkout.is_some() || directory.join(".git").symlink_metadata().is_ok() {
             self.read_gitignore(directory);

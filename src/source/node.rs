@@ -6,6 +6,7 @@
 
 use std::ops::Deref;
 
+use compact_str::CompactString;
 use serde_json::{Number, Value};
 
 use super::Span;
@@ -38,9 +39,9 @@ pub enum Kind {
     /// `true` or `false`
     Bool(bool),
     /// A number, as written.
-    Number(String),
+    Number(CompactString),
     /// A string, its escapes resolved.
-    String(String),
+    String(CompactString),
     /// An array.
     Array(Vec<Node>),
     /// An object's members in order, repeated keys included.
@@ -51,7 +52,7 @@ pub enum Kind {
 #[derive(Debug, Clone)]
 pub struct Member {
     /// The key, its escapes resolved.
-    pub key: String,
+    pub key: CompactString,
     /// The key's text, quotes included.
     pub key_span: Span,
     /// The value.
@@ -141,11 +142,11 @@ impl Node {
             Kind::Null => Value::Null,
             Kind::Bool(truth) => Value::Bool(*truth),
             Kind::Number(_) => self.as_number().map_or(Value::Null, Value::Number),
-            Kind::String(text) => Value::String(text.clone()),
+            Kind::String(text) => Value::String(text.to_string()),
             Kind::Array(elements) => elements.iter().map(Self::to_value).collect(),
             Kind::Object(members) => members
                 .effective()
-                .map(|member| (member.key.clone(), member.value.to_value()))
+                .map(|member| (member.key.to_string(), member.value.to_value()))
                 .collect(),
         }
     }

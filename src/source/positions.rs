@@ -3,6 +3,8 @@
 //! Invariant: `serde_json` has accepted the text, so only where things begin and end is looked for.
 //! What is larger than [`MAX_VALUES`] and [`MAX_KEY`] allow has no tree.
 
+use compact_str::CompactString;
+
 use super::Span;
 use super::node::{Kind, MAX_KEY, MAX_VALUES, Member, Node};
 
@@ -87,7 +89,7 @@ impl Scan<'_> {
     }
 
     /// The string that begins here, its escapes resolved.
-    fn string(&mut self) -> Option<String> {
+    fn string(&mut self) -> Option<CompactString> {
         let start = self.at;
         self.at += 1;
         let mut is_plain = true;
@@ -102,9 +104,12 @@ impl Scan<'_> {
             self.at += 1;
         }
         if is_plain {
-            self.text.get(start + 1..self.at - 1).map(str::to_owned)
+            self.text
+                .get(start + 1..self.at - 1)
+                .map(CompactString::from)
         } else {
-            serde_json::from_str(self.text.get(start..self.at)?).ok()
+            let text: Option<String> = serde_json::from_str(self.text.get(start..self.at)?).ok();
+            text.map(CompactString::from)
         }
     }
 
@@ -119,7 +124,7 @@ impl Scan<'_> {
         let length = rest.bytes().take_while(is_part).count();
         self.at += length;
         // Whatever has no length would be met again and again.
-        (length > 0).then(|| Kind::Number(rest[..length].to_owned()))
+        (length > 0).then(|| Kind::Number(rest[..length].into()))
     }
 
     /// The next byte that is no white space, which is where the walk then stands.

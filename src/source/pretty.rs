@@ -274,15 +274,12 @@ impl Seen<'_> {
     }
 }
 
-/// The white space before `at` in its line; `None` if something else stands there.
+/// The white space before `at` in its line; `None` if something else stands there. Looks no further back
+/// than that: a line may be as long as the text, and everything on it is asked for.
 pub(super) fn indentation(text: &str, at: usize) -> Option<&str> {
     let before = &text[..at];
-    let line = before
-        .rfind('\n')
-        .map_or(before, |newline| &before[newline + 1..]);
-    line.bytes()
-        .all(|byte| byte == b' ' || byte == b'\t')
-        .then_some(line)
+    let above = before.trim_end_matches([' ', '\t']);
+    (above.is_empty() || above.ends_with('\n')).then(|| &before[above.len()..])
 }
 
 fn is_scalar_node(node: &Node) -> bool {

@@ -3,10 +3,11 @@
 //! Invariant: without demands a validation is what it is without this file.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::diagnostic::Report;
-use crate::package::{Backend, Found, PrecisionList};
+use crate::package::{Backend, Found, PrecisionList, Roots, Seen};
 
 /// What a project asks of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,10 +24,21 @@ pub struct Demands {
     pub capabilities: Vec<String>,
 }
 
+/// Where a file that is checked stands.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// Its directory, from the file system's root.
+    pub directory: &'a Path,
+    /// What was seen of directories.
+    pub seen: Option<Seen<'a>>,
+    /// What is known of checkouts.
+    pub roots: &'a Roots,
+}
+
 /// Who rules a validation.
 pub trait Ruling: Sync {
     /// What is asked of a file.
-    fn demands(&self, found: &Found) -> Option<Arc<Demands>>;
+    fn demands(&self, found: &Found, place: Place<'_>) -> Option<Arc<Demands>>;
 
     /// Has the last word on what was found, before findings about one file are put together.
     fn judge(&self, report: &mut Report);
@@ -37,7 +49,7 @@ pub trait Ruling: Sync {
 pub struct Unruled;
 
 impl Ruling for Unruled {
-    fn demands(&self, _: &Found) -> Option<Arc<Demands>> {
+    fn demands(&self, _: &Found, _: Place<'_>) -> Option<Arc<Demands>> {
         None
     }
 

@@ -32,15 +32,15 @@ use rayon::prelude::*;
 
 use crate::diagnostic::{Diagnostic, Finding, Report, RuleMeta, SourceText};
 use crate::package::{
-    Discovery, Found, FoundKind, Loaded, PrecisionList, Roots, Seen, Skipped, Walked, discover,
-    foreign, model_file, roots,
+    Discovery, Found, FoundKind, Listing, Loaded, PrecisionList, Roots, Seen, Skipped, Walked,
+    discover, foreign, model_file, roots,
 };
 use context::{Context, Precisions};
 use files::FileCache;
 use limit::Worst;
 use placed::Placed;
 
-pub use demands::{Demands, Ruling, Unruled};
+pub use demands::{Demands, Place, Ruling, Unruled};
 pub use files::{FileFacts, FileState, ModelFacts};
 pub use recheck::Recheck;
 pub use rules::{RULES, Rule};
@@ -272,9 +272,19 @@ impl<'a> Run<'a> {
         let directory = found.path.parent().unwrap_or(Path::new("")).to_owned();
         let absolute = self.roots.absolute(&directory);
         let top = found.walked_from.as_deref();
-        let seen = top.and_then(|top| self.walked.below(top));
+        let listing;
+        let mut seen = top.and_then(|top| self.walked.below(top));
+        if seen.is_none() {
+            listing = Listing::read(&directory, &absolute);
+            seen = listing.as_ref().map(Seen::listed);
+        }
         let root = self.roots.package_root_seen(&absolute, seen);
-        let demands = self.ruling.demands(found);
+        let place = Place {
+            directory: &absolute,
+            seen,
+            roots: &self.roots,
+        };
+        let demands = self.ruling.demands(found, place);
         let demands = demands.as_deref();
         let mut precisions = self.precisions_for(found, &absolute, &root, seen);
         if let Some(extra) = demands.map(|demands| &demands.extra) {
@@ -350,14 +360,15 @@ impl<'a> Run<'a> {
         if seen.and_then(|seen| seen.has_list(directory)) == Some(false) {
             return None;
         }
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lists.get(directory.as_os_str()) {
+        // The lock is not held while the disk is asked: at worst two threads ask the same.
+        let lists = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lists().get(directory.as_os_str()) {
             return known.clone();
         }
         let path = directory.join(crate::package::precision::FILE_NAME);
         let exists = path.symlink_metadata().is_ok();
         let list = exists.then(|| Arc::new(Precisions::read(&Loaded::read(&path))));
-        lists.insert(directory.into(), list.clone());
+        lists().insert(directory.into(), list.clone());
         list
     }
 }

@@ -11,9 +11,10 @@ use clap::ValueEnum;
 
 use super::exit::{Exit, Failure};
 use super::output;
+use super::policy_args::SettingsArgs;
 use crate::diagnostic::{Applicability, Diagnostic, Report};
 use crate::fix::{self, Options, Outcome};
-use crate::policy::Policy;
+use crate::policy::{Overrides, Policy};
 use crate::source::text::defuse;
 use crate::validate;
 
@@ -66,6 +67,9 @@ pub(super) struct Args {
     /// Print nothing but what went wrong
     #[arg(long, short)]
     quiet: bool,
+
+    #[command(flatten)]
+    settings: SettingsArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -79,7 +83,7 @@ enum FormatArg {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let options = args.options();
-    let policy = Policy::nearest();
+    let policy = args.settings.policy(Overrides::default())?;
     let outcome = fix::fix(&options, &policy).map_err(|error| Failure::Other(error.to_string()))?;
     if outcome.checked == 0 {
         let paths: Vec<String> = args

@@ -18,16 +18,18 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
         let count = rest.partition_point(|d| d.source.path.as_str() <= file.as_str());
         let (own, later) = rest.split_at(count);
         rest = later;
-        junit.add_test_suite(suite(style.path(file), own, style));
+        let denies = style.deny_warnings || report.denied.contains(file);
+        junit.add_test_suite(suite(style.path(file), own, denies));
     }
     let xml = junit.to_string().map_err(io::Error::other)?;
     out.write_all(xml.as_bytes())
 }
 
-fn suite(file: &str, diagnostics: &[Diagnostic], style: &Style<'_>) -> TestSuite {
+/// The suite of a file; `denies`: its warnings fail, too.
+fn suite(file: &str, diagnostics: &[Diagnostic], denies: bool) -> TestSuite {
     let fails = |d: &&Diagnostic| match d.severity {
         Severity::Error => true,
-        Severity::Warning => style.deny_warnings,
+        Severity::Warning => denies,
         Severity::Note => false,
     };
     let mut suite = TestSuite::new(file);

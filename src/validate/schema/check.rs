@@ -258,7 +258,7 @@ fn check_object<'a>(
     };
     let mut unknown = Vec::new();
     for Member { key, value, .. } in members.effective() {
-        match schema.properties.get(key).or(rest) {
+        match schema.properties.get(key.as_str()).or(rest) {
             Some(schema) => check(schema, value, &Place::Key(place, key), report),
             None if matches!(schema.others, Others::None) => unknown.push(key.as_str()),
             None => {}

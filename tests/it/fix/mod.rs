@@ -1,5 +1,6 @@
 //! `pkgtool fix`: what it mends, how it writes, and what it never does.
 
+mod elsewhere;
 mod fixtures;
 mod renames;
 mod writes;

@@ -558,3 +558,44 @@ fn root_is_what_reports_are_relative_to() {
         "xnnpack/config.json"
     );
 }
+
+#[test]
+fn fix_takes_the_same_settings_as_validate() {
+    let settings = "ignore = [\"license\"]\nexclude = [\"xnnpack\"]\n";
+    let tree = with(settings);
+    let fix = |arguments: &[&str]| {
+        pkgtool(
+            ["fix", "--check", "--format", "json"]
+                .iter()
+                .chain(arguments),
+        )
+        .within(tree.root())
+        .run()
+    };
+    fix(&[]).expect_code(3);
+    let all = fix(&["--no-config"]);
+    assert!(all.stdout.contains("license-unknown"), "{}", all.stdout);
+    fs::write(tree.path("other.toml"), "ignore = [\"license\"]").expect("a file");
+    let some = fix(&["--config", "other.toml"]);
+    assert!(some.stdout.contains("file-name"), "{}", some.stdout);
+    assert!(!some.stdout.contains("license-unknown"), "{}", some.stdout);
+    fix(&["--config", "missing.toml"]).expect_code(2);
+    fix(&["--config", "other.toml", "--no-config"]).expect_code(2);
+}
+
+#[test]
+fn junit_fails_what_settings_deny() {
+    let failures = |settings: &str| {
+        let tree = with(settings);
+        let ran = pkgtool(["validate", "--format", "junit"])
+            .within(tree.root())
+            .run();
+        ran.stdout.matches("<failure").count()
+    };
+    assert_eq!(failures(""), 0);
+    assert_eq!(failures("deny-warnings = true"), 1);
+    assert_eq!(
+        failures("deny-warnings = true\nignore = [\"file-name\"]"),
+        0
+    );
+}

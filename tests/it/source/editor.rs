@@ -131,7 +131,7 @@ fn made(change: &Change, text: &str, document: &Document) -> Option<(TextEdit, V
             if let Value::Object(members) = target {
                 let index = (!members.is_empty()).then(|| item.index(members.len()))?;
                 let key = node.members()[index].key.clone();
-                members.shift_remove(&key);
+                members.shift_remove(key.as_str());
                 editor.remove_member(node, index)?
             } else {
                 let elements = target.as_array_mut()?;
@@ -164,7 +164,7 @@ fn made(change: &Change, text: &str, document: &Document) -> Option<(TextEdit, V
             let members = value.pointer_mut(&pointer)?.as_object_mut()?;
             let index = (!members.is_empty()).then(|| item.index(members.len()))?;
             let member = &node.members()[index];
-            let old = members.shift_remove(&member.key)?;
+            let old = members.shift_remove(member.key.as_str())?;
             members.shift_insert(index, "another key".to_owned(), old);
             editor.rename_key(member, "another key")
         }

@@ -51,7 +51,7 @@ fn node_agrees(node: &Node, value: &Value, text: &str) -> Result<(), TestCaseErr
                     &serde_json::from_str::<String>(key).expect("a key"),
                     &member.key
                 );
-                node_agrees(&member.value, &values[&member.key], text)?;
+                node_agrees(&member.value, &values[member.key.as_str()], text)?;
             }
         }
         (Kind::String(own), Value::String(value)) => prop_assert_eq!(own, value),
