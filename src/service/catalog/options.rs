@@ -1,6 +1,6 @@
 //! What a catalog is made of, and what it leaves out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::ServiceSettings;
@@ -16,6 +16,19 @@ pub struct PackageDirectory {
     pub owner: AccountId,
     /// Its name.
     pub owner_name: String,
+    /// Variants whose files are not there since nobody wants them: the config's path in the directory,
+    /// places in `variants`. They are not served, and nothing is wrong with them.
+    pub left_out: Vec<(PathBuf, Vec<usize>)>,
+}
+
+impl PackageDirectory {
+    /// The variants of a config that are left out.
+    pub(super) fn left_out(&self, config: &Path) -> &[usize] {
+        let below = config.strip_prefix(&self.path).unwrap_or(config);
+        let mut left_out = self.left_out.iter();
+        let found = left_out.find(|(config, _)| config == below);
+        found.map_or(&[], |(_, places)| places)
+    }
 }
 
 /// Gives the lasting number of an account's service of this name, or says why there is none now.
