@@ -22,11 +22,15 @@ pub struct PackageDirectory {
 }
 
 impl PackageDirectory {
-    /// The variants of a config that are left out.
+    /// The variants of a config that are left out. Its path may be from the working directory.
     pub(super) fn left_out(&self, config: &Path) -> &[usize] {
-        let below = config.strip_prefix(&self.path).unwrap_or(config);
+        if self.left_out.is_empty() {
+            return &[];
+        }
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (config, directory) = (real(config), real(&self.path));
         let mut left_out = self.left_out.iter();
-        let found = left_out.find(|(config, _)| config == below);
+        let found = left_out.find(|(below, _)| directory.join(below) == config);
         found.map_or(&[], |(_, places)| places)
     }
 }

@@ -346,7 +346,9 @@ fn only_what_is_wanted_is_fetched_and_served() {
         "packages = [\"{}\"]\n[sources]\nbackends = [\"xnnpack\"]\nprecisions = [\"fp32\"]",
         web.url("/repo/")
     );
-    let mut gateway = setup().settings(&settings).start();
+    // Below the working directory, from which findings tell paths.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let mut gateway = setup().settings(&settings).start_in(directory);
     for _ in 0..2 {
         assert_eq!(answer(&gateway), [-1.0, 2.0, -3.0]);
         assert_eq!(transfers(&web, "fp16.onnx"), 0);
