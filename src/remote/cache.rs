@@ -320,10 +320,8 @@ fn family(address: &Address, settings: &Settings) -> String {
 
 fn digest(text: &str) -> String {
     let hash = Sha256::digest(text.as_bytes());
-    hash.iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let first = hash.first_chunk().copied();
+    format!("{:016x}", first.map_or(0, u64::from_be_bytes))
 }
 
 fn remove(directory: &Path) -> Result<(), RemoteError> {

@@ -37,6 +37,7 @@ pub struct Wish {
 
 impl Wish {
     /// The same wish, as it is told whatever the order in which it was said.
+    #[must_use]
     pub fn sorted(mut self) -> Self {
         self.backends.sort_by_key(|backend| backend.name());
         self.backends.dedup();
