@@ -380,7 +380,7 @@ fn hub(files: BTreeMap<String, Content>) -> Web {
                 let (size, tag) = (content.size, content.tag.trim_matches('"'));
                 serde_json::json!({"type": "file", "path": path, "size": size, "oid": tag})
             });
-            return Told::new(200, serde_json::Value::from_iter(items).to_string());
+            return Told::new(200, items.collect::<serde_json::Value>().to_string());
         }
         let path =
             rest("/o/r/resolve/").and_then(|rest| rest.split_once('/').map(|it| it.1.to_owned()));
