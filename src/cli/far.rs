@@ -27,7 +27,7 @@ pub(super) struct FarArgs {
     #[arg(long)]
     allow_private: bool,
 
-    /// How long reading from servers may take; for `pull` how long a server may be silent
+    /// How long reading from servers may take; for `pull` and `serve` how long a server may be silent
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     timeout: Option<u64>,
 }

@@ -11,8 +11,8 @@ use super::exit::{Exit, Failure};
 use super::far;
 use super::output;
 use crate::diagnostic::render::{Format, Style};
-use crate::package::Backend;
-use crate::remote::pull::{self, Pulled, Step, Wish};
+use crate::package::{Backend, config};
+use crate::remote::pull::{self, Progress, Pulled, Step, Wish};
 use crate::remote::{Address, RemoteError};
 use crate::validate::{self, Options};
 
@@ -96,26 +96,32 @@ fn fetch(args: &Args, address: &Address) -> Result<Pulled, RemoteError> {
         checksums: args.checksum.clone(),
         jobs: usize::from(args.jobs),
     };
-    let shows = !args.quiet && std::io::stderr().is_terminal();
-    let bar = if shows {
+    with_bar(!args.quiet, |progress| {
+        pull::pull(
+            address,
+            &args.directory,
+            &args.far.download(),
+            &wish,
+            progress,
+        )
+    })
+}
+
+/// Fetches with a bar on standard error, if that is a terminal and somebody wants it.
+pub(super) fn with_bar<T>(is_wanted: bool, fetch: impl FnOnce(Progress<'_>) -> T) -> T {
+    let bar = if is_wanted && std::io::stderr().is_terminal() {
         progress_bar()
     } else {
         ProgressBar::hidden()
     };
-    let progress = |step: Step| match step {
-        Step::Planned(bytes) => bar.set_length(bytes),
+    let fetched = fetch(&|step: Step| match step {
+        // A source that changed meanwhile is planned more than once.
+        Step::Planned(bytes) => bar.set_length(bar.position() + bytes),
         Step::Came(bytes) => bar.inc(bytes),
         Step::Lost(bytes) => bar.inc_length(bytes),
-    };
-    let pulled = pull::pull(
-        address,
-        &args.directory,
-        &args.far.download(),
-        &wish,
-        &progress,
-    );
+    });
     bar.finish_and_clear();
-    pulled
+    fetched
 }
 
 fn summary(args: &Args, pulled: &Pulled) -> String {
@@ -151,9 +157,7 @@ fn check(args: &Args, pulled: &Pulled) -> Result<Exit, Failure> {
             .unwrap_or_default();
         let mut left_out = pulled.left_out.iter().filter(|(config, _)| *config == path);
         !left_out.any(|(_, places)| {
-            places
-                .iter()
-                .any(|place| is_in_variant(&one.pointer, *place))
+            config::variant_at(&one.pointer).is_some_and(|place| places.contains(&place))
         })
     });
     if report.files.is_empty() {
@@ -178,13 +182,8 @@ fn check(args: &Args, pulled: &Pulled) -> Result<Exit, Failure> {
     })
 }
 
-/// Whether a JSON pointer leads to the variant at this place, or into it.
-fn is_in_variant(pointer: &str, place: usize) -> bool {
-    let rest = pointer.strip_prefix("/variants/").unwrap_or_default();
-    rest.split('/').next() == Some(place.to_string().as_str())
-}
-
-fn backend(text: &str) -> Result<Backend, String> {
+/// A backend by its name, or which there are.
+pub(super) fn backend(text: &str) -> Result<Backend, String> {
     Backend::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = Backend::ALL.iter().map(|backend| backend.name()).collect();
         format!("no backend; there are {}", names.join(", "))

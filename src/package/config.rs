@@ -119,6 +119,12 @@ pub struct TensorSpec {
     pub dtype: Option<DType>,
 }
 
+/// The place in `variants` that a JSON pointer into a config leads to, or into.
+pub fn variant_at(pointer: &str) -> Option<usize> {
+    let rest = pointer.strip_prefix("/variants/")?;
+    rest.split('/').next()?.parse().ok()
+}
+
 impl Config {
     /// The view of a document.
     pub fn from_document(document: &Document) -> Self {

@@ -66,6 +66,19 @@ impl Address {
         url.set_fragment(None);
         Ok(Self::Web(url))
     }
+
+    /// How it is told: without a query, which may be a secret.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Web(url) => {
+                let mut url = url.clone();
+                url.set_query(None);
+                url.into()
+            }
+            Self::Hub(hub) if hub.path.is_empty() => hub.shown(),
+            Self::Hub(hub) => format!("{}/{}", hub.shown(), hub.path),
+        }
+    }
 }
 
 impl HubAddress {

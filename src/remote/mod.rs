@@ -6,6 +6,7 @@
 //! real one, whose files are fetched block by block where they are read.
 
 mod address;
+pub mod cache;
 mod crawl;
 mod error;
 mod gate;
@@ -16,6 +17,7 @@ mod mirror;
 mod name;
 pub mod pull;
 mod ranged;
+mod record;
 mod settings;
 mod settle;
 mod store;

@@ -116,6 +116,7 @@ pub fn package_directory(
         path,
         owner,
         owner_name: owner_name.to_owned(),
+        left_out: Vec::new(),
     })
 }
 

@@ -3,7 +3,13 @@
 mod log;
 mod open_files;
 mod parts;
+mod places;
 mod reload;
+#[cfg(feature = "remote")]
+mod sources;
+#[cfg(not(feature = "remote"))]
+#[path = "sources_absent.rs"]
+mod sources;
 mod training;
 
 use std::fmt::Write as _;
@@ -18,12 +24,15 @@ use tokio::task::JoinSet;
 use super::data_dir;
 use super::exit::{Exit, Failure};
 use super::output;
+use crate::database::DataLock;
 use crate::gateway::settings::{Listen, Settings};
 use crate::gateway::{Bound, Deadline, Gateway, Tls};
 use crate::service::{Kind, Service};
 use log::Level;
 use parts::Running;
+use places::Places;
 use reload::Reload;
+use sources::{SourceArgs, Sources};
 
 /// Name of the settings' file in the data directory.
 const CONFIG: &str = "gateway.toml";
@@ -32,7 +41,8 @@ const CONFIG: &str = "gateway.toml";
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Args {
-    /// Directories of packages; each package becomes a service of the account `local`
+    /// Directories of packages, or addresses as `pull` takes them (https://…, hf:OWNER/REPOSITORY@REVISION);
+    /// each package becomes a service of the account `local`
     #[arg(value_name = "PACKAGES")]
     packages: Vec<PathBuf>,
 
@@ -51,15 +61,22 @@ pub(super) struct Args {
     /// Print all settings as they are in force, and stop
     #[arg(long)]
     print_config: bool,
+
+    #[command(flatten)]
+    sources: SourceArgs,
 }
 
 const HELP: &str = "\
 Every setting of the file is also an environment variable: PKGTOOL_ and its path in capitals, such as
 PKGTOOL_LISTEN or PKGTOOL_LIMITS_BODY_BYTES; arguments go over both.
 
+Packages on servers are fetched into the data directory before the gateway listens, and what is new of them at
+each further start. Without their server a start serves the copies that are there.
+
 Examples:
   pkgtool serve packages-examples
   pkgtool serve models/ --listen 0.0.0.0:8080 --data-dir /var/lib/pkgtool
+  pkgtool serve hf:owner/repo@v2 more/packages --backend xnnpack
   pkgtool serve --print-config > gateway.toml";
 
 /// Runs the command.
@@ -103,6 +120,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     if !args.packages.is_empty() {
         settings.packages.clone_from(&args.packages);
     }
+    args.sources.apply(&mut settings);
     settings.data_dir = data_dir::of(&settings.data_dir).map_err(Failure::Other)?;
     Ok(settings)
 }
@@ -111,20 +129,24 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     open_files::make_room(&mut settings);
     let tls = Tls::read(&settings).map_err(|error| other(&error))?;
+    let sources = Sources::of(&settings, &args.sources)?;
     // The address first: who gets it is the one server, and a mistake shows before anything is made.
-    let bound = bind(&settings.listen).await?;
-    let for_operators = match settings.admin.listen.0 {
-        Some(address) => {
-            let bound = Bound::bind(address).await.map_err(|error| other(&error))?;
-            Some(bound.for_operators())
-        }
-        None => None,
+    let listeners = listen(&settings).await?;
+    let lock = DataLock::take(&settings.data_dir).map_err(|error| other(&error))?;
+    let (listeners, places) = if sources.is_empty() {
+        (listeners, Places::default())
+    } else {
+        // Nobody is to wait for an answer while packages come.
+        drop(listeners);
+        let places = tokio::task::block_in_place(|| sources.fetch(&settings.data_dir))?;
+        (listen(&settings).await?, places)
     };
+    let (bound, for_operators) = listeners;
     let hangups = Arc::new(Notify::new());
     let signals = stop_signal(&hangups).map_err(|error| other(&error))?;
     let grace = settings.timeouts.grace();
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let running = Running::start(settings).await?;
+    let running = Running::start(settings, lock, &places).await?;
     let operators = for_operators.as_ref().map(Bound::address);
     announce(
         &running,
@@ -174,6 +196,17 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
         () = second_signal(&mut again) => tracing::warn!("stopped at once, at a second signal"),
     }
     Ok(Exit::Clean)
+}
+
+/// The listener for everybody, and that for operators if there is one.
+async fn listen(settings: &Settings) -> Result<(Bound, Option<Bound>), Failure> {
+    let bound = bind(&settings.listen).await?;
+    let Some(address) = settings.admin.listen.0 else {
+        return Ok((bound, None));
+    };
+    let operators = Bound::bind(address).await;
+    let operators = operators.map_err(|error| Failure::Other(error.to_string()))?;
+    Ok((bound, Some(operators.for_operators())))
 }
 
 /// The first of the addresses that can be had.

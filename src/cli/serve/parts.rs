@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::super::exit::Failure;
+use super::places::Places;
 use super::training::{jobs, opening, settings_of, trained_directory, untrained};
 use crate::account::{
     Account, AccountId, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret,
@@ -71,11 +72,14 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts everything, the queue last.
-    pub(super) async fn start(settings: Settings) -> Result<Self, Failure> {
+    /// Starts everything, the queue last, on a data directory whose lock is held.
+    pub(super) async fn start(
+        settings: Settings,
+        lock: DataLock,
+        places: &Places,
+    ) -> Result<Self, Failure> {
         let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
         let directory = &settings.data_dir;
-        let lock = DataLock::take(directory).map_err(|error| other(&error))?;
         let stores = Stores::open(&DatabaseUrl::in_directory(directory)).await;
         let stores = stores.map_err(|error| other(&error))?;
         let store = stores.accounts().await.map_err(|error| other(&error))?;
@@ -104,7 +108,7 @@ impl Running {
         let training = stores.training().await.map_err(|error| other(&error))?;
         let derived = DerivedServices::read(&*training).await;
         let derived = Arc::new(derived.map_err(|error| other(&error))?);
-        let catalog = catalog(&current, &all, &store, &engines, &derived)?;
+        let catalog = catalog(&current, places, &all, &store, (&engines, &derived))?;
         check_services(&settings, &catalog, &derived)?;
         let proxies = proxies(&settings, &all, &*store, &engines).await?;
         let untrained = untrained(&settings, &derived, &engines)?;
@@ -278,21 +282,23 @@ fn engines(settings: &Settings) -> Result<Arc<Engines>, Failure> {
 
 fn catalog(
     current: &Arc<ArcSwap<Settings>>,
+    places: &Places,
     accounts: &[Account],
     store: &Arc<dyn AccountStore>,
-    engines: &Arc<Engines>,
-    derived: &Arc<DerivedServices>,
+    (engines, derived): (&Arc<Engines>, &Arc<DerivedServices>),
 ) -> Result<Arc<Catalog>, Failure> {
     let settings = current.load();
     let mut directories = Vec::new();
     let mut add = |account: &str, paths: &[PathBuf]| -> Result<(), Failure> {
         let owner = owner(accounts, account)?;
         for path in paths {
-            require_directory(path)?;
+            let place = places.of(path);
+            require_directory(&place.directory)?;
             directories.push(PackageDirectory {
-                path: path.clone(),
+                path: place.directory,
                 owner,
                 owner_name: account.to_owned(),
+                left_out: place.left_out,
             });
         }
         Ok(())

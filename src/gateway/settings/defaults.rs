@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::operators::{Admin, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept};
-use super::{Cors, Limits, Log, LogFormat, Settings, Tasks, Timeouts, Tls};
+use super::{Cors, Limits, Log, LogFormat, Settings, Sources, Tasks, Timeouts, Tls};
 use crate::service::ServiceSettings;
 
 impl Default for Settings {
@@ -16,6 +16,7 @@ impl Default for Settings {
             packages: Vec::new(),
             memory_budget: 0,
             ort_library: PathBuf::new(),
+            sources: Sources::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             tasks: Tasks::default(),

@@ -9,6 +9,7 @@ mod listen;
 mod live;
 mod operators;
 mod services;
+mod sources;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,6 +28,7 @@ pub use operators::{
     Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrainingLimits, TrustedProxies,
     UsageKept,
 };
+pub use sources::Sources;
 
 /// Name of the account that exists from the start.
 pub const LOCAL_ACCOUNT: &str = "local";
@@ -47,12 +49,15 @@ pub struct Settings {
     pub listen: Listen,
     /// Where the database and the blobs are; empty: the user's own data directory.
     pub data_dir: PathBuf,
-    /// Directories of packages whose services belong to the account `local`.
+    /// Directories of packages whose services belong to the account `local`, or addresses of packages on
+    /// servers.
     pub packages: Vec<PathBuf>,
     /// Bytes that loaded models may take together; 0: half of the machine's memory.
     pub memory_budget: u64,
     /// ONNX Runtime's library; empty: looked for.
     pub ort_library: PathBuf,
+    /// What is fetched of packages on servers.
+    pub sources: Sources,
     /// Limits.
     pub limits: Limits,
     /// Timeouts.
@@ -195,7 +200,7 @@ pub struct Tls {
 pub struct Publisher {
     /// The account's name.
     pub account: String,
-    /// Directories of its packages.
+    /// Directories of its packages, or addresses.
     pub packages: Vec<PathBuf>,
 }
 

@@ -5,23 +5,22 @@
 //! Invariant: nothing here leaves the directory, through no link; a note is on disk before the first byte
 //! that it is about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use walkdir::WalkDir;
 
 use super::plan::Wanted;
-use crate::remote::RemoteError;
+use crate::remote::{RemoteError, record};
 
 /// The folder in the directory.
 const FOLDER: &str = ".pkgtool";
-/// Largest record that is read, in bytes.
-const MAX_RECORD: u64 = 16 << 20;
 /// Bytes that are hashed at once.
 const CHUNK: usize = 256 << 10;
 
@@ -89,7 +88,7 @@ impl Journal {
             }
             Err(TryLockError::Error(error)) => return Err(RemoteError::disk(&path, &error)),
         }
-        let pulled = read_record(&folder.join("pulled.json")).unwrap_or_default();
+        let pulled = record::read(&folder.join("pulled.json")).unwrap_or_default();
         Ok(Self {
             directory,
             _lock: lock,
@@ -192,10 +191,86 @@ impl Journal {
             sha256,
             mark: wanted.mark.clone(),
         };
-        let mut pulled = self.pulled();
-        pulled.insert(wanted.target.clone(), finished);
+        self.pulled().insert(wanted.target.clone(), finished);
+        self.write()
+    }
+
+    /// Writes down which files are complete.
+    pub(super) fn write(&self) -> Result<(), RemoteError> {
+        // Others wait: two may not write the same file.
+        let pulled = self.pulled();
         let path = self.directory.join(FOLDER).join("pulled.json");
-        write_record(&path, &*pulled).map_err(|error| RemoteError::disk(&path, &error))
+        record::write(&path, &*pulled).map_err(|error| RemoteError::disk(&path, &error))
+    }
+
+    /// Takes a file of another directory under the same name: one file with two names, where that can be
+    /// and nothing is there yet.
+    pub(super) fn take_from(&self, other: &Self, wanted: &Wanted) -> Result<(), RemoteError> {
+        let known = other.pulled().get(&wanted.target).cloned();
+        let (Some(known), Some(from)) = (known, other.checked(&wanted.target).ok()) else {
+            return Ok(());
+        };
+        if other.look(wanted)? == There::Same && fs::hard_link(from, self.place(wanted)?).is_ok() {
+            self.pulled().insert(wanted.target.clone(), known);
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is in the directory but what is wanted.
+    pub(super) fn has_only(&self, targets: &BTreeSet<&str>) -> bool {
+        self.strangers(targets).next().is_none()
+    }
+
+    /// Takes away what is not wanted, and sees to it that the rest is on the disk.
+    pub(super) fn keep_only(&self, targets: &BTreeSet<&str>) -> Result<(), RemoteError> {
+        for path in self.strangers(targets) {
+            fs::remove_file(&path).map_err(|error| RemoteError::disk(&path, &error))?;
+        }
+        self.pulled()
+            .retain(|target, _| targets.contains(target.as_str()));
+        self.write()?;
+        for entry in WalkDir::new(&self.directory).contents_first(true) {
+            let folder = entry.ok().filter(|entry| entry.file_type().is_dir());
+            if let Some(folder) = folder {
+                // Only empty ones go.
+                let _ = fs::remove_dir(folder.path());
+                // Not every system lets a folder be opened.
+                let _ = File::open(folder.path()).and_then(|folder| folder.sync_all());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every file that was taken down as complete is there as it was.
+    pub(super) fn is_whole(&self) -> Result<bool, RemoteError> {
+        let pulled = self.pulled().clone();
+        for (target, finished) in &pulled {
+            let path = self.checked(target)?;
+            let found = fs::symlink_metadata(&path).ok();
+            let Some(found) = found.filter(|found| found.is_file() && found.len() == finished.size)
+            else {
+                return Ok(false);
+            };
+            if modified(&found) != finished.modified && self.hash(&path)? != finished.sha256 {
+                return Ok(false);
+            }
+        }
+        Ok(!pulled.is_empty())
+    }
+
+    /// Files in the directory that are not wanted, this journal's own left aside.
+    fn strangers(&self, targets: &BTreeSet<&str>) -> impl Iterator<Item = PathBuf> {
+        let walk = WalkDir::new(&self.directory).min_depth(1).into_iter();
+        let own = self.directory.join(FOLDER);
+        let entries = walk
+            .filter_entry(move |entry| entry.path() != own)
+            .flatten();
+        entries.filter_map(move |entry| {
+            let below = entry.path().strip_prefix(&self.directory).ok()?;
+            let parts: Option<Vec<&str>> = below.iter().map(|part| part.to_str()).collect();
+            let is_wanted = parts.is_some_and(|parts| targets.contains(parts.join("/").as_str()));
+            (!entry.file_type().is_dir() && !is_wanted).then(|| entry.into_path())
+        })
     }
 
     /// Takes away what only a pull that was interrupted needs.
@@ -224,12 +299,12 @@ impl Journal {
 impl Begun {
     /// Reads the note of a begun file.
     pub(super) fn read(path: &Path) -> Option<Self> {
-        read_record(path)
+        record::read(path)
     }
 
     /// Writes it.
     pub(super) fn write(&self, path: &Path) -> Result<(), RemoteError> {
-        write_record(path, self).map_err(|error| RemoteError::disk(path, &error))
+        record::write(path, self).map_err(|error| RemoteError::disk(path, &error))
     }
 }
 
@@ -258,22 +333,6 @@ fn modified(metadata: &fs::Metadata) -> u64 {
         .ok()
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0))
-}
-
-fn read_record<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
-    if fs::symlink_metadata(path).ok()?.len() > MAX_RECORD {
-        return None;
-    }
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
-}
-
-/// Writes beside it and puts it in its place: at any moment one of the two is whole.
-fn write_record(path: &Path, record: &impl Serialize) -> io::Result<()> {
-    let beside = path.with_extension("json.new");
-    let mut file = File::create(&beside)?;
-    file.write_all(&serde_json::to_vec_pretty(record)?)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
 }
 
 fn hex(bytes: &[u8]) -> String {

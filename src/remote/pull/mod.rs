@@ -10,7 +10,7 @@ mod room;
 mod sums;
 mod transfer;
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -33,6 +33,18 @@ pub struct Wish {
     pub checksums: Option<PathBuf>,
     /// Files fetched at once; at least one.
     pub jobs: usize,
+}
+
+impl Wish {
+    /// The same wish, as it is told whatever the order in which it was said.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.backends.sort_by_key(|backend| backend.name());
+        self.backends.dedup();
+        self.precisions.sort();
+        self.precisions.dedup();
+        self
+    }
 }
 
 /// How it goes on.
@@ -64,6 +76,12 @@ pub struct Pulled {
     pub left_out: Vec<(PathBuf, Vec<usize>)>,
 }
 
+/// A source as it is now on its server, and what of it is wanted.
+pub struct Source {
+    mirror: Mirror,
+    plan: Plan,
+}
+
 /// Fetches what `wish` names of the source into `directory`.
 pub fn pull(
     address: &Address,
@@ -72,36 +90,100 @@ pub fn pull(
     wish: &Wish,
     progress: Progress<'_>,
 ) -> Result<Pulled, RemoteError> {
-    let mut settings = settings.clone();
-    (
-        settings.limits.total,
-        settings.limits.run_bytes,
-        settings.limits.requests,
-    ) = (None, None, None);
-    let mut mirror = Mirror::open(address, &settings)?;
-    let mut plan = plan::plan(&mut mirror, wish)?;
-    if let Some(fault) = mirror.fault() {
-        return Err(fault);
-    }
-    sums::apply(&mirror, &mut plan.wanted, wish.checksums.as_deref())?;
+    let source = Source::open(address, settings, wish)?;
     let journal = Journal::open(directory)?;
-    let todo = compare(&journal, &plan, wish.force)?;
-    let kept = plan.wanted.len() - todo.len();
-    let left: u64 = todo
-        .iter()
-        .map(|one| one.size.saturating_sub(journal.part_size(one)))
-        .sum();
-    room::check(directory, left)?;
-    progress(Step::Planned(left));
-    fetch_all(&mirror, &journal, &todo, wish, progress)?;
+    let pulled = source.fetch(&journal, wish, progress)?;
     journal.close();
-    Ok(Pulled {
-        fetched: todo.len(),
-        kept,
-        bytes: todo.iter().map(|one| one.size).sum(),
-        traffic: mirror.traffic(),
-        left_out: left_out(&plan, directory),
-    })
+    Ok(pulled)
+}
+
+/// Whether every file that was fetched into a directory is there as it was.
+pub fn is_whole(directory: &Path) -> Result<bool, RemoteError> {
+    Ok(directory.is_dir() && Journal::open(directory)?.is_whole()?)
+}
+
+impl Source {
+    /// Asks what the source has, and decides what of it is wanted.
+    pub fn open(address: &Address, settings: &Settings, wish: &Wish) -> Result<Self, RemoteError> {
+        let mut settings = settings.clone();
+        (
+            settings.limits.total,
+            settings.limits.run_bytes,
+            settings.limits.requests,
+        ) = (None, None, None);
+        let mut mirror = Mirror::open(address, &settings)?;
+        let mut plan = plan::plan(&mut mirror, wish)?;
+        if let Some(fault) = mirror.fault() {
+            return Err(fault);
+        }
+        sums::apply(&mirror, &mut plan.wanted, wish.checksums.as_deref())?;
+        Ok(Self { mirror, plan })
+    }
+
+    /// Whether a directory that was fetched into is what is wanted now, with nothing besides.
+    pub fn is_in(&self, directory: &Path) -> Result<bool, RemoteError> {
+        let journal = Journal::open(directory)?;
+        let is_same = compare(&journal, &self.plan, true)?.is_empty();
+        Ok(is_same && journal.has_only(&self.targets()))
+    }
+
+    /// Makes a directory what is wanted now, with nothing besides. What an earlier one has of it is not
+    /// fetched: those files have two names then, and the earlier directory stays as it is.
+    pub fn renew(
+        &self,
+        earlier: Option<&Path>,
+        directory: &Path,
+        wish: &Wish,
+        progress: Progress<'_>,
+    ) -> Result<Pulled, RemoteError> {
+        let journal = Journal::open(directory)?;
+        if let Some(earlier) = earlier {
+            let earlier = Journal::open(earlier)?;
+            for wanted in &self.plan.wanted {
+                journal.take_from(&earlier, wanted)?;
+            }
+            journal.write()?;
+        }
+        let pulled = self.fetch(&journal, wish, progress)?;
+        journal.keep_only(&self.targets())?;
+        journal.close();
+        Ok(pulled)
+    }
+
+    /// Variants that are not wanted: the config's path in a directory, places in `variants`.
+    pub fn left_out(&self) -> &[(String, Vec<usize>)] {
+        &self.plan.left_out
+    }
+
+    fn targets(&self) -> BTreeSet<&str> {
+        let wanted = self.plan.wanted.iter();
+        wanted.map(|one| one.target.as_str()).collect()
+    }
+
+    fn fetch(
+        &self,
+        journal: &Journal,
+        wish: &Wish,
+        progress: Progress<'_>,
+    ) -> Result<Pulled, RemoteError> {
+        let (mirror, plan) = (&self.mirror, &self.plan);
+        let todo = compare(journal, plan, wish.force)?;
+        let kept = plan.wanted.len() - todo.len();
+        let left: u64 = todo
+            .iter()
+            .map(|one| one.size.saturating_sub(journal.part_size(one)))
+            .sum();
+        room::check(journal.directory(), left)?;
+        progress(Step::Planned(left));
+        fetch_all(mirror, journal, &todo, wish, progress)?;
+        Ok(Pulled {
+            fetched: todo.len(),
+            kept,
+            bytes: todo.iter().map(|one| one.size).sum(),
+            traffic: mirror.traffic(),
+            left_out: left_out(plan, journal.directory()),
+        })
+    }
 }
 
 /// What is not there yet; an error if something else is.
@@ -175,7 +257,6 @@ fn fetch_all(
 }
 
 fn left_out(plan: &Plan, directory: &Path) -> Vec<(PathBuf, Vec<usize>)> {
-    let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
     let out = plan.left_out.iter();
     out.map(|(config, places)| (directory.join(config), places.clone()))
         .collect()

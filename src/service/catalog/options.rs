@@ -1,6 +1,6 @@
 //! What a catalog is made of, and what it leaves out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::ServiceSettings;
@@ -16,6 +16,23 @@ pub struct PackageDirectory {
     pub owner: AccountId,
     /// Its name.
     pub owner_name: String,
+    /// Variants whose files are not there since nobody wants them: the config's path in the directory,
+    /// places in `variants`. They are not served, and nothing is wrong with them.
+    pub left_out: Vec<(PathBuf, Vec<usize>)>,
+}
+
+impl PackageDirectory {
+    /// The variants of a config that are left out. Its path may be from the working directory.
+    pub(super) fn left_out(&self, config: &Path) -> &[usize] {
+        if self.left_out.is_empty() {
+            return &[];
+        }
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (config, directory) = (real(config), real(&self.path));
+        let mut left_out = self.left_out.iter();
+        let found = left_out.find(|(below, _)| directory.join(below) == config);
+        found.map_or(&[], |(_, places)| places)
+    }
 }
 
 /// Gives the lasting number of an account's service of this name, or says why there is none now.

@@ -3,13 +3,14 @@
 //! Invariant: services are made only of packages without an error; nothing is loaded.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::{Device, DeviceParts, Kind, PackageConfig, Service, ServiceSettings};
 use super::options::CatalogOptions;
 use super::survey::{Package, precision_lists};
-use crate::diagnostic::Severity;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::package::config::variant_at;
 use crate::package::{Config, Discovery, Loaded, PrecisionList, Roots};
 use crate::validate::{self, Options};
 
@@ -34,7 +35,14 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
                 found.path.display()
             ));
         };
-        let config = Config::from_document(&document);
+        let mut config = Config::from_document(&document);
+        let left_out = package.home.left_out(&found.path);
+        config
+            .variants
+            .retain(|variant| !left_out.contains(&variant.position));
+        if config.variants.is_empty() && !left_out.is_empty() {
+            continue;
+        }
         let lists = precision_lists(found, &roots);
         let parsed = PackageConfig {
             path: found.path.clone(),
@@ -109,7 +117,11 @@ fn validate(package: &Package) -> Result<(), String> {
     let outcome = validate::validate_found(&found, &options, &|_, _| {});
     let outcome = outcome.map_err(|error| error.to_string())?;
     let diagnostics = outcome.report.diagnostics.iter();
-    let errors = diagnostics.filter(|it| it.severity == Severity::Error);
+    let is_left_out = |it: &Diagnostic| {
+        let left_out = package.home.left_out(Path::new(&it.source.path));
+        variant_at(&it.pointer).is_some_and(|place| left_out.contains(&place))
+    };
+    let errors = diagnostics.filter(|it| it.severity == Severity::Error && !is_left_out(it));
     let lines: Vec<String> = errors
         .map(|it| {
             let message = it.message.replace(['\n', '\r'], " ");

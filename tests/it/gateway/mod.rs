@@ -43,7 +43,7 @@ fn examples() -> PathBuf {
 }
 
 /// A package of one ONNX model with an input `x` and an output `y`, for xnnpack.
-fn package(tree: Tree, name: &str, operator: &str) -> Tree {
+pub(crate) fn package(tree: Tree, name: &str, operator: &str) -> Tree {
     let model = onnx::unary(operator, "float32", Some(&[3]));
     let file = format!("{name}_xnnpack_fp32.onnx");
     let tensor = json!({"shape": [3], "dtype": "float32"});
@@ -78,7 +78,7 @@ pub(crate) fn three(values: [f32; 3]) -> String {
 
 /// The elements of the first output.
 #[track_caller]
-fn first_output(body: &Value) -> Vec<f64> {
+pub(crate) fn first_output(body: &Value) -> Vec<f64> {
     let data = body["outputs"][0]["data"].as_array();
     let data = data.unwrap_or_else(|| panic!("no output: {body}"));
     data.iter()

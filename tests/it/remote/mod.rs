@@ -3,6 +3,8 @@
 mod check;
 mod hostile;
 mod pull;
+#[cfg(feature = "serve")]
+mod served;
 
 use std::collections::BTreeMap;
 use std::fs;
