@@ -20,11 +20,6 @@ macro_rules! activate {
                         *value = super::clamped(*value, least, most);
                     }
                 }
-                super::Activation::HardSigmoid => {
-                    for value in values {
-                        *value = super::hard_sigmoid(*value);
-                    }
-                }
                 super::Activation::HardSwish => {
                     for value in values {
                         *value *= super::hard_sigmoid(*value);

@@ -33,9 +33,7 @@ pub(crate) enum Activation {
         /// The most.
         most: f32,
     },
-    /// `x + 3` held to 0 to 6, over 6.
-    HardSigmoid,
-    /// `x` times its hard sigmoid.
+    /// `x` times `x + 3` held to 0 to 6, over 6.
     HardSwish,
     /// `1 / (1 + e^-x)`.
     Sigmoid,

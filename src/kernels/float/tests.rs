@@ -48,7 +48,6 @@ fn defined(activation: Activation, value: f64) -> f64 {
     match activation {
         Activation::None => value,
         Activation::Clamp { least, most } => clamp(value, f64::from(least), f64::from(most)),
-        Activation::HardSigmoid => clamp(value + 3.0, 0.0, 6.0) / 6.0,
         Activation::HardSwish => value * (clamp(value + 3.0, 0.0, 6.0) / 6.0),
         Activation::Sigmoid => sigmoid,
         Activation::Silu => value * sigmoid,
@@ -210,7 +209,6 @@ fn activations() -> impl Strategy<Value = Activation> {
             least: 0.0,
             most: f32::INFINITY
         }),
-        Just(Activation::HardSigmoid),
         Just(Activation::HardSwish),
         Just(Activation::Sigmoid),
         Just(Activation::Silu),

@@ -210,6 +210,8 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("gateway/routes/adapters", &[]),
     ("gateway/routes/tasks", &[]),
     ("gateway/settings", &[]),
+    ("kernels/bytes", &[]),
+    ("kernels/float", &[]),
     ("kernels/rows", &[]),
     ("lsp/completion", &[]),
     ("model/coreml", &["model/executorch"]),

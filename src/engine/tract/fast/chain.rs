@@ -37,7 +37,14 @@ impl Chain {
             activation: Activation::None,
             end: start,
         };
-        while let Some(next) = only_reader(model, chain.end) {
+        loop {
+            if let Some(product) = chain.silu(model) {
+                chain.activation = Activation::Silu;
+                chain.end = product;
+            }
+            let Some(next) = only_reader(model, chain.end) else {
+                break;
+            };
             let node = model.node(next.node);
             let goes_on = if let Some(op) = node.op_as::<TypedBinOp>() {
                 let other = node.inputs[1 - next.slot];
@@ -56,12 +63,43 @@ impl Chain {
     }
 
     fn one(&mut self, op: &ElementWiseOp) -> bool {
-        let free = self.activation == Activation::None;
-        if free && op.0.name() == "HardSwish" {
-            self.activation = Activation::HardSwish;
-            return true;
+        if self.activation != Activation::None {
+            return false;
         }
-        false
+        self.activation = match op.0.name().as_str() {
+            "HardSwish" => Activation::HardSwish,
+            "Sigmoid" => Activation::Sigmoid,
+            "Silu" => Activation::Silu,
+            _ => return false,
+        };
+        true
+    }
+
+    /// The product of the last value with its own logistic function, if nothing else reads either.
+    fn silu(&self, model: &TypedModel) -> Option<OutletId> {
+        let is_output = model.outputs.contains(&self.end);
+        if is_output || self.activation != Activation::None {
+            return None;
+        }
+        let readers = &model.node(self.end.node).outputs[self.end.slot].successors;
+        let [one, other] = &**readers else {
+            return None;
+        };
+        for (gate, product) in [(one, other), (other, one)] {
+            let gate = model.node(gate.node);
+            let product = model.node(product.node);
+            let is_gate = gate
+                .op_as::<ElementWiseOp>()
+                .is_some_and(|op| op.0.name() == "Sigmoid");
+            let is_product = product
+                .op_as::<TypedBinOp>()
+                .is_some_and(|op| op.0.name() == "Mul" && op.1.is_none());
+            let alone = only_reader(model, gate.id.into());
+            if is_gate && is_product && alone.is_some_and(|reader| reader.node == product.id) {
+                return Some(product.id.into());
+            }
+        }
+        None
     }
 
     fn two(
