@@ -6,9 +6,9 @@ use tract_onnx::tract_core::ops::nn::DataFormat;
 
 use super::chain::Chain;
 use super::convolve::Convolve;
+use crate::engine::tract::images::window;
 use crate::kernels::Cpu;
 use crate::kernels::float::{Channels, Convolution};
-use crate::kernels::window::Window;
 
 /// What takes the place of this node and of what follows it alone, if it is a convolution of float32 with
 /// constant weights.
@@ -133,16 +133,7 @@ impl Weights {
             weights.iter_mut().for_each(|weight| *weight *= factor);
         }
         let spec = &conv.pool_spec;
-        let plane = |list: &[usize]| match *list {
-            [width] => Ok([1, width]),
-            [height, width] => Ok([height, width]),
-            _ => Err(format!("a window of {} dimensions", list.len())),
-        };
-        let window = Window {
-            kernel: plane(&spec.kernel_shape)?,
-            stride: plane(&spec.strides())?,
-            dilation: plane(&spec.dilations())?,
-        };
+        let window = window(spec)?;
         let channels = Channels {
             input: spec.input_channels,
             output: spec.output_channels,

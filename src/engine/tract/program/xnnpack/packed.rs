@@ -88,7 +88,8 @@ impl Lowering<'_> {
         let view = view.transpose()?;
         let bias = view.as_ref().map(|view| view.as_slice::<f32>());
         let bias = bias.transpose()?;
-        let product = DynamicProduct::new(Cpu::chosen(), weights.bits, sizes, weight, &scales, bias);
+        let product =
+            DynamicProduct::new(Cpu::chosen(), weights.bits, sizes, weight, &scales, bias);
         Ok(Some(product.map_err(|told| format_err!("{told}"))?))
     }
 }
