@@ -1,6 +1,6 @@
 //! Windows over images as the library says where they are, for kernels of ours.
 
-use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::internal::{TVec, TractResult};
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 
 use crate::kernels::window::{Placed, Window};

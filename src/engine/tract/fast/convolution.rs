@@ -43,10 +43,9 @@ pub(super) fn replaced(
         conv.output_channels(),
         axis,
     )?;
-    let kernel = match weights.kernel(conv, &chain, cpu) {
-        Ok(kernel) => kernel,
-        // What the kernel does not take stays with the library, which says what is wrong with it.
-        Err(_) => return Ok(None),
+    // What the kernel does not take stays with the library, which says what is wrong with it.
+    let Ok(kernel) = weights.kernel(conv, &chain, cpu) else {
+        return Ok(None);
     };
     let spec = PoolSpec {
         data_format: DataFormat::NHWC,
@@ -130,7 +129,9 @@ impl Weights {
             chain.scaled.iter().zip(&mut self.bias).zip(channels)
         {
             *bias = *bias * factor + summand;
-            weights.iter_mut().for_each(|weight| *weight *= factor);
+            for weight in weights {
+                *weight *= factor;
+            }
         }
         let spec = &conv.pool_spec;
         let window = window(spec)?;

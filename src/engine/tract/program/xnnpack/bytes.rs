@@ -63,7 +63,7 @@ fn filled<F: Datum + Copy, T: Datum + Copy>(
             .collect::<TractResult<_>>()?;
         let from: TVec<&[F]> = views
             .iter()
-            .map(|view| view.as_slice::<F>())
+            .map(PlainView::as_slice::<F>)
             .collect::<TractResult<_>>()?;
         let mut view = output.try_as_plain_ram_mut()?;
         let to = view.as_slice_mut::<T>()?;

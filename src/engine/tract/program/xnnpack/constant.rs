@@ -197,7 +197,11 @@ pub(super) fn read_small(weights: &Weights, value: &Value) -> TractResult<Option
 /// Element `at` of those that lie two in a byte, the first in its lower bits.
 fn four_bits(raw: &[u8], at: usize) -> i8 {
     let byte = raw[at / 2];
-    let part = if at % 2 == 0 { byte & 15 } else { byte >> 4 };
+    let part = if at.is_multiple_of(2) {
+        byte & 15
+    } else {
+        byte >> 4
+    };
     part.cast_signed() - 8
 }
 
