@@ -28,6 +28,7 @@ mod functions;
 mod graph;
 mod guard;
 mod holdings;
+mod images;
 #[cfg_attr(
     not(test),
     expect(

@@ -98,13 +98,6 @@ struct Limits {
 }
 
 impl Limits {
-    /// For sums that are left as they are.
-    const NONE: Self = Self {
-        least: 0.0,
-        most: 0.0,
-        zero: 0,
-    };
-
     #[expect(clippy::cast_precision_loss, reason = "numbers of nine bits")]
     fn new(sign: Sign, zero: i32, [least, most]: [i32; 2]) -> Result<Self, String> {
         sign.check("a zero point", zero)?;

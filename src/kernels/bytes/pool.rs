@@ -1,4 +1,4 @@
-//! Windows over images of bytes: the largest, the mean; means of whole images; padding.
+//! The largest of windows over images of bytes, and means of whole images.
 
 use super::elementwise::{Grid, Range, Reader, Writer, compiled};
 use super::{Sign, check_length};
@@ -76,44 +76,6 @@ impl Mean {
         Ok(())
     }
 
-    /// The mean of each channel of the pixels that windows have within the image.
-    pub(crate) fn of_windows(
-        &self,
-        cpu: Cpu,
-        (window, placed): (&Window, &Placed),
-        channels: usize,
-        input: &[u8],
-        output: &mut [u8],
-        split: Split,
-    ) -> Result<(), String> {
-        let (reader, writer) = (self.from.reader()?, self.to.writer(self.range)?);
-        window.check()?;
-        placed.check([channels; 2], input.len(), output.len())?;
-        split.rows(
-            output,
-            channels,
-            window.taps() * channels,
-            |first, output| {
-                let mut sums = vec![0; channels];
-                for (pixel, to) in output.chunks_exact_mut(channels).enumerate() {
-                    sums.fill(0);
-                    let mut count = 0;
-                    each_pixel((window, placed), first + pixel, |at| {
-                        count += 1;
-                        add(
-                            cpu,
-                            reader,
-                            &input[at * channels..(at + 1) * channels],
-                            &mut sums,
-                        );
-                    });
-                    means(cpu, self.factor(count), writer, &sums, to);
-                }
-            },
-        );
-        Ok(())
-    }
-
     /// What a sum of so many pixels is multiplied by.
     #[expect(clippy::cast_precision_loss, reason = "pixels of an image")]
     fn factor(&self, pixels: usize) -> f32 {
@@ -169,36 +131,4 @@ fn each_pixel((window, placed): (&Window, &Placed), pixel: usize, mut work: impl
             }
         }
     }
-}
-
-/// Puts images `[n, h, w, c]` into larger ones, all else of which is one byte. `placed` says how large both
-/// are and how much is before.
-pub(crate) fn pad(
-    placed: &Placed,
-    channels: usize,
-    zero: u8,
-    input: &[u8],
-    output: &mut [u8],
-) -> Result<(), String> {
-    placed.check([channels; 2], input.len(), output.len())?;
-    for at in 0..2 {
-        let most = placed.output[at].checked_sub(placed.input[at]);
-        if most.is_none_or(|most| placed.before[at] > most) {
-            return Err(format!(
-                "an image of {:?} with {:?} before it in one of {:?}",
-                placed.input, placed.before, placed.output
-            ));
-        }
-    }
-    output.fill(zero);
-    let [height, width] = placed.input;
-    if input.is_empty() {
-        return Ok(());
-    }
-    for (row, from) in input.chunks_exact(width * channels).enumerate() {
-        let (image, y) = (row / height, row % height + placed.before[0]);
-        let start = (image * placed.output[0] + y) * placed.output[1] + placed.before[1];
-        output[start * channels..][..from.len()].copy_from_slice(from);
-    }
-    Ok(())
 }

@@ -2,21 +2,20 @@
 
 use super::dense::{self, Dense, Part, Rows};
 use super::dispatch;
-use super::tiles::{CHANNELS, INPUTS, Target};
+use super::tiles::{CHANNELS, INPUTS};
 use super::weights::{Sums, fitting};
-use super::{Limits, Requantize, Sign, check_length};
+use super::{Requantize, Sign, check_length};
 use crate::kernels::{Cpu, Split};
 
 /// Rows whose inputs are found before weights are read.
 const BLOCK: usize = 60;
 
-/// A product: packed weights, and what becomes of its sums.
+/// A product: packed weights, and how its sums become bytes.
 #[derive(Debug)]
 pub(crate) struct Product {
     dense: Dense,
     inputs: usize,
     repeats: usize,
-    requantized: bool,
 }
 
 /// What a product is made of.
@@ -34,8 +33,10 @@ pub(crate) struct Parts<'a> {
     pub(crate) input_zero: i32,
     /// What input bytes stand for.
     pub(crate) sign_in: Sign,
-    /// What output bytes stand for, and how sums become bytes; sums stay where there is none.
-    pub(crate) requantize: Option<(Sign, &'a Requantize)>,
+    /// What output bytes stand for.
+    pub(crate) sign_out: Sign,
+    /// How sums become bytes.
+    pub(crate) requantize: &'a Requantize,
 }
 
 impl Product {
@@ -48,10 +49,7 @@ impl Product {
             ));
         }
         check_length("the weights", parts.weights.len(), &[outputs, inputs])?;
-        let (limits, factors) = match parts.requantize {
-            Some((sign, requantize)) => requantize.check(sign, outputs)?,
-            None => (Limits::NONE, vec![1.0; outputs]),
-        };
+        let (limits, factors) = parts.requantize.check(parts.sign_out, outputs)?;
         let sums = Sums {
             cpu,
             sign: parts.sign_in,
@@ -75,29 +73,7 @@ impl Product {
             dense,
             inputs,
             repeats,
-            requantized: parts.requantize.is_some(),
         })
-    }
-
-    /// Computes rows of bytes. An error if the product leaves sums.
-    pub(crate) fn run(&self, input: &[u8], output: &mut [u8], split: Split) -> Result<(), String> {
-        if !self.requantized {
-            return Err("this product leaves 32-bit sums".to_owned());
-        }
-        self.rows(input, output, split, |bytes| Target::Bytes(bytes))
-    }
-
-    /// Computes rows of sums. An error if the product is to give bytes.
-    pub(crate) fn sums(
-        &self,
-        input: &[u8],
-        output: &mut [i32],
-        split: Split,
-    ) -> Result<(), String> {
-        if self.requantized {
-            return Err("this product gives bytes".to_owned());
-        }
-        self.rows(input, output, split, |sums| Target::Sums(sums))
     }
 
     /// Bytes of the packed weights.
@@ -105,13 +81,8 @@ impl Product {
         self.dense.bytes()
     }
 
-    fn rows<T: Send>(
-        &self,
-        input: &[u8],
-        output: &mut [T],
-        split: Split,
-        target: impl Fn(&mut [T]) -> Target<'_> + Sync,
-    ) -> Result<(), String> {
+    /// Computes rows of bytes.
+    pub(crate) fn run(&self, input: &[u8], output: &mut [u8], split: Split) -> Result<(), String> {
         let dense = &self.dense;
         let (inputs, outputs) = (self.inputs, dense.outputs);
         let rows = output.len() / outputs;
@@ -144,7 +115,7 @@ impl Product {
                     stride: outputs,
                     column: 0,
                 };
-                dispatch::block(dense, &part, &rows, &mut target(output));
+                dispatch::block(dense, &part, &rows, output);
             });
             return Ok(());
         }
@@ -163,7 +134,7 @@ impl Product {
                         stride: outputs,
                         column: 0,
                     };
-                    dispatch::block(dense, &part, &rows, &mut target(output));
+                    dispatch::block(dense, &part, &rows, output);
                 }
             },
         );

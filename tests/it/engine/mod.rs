@@ -1,5 +1,6 @@
 //! Engines: what each computes, what it refuses, how its library is found.
 
+mod bytes;
 mod conformance;
 #[cfg(feature = "executorch")]
 mod executorch;

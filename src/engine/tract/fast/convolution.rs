@@ -6,9 +6,9 @@ use tract_onnx::tract_core::ops::nn::DataFormat;
 
 use super::chain::Chain;
 use super::convolve::Convolve;
+use crate::engine::tract::images::window;
 use crate::kernels::Cpu;
 use crate::kernels::float::{Channels, Convolution};
-use crate::kernels::window::Window;
 
 /// What takes the place of this node and of what follows it alone, if it is a convolution of float32 with
 /// constant weights.
@@ -43,10 +43,9 @@ pub(super) fn replaced(
         conv.output_channels(),
         axis,
     )?;
-    let kernel = match weights.kernel(conv, &chain, cpu) {
-        Ok(kernel) => kernel,
-        // What the kernel does not take stays with the library, which says what is wrong with it.
-        Err(_) => return Ok(None),
+    // What the kernel does not take stays with the library, which says what is wrong with it.
+    let Ok(kernel) = weights.kernel(conv, &chain, cpu) else {
+        return Ok(None);
     };
     let spec = PoolSpec {
         data_format: DataFormat::NHWC,
@@ -130,19 +129,12 @@ impl Weights {
             chain.scaled.iter().zip(&mut self.bias).zip(channels)
         {
             *bias = *bias * factor + summand;
-            weights.iter_mut().for_each(|weight| *weight *= factor);
+            for weight in weights {
+                *weight *= factor;
+            }
         }
         let spec = &conv.pool_spec;
-        let plane = |list: &[usize]| match *list {
-            [width] => Ok([1, width]),
-            [height, width] => Ok([height, width]),
-            _ => Err(format!("a window of {} dimensions", list.len())),
-        };
-        let window = Window {
-            kernel: plane(&spec.kernel_shape)?,
-            stride: plane(&spec.strides())?,
-            dilation: plane(&spec.dilations())?,
-        };
+        let window = window(spec)?;
         let channels = Channels {
             input: spec.input_channels,
             output: spec.output_channels,

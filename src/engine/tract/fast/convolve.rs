@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 
+use crate::engine::tract::images::placed;
 use crate::engine::tract::pool::on_pool;
 use crate::kernels::float::Convolution;
-use crate::kernels::window::Placed;
 
 /// A convolution of `[n, h, w, c]`, or `[n, w, c]`, in float32: an image, and one of the output's shape that is
 /// added where there are two inputs.
@@ -33,29 +33,14 @@ impl Convolve {
     }
 
     fn run(&self, inputs: &[TValue]) -> TractResult<Tensor> {
-        let shape = inputs[0].shape();
-        let output_shape = self.spec.output_shape(shape)?.shape;
-        let sizes = self.spec.computed_padding(&shape[1..shape.len() - 1]);
-        let mut placed = Placed {
-            batch: shape[0],
-            input: [1, 1],
-            output: [1, 1],
-            before: [0, 0],
-        };
-        // One dimension is an image of one row.
-        let first = 2 - sizes.len();
-        for (at, size) in sizes.iter().enumerate() {
-            placed.input[first + at] = shape[1 + at];
-            placed.output[first + at] = size.convoluted;
-            placed.before[first + at] = size.pad_before;
-        }
+        let (output_shape, placed) = placed(&self.spec, inputs[0].shape())?;
         let mut output = Tensor::zero::<f32>(&output_shape)?;
         {
             let image = inputs[0].try_as_plain_ram()?;
             let image = image.as_slice::<f32>()?;
             let added = inputs.get(1).map(|added| added.try_as_plain_ram());
             let added = added.transpose()?;
-            let added = added.as_ref().map(|added| added.as_slice::<f32>());
+            let added = added.as_ref().map(PlainView::as_slice::<f32>);
             let added = added.transpose()?;
             let mut view = output.try_as_plain_ram_mut()?;
             let values = view.as_slice_mut::<f32>()?;

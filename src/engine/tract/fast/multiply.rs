@@ -41,7 +41,7 @@ impl Multiply {
             let input = input.as_slice::<f32>()?;
             let added = inputs.get(1).map(|added| added.try_as_plain_ram());
             let added = added.transpose()?;
-            let added = added.as_ref().map(|added| added.as_slice::<f32>());
+            let added = added.as_ref().map(PlainView::as_slice::<f32>);
             let added = added.transpose()?;
             let mut view = output.try_as_plain_ram_mut()?;
             let values = view.as_slice_mut::<f32>()?;

@@ -102,16 +102,12 @@ impl Matrix {
         if fact.datum_type != DatumType::F32 || fact.shape[axis] != self.inputs.to_dim() {
             return Ok(None);
         }
-        let chain = Chain::after(
-            model,
-            node.id.into(),
-            &self.numbers,
-            self.outputs,
-            axis,
-        )?;
+        let chain = Chain::after(model, node.id.into(), &self.numbers, self.outputs, axis)?;
         let each = self.numbers.chunks_exact_mut(self.inputs);
         for ((factor, _), row) in chain.scaled.iter().zip(each) {
-            row.iter_mut().for_each(|number| *number *= factor);
+            for number in row {
+                *number *= factor;
+            }
         }
         let bias: Vec<f32> = chain.scaled.iter().map(|(_, summand)| *summand).collect();
         let kernel = Product::new(

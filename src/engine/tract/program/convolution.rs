@@ -78,6 +78,14 @@ impl Window {
         }
     }
 
+    /// The windows as the library has them, over images that they fit into: each channel for itself.
+    pub(super) fn over(&self, builder: &Builder, input: OutletId) -> TractResult<PoolSpec> {
+        self.check()?;
+        self.fits(builder, input)?;
+        let channels = self.channels(builder, input)?;
+        Ok(self.spec(channels, channels))
+    }
+
     /// The axis of channels, and the first spatial one.
     fn axes(&self) -> (usize, usize) {
         if self.channels_last {
@@ -129,16 +137,28 @@ impl Convolution {
         kernel: OutletId,
         bias: Option<OutletId>,
     ) -> TractResult<OutletId> {
-        self.check(builder, input, kernel)?;
-        self.window.fits(builder, input)?;
+        let sizes = known_sizes(builder, kernel)?;
+        let pool_spec = self.over(builder, input, &sizes)?;
         let bias = self.bias(builder, bias)?;
         let op = Conv {
-            pool_spec: self.window.spec(self.input_channels, self.output_channels),
+            pool_spec,
             kernel_fmt: self.format,
             group: self.groups,
             q_params: None,
         };
         builder.wire(op, &[input, kernel, bias])
+    }
+
+    /// The windows as the library has them, over images that they fit into, with a kernel of these sizes.
+    pub(super) fn over(
+        &self,
+        builder: &Builder,
+        input: OutletId,
+        kernel: &[usize],
+    ) -> TractResult<PoolSpec> {
+        self.check(builder, input, kernel)?;
+        self.window.fits(builder, input)?;
+        Ok(self.window.spec(self.input_channels, self.output_channels))
     }
 
     /// Convolves backwards; `adjustment` is added to the size of the output.
@@ -150,7 +170,7 @@ impl Convolution {
         bias: Option<OutletId>,
         adjustment: &[usize],
     ) -> TractResult<OutletId> {
-        self.check(builder, input, kernel)?;
+        self.check(builder, input, &known_sizes(builder, kernel)?)?;
         let bias = self.bias(builder, bias)?;
         let op = Deconv {
             pool_spec: self.window.spec(self.input_channels, self.output_channels),
@@ -174,7 +194,7 @@ impl Convolution {
         Ok(bias)
     }
 
-    fn check(&self, builder: &Builder, input: OutletId, kernel: OutletId) -> TractResult<()> {
+    fn check(&self, builder: &Builder, input: OutletId, sizes: &[usize]) -> TractResult<()> {
         self.window.check()?;
         let channels = self.window.channels(builder, input)?;
         ensure!(
@@ -190,23 +210,23 @@ impl Convolution {
             self.output_channels,
             self.groups
         );
-        let shape = builder.shape(kernel)?;
-        let sizes: Vec<usize> = shape
-            .iter()
-            .map(|dim| Ok(dim.to_usize()?))
-            .collect::<TractResult<_>>()?;
         ensure!(
             sizes.len() == self.window.kernel.len() + 2,
             "a kernel of {} dimensions",
             sizes.len()
         );
         let per_group = self.input_channels / self.groups;
-        let same = self.format.hw(&sizes) == self.window.kernel
-            && *self.format.i(&sizes) == per_group
-            && *self.format.o(&sizes) == self.output_channels;
+        let same = self.format.hw(sizes) == self.window.kernel
+            && *self.format.i(sizes) == per_group
+            && *self.format.o(sizes) == self.output_channels;
         ensure!(same, "a kernel of shape {sizes:?} for {self:?}");
         Ok(())
     }
+}
+
+fn known_sizes(builder: &Builder, outlet: OutletId) -> TractResult<Vec<usize>> {
+    let shape = builder.shape(outlet)?;
+    shape.iter().map(|dim| Ok(dim.to_usize()?)).collect()
 }
 
 /// The largest element of each window.
@@ -215,11 +235,8 @@ pub(super) fn max_pool(
     window: &Window,
     input: OutletId,
 ) -> TractResult<OutletId> {
-    window.check()?;
-    window.fits(builder, input)?;
-    let channels = window.channels(builder, input)?;
     let op = MaxPool {
-        pool_spec: window.spec(channels, channels),
+        pool_spec: window.over(builder, input)?,
         with_index_outputs: None,
     };
     builder.wire(op, &[input])
@@ -232,11 +249,8 @@ pub(super) fn average_pool(
     input: OutletId,
     count_padding: bool,
 ) -> TractResult<OutletId> {
-    window.check()?;
-    window.fits(builder, input)?;
-    let channels = window.channels(builder, input)?;
     let op = SumPool {
-        pool_spec: window.spec(channels, channels),
+        pool_spec: window.over(builder, input)?,
         count_include_pad: count_padding,
         normalize: true,
     };

@@ -164,7 +164,6 @@ proptest! {
         let input = bytes(seed, placed.batch * height * width * channels);
         let pixels = placed.batch * placed.output[0] * placed.output[1];
         let mut largest = vec![from.0.sign.byte(from.0.sign.range().0); pixels * channels];
-        let mut means = largest.clone();
         for at in 0..pixels * channels {
             let [image, row, column] = placed.pixel(at / channels);
             let mut values = Vec::new();
@@ -180,12 +179,6 @@ proptest! {
             if let Some(most) = values.iter().max_by_key(|byte| number(from.0.sign, **byte)) {
                 largest[at] = *most;
             }
-            let sum: i32 = values.iter().map(|byte| steps(from.0, *byte)).sum();
-            #[expect(clippy::cast_precision_loss, reason = "few pixels")]
-            let factor = from.0.scale / (to.0.scale * values.len().max(1) as f32);
-            #[expect(clippy::cast_precision_loss, reason = "few pixels")]
-            let mean = sum as f32 * factor;
-            means[at] = byte(to, mean, true);
         }
         let mean = Mean { from: from.0, to: to.0, range: to.1 };
         for cpu in Cpu::all() {
@@ -194,8 +187,6 @@ proptest! {
                 let windows = (&window, &placed);
                 pool::largest(cpu, from.0.sign, windows, channels, &input, &mut output, split).expect("a pool");
                 assert!(output == largest, "{:?} differs", cpu.level());
-                mean.of_windows(cpu, windows, channels, &input, &mut output, split).expect("means");
-                assert!(output == means, "{:?} differs", cpu.level());
                 let mut output = vec![7; placed.batch * channels];
                 let sizes = [placed.batch, height * width, channels];
                 mean.of_images(cpu, sizes, &input, &mut output, split).expect("means");
@@ -210,18 +201,4 @@ proptest! {
             });
         }
     }
-}
-
-#[test]
-fn images_are_padded() {
-    let placed = crate::kernels::window::Placed {
-        batch: 1,
-        input: [1, 2],
-        output: [3, 4],
-        before: [1, 1],
-    };
-    let mut output = [9; 12];
-    assert_eq!(pool::pad(&placed, 1, 5, &[1, 2], &mut output), Ok(()));
-    assert_eq!(output, [5, 5, 5, 5, 5, 1, 2, 5, 5, 5, 5, 5]);
-    assert!(pool::pad(&placed, 1, 5, &[1], &mut output).is_err());
 }

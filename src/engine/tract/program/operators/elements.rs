@@ -44,7 +44,7 @@ pub(in super::super) fn of_floats(
 
 /// A place for each element of a shape, row major, and what it is in another array: the sum of
 /// coordinates times strides.
-pub(in super::super) fn places(shape: &[usize], strides: &[usize]) -> Vec<usize> {
+pub(super) fn places(shape: &[usize], strides: &[usize]) -> Vec<usize> {
     let mut all = vec![0];
     for (&size, &stride) in shape.iter().zip(strides) {
         let mut next = Vec::with_capacity(all.len() * size);
@@ -66,7 +66,7 @@ pub(in super::super) fn strides(shape: &[usize]) -> Vec<usize> {
 }
 
 /// Strides that repeat an array where the shape it is broadcast to is larger.
-pub(in super::super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
+pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
     let own = strides(from);
     let offset = to.len() - from.len().min(to.len());
     (0..to.len())

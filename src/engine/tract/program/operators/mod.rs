@@ -27,9 +27,7 @@ mod window;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-pub(super) use elements::{
-    Indices, broadcast_strides, floats, ints, of_floats, of_ints, pick, places, strides,
-};
+pub(super) use elements::{Indices, floats, ints, of_floats, of_ints, pick, strides};
 pub(super) use neural::einsum;
 pub(super) use promotion::promoted;
 

@@ -308,7 +308,7 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
             let scales = scales_view.as_slice::<f32>()?;
             let zeros_view = inputs.get(3).map(|zeros| zeros.try_as_plain_ram());
             let zeros_view = zeros_view.transpose()?;
-            let zeros = zeros_view.as_ref().map(|zeros| zeros.as_slice::<f32>());
+            let zeros = zeros_view.as_ref().map(PlainView::as_slice::<f32>);
             let zeros = zeros.transpose()?;
             ensure!(
                 rows > 0 && scales.len().is_multiple_of(rows),

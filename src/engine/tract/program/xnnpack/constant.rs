@@ -23,15 +23,7 @@ pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>>
     if let Some(dtype) = plain {
         return weights.constant(data, dtype, &value.dims).map_err(told);
     }
-    // Held against what a tensor may take before anything is read.
-    let bytes = byte_size(DType::Float32, &value.dims)?;
-    let count = bytes / 4;
-    let stored = match value.datatype {
-        Datatype::Qint32 | Datatype::Qcint32 | Datatype::Int32 => bytes,
-        Datatype::Qcint4 | Datatype::Qbint4 => count.div_ceil(2),
-        _ => count,
-    };
-    let raw = weights.bytes(data, stored).map_err(told)?;
+    let raw = stored(weights, value)?;
     let scale = Scale::of(weights, value)?;
     let shape = sizes(&value.dims).map_err(told)?;
     let mut tensor = Tensor::zero::<f32>(&shape)?;
@@ -40,19 +32,88 @@ pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>>
     Ok(Arc::new(tensor))
 }
 
+/// The bytes of a constant of integers, as many as its sizes want.
+fn stored(weights: &Weights, value: &Value) -> TractResult<Vec<u8>> {
+    let Some(data) = &value.data else {
+        bail!("a constant without elements")
+    };
+    // Held against what a tensor may take before anything is read.
+    let bytes = byte_size(DType::Float32, &value.dims)?;
+    let count = bytes / 4;
+    let stored = match value.datatype {
+        Datatype::Qint32 | Datatype::Qcint32 | Datatype::Int32 => bytes,
+        Datatype::Qcint4 | Datatype::Qbint4 => count.div_ceil(2),
+        _ => count,
+    };
+    let told = |failure: super::Failure| format_err!("{}", failure.reason);
+    weights.bytes(data, stored).map_err(told)
+}
+
+/// Quantised weights of eight bits.
+pub(super) struct Bytes {
+    /// Elements, row major; those without a sign are 128 less than stored.
+    pub(super) values: Vec<i8>,
+    /// The number that stands for zero among them.
+    pub(super) zero_point: i32,
+    /// Scales: one, or one for each channel.
+    pub(super) scales: Vec<f32>,
+}
+
+/// Reads a constant of eight bits with a scale for each channel or one for all, if it is one.
+pub(super) fn read_bytes(weights: &Weights, value: &Value) -> TractResult<Option<Bytes>> {
+    let (flip, moved) = match value.datatype {
+        Datatype::Qint8 | Datatype::Qcint8 => (0, 0),
+        Datatype::Quint8 => (0x80, 128),
+        _ => return Ok(None),
+    };
+    let (zero_point, scales) = match &value.quantization {
+        _ if value.data.is_none() => return Ok(None),
+        Some(Quantization::PerTensor { scale, zero_point }) => (*zero_point, vec![*scale]),
+        Some(Quantization::PerChannel { scales, .. }) => (0, read_scales(weights, scales)?),
+        _ => return Ok(None),
+    };
+    let raw = stored(weights, value)?;
+    let values = raw.into_iter().map(|byte| (byte ^ flip).cast_signed());
+    Ok(Some(Bytes {
+        values: values.collect(),
+        zero_point: zero_point.saturating_sub(moved),
+        scales,
+    }))
+}
+
+/// Reads a constant of 32 bits whose zero point is 0, if it is one.
+pub(super) fn read_wide(weights: &Weights, value: &Value) -> TractResult<Option<Vec<i32>>> {
+    let wide = matches!(value.datatype, Datatype::Qint32 | Datatype::Qcint32);
+    if !wide || value.data.is_none() || channel_scales(weights, value)?.is_none() {
+        return Ok(None);
+    }
+    let raw = stored(weights, value)?;
+    let (words, _) = raw.as_chunks::<4>();
+    Ok(Some(
+        words.iter().map(|word| i32::from_le_bytes(*word)).collect(),
+    ))
+}
+
+/// The scales of channels, or of all, of a constant whose zero point is 0.
+fn channel_scales(weights: &Weights, value: &Value) -> TractResult<Option<Vec<f32>>> {
+    Ok(match &value.quantization {
+        Some(Quantization::PerTensor {
+            scale,
+            zero_point: 0,
+        }) => Some(vec![*scale]),
+        Some(Quantization::PerChannel { scales, .. }) => Some(read_scales(weights, scales)?),
+        _ => None,
+    })
+}
+
 /// Reads a quantised constant as whole numbers with a scale for each channel, if it is one whose channels
 /// are its first dimension, or its last for a depthwise filter, and whose zero point is 0.
 pub(super) fn read_whole(
     weights: &Weights,
     value: &Value,
 ) -> TractResult<Option<(Arc<Tensor>, Vec<f32>)>> {
-    let scales = match &value.quantization {
-        Some(Quantization::PerTensor {
-            scale,
-            zero_point: 0,
-        }) => vec![*scale],
-        Some(Quantization::PerChannel { scales, .. }) => read_scales(weights, scales)?,
-        _ => return Ok(None),
+    let Some(scales) = channel_scales(weights, value)? else {
+        return Ok(None);
     };
     let wide = matches!(
         value.datatype,
@@ -136,7 +197,11 @@ pub(super) fn read_small(weights: &Weights, value: &Value) -> TractResult<Option
 /// Element `at` of those that lie two in a byte, the first in its lower bits.
 fn four_bits(raw: &[u8], at: usize) -> i8 {
     let byte = raw[at / 2];
-    let part = if at % 2 == 0 { byte & 15 } else { byte >> 4 };
+    let part = if at.is_multiple_of(2) {
+        byte & 15
+    } else {
+        byte >> 4
+    };
     part.cast_signed() - 8
 }
 

@@ -50,13 +50,8 @@ impl Lowering<'_> {
         Ok(window)
     }
 
-    pub(super) fn conv(
-        &mut self,
-        conv: &Conv,
-        input: OutletId,
-        filter: OutletId,
-        bias: Option<OutletId>,
-    ) -> TractResult<OutletId> {
+    /// A convolution of this input.
+    pub(super) fn convolution(&self, conv: &Conv, input: OutletId) -> TractResult<Convolution> {
         let groups = usize::try_from(conv.groups)?;
         let sizes = [conv.kernel, conv.stride, conv.dilation];
         let window = self.window(input, conv.padding, sizes, conv.same_padding)?;
@@ -65,13 +60,23 @@ impl Lowering<'_> {
             let all = all.and_then(|all| usize::try_from(all).ok());
             all.context("too many channels")
         };
-        let convolution = Convolution {
+        Ok(Convolution {
             window,
             format: KernelFormat::OIHW,
             groups,
             input_channels: channels(conv.group_input_channels)?,
             output_channels: channels(conv.group_output_channels)?,
-        };
+        })
+    }
+
+    pub(super) fn conv(
+        &mut self,
+        conv: &Conv,
+        input: OutletId,
+        filter: OutletId,
+        bias: Option<OutletId>,
+    ) -> TractResult<OutletId> {
+        let convolution = self.convolution(conv, input)?;
         // In groups the library only takes kernels that are stored this way.
         let order = match conv.kind {
             ConvKind::Depthwise => [3, 0, 1, 2],
@@ -85,7 +90,8 @@ impl Lowering<'_> {
         convolution.wire(self.builder, input, filter, bias)
     }
 
-    fn pool_window(&self, input: OutletId, pool: &Pool) -> TractResult<Window> {
+    /// The windows of a pool over this input.
+    pub(super) fn pool_window(&self, input: OutletId, pool: &Pool) -> TractResult<Window> {
         let sizes = [
             pool.size,
             pool.stride,

@@ -1,13 +1,15 @@
 //! XNNPACK's graphs as part of a method's.
 //!
-//! Quantised values are held as whole numbers ([`whole`]), and as the numbers that these stand for where an
-//! operator has no arithmetic for whole ones. Sizes that the file gives are bounds from the export; shapes
+//! Quantised values are held as bytes ([`bytes`], [`weighted`]), and as the numbers that these stand for where
+//! an operator has no arithmetic for bytes. Sizes that the file gives are bounds from the export; shapes
 //! follow from the inputs.
 
+mod bytes;
 mod constant;
 mod convolve;
 mod node;
 mod packed;
+mod weighted;
 mod whole;
 
 use std::collections::HashMap;
@@ -19,8 +21,9 @@ use super::super::guard::{Failure, guarded};
 use super::super::kernel::Kernel;
 use super::builder::{Builder, Wire};
 use super::frame::Frame;
-use super::pointwise::{Grid, Pointwise};
 use super::weights::Weights;
+use crate::kernels::bytes::Sign;
+use crate::kernels::bytes::elementwise::Grid;
 use crate::kernels::rows::Steps;
 use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::xnnpack::{Datatype, Graph, Quantization, Value};
@@ -41,8 +44,8 @@ struct Lowering<'g> {
 enum Held {
     /// As it is.
     Real(OutletId),
-    /// On a grid: whole numbers, the zero point taken off.
-    Whole(OutletId),
+    /// On a grid: bytes.
+    Bytes(OutletId),
     /// Whole numbers, and a scale for each row.
     Rows {
         /// What is rounded, if its rows are those of the last dimension.
@@ -91,14 +94,13 @@ pub(super) fn lower(
     lowering.builder.enter(scope.to_owned());
     let mut outlets = Vec::new();
     for id in &graph.outputs {
-        let integers = grid(&graph.values[id]).is_ok_and(|grid| grid.is_some());
         outlets.push(guarded(|| {
             ensure!(
                 lowering.held.contains_key(id),
                 "no node computes output {id}"
             );
             match lowering.held[id] {
-                Held::Whole(outlet) if integers => Ok(outlet),
+                Held::Bytes(outlet) => Ok(outlet),
                 _ => lowering.input(*id),
             }
         })?);
@@ -119,35 +121,29 @@ fn memory_order(frame: &Frame<'_>, value: usize) -> Vec<usize> {
 /// A value of the method as the graph sees it.
 fn take(frame: &mut Frame<'_>, wire: Wire, value: usize, to: &Value) -> TractResult<Held> {
     let order = memory_order(frame, value);
+    if let Some(grid) = grid(to)? {
+        let bytes = bytes::taken(&mut frame.builder, wire, &order, grid)?;
+        return Ok(Held::Bytes(bytes));
+    }
     let real = frame.builder.cast(wire, DType::Float32)?;
     let outlet = frame.builder.transpose(real.outlet, &order)?;
-    let Some(grid) = grid(to)? else {
-        return Ok(Held::Real(outlet));
-    };
-    let rank = frame.builder.rank(outlet)?;
-    #[expect(clippy::cast_precision_loss, reason = "a small integer")]
-    let zero = frame.builder.float(grid.zero_point as f32, rank)?;
-    let whole = frame.builder.binary(Box::new(math::Sub), outlet, zero)?;
-    Ok(Held::Whole(whole))
+    Ok(Held::Real(outlet))
 }
 
-/// A value of the graph as the method sees it: whole numbers become integers.
+/// A value of the graph as the method sees it: bytes become integers.
 fn give(frame: &mut Frame<'_>, outlet: OutletId, value: usize, from: &Value) -> TractResult<()> {
     let order = memory_order(frame, value);
     let mut places = vec![0; order.len()];
     for (place, &dim) in order.iter().enumerate() {
         places[dim] = place;
     }
-    let mut outlet = frame.builder.transpose(outlet, &places)?;
-    if let Some(grid) = grid(from)? {
-        let rank = frame.builder.rank(outlet)?;
-        #[expect(clippy::cast_precision_loss, reason = "a small integer")]
-        let zero = frame.builder.float(grid.zero_point as f32, rank)?;
-        outlet = frame.builder.binary(Box::new(math::Add), outlet, zero)?;
-    }
-    let wire = Wire {
-        outlet,
-        dtype: DType::Float32,
+    let outlet = frame.builder.transpose(outlet, &places)?;
+    let wire = match grid(from)? {
+        Some(grid) => bytes::given(&mut frame.builder, outlet, grid)?,
+        None => Wire {
+            outlet,
+            dtype: DType::Float32,
+        },
     };
     frame.set_tensor(value, wire)
 }
@@ -162,22 +158,22 @@ fn grid(value: &Value) -> TractResult<Option<Grid>> {
     let Some(Quantization::PerTensor { scale, zero_point }) = value.quantization else {
         return Ok(None);
     };
-    let (least, most) = match value.datatype {
-        Datatype::Qint8 | Datatype::Qpint8 => (-128, 127),
-        Datatype::Quint8 => (0, 255),
+    let sign = match value.datatype {
+        Datatype::Qint8 | Datatype::Qpint8 => Sign::Signed,
+        Datatype::Quint8 => Sign::Unsigned,
         Datatype::Qint32 => return Ok(None),
         other => bail!("{other:?} with one scale"),
     };
     ensure!(scale.is_normal() && scale > 0.0, "a scale of {scale}");
+    let (least, most) = sign.range();
     ensure!(
         (least..=most).contains(&zero_point),
         "a zero point of {zero_point}"
     );
     Ok(Some(Grid {
+        sign,
         scale,
         zero_point,
-        least,
-        most,
     }))
 }
 
@@ -193,13 +189,11 @@ impl Lowering<'_> {
         }
         let outlet = match self.held.get(&id).copied() {
             Some(Held::Real(outlet)) => outlet,
-            Some(Held::Whole(whole)) => {
+            Some(Held::Bytes(outlet)) => {
                 let Some(grid) = grid(self.value(id))? else {
                     bail!("value {id} is on no grid");
                 };
-                let rank = self.builder.rank(whole)?;
-                let scale = self.builder.float(grid.scale, rank)?;
-                self.builder.binary(Box::new(math::Mul), whole, scale)?
+                bytes::real(self.builder, outlet, grid)?
             }
             Some(Held::Rows { whole, steps, .. }) => {
                 self.builder.binary(Box::new(math::Mul), whole, steps)?
@@ -221,18 +215,14 @@ impl Lowering<'_> {
     /// Writes a value: held to the node's range, rounded to what its datatype can hold.
     fn output(&mut self, id: u32, outlet: OutletId, clamp: Option<(f32, f32)>) -> TractResult<()> {
         let value = self.value(id).clone();
-        let clamp = limited(clamp);
         if let Some(grid) = grid(&value)? {
-            let grid = match clamp {
-                Some((least, most)) => grid.within(least, most),
-                None => grid,
-            };
-            let whole = self.builder.unary(Pointwise::Grid(grid).op(), outlet)?;
-            self.held.insert(id, Held::Whole(whole));
+            let to = (grid, bytes::range(grid, clamp));
+            let rounded = bytes::rounded(self.builder, outlet, to)?;
+            self.held.insert(id, Held::Bytes(rounded));
             return Ok(());
         }
         let mut outlet = outlet;
-        if let Some((least, most)) = clamp {
+        if let Some((least, most)) = limited(clamp) {
             ensure!(
                 !least.is_nan() && !most.is_nan(),
                 "a range of {least} to {most}"

@@ -10,7 +10,7 @@ use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind, hard_swish, leaky_re
 use super::super::operators::einsum;
 use super::super::pointwise::Pointwise;
 use super::super::resize::{Sampling, resize};
-use super::{Held, Lowering, grid, limited};
+use super::{Held, Lowering, grid};
 use crate::model::executorch::xnnpack::{BinaryKind, Node, NodeKind, UnaryKind};
 use crate::tensor::DType;
 
@@ -18,7 +18,7 @@ impl Lowering<'_> {
     /// Lowers a node and writes its outputs.
     #[expect(clippy::too_many_lines, reason = "a line or two for each kind of node")]
     pub(super) fn node(&mut self, node: &Node) -> TractResult<()> {
-        if self.whole_node(node)? {
+        if self.bytes_node(node)? {
             return Ok(());
         }
         let (outlet, output) = match &node.kind {
@@ -90,9 +90,8 @@ impl Lowering<'_> {
             } => (self.pad(*input, before, after, *value)?, *output),
             NodeKind::AvgPool(pool) => (self.average_pool(pool)?, pool.output),
             NodeKind::MaxPool(pool) => {
-                return self.moved([pool.input, pool.output], node.clamp, |lowering, outlet| {
-                    lowering.max_pool(pool, outlet)
-                });
+                let input = self.input(pool.input)?;
+                (self.max_pool(pool, input)?, pool.output)
             }
             NodeKind::ArgMaxPool { pool, index } => {
                 let [most, places] = self.arg_max_pool(pool)?;
@@ -154,48 +153,43 @@ impl Lowering<'_> {
         self.output(output, outlet, node.clamp)
     }
 
-    /// Lowers a node by arithmetic on whole numbers, if it is one that has it.
-    fn whole_node(&mut self, node: &Node) -> TractResult<bool> {
+    /// Lowers a node by arithmetic on bytes or on whole numbers, if it is one that has it.
+    fn bytes_node(&mut self, node: &Node) -> TractResult<bool> {
         match &node.kind {
             NodeKind::Binary { kind, a, b, output } => {
-                self.whole_binary(*kind, [*a, *b, *output], node.clamp)
+                self.bytes_binary(*kind, [*a, *b, *output], node.clamp)
             }
             NodeKind::GlobalAvgPool {
                 input,
                 output,
                 keep_dims,
-            } => self.whole_average([*input, *output], *keep_dims, node.clamp),
+            } => self.bytes_average([*input, *output], *keep_dims, node.clamp),
             NodeKind::Unary {
                 kind: UnaryKind::Clamp | UnaryKind::Copy | UnaryKind::Convert,
                 input,
                 output,
-            } => self.whole_clamp([*input, *output], node.clamp),
+            } => self.bytes_moved([*input, *output], node.clamp, |_, outlet| Ok(outlet)),
             NodeKind::Concatenate {
                 axis,
                 inputs,
                 output,
-            } => {
-                let to = grid(self.value(*output))?;
-                let mut outlets = Vec::new();
-                for input in inputs {
-                    match self.whole(*input)? {
-                        Some((outlet, from)) if Some(from) == to => outlets.push(outlet),
-                        _ => return Ok(false),
-                    }
-                }
-                if limited(node.clamp).is_some() {
-                    return Ok(false);
-                }
-                let outlet = self.concatenate(*axis, &outlets)?;
-                self.held.insert(*output, Held::Whole(outlet));
-                Ok(true)
+            } => self.bytes_concatenate(*axis, (inputs, *output), node.clamp),
+            NodeKind::MaxPool(pool) => self.bytes_max_pool(pool, node.clamp),
+            NodeKind::Pad {
+                before,
+                after,
+                value,
+                input,
+                output,
+            } => self.bytes_pad([*input, *output], (before, after), *value, node.clamp),
+            NodeKind::Conv(conv) => {
+                let values = [conv.input, conv.filter, conv.output];
+                let product = |lowering: &mut Self, [input, filter]: [OutletId; 2], bias| {
+                    lowering.conv(conv, input, filter, bias)
+                };
+                Ok(self.bytes_conv(conv, node.clamp)?
+                    || self.quantized(values, conv.bias, node.clamp, product)?)
             }
-            NodeKind::Conv(conv) => self.quantized(
-                [conv.input, conv.filter, conv.output],
-                conv.bias,
-                node.clamp,
-                |lowering, [input, filter], bias| lowering.conv(conv, input, filter, bias),
-            ),
             NodeKind::FullyConnected {
                 input,
                 filter,
@@ -209,6 +203,7 @@ impl Lowering<'_> {
                     lowering.linear(operands, bias, *transposed)
                 };
                 Ok(self.packed(values, *bias, *transposed, node.clamp)?
+                    || self.bytes_product(values, *bias, *transposed, node.clamp)?
                     || self.quantized(values, *bias, node.clamp, product)?)
             }
             _ => Ok(false),
@@ -224,8 +219,9 @@ impl Lowering<'_> {
         product: impl Fn(&mut Self, [OutletId; 2], Option<OutletId>) -> TractResult<OutletId>,
     ) -> TractResult<bool> {
         match self.held.get(&input).copied() {
-            Some(Held::Whole(whole)) => {
-                let (Some(from), Some(to)) = (grid(self.value(input))?, grid(self.value(output))?)
+            Some(Held::Bytes(_)) => {
+                let (Some((whole, from)), Some(to)) =
+                    (self.whole(input)?, grid(self.value(output))?)
                 else {
                     return Ok(false);
                 };
@@ -242,7 +238,8 @@ impl Lowering<'_> {
                 let outlet = product(self, [whole, weights.outlet], bias)?;
                 let factors = weights.scales.iter();
                 let factors = factors.map(|scale| from.scale * scale / to.scale);
-                self.scaled(output, outlet, factors.collect(), clamp)?;
+                let factors: Vec<f32> = factors.collect();
+                self.scaled(output, outlet, &factors, clamp)?;
                 Ok(true)
             }
             Some(Held::Rows { whole, steps, .. }) => {
@@ -269,18 +266,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// Writes a value that only moved: if it stays on its grid, its whole numbers moved.
+    /// Writes a value that only moved.
     fn moved(
         &mut self,
         [input, output]: [u32; 2],
         clamp: Option<(f32, f32)>,
         how: impl Fn(&mut Self, OutletId) -> TractResult<OutletId>,
     ) -> TractResult<()> {
-        let (from, to) = (self.value(input), self.value(output));
-        let same = from.datatype == to.datatype && grid(from)? == grid(to)?;
-        if let (true, None, Some((whole, _))) = (same, limited(clamp), self.whole(input)?) {
-            let outlet = how(self, whole)?;
-            self.held.insert(output, Held::Whole(outlet));
+        if self.bytes_moved([input, output], clamp, &how)? {
             return Ok(());
         }
         let real = self.input(input)?;
@@ -417,19 +410,28 @@ impl Lowering<'_> {
         value: f32,
     ) -> TractResult<OutletId> {
         let input = self.input(input)?;
-        let rank = self.builder.rank(input)?;
+        let op = Pad {
+            pads: self.pads(input, before, after)?,
+            mode: PadMode::Constant(Arc::new(tensor0(value))),
+        };
+        self.builder.wire(op, &[input])
+    }
+
+    /// How many elements come before and after those of each dimension of a value.
+    pub(super) fn pads(
+        &self,
+        outlet: OutletId,
+        before: &[u64],
+        after: &[u64],
+    ) -> TractResult<Vec<(usize, usize)>> {
+        let rank = self.builder.rank(outlet)?;
         ensure!(
             before.len() == rank && after.len() == rank,
             "paddings of another rank"
         );
         let pads = before.iter().zip(after);
-        let pads =
-            pads.map(|(before, after)| Ok((usize::try_from(*before)?, usize::try_from(*after)?)));
-        let op = Pad {
-            pads: pads.collect::<TractResult<_>>()?,
-            mode: PadMode::Constant(Arc::new(tensor0(value))),
-        };
-        self.builder.wire(op, &[input])
+        pads.map(|(before, after)| Ok((usize::try_from(*before)?, usize::try_from(*after)?)))
+            .collect()
     }
 
     /// A size 0 is what is left; a size that was the whole dimension at export is so now.
@@ -455,7 +457,8 @@ impl Lowering<'_> {
         self.builder.reshape(outlet, &shape)
     }
 
-    fn concatenate(&mut self, axis: i64, outlets: &[OutletId]) -> TractResult<OutletId> {
+    /// Values one after another along a dimension.
+    pub(super) fn concatenate(&mut self, axis: i64, outlets: &[OutletId]) -> TractResult<OutletId> {
         ensure!(!outlets.is_empty(), "there is nothing to concatenate");
         let rank = i64::try_from(self.builder.rank(outlets[0])?)?;
         let axis = if axis < 0 { axis + rank } else { axis };

@@ -86,9 +86,10 @@ impl Lowering<'_> {
         };
         let view = bias.as_ref().map(|bias| bias.try_as_plain_ram());
         let view = view.transpose()?;
-        let bias = view.as_ref().map(|view| view.as_slice::<f32>());
+        let bias = view.as_ref().map(PlainView::as_slice::<f32>);
         let bias = bias.transpose()?;
-        let product = DynamicProduct::new(Cpu::chosen(), weights.bits, sizes, weight, &scales, bias);
+        let product =
+            DynamicProduct::new(Cpu::chosen(), weights.bits, sizes, weight, &scales, bias);
         Ok(Some(product.map_err(|told| format_err!("{told}"))?))
     }
 }

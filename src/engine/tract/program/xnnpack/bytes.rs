@@ -1,0 +1,384 @@
+//! Quantised values as bytes, and the nodes that have arithmetic for them.
+//!
+//! A value on a grid is a tensor of `u8` in the graph whether its numbers are signed or not: what a byte
+//! stands for is in its [`Grid`]. All arithmetic is XNNPACK's, to the last bit. What only moves elements is
+//! the library's own operator, on bytes.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::array::{Pad, PadMode};
+
+use super::super::super::images::{placed, window};
+use super::super::super::kernel::Kernel;
+use super::super::super::pool::on_pool;
+use super::super::builder::{Builder, Wire};
+use super::{Held, Lowering, grid, limited};
+use crate::kernels::bytes::Sign;
+use crate::kernels::bytes::elementwise::{Grid, Pair, Range, clamp};
+use crate::kernels::bytes::pool::{Mean, largest};
+use crate::kernels::{Cpu, Split};
+use crate::model::executorch::xnnpack::{BinaryKind, Pool};
+use crate::tensor::DType;
+
+/// The numbers of a grid that a node's result is held to.
+pub(super) fn range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
+    let (least, most) = grid.sign.range();
+    let Some(real) = limited(clamp) else {
+        return Range { least, most };
+    };
+    let place = |x: f32| {
+        let place = (f64::from(x) / f64::from(grid.scale)).round_ties_even();
+        #[expect(clippy::cast_possible_truncation, reason = "held to 30 bits")]
+        let place = place.clamp(-1e9, 1e9) as i32;
+        (place + grid.zero_point).clamp(least, most)
+    };
+    let most = place(real.1);
+    Range {
+        least: place(real.0).min(most),
+        most,
+    }
+}
+
+/// What the bytes of the method's integers are to the program.
+const fn dtype(grid: Grid) -> DType {
+    match grid.sign {
+        Sign::Signed => DType::Int8,
+        Sign::Unsigned => DType::Uint8,
+    }
+}
+
+/// Wires an operator whose output is of the shape of its inputs, which are all of one shape, and is computed
+/// on the threads of the run.
+fn filled<F: Datum + Copy, T: Datum + Copy>(
+    builder: &mut Builder,
+    name: &'static str,
+    inputs: &[OutletId],
+    work: impl Fn(&[&[F]], &mut [T], Split) -> Result<(), String> + Send + Sync + 'static,
+) -> TractResult<OutletId> {
+    let shape = builder.shape(inputs[0])?;
+    let kernel = Kernel::new(name, tvec!(T::fact(&shape)), move |inputs| {
+        let mut output = Tensor::zero_dt(T::datum_type(), inputs[0].shape())?;
+        let views: TVec<_> = inputs
+            .iter()
+            .map(|input| input.try_as_plain_ram())
+            .collect::<TractResult<_>>()?;
+        let from: TVec<&[F]> = views
+            .iter()
+            .map(PlainView::as_slice::<F>)
+            .collect::<TractResult<_>>()?;
+        let mut view = output.try_as_plain_ram_mut()?;
+        let to = view.as_slice_mut::<T>()?;
+        on_pool(|split| work(&from, to, split)).map_err(TractError::msg)?;
+        Ok(tvec!(output))
+    });
+    builder.wire(kernel, inputs)
+}
+
+/// The method's integers as bytes on a grid, in the order of a delegate's memory.
+pub(super) fn taken(
+    builder: &mut Builder,
+    wire: Wire,
+    order: &[usize],
+    grid: Grid,
+) -> TractResult<OutletId> {
+    let integers = builder.cast(wire, dtype(grid))?;
+    let outlet = builder.transpose(integers.outlet, order)?;
+    match grid.sign {
+        Sign::Unsigned => Ok(outlet),
+        Sign::Signed => filled::<i8, u8>(builder, "ToBytes", &[outlet], |from, to, _| {
+            let each = to.iter_mut().zip(from[0]);
+            each.for_each(|(to, from)| *to = from.cast_unsigned());
+            Ok(())
+        }),
+    }
+}
+
+/// Bytes on a grid as the method's integers.
+pub(super) fn given(builder: &mut Builder, outlet: OutletId, grid: Grid) -> TractResult<Wire> {
+    let outlet = match grid.sign {
+        Sign::Unsigned => outlet,
+        Sign::Signed => filled::<u8, i8>(builder, "OfBytes", &[outlet], |from, to, _| {
+            let each = to.iter_mut().zip(from[0]);
+            each.for_each(|(to, from)| *to = from.cast_signed());
+            Ok(())
+        })?,
+    };
+    Ok(Wire {
+        outlet,
+        dtype: dtype(grid),
+    })
+}
+
+/// The numbers that bytes stand for.
+pub(super) fn real(builder: &mut Builder, outlet: OutletId, grid: Grid) -> TractResult<OutletId> {
+    let cpu = Cpu::chosen();
+    let work =
+        move |from: &[&[u8]], to: &mut [f32], split| grid.dequantize(cpu, from[0], to, split);
+    filled(builder, "OfGrid", &[outlet], work)
+}
+
+/// Numbers rounded to bytes.
+pub(super) fn rounded(
+    builder: &mut Builder,
+    outlet: OutletId,
+    (grid, range): (Grid, Range),
+) -> TractResult<OutletId> {
+    let cpu = Cpu::chosen();
+    let work =
+        move |from: &[&[f32]], to: &mut [u8], split| grid.quantize(cpu, range, from[0], to, split);
+    filled(builder, "ToGrid", &[outlet], work)
+}
+
+impl Lowering<'_> {
+    /// A value on a grid, as bytes.
+    pub(super) fn bytes(&self, id: u32) -> TractResult<Option<(OutletId, Grid)>> {
+        let Some(Held::Bytes(outlet)) = self.held.get(&id).copied() else {
+            return Ok(None);
+        };
+        Ok(grid(self.value(id))?.map(|grid| (outlet, grid)))
+    }
+
+    /// A value on a grid, and the grid of what is made of it, if both are on one.
+    fn pair(&self, [input, output]: [u32; 2]) -> TractResult<Option<(OutletId, Grid, Grid)>> {
+        let found = (self.bytes(input)?, grid(self.value(output))?);
+        let (Some((outlet, from)), Some(to)) = found else {
+            return Ok(None);
+        };
+        Ok(Some((outlet, from, to)))
+    }
+
+    /// Bytes of one grid as those of another, held to a range.
+    fn regrid(
+        &mut self,
+        outlet: OutletId,
+        (from, to): (Grid, Grid),
+        range: Range,
+    ) -> TractResult<OutletId> {
+        let cpu = Cpu::chosen();
+        if from != to {
+            let work = move |bytes: &[&[u8]], output: &mut [u8], split| {
+                from.requantize(cpu, (to, range), bytes[0], output, split)
+            };
+            return filled(self.builder, "Regrid", &[outlet], work);
+        }
+        let (least, most) = to.sign.range();
+        if range == (Range { least, most }) {
+            return Ok(outlet);
+        }
+        let work = move |bytes: &[&[u8]], output: &mut [u8], split| {
+            clamp(cpu, (to.sign, range), bytes[0], output, split)
+        };
+        filled(self.builder, "ClampBytes", &[outlet], work)
+    }
+
+    /// A value that only moved, as `how` says; whether it is bytes.
+    pub(super) fn bytes_moved(
+        &mut self,
+        [input, output]: [u32; 2],
+        clamp: Option<(f32, f32)>,
+        how: impl FnOnce(&mut Self, OutletId) -> TractResult<OutletId>,
+    ) -> TractResult<bool> {
+        let Some((outlet, from, to)) = self.pair([input, output])? else {
+            return Ok(false);
+        };
+        let moved = how(self, outlet)?;
+        let outlet = self.regrid(moved, (from, to), range(to, clamp))?;
+        self.held.insert(output, Held::Bytes(outlet));
+        Ok(true)
+    }
+
+    /// A sum, difference or product of values on grids, whose result is on one; whether it was one.
+    pub(super) fn bytes_binary(
+        &mut self,
+        kind: BinaryKind,
+        [a, b, output]: [u32; 3],
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let (Some((left, of_left)), Some((right, of_right)), Some(to)) =
+            (self.bytes(a)?, self.bytes(b)?, grid(self.value(output))?)
+        else {
+            return Ok(false);
+        };
+        let pair = Pair {
+            inputs: [of_left, of_right],
+            output: to,
+            range: range(to, clamp),
+        };
+        let sum = match kind {
+            BinaryKind::Add | BinaryKind::Subtract => {
+                let sum = pair.fixed_sum(kind == BinaryKind::Subtract);
+                if sum.is_none() {
+                    return Ok(false);
+                }
+                sum
+            }
+            BinaryKind::Multiply => None,
+            _ => return Ok(false),
+        };
+        let shape = self.builder.broadcast_shape(&[left, right])?;
+        let left = self.builder.expand(left, &shape)?;
+        let right = self.builder.expand(right, &shape)?;
+        let cpu = Cpu::chosen();
+        let work = move |from: &[&[u8]], to: &mut [u8], split| match sum {
+            Some(sum) => pair.add(cpu, sum, [from[0], from[1]], to, split),
+            None => pair.multiply(cpu, [from[0], from[1]], to, split),
+        };
+        let name = if sum.is_some() {
+            "AddBytes"
+        } else {
+            "MultiplyBytes"
+        };
+        let outlet = filled(self.builder, name, &[left, right], work)?;
+        self.held.insert(output, Held::Bytes(outlet));
+        Ok(true)
+    }
+
+    /// The mean of each image's channels, where both are on grids; whether it was one.
+    pub(super) fn bytes_average(
+        &mut self,
+        [input, output]: [u32; 2],
+        keep: bool,
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let Some((outlet, from, to)) = self.pair([input, output])? else {
+            return Ok(false);
+        };
+        let shape = self.builder.shape(outlet)?;
+        let [images, _, _, channels] = shape.as_slice() else {
+            bail!("an image of {} dimensions", shape.len());
+        };
+        let one = TDim::Val(1);
+        let shape = if keep {
+            vec![images.clone(), one.clone(), one, channels.clone()]
+        } else {
+            vec![images.clone(), channels.clone()]
+        };
+        let range = range(to, clamp);
+        let (mean, cpu) = (Mean { from, to, range }, Cpu::chosen());
+        let kernel = Kernel::new("MeanBytes", tvec!(u8::fact(&shape)), move |inputs| {
+            let &[images, height, width, channels] = inputs[0].shape() else {
+                bail!("an image of {} dimensions", inputs[0].rank());
+            };
+            let shape: &[usize] = if keep {
+                &[images, 1, 1, channels]
+            } else {
+                &[images, channels]
+            };
+            let sizes = [images, height * width, channels];
+            let mut output = Tensor::zero::<u8>(shape)?;
+            let view = inputs[0].try_as_plain_ram()?;
+            let from = view.as_slice::<u8>()?;
+            let mut view = output.try_as_plain_ram_mut()?;
+            let to = view.as_slice_mut::<u8>()?;
+            let done = on_pool(|split| mean.of_images(cpu, sizes, from, to, split));
+            done.map_err(TractError::msg)?;
+            Ok(tvec!(output))
+        });
+        let outlet = self.builder.wire(kernel, &[outlet])?;
+        self.held.insert(output, Held::Bytes(outlet));
+        Ok(true)
+    }
+
+    /// The largest of each window, where both are on grids; whether it was one.
+    pub(super) fn bytes_max_pool(
+        &mut self,
+        pool: &Pool,
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        self.bytes_moved([pool.input, pool.output], clamp, |lowering, input| {
+            let Some(grid) = grid(lowering.value(pool.input))? else {
+                bail!("value {} is on no grid", pool.input);
+            };
+            let spec = lowering
+                .pool_window(input, pool)?
+                .over(lowering.builder, input)?;
+            let fact = lowering.builder.model.outlet_fact(input)?;
+            let facts = spec.output_facts(&[fact])?;
+            let (window, cpu) = (window(&spec).map_err(TractError::msg)?, Cpu::chosen());
+            let kernel = Kernel::new("LargestBytes", facts, move |inputs| {
+                let (shape, placed) = placed(&spec, inputs[0].shape())?;
+                let mut output = Tensor::zero::<u8>(&shape)?;
+                let view = inputs[0].try_as_plain_ram()?;
+                let from = view.as_slice::<u8>()?;
+                let mut view = output.try_as_plain_ram_mut()?;
+                let to = view.as_slice_mut::<u8>()?;
+                let (windows, channels) = ((&window, &placed), spec.input_channels);
+                let done =
+                    on_pool(|split| largest(cpu, grid.sign, windows, channels, from, to, split));
+                done.map_err(TractError::msg)?;
+                Ok(tvec!(output))
+            });
+            lowering.builder.wire(kernel, &[input])
+        })
+    }
+
+    /// Values one after another, where all are on grids; whether they were.
+    pub(super) fn bytes_concatenate(
+        &mut self,
+        axis: i64,
+        (inputs, output): (&[u32], u32),
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let mut pairs = Vec::new();
+        for input in inputs {
+            match self.pair([*input, output])? {
+                Some(pair) => pairs.push(pair),
+                None => return Ok(false),
+            }
+        }
+        let mut outlets = Vec::new();
+        for (outlet, from, to) in pairs {
+            outlets.push(self.regrid(outlet, (from, to), range(to, clamp))?);
+        }
+        let outlet = self.concatenate(axis, &outlets)?;
+        self.held.insert(output, Held::Bytes(outlet));
+        Ok(true)
+    }
+
+    /// A value with more elements of one number around it, where both are on grids; whether it was one.
+    pub(super) fn bytes_pad(
+        &mut self,
+        [input, output]: [u32; 2],
+        (before, after): (&[u64], &[u64]),
+        value: f32,
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let Some((outlet, from, to)) = self.pair([input, output])? else {
+            return Ok(false);
+        };
+        let range = range(to, clamp);
+        let outlet = self.regrid(outlet, (from, to), range)?;
+        let mut byte = [0];
+        to.quantize(Cpu::PLAIN, range, &[value], &mut byte, Split::ONE)
+            .map_err(TractError::msg)?;
+        let op = Pad {
+            pads: self.pads(outlet, before, after)?,
+            mode: PadMode::Constant(Arc::new(tensor0(byte[0]))),
+        };
+        let outlet = self.builder.wire(op, &[outlet])?;
+        self.held.insert(output, Held::Bytes(outlet));
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_an_order() {
+        let grid = Grid {
+            sign: Sign::Signed,
+            scale: 0.5,
+            zero_point: -3,
+        };
+        let of = |least, most| {
+            let range = range(grid, Some((least, most)));
+            (range.least, range.most)
+        };
+        assert_eq!(of(0.0, 6.0), (-3, 9));
+        assert_eq!(of(f32::NEG_INFINITY, 1e30), (-128, 127));
+        assert_eq!(of(0.25, f32::INFINITY), (-3, 127));
+        assert_eq!(of(2.0, 1.0), (-1, -1));
+        assert_eq!(of(f32::NAN, 1.0), (-3, -1));
+    }
+}

@@ -1,0 +1,206 @@
+//! Convolutions and products of bytes with constant weights of bytes.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::super::super::images::{placed, window};
+use super::super::super::kernel::Kernel;
+use super::super::super::pool::on_pool;
+use super::bytes::range;
+use super::{Held, Lowering, constant, grid};
+use crate::kernels::Cpu;
+use crate::kernels::bytes::elementwise::Grid;
+use crate::kernels::bytes::{Convolution, Product, Requantize, convolution, product};
+use crate::kernels::window::Channels;
+use crate::model::executorch::xnnpack::{Conv, ConvKind};
+
+/// What weights are multiplied with, and what their sums become.
+struct Weighted {
+    input: OutletId,
+    from: Grid,
+    to: Grid,
+    /// Weights as they are stored.
+    weights: Vec<i8>,
+    weight_zero: i32,
+    bias: Option<Vec<i32>>,
+    requantize: Requantize,
+}
+
+impl Lowering<'_> {
+    /// Input, weights, bias and output of a node, if all are integers and the weights constants.
+    fn weighted(
+        &self,
+        [input, filter, output]: [u32; 3],
+        bias: Option<u32>,
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<Option<Weighted>> {
+        let (Some((input, from)), Some(to)) = (self.bytes(input)?, grid(self.value(output))?)
+        else {
+            return Ok(None);
+        };
+        let bias = match bias {
+            None => None,
+            Some(id) => match constant::read_wide(self.weights, self.value(id))? {
+                Some(bias) => Some(bias),
+                None => return Ok(None),
+            },
+        };
+        let Some(weights) = constant::read_bytes(self.weights, self.value(filter))? else {
+            return Ok(None);
+        };
+        let scales = weights.scales.iter();
+        let range = range(to, clamp);
+        Ok(Some(Weighted {
+            input,
+            from,
+            to,
+            weights: weights.values,
+            weight_zero: weights.zero_point,
+            bias,
+            requantize: Requantize {
+                factors: scales.map(|scale| from.scale * scale / to.scale).collect(),
+                zero_point: to.zero_point,
+                least: range.least,
+                most: range.most,
+            },
+        }))
+    }
+
+    /// Lowers a convolution of bytes; whether it was one that there is a kernel for.
+    pub(super) fn bytes_conv(
+        &mut self,
+        conv: &Conv,
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let order = match conv.kind {
+            ConvKind::Plain => [0, 1, 2, 3],
+            ConvKind::Depthwise => [3, 1, 2, 0],
+            ConvKind::Transposed => return Ok(false),
+        };
+        let &[a, b, c, d] = self.value(conv.filter).dims.as_slice() else {
+            return Ok(false);
+        };
+        let ids = [conv.input, conv.filter, conv.output];
+        let Some(weighted) = self.weighted(ids, conv.bias, clamp)? else {
+            return Ok(false);
+        };
+        let mut stored = [0; 4];
+        for (to, size) in stored.iter_mut().zip([a, b, c, d]) {
+            *to = usize::try_from(size)?;
+        }
+        let [outputs, height, width, inputs] = order.map(|dim| stored[dim]);
+        let shape = self.convolution(conv, weighted.input)?;
+        let sizes = [outputs, inputs, height, width];
+        let spec = shape.over(self.builder, weighted.input, &sizes)?;
+        let channels = Channels {
+            input: shape.input_channels,
+            output: shape.output_channels,
+            groups: shape.groups,
+        };
+        let window = window(&spec).map_err(TractError::msg)?;
+        let weights = match conv.kind {
+            // `[1, h, w, o]`: a column for each channel.
+            ConvKind::Depthwise if inputs == 1 => turned(&weighted.weights, outputs),
+            ConvKind::Depthwise => return Ok(false),
+            _ => weighted.weights,
+        };
+        let parts = convolution::Parts {
+            window,
+            channels,
+            weights: &weights,
+            weight_zeros: &[weighted.weight_zero],
+            bias: weighted.bias.as_deref(),
+            input_zero: weighted.from.zero_point,
+            sign_in: weighted.from.sign,
+            sign_out: weighted.to.sign,
+            requantize: &weighted.requantize,
+        };
+        let Ok(kernel) = Convolution::new(Cpu::chosen(), &parts) else {
+            return Ok(false);
+        };
+        let bytes = kernel.bytes();
+        let fact = self.builder.model.outlet_fact(weighted.input)?;
+        let facts = spec.output_facts(&[fact])?;
+        let kernel = Kernel::new("ConvolveBytes", facts, move |inputs| {
+            let (shape, placed) = placed(&spec, inputs[0].shape())?;
+            let mut output = Tensor::zero::<u8>(&shape)?;
+            let view = inputs[0].try_as_plain_ram()?;
+            let from = view.as_slice::<u8>()?;
+            let mut view = output.try_as_plain_ram_mut()?;
+            let to = view.as_slice_mut::<u8>()?;
+            let done = on_pool(|split| kernel.run(&placed, from, to, split));
+            done.map_err(TractError::msg)?;
+            Ok(tvec!(output))
+        });
+        let outlet = self
+            .builder
+            .wire(kernel.holding(bytes), &[weighted.input])?;
+        self.held.insert(conv.output, Held::Bytes(outlet));
+        Ok(true)
+    }
+
+    /// Lowers a product of rows of bytes; whether it was one that there is a kernel for.
+    pub(super) fn bytes_product(
+        &mut self,
+        ids: [u32; 3],
+        bias: Option<u32>,
+        transposed: bool,
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let &[rows, columns] = self.value(ids[1]).dims.as_slice() else {
+            return Ok(false);
+        };
+        let Some(weighted) = self.weighted(ids, bias, clamp)? else {
+            return Ok(false);
+        };
+        let (rows, columns) = (usize::try_from(rows)?, usize::try_from(columns)?);
+        let (weights, [inputs, outputs]) = if transposed {
+            (turned(&weighted.weights, columns), [rows, columns])
+        } else {
+            (weighted.weights, [columns, rows])
+        };
+        let mut shape = self.builder.shape(weighted.input)?;
+        let last = shape.last_mut().context("a product of one number")?;
+        ensure!(
+            *last == inputs.to_dim(),
+            "rows of {last} times weights for {inputs}"
+        );
+        *last = outputs.to_dim();
+        let parts = product::Parts {
+            sizes: [inputs, outputs],
+            weights: &weights,
+            weight_zeros: &[weighted.weight_zero],
+            bias: weighted.bias.as_deref(),
+            input_zero: weighted.from.zero_point,
+            sign_in: weighted.from.sign,
+            sign_out: weighted.to.sign,
+            requantize: &weighted.requantize,
+        };
+        let Ok(kernel) = Product::new(Cpu::chosen(), &parts) else {
+            return Ok(false);
+        };
+        let bytes = kernel.bytes();
+        let kernel = Kernel::new("MultiplyRows", tvec!(u8::fact(&shape)), move |inputs| {
+            let mut shape: TVec<usize> = inputs[0].shape().into();
+            *shape.last_mut().context("a product of one number")? = outputs;
+            let mut output = Tensor::zero::<u8>(&shape)?;
+            let view = inputs[0].try_as_plain_ram()?;
+            let from = view.as_slice::<u8>()?;
+            let mut view = output.try_as_plain_ram_mut()?;
+            let to = view.as_slice_mut::<u8>()?;
+            let done = on_pool(|split| kernel.run(from, to, split));
+            done.map_err(TractError::msg)?;
+            Ok(tvec!(output))
+        });
+        let outlet = self
+            .builder
+            .wire(kernel.holding(bytes), &[weighted.input])?;
+        self.held.insert(ids[2], Held::Bytes(outlet));
+        Ok(true)
+    }
+}
+
+/// Rows of so many elements as columns.
+fn turned(rows: &[i8], columns: usize) -> Vec<i8> {
+    let each = (0..columns).flat_map(|at| rows.iter().skip(at).step_by(columns.max(1)));
+    each.copied().collect()
+}
