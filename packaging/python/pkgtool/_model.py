@@ -70,6 +70,9 @@ class Payload(TypedDict, total=False):
     #: How often it computes in a dtype.
     computes: Dict[str, int]
     weights: List[Weights]
+    #: What it takes and gives, where the payload names it.
+    inputs: List[Tensor]
+    outputs: List[Tensor]
     states: List[Tensor]
     #: How often it has an operator.
     operators: Dict[str, int]
