@@ -58,6 +58,14 @@ class Weights(TypedDict):
     elements: int
 
 
+class Port(TypedDict):
+    """What a payload takes or gives; `None` is what it does not say."""
+
+    name: Optional[str]
+    dtype: Optional[str]
+    shape: Optional[List[int]]
+
+
 class Payload(TypedDict, total=False):
     """What a delegate's payload holds. One that cannot be read has `error` and `offset` only."""
 
@@ -71,8 +79,8 @@ class Payload(TypedDict, total=False):
     computes: Dict[str, int]
     weights: List[Weights]
     #: What it takes and gives, where the payload names it.
-    inputs: List[Tensor]
-    outputs: List[Tensor]
+    inputs: List[Port]
+    outputs: List[Port]
     states: List[Tensor]
     #: How often it has an operator.
     operators: Dict[str, int]
