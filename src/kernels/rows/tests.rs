@@ -70,7 +70,7 @@ fn cases() -> impl Strategy<Value = Case> {
 fn rounded(row: &[f32]) -> (Vec<f64>, f64) {
     let low = row.iter().fold(0.0_f32, |low, x| low.min(*x));
     let high = row.iter().fold(0.0_f32, |high, x| high.max(*x));
-    let scale = if low == high {
+    let scale = if (high - low) <= 0.0 {
         1.0
     } else {
         255.0 / (high - low)
