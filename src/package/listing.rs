@@ -1,7 +1,7 @@
 //! What stands in one directory, for a file there that no walk met: one look at the directory instead of
 //! one for each name that matters.
 //!
-//! Invariant: at most [`MAX_ENTRIES`] names are looked at; a directory that has more, or that cannot be
+//! Invariant: at most `MAX_ENTRIES` names are looked at; a directory that has more, or that cannot be
 //! listed whole, has no listing, and the disk is asked for each name.
 
 use std::fs;

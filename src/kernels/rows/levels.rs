@@ -1,7 +1,7 @@
 //! Sums of products for each kind of register.
 //!
 //! A tile is some rows by some registers of a panel. Each module here has the instructions; what is done with
-//! them has one source ([`levels`], [`byte_tiles`], [`real_tiles`]).
+//! them has one source (`levels`, `byte_tiles`, `real_tiles`).
 
 use super::super::Cpu;
 use super::super::cpu::Level;
