@@ -4,75 +4,6 @@
 //! Invariant: nothing here can be used wrongly. What is read and written is an array of the register's size, and
 //! [`enter`] takes its proof from a [`Cpu`](super::Cpu).
 
-#[cfg(target_arch = "x86_64")]
-pub(super) mod avx2 {
-    use std::arch::x86_64::{__m256, _mm256_loadu_ps, _mm256_storeu_ps};
-
-    /// Reads a register.
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    #[expect(unsafe_code, reason = "the array has the register's size")]
-    pub(in crate::kernels) fn load(from: &[f32; 8]) -> __m256 {
-        // SAFETY: 32 bytes can be read there, and none need be aligned.
-        unsafe { _mm256_loadu_ps(from.as_ptr()) }
-    }
-
-    /// Writes a register.
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    #[expect(unsafe_code, reason = "the array has the register's size")]
-    pub(in crate::kernels) fn store(into: &mut [f32; 8], value: __m256) {
-        // SAFETY: 32 bytes can be written there, and none need be aligned.
-        unsafe { _mm256_storeu_ps(into.as_mut_ptr(), value) }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-pub(super) mod avx512 {
-    use std::arch::x86_64::{__m512, _mm512_loadu_ps, _mm512_storeu_ps};
-
-    /// Reads a register.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    #[expect(unsafe_code, reason = "the array has the register's size")]
-    pub(in crate::kernels) fn load(from: &[f32; 16]) -> __m512 {
-        // SAFETY: 64 bytes can be read there, and none need be aligned.
-        unsafe { _mm512_loadu_ps(from.as_ptr()) }
-    }
-
-    /// Writes a register.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    #[expect(unsafe_code, reason = "the array has the register's size")]
-    pub(in crate::kernels) fn store(into: &mut [f32; 16], value: __m512) {
-        // SAFETY: 64 bytes can be written there, and none need be aligned.
-        unsafe { _mm512_storeu_ps(into.as_mut_ptr(), value) }
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-pub(super) mod neon {
-    use std::arch::aarch64::{float32x4_t, vld1q_f32, vst1q_f32};
-
-    /// Reads a register.
-    #[inline]
-    #[target_feature(enable = "neon")]
-    #[expect(unsafe_code, reason = "the array has the register's size")]
-    pub(in crate::kernels) fn load(from: &[f32; 4]) -> float32x4_t {
-        // SAFETY: 16 bytes can be read there, and none need be aligned.
-        unsafe { vld1q_f32(from.as_ptr()) }
-    }
-
-    /// Writes a register.
-    #[inline]
-    #[target_feature(enable = "neon")]
-    #[expect(unsafe_code, reason = "the array has the register's size")]
-    pub(in crate::kernels) fn store(into: &mut [f32; 4], value: float32x4_t) {
-        // SAFETY: 16 bytes can be written there, and none need be aligned.
-        unsafe { vst1q_f32(into.as_mut_ptr(), value) }
-    }
-}
-
 /// Reads of whole registers from arrays of their size, and writes.
 macro_rules! moves {
     ($($features:literal {
@@ -109,22 +40,24 @@ macro_rules! moves {
 pub(super) mod x86 {
     use std::arch::x86_64::{
         __m128i, __m256, __m256i, __m512, __m512i, _mm_storeu_si128, _mm256_loadu_ps,
-        _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_ps, _mm512_loadu_si512,
-        _mm512_storeu_si512,
+        _mm256_loadu_si256, _mm256_storeu_ps, _mm256_storeu_si256, _mm512_loadu_ps,
+        _mm512_loadu_si512, _mm512_storeu_ps, _mm512_storeu_si512,
     };
 
     moves! {
         "avx2" {
             read load_bytes_256([u8; 32]) -> __m256i = _mm256_loadu_si256 as __m256i;
             read load_integers_256([i32; 8]) -> __m256i = _mm256_loadu_si256 as __m256i;
-            read load_scales_256([f32; 8]) -> __m256 = _mm256_loadu_ps as f32;
+            read load_floats_256([f32; 8]) -> __m256 = _mm256_loadu_ps as f32;
+            write store_floats_256([f32; 8], __m256) = _mm256_storeu_ps as f32;
             write store_bytes_128([u8; 16], __m128i) = _mm_storeu_si128 as __m128i;
             write store_bytes_256([u8; 32], __m256i) = _mm256_storeu_si256 as __m256i;
         }
         "avx512f" {
             read load_bytes_512([u8; 64]) -> __m512i = _mm512_loadu_si512 as __m512i;
             read load_integers_512([i32; 16]) -> __m512i = _mm512_loadu_si512 as __m512i;
-            read load_scales_512([f32; 16]) -> __m512 = _mm512_loadu_ps as f32;
+            read load_floats_512([f32; 16]) -> __m512 = _mm512_loadu_ps as f32;
+            write store_floats_512([f32; 16], __m512) = _mm512_storeu_ps as f32;
             write store_bytes_512([u8; 64], __m512i) = _mm512_storeu_si512 as __m512i;
         }
     }
@@ -134,7 +67,7 @@ pub(super) mod x86 {
 #[cfg(target_arch = "aarch64")]
 pub(super) mod arm {
     use std::arch::aarch64::{
-        float32x4_t, int8x16_t, int32x4_t, uint8x16_t, vld1q_f32, vld1q_s32, vld1q_u8, vst1q_s32,
+        float32x4_t, int8x16_t, int32x4_t, uint8x16_t, vld1q_f32, vld1q_s32, vld1q_u8, vst1q_f32,
         vst1q_u8,
     };
 
@@ -142,7 +75,8 @@ pub(super) mod arm {
         "neon" {
             read load_bytes_128([u8; 16]) -> uint8x16_t = vld1q_u8 as u8;
             read load_integers_128([i32; 4]) -> int32x4_t = vld1q_s32 as i32;
-            read load_scales_128([f32; 4]) -> float32x4_t = vld1q_f32 as f32;
+            read load_floats_128([f32; 4]) -> float32x4_t = vld1q_f32 as f32;
+            write store_floats_128([f32; 4], float32x4_t) = vst1q_f32 as f32;
             write store_bytes_128([u8; 16], uint8x16_t) = vst1q_u8 as u8;
         }
     }
@@ -216,4 +150,29 @@ macro_rules! enter {
     };
 }
 
-pub(super) use {enter, inside};
+/// A function of plain Rust that is compiled for each kind of register: the compiler lays its loops into them.
+macro_rules! compiled {
+    ($(#[$documentation:meta])*
+     fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
+        $(#[$documentation])*
+        pub(super) fn $name(cpu: crate::kernels::Cpu, $($argument: $type),*) {
+            use crate::kernels::{cpu::Level, simd};
+
+            #[inline(always)]
+            fn plain($($argument: $type),*) $body
+            match cpu.level() {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 | Level::Avx2Vnni => {
+                    simd::inside!("avx2,fma", plain, $($argument: $type),*);
+                }
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 | Level::Avx512Vnni => {
+                    simd::inside!("avx512f,avx512bw,avx512dq,avx512vl", plain, $($argument: $type),*);
+                }
+                _ => plain($($argument),*),
+            }
+        }
+    };
+}
+
+pub(super) use {compiled, enter, inside};

@@ -17,7 +17,6 @@ use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_core::ops::matmul::optimized::{MatMulOperand, OptMatMul, ProtoFusedSpec};
 use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 
-use super::fast::{Convolve, Multiply};
 use super::kernel::Kernel;
 use super::recurrent::Run;
 
@@ -99,12 +98,6 @@ impl Holdings {
                 self.tensor(constant.val());
             } else if let Some(product) = operator.downcast_ref::<OptMatMul>() {
                 self.product(product);
-            } else if let Some(convolve) = operator.downcast_ref::<Convolve>() {
-                let (address, size) = convolve.holds();
-                self.piece(address, size);
-            } else if let Some(multiply) = operator.downcast_ref::<Multiply>() {
-                let (address, size) = multiply.holds();
-                self.piece(address, size);
             } else if let Some(scan) = operator.downcast_ref::<OptScan>() {
                 self.graph(scan.plan.model());
             } else if let Some(scan) = operator.downcast_ref::<Scan>() {

@@ -1,9 +1,30 @@
 //! Windows over images as the library says where they are, for kernels of ours.
 
-use tract_onnx::tract_core::internal::{TVec, TractResult};
+use tract_onnx::tract_core::internal::{Datum, TVec, TractResult, TypedFact, tvec};
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 
+use super::kernel::Kernel;
+use super::pool::computed;
+use crate::kernels::Split;
 use crate::kernels::window::{Placed, Window};
+
+/// An operator on images `[n, h, w, c]`, or `[n, w, c]`, of this fact: from where the windows lie and the elements
+/// of the inputs, `run` makes those of the output. It keeps `bytes` of weights.
+pub(super) fn over_images<T: Datum + Copy>(
+    name: &'static str,
+    spec: PoolSpec,
+    images: &TypedFact,
+    bytes: usize,
+    run: impl Fn(&Placed, &[&[T]], &mut [T], Split) -> Result<(), String> + Send + Sync + 'static,
+) -> TractResult<Kernel> {
+    let facts = spec.output_facts(&[images])?;
+    let kernel = Kernel::new(name, facts, move |inputs| {
+        let (shape, placed) = placed(&spec, inputs[0].shape())?;
+        let work = |from: &[&[T]], to: &mut [T], split| run(&placed, from, to, split);
+        Ok(tvec!(computed(&shape, inputs, work)?))
+    });
+    Ok(kernel.holding(bytes))
+}
 
 /// Windows of one or two dimensions; one dimension is an image of one row.
 pub(super) fn window(spec: &PoolSpec) -> Result<Window, String> {
@@ -19,8 +40,8 @@ pub(super) fn window(spec: &PoolSpec) -> Result<Window, String> {
     })
 }
 
-/// The shape that images `[n, h, w, c]`, or `[n, w, c]`, of this shape become, and where the windows lie.
-pub(super) fn placed(spec: &PoolSpec, shape: &[usize]) -> TractResult<(TVec<usize>, Placed)> {
+/// The shape that images of this shape become, and where the windows lie.
+fn placed(spec: &PoolSpec, shape: &[usize]) -> TractResult<(TVec<usize>, Placed)> {
     let output_shape = spec.output_shape(shape)?.shape;
     let sizes = spec.computed_padding(&shape[1..shape.len() - 1]);
     let mut placed = Placed {

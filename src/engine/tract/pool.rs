@@ -1,11 +1,33 @@
-//! The threads of a run.
+//! Tensors that are computed on the threads of a run.
 
 use tract_linalg::multithread::{Executor, current_tract_executor};
+use tract_onnx::tract_core::internal::{
+    Datum, PlainView, TValue, TVec, Tensor, TractError, TractResult,
+};
 
 use crate::kernels::Split;
 
-/// Calls `work` on a thread of the run's pool, with what tells it how many there are.
-pub(super) fn on_pool<R: Send>(work: impl FnOnce(Split) -> R + Send) -> R {
+/// A tensor of this shape whose elements `work` writes, from those of the inputs, on a thread of the run's pool:
+/// it is told how many there are.
+pub(super) fn computed<F: Datum + Copy, T: Datum + Copy>(
+    shape: &[usize],
+    inputs: &[TValue],
+    work: impl FnOnce(&[&[F]], &mut [T], Split) -> Result<(), String> + Send,
+) -> TractResult<Tensor> {
+    let mut output = Tensor::zero_dt(T::datum_type(), shape)?;
+    let views = inputs.iter().map(|input| input.try_as_plain_ram());
+    let views: TVec<_> = views.collect::<TractResult<_>>()?;
+    let from = views.iter().map(PlainView::as_slice::<F>);
+    let from: TVec<&[F]> = from.collect::<TractResult<_>>()?;
+    {
+        let mut view = output.try_as_plain_ram_mut()?;
+        let to = view.as_slice_mut::<T>()?;
+        on_pool(|split| work(&from, to, split)).map_err(TractError::msg)?;
+    }
+    Ok(output)
+}
+
+fn on_pool<R: Send>(work: impl FnOnce(Split) -> R + Send) -> R {
     match current_tract_executor() {
         Executor::MultiThread(pool) => pool.install(|| work(Split::current())),
         _ => work(Split::ONE),

@@ -3,36 +3,39 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::kernel::Kernel;
-use super::pool::on_pool;
+use super::pool::computed;
 use crate::kernels::Split;
 
-/// An operator on float32 of this shape, of whose last dimension's rows `run` makes rows of `outputs`: from
-/// their number, their elements, and where the products go. It keeps `bytes` of weights.
-pub(super) fn product_of_rows(
+/// An operator on tensors of this shape, of whose last dimension's rows `run` makes rows of `outputs`: from
+/// their number, the elements of the inputs, and where the products go. It keeps `bytes` of weights.
+pub(super) fn product_of_rows<T: Datum + Copy>(
+    name: &'static str,
     shape: &[TDim],
     outputs: usize,
     bytes: usize,
-    run: impl Fn(usize, &[f32], &mut [f32], Split) -> Result<(), String> + Send + Sync + 'static,
-) -> Kernel {
-    let mut shape = shape.to_vec();
-    if let Some(last) = shape.last_mut() {
-        *last = outputs.to_dim();
-    }
-    let kernel = Kernel::new("PackedProduct", tvec!(f32::fact(&shape)), move |inputs| {
-        let mut shape = inputs[0].shape().to_vec();
-        let Some(last) = shape.last_mut() else {
-            bail!("a product of one number");
-        };
-        *last = outputs;
+    run: impl Fn(usize, &[&[T]], &mut [T], Split) -> Result<(), String> + Send + Sync + 'static,
+) -> TractResult<Kernel> {
+    let facts = tvec!(T::fact(with_last(shape, outputs.to_dim())?));
+    let kernel = Kernel::new(name, facts, move |inputs| {
+        let shape = with_last(inputs[0].shape(), outputs)?;
         let rows = shape.iter().rev().skip(1).product();
-        let view = inputs[0].try_as_plain_ram()?;
-        let mut products = Tensor::zero::<f32>(&shape)?;
-        let mut to = products.try_as_plain_ram_mut()?;
-        let to = to.as_slice_mut::<f32>()?;
-        let from = view.as_slice::<f32>()?;
-        let done = on_pool(|split| run(rows, from, to, split));
-        done.map_err(|told| format_err!("{told}"))?;
-        Ok(tvec!(products))
+        let work = |from: &[&[T]], to: &mut [T], split| run(rows, from, to, split);
+        Ok(tvec!(computed(&shape, inputs, work)?))
     });
-    kernel.holding(bytes)
+    Ok(kernel.holding(bytes))
+}
+
+fn with_last<D: Clone>(shape: &[D], last: D) -> TractResult<TVec<D>> {
+    let mut shape: TVec<D> = shape.into();
+    *shape.last_mut().context("a product of one number")? = last;
+    Ok(shape)
+}
+
+/// Columns of a matrix of so many of them as rows.
+pub(super) fn turned<T: Copy>(rows: &[T], columns: usize) -> Vec<T> {
+    let mut turned = Vec::with_capacity(rows.len());
+    for column in 0..columns {
+        turned.extend(rows.iter().skip(column).step_by(columns));
+    }
+    turned
 }

@@ -3,8 +3,7 @@
 //! The loops are plain Rust, compiled once for each kind of register.
 
 use super::{Limits, Sign, check_length, round_to};
-use crate::kernels::cpu::Level;
-use crate::kernels::simd::inside;
+use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
 /// How bytes of one tensor are read or written.
@@ -124,30 +123,6 @@ impl Writer {
         round_to(steps + zero, self.least + zero, self.most + zero) as u8
     }
 }
-
-/// A function that is compiled for each kind of register.
-macro_rules! compiled {
-    ($(#[$documentation:meta])*
-     fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
-        $(#[$documentation])*
-        pub(super) fn $name(cpu: Cpu, $($argument: $type),*) {
-            #[inline(always)]
-            fn plain($($argument: $type),*) $body
-            match cpu.level() {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 | Level::Avx2Vnni => {
-                    inside!("avx2,fma", plain, $($argument: $type),*);
-                }
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 | Level::Avx512Vnni => {
-                    inside!("avx512f,avx512bw,avx512dq,avx512vl", plain, $($argument: $type),*);
-                }
-                _ => plain($($argument),*),
-            }
-        }
-    };
-}
-pub(super) use compiled;
 
 /// A sum as XNNPACK computes it: factors with 21 bits, added up as integers, half a step rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -91,7 +91,7 @@ macro_rules! of_128_bits {
                 let mut numbers = [vdup_n_u16(0); PARTS];
                 let each = numbers.iter_mut().zip(sums).zip(factors.as_chunks().0);
                 for ((number, sums), factors) in each {
-                    let scaled = vmulq_f32(vcvtq_f32_s32(sums), load_scales_128(factors));
+                    let scaled = vmulq_f32(vcvtq_f32_s32(sums), load_floats_128(factors));
                     let raised = vmaxq_f32(scaled, vdupq_n_f32(limits.least));
                     let held = vminq_f32(raised, vdupq_n_f32(limits.most));
                     let rounded = vaddq_s32(vcvtnq_s32_f32(held), vdupq_n_s32(limits.zero));

@@ -80,7 +80,7 @@ macro_rules! of_512_bits {
             #[target_feature(enable = $features)]
             #[inline]
             fn rounded(sums: Register, factors: &[f32; 16], limits: Limits) -> Register {
-                let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), load_scales_512(factors));
+                let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), load_floats_512(factors));
                 let raised = _mm512_max_ps(scaled, _mm512_set1_ps(limits.least));
                 let held = _mm512_min_ps(raised, _mm512_set1_ps(limits.most));
                 _mm512_add_epi32(_mm512_cvtps_epi32(held), _mm512_set1_epi32(limits.zero))
@@ -206,8 +206,8 @@ macro_rules! of_256_bits {
                 limits: Limits,
             ) -> Register {
                 let [of_low, of_high] = halves(factors);
-                let low = _mm256_mul_ps(_mm256_cvtepi32_ps(low), load_scales_256(of_low));
-                let high = _mm256_mul_ps(_mm256_cvtepi32_ps(high), load_scales_256(of_high));
+                let low = _mm256_mul_ps(_mm256_cvtepi32_ps(low), load_floats_256(of_low));
+                let high = _mm256_mul_ps(_mm256_cvtepi32_ps(high), load_floats_256(of_high));
                 let (least, most) = (_mm256_set1_ps(limits.least), _mm256_set1_ps(limits.most));
                 let low = _mm256_min_ps(_mm256_max_ps(low, least), most);
                 let high = _mm256_min_ps(_mm256_max_ps(high, least), most);

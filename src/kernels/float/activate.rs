@@ -5,63 +5,35 @@
 )]
 
 use super::Activation;
-use crate::kernels::simd::enter;
+use crate::kernels::simd::compiled;
 
-/// The function for one instruction set. The loops are left to the compiler, which lays them into registers.
-macro_rules! activate {
-    (#[$set:meta]) => {
-        /// Applies an activation in place.
-        #[$set]
-        pub(super) fn in_place(activation: super::Activation, values: &mut [f32]) {
-            match activation {
-                super::Activation::None => {}
-                super::Activation::Clamp { least, most } => {
-                    for value in values {
-                        *value = super::clamped(*value, least, most);
-                    }
+compiled! {
+    /// Applies an activation in place.
+    fn in_place(activation: Activation, values: &mut [f32]) {
+        match activation {
+            Activation::None => {}
+            Activation::Clamp { least, most } => {
+                for value in values {
+                    *value = clamped(*value, least, most);
                 }
-                super::Activation::HardSwish => {
-                    for value in values {
-                        *value *= super::hard_sigmoid(*value);
-                    }
+            }
+            Activation::HardSwish => {
+                for value in values {
+                    *value *= hard_sigmoid(*value);
                 }
-                super::Activation::Sigmoid => {
-                    for value in values {
-                        *value = super::sigmoid(*value);
-                    }
+            }
+            Activation::Sigmoid => {
+                for value in values {
+                    *value = sigmoid(*value);
                 }
-                super::Activation::Silu => {
-                    for value in values {
-                        *value *= super::sigmoid(*value);
-                    }
+            }
+            Activation::Silu => {
+                for value in values {
+                    *value *= sigmoid(*value);
                 }
             }
         }
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    activate!(#[target_feature(enable = "avx2,fma")]);
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx512 {
-    activate!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]);
-}
-
-#[cfg(target_arch = "aarch64")]
-mod neon {
-    activate!(#[target_feature(enable = "neon")]);
-}
-
-mod plain {
-    activate!(#[inline(never)]);
-}
-
-enter! {
-    /// Applies an activation in place.
-    fn in_place(activation: Activation, values: &mut [f32]);
+    }
 }
 
 /// Held to a range; NaN stays.

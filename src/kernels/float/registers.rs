@@ -23,7 +23,9 @@ pub(super) mod avx2 {
         __m256, _mm256_add_ps, _mm256_fmadd_ps, _mm256_max_ps, _mm256_min_ps, _mm256_set1_ps,
     };
 
-    pub(in crate::kernels::float) use crate::kernels::simd::avx2::{load, store};
+    pub(in crate::kernels::float) use crate::kernels::simd::x86::{
+        load_floats_256 as load, store_floats_256 as store,
+    };
 
     pub(in crate::kernels::float) type Register = __m256;
     pub(in crate::kernels::float) const LANES: usize = 8;
@@ -55,7 +57,9 @@ pub(super) mod avx512 {
         __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_max_ps, _mm512_min_ps, _mm512_set1_ps,
     };
 
-    pub(in crate::kernels::float) use crate::kernels::simd::avx512::{load, store};
+    pub(in crate::kernels::float) use crate::kernels::simd::x86::{
+        load_floats_512 as load, store_floats_512 as store,
+    };
 
     pub(in crate::kernels::float) type Register = __m512;
     pub(in crate::kernels::float) const LANES: usize = 16;
@@ -87,7 +91,9 @@ pub(super) mod neon {
         float32x4_t, vaddq_f32, vdupq_n_f32, vfmaq_f32, vfmaq_laneq_f32, vmaxq_f32, vminq_f32,
     };
 
-    pub(in crate::kernels::float) use crate::kernels::simd::neon::{load, store};
+    pub(in crate::kernels::float) use crate::kernels::simd::arm::{
+        load_floats_128 as load, store_floats_128 as store,
+    };
 
     pub(in crate::kernels::float) type Register = float32x4_t;
     pub(in crate::kernels::float) const LANES: usize = 4;

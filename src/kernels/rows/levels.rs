@@ -233,7 +233,7 @@ macro_rules! wide {
         registers!(
             $(#[$attribute])* __m512i, __m512, 16, 64,
             _mm512_set1_epi32 _mm512_set1_ps crate::kernels::simd::x86::load_bytes_512,
-            crate::kernels::simd::avx512::load, crate::kernels::simd::avx512::store,
+            crate::kernels::simd::x86::load_floats_512, crate::kernels::simd::x86::store_floats_512,
             _mm512_and_si512 _mm512_srli_epi32 _mm512_srlv_epi32 _mm512_add_epi32 _mm512_mullo_epi32,
             _mm512_cvtepi32_ps _mm512_mul_ps _mm512_fmadd_ps
         );
@@ -250,7 +250,7 @@ macro_rules! narrow {
         registers!(
             $(#[$attribute])* __m256i, __m256, 8, 32,
             _mm256_set1_epi32 _mm256_set1_ps crate::kernels::simd::x86::load_bytes_256,
-            crate::kernels::simd::avx2::load, crate::kernels::simd::avx2::store,
+            crate::kernels::simd::x86::load_floats_256, crate::kernels::simd::x86::store_floats_256,
             _mm256_and_si256 _mm256_srli_epi32 _mm256_srlv_epi32 _mm256_add_epi32 _mm256_mullo_epi32,
             _mm256_cvtepi32_ps _mm256_mul_ps _mm256_fmadd_ps
         );

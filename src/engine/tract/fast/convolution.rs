@@ -5,10 +5,10 @@ use tract_onnx::tract_core::ops::cnn::{Conv, KernelFormat, PoolSpec};
 use tract_onnx::tract_core::ops::nn::DataFormat;
 
 use super::chain::Chain;
-use super::convolve::Convolve;
-use crate::engine::tract::images::window;
+use crate::engine::tract::images::{over_images, window};
 use crate::kernels::Cpu;
 use crate::kernels::float::{Channels, Convolution};
+use crate::kernels::window::Placed;
 
 /// What takes the place of this node and of what follows it alone, if it is a convolution of float32 with
 /// constant weights.
@@ -51,8 +51,6 @@ pub(super) fn replaced(
         data_format: DataFormat::NHWC,
         ..conv.pool_spec.clone()
     };
-    let operator = Convolve::new(spec, kernel);
-
     let mut patch = TypedModelPatch::new("convolution on kernels of ours");
     let name = &node.name;
     let mut inputs = tvec!(node.inputs[0]);
@@ -67,6 +65,11 @@ pub(super) fn replaced(
             *image = patch.wire_node(format!("{name}.one"), AxisOp::Add(0), &[*image])?[0];
         }
     }
+    let (fact, bytes) = (patch.outlet_fact(images[0])?, kernel.bytes());
+    let run = move |placed: &Placed, from: &[&[f32]], to: &mut [f32], split| {
+        kernel.run(placed, from[0], from.get(1).copied(), to, split)
+    };
+    let operator = over_images("Convolve", spec, fact, bytes, run)?;
     let mut output = patch.wire_node(name, operator, &images)?[0];
     if !has_images {
         output = patch.wire_node(format!("{name}.alone"), AxisOp::Rm(0), &[output])?[0];
@@ -83,8 +86,6 @@ pub(super) fn replaced(
 struct Weights {
     kernel: Vec<f32>,
     bias: Vec<f32>,
-    /// Numbers of an output channel.
-    each: usize,
 }
 
 impl Weights {
@@ -118,13 +119,13 @@ impl Weights {
             count if count == channels => bias,
             _ => return Ok(None),
         };
-        let each = kernel.len() / channels;
-        Ok(Some(Self { kernel, bias, each }))
+        Ok(Some(Self { kernel, bias }))
     }
 
     /// The packed convolution with what the chain does to its channels.
     fn kernel(mut self, conv: &Conv, chain: &Chain, cpu: Cpu) -> Result<Convolution, String> {
-        let channels = self.kernel.chunks_exact_mut(self.each.max(1));
+        let each = self.kernel.len() / self.bias.len();
+        let channels = self.kernel.chunks_exact_mut(each.max(1));
         for (((factor, summand), bias), weights) in
             chain.scaled.iter().zip(&mut self.bias).zip(channels)
         {

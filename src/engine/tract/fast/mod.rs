@@ -8,16 +8,11 @@
 
 mod chain;
 mod convolution;
-mod convolve;
-mod multiply;
 mod product;
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::Conv;
 use tract_onnx::tract_core::ops::einsum::EinSum;
-
-pub(super) use convolve::Convolve;
-pub(super) use multiply::Multiply;
 
 use crate::kernels::Cpu;
 

@@ -4,7 +4,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 
 use super::chain::Chain;
-use super::multiply::Multiply;
+use crate::engine::tract::rows::{product_of_rows, turned};
 use crate::kernels::Cpu;
 use crate::kernels::float::Product;
 
@@ -76,11 +76,7 @@ impl Matrix {
         let numbers = if to < from {
             stored.to_vec()
         } else {
-            let mut turned = Vec::with_capacity(stored.len());
-            for column in 0..outputs {
-                turned.extend(stored.iter().skip(column).step_by(outputs));
-            }
-            turned
+            turned(stored, outputs)
         };
         let is_empty = outputs == 0 || inputs == 0;
         Ok((!is_empty).then_some(Self {
@@ -122,11 +118,16 @@ impl Matrix {
         let Ok(kernel) = kernel else {
             return Ok(None);
         };
+        let (shape, bytes) = (fact.shape.to_tvec(), kernel.bytes());
+        let run = move |rows, from: &[&[f32]], to: &mut [f32], split| {
+            kernel.run(rows, from[0], from.get(1).copied(), to, split)
+        };
+        let operator = product_of_rows("Multiply", &shape, self.outputs, bytes, run)?;
         let mut patch = TypedModelPatch::new("product on kernels of ours");
         let mut inputs = tvec!(rows);
         inputs.extend(chain.added);
         let taps = patch.taps(model, &inputs)?;
-        let output = patch.wire_node(&node.name, Multiply::new(self.outputs, kernel), &taps)?;
+        let output = patch.wire_node(&node.name, operator, &taps)?;
         patch.shunt_outside(model, chain.end, output[0])?;
         Ok(Some(patch))
     }

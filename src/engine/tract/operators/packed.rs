@@ -167,9 +167,10 @@ impl Expansion for Product {
         let name = format!("{prefix}.real");
         let real = model.wire_node(name, cast(f32::datum_type()), &inputs[..1])?;
         let (outputs, bytes) = (self.sizes.outputs, product.bytes());
-        let kernel = product_of_rows(&shape, outputs, bytes, move |rows, from, to, split| {
-            product.run(rows, from, to, split)
-        });
+        let run = move |rows, from: &[&[f32]], to: &mut [f32], split| {
+            product.run(rows, from[0], to, split)
+        };
+        let kernel = product_of_rows("PackedProduct", &shape, outputs, bytes, run)?;
         let sums = model.wire_node(format!("{prefix}.sums"), kernel, &real)?;
         let Some(bias) = self.bias else {
             return model.wire_node(prefix, cast(dtype), &sums);

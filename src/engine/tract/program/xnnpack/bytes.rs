@@ -7,14 +7,15 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
-use super::super::super::images::{placed, window};
+use super::super::super::images::{over_images, window};
 use super::super::super::kernel::Kernel;
-use super::super::super::pool::on_pool;
+use super::super::super::pool::computed;
 use super::super::builder::{Builder, Wire};
 use super::{Held, Lowering, grid, limited};
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Pair, Range, clamp};
 use crate::kernels::bytes::pool::{Mean, largest};
+use crate::kernels::window::Placed;
 use crate::kernels::{Cpu, Split};
 use crate::model::executorch::xnnpack::{BinaryKind, Pool};
 use crate::tensor::DType;
@@ -56,19 +57,7 @@ fn filled<F: Datum + Copy, T: Datum + Copy>(
 ) -> TractResult<OutletId> {
     let shape = builder.shape(inputs[0])?;
     let kernel = Kernel::new(name, tvec!(T::fact(&shape)), move |inputs| {
-        let mut output = Tensor::zero_dt(T::datum_type(), inputs[0].shape())?;
-        let views: TVec<_> = inputs
-            .iter()
-            .map(|input| input.try_as_plain_ram())
-            .collect::<TractResult<_>>()?;
-        let from: TVec<&[F]> = views
-            .iter()
-            .map(PlainView::as_slice::<F>)
-            .collect::<TractResult<_>>()?;
-        let mut view = output.try_as_plain_ram_mut()?;
-        let to = view.as_slice_mut::<T>()?;
-        on_pool(|split| work(&from, to, split)).map_err(TractError::msg)?;
-        Ok(tvec!(output))
+        Ok(tvec!(computed(inputs[0].shape(), inputs, &work)?))
     });
     builder.wire(kernel, inputs)
 }
@@ -264,14 +253,10 @@ impl Lowering<'_> {
                 &[images, channels]
             };
             let sizes = [images, height * width, channels];
-            let mut output = Tensor::zero::<u8>(shape)?;
-            let view = inputs[0].try_as_plain_ram()?;
-            let from = view.as_slice::<u8>()?;
-            let mut view = output.try_as_plain_ram_mut()?;
-            let to = view.as_slice_mut::<u8>()?;
-            let done = on_pool(|split| mean.of_images(cpu, sizes, from, to, split));
-            done.map_err(TractError::msg)?;
-            Ok(tvec!(output))
+            let work = |from: &[&[u8]], to: &mut [u8], split| {
+                mean.of_images(cpu, sizes, from[0], to, split)
+            };
+            Ok(tvec!(computed(shape, inputs, work)?))
         });
         let outlet = self.builder.wire(kernel, &[outlet])?;
         self.held.insert(output, Held::Bytes(outlet));
@@ -292,21 +277,20 @@ impl Lowering<'_> {
                 .pool_window(input, pool)?
                 .over(lowering.builder, input)?;
             let fact = lowering.builder.model.outlet_fact(input)?;
-            let facts = spec.output_facts(&[fact])?;
             let (window, cpu) = (window(&spec).map_err(TractError::msg)?, Cpu::chosen());
-            let kernel = Kernel::new("LargestBytes", facts, move |inputs| {
-                let (shape, placed) = placed(&spec, inputs[0].shape())?;
-                let mut output = Tensor::zero::<u8>(&shape)?;
-                let view = inputs[0].try_as_plain_ram()?;
-                let from = view.as_slice::<u8>()?;
-                let mut view = output.try_as_plain_ram_mut()?;
-                let to = view.as_slice_mut::<u8>()?;
-                let (windows, channels) = ((&window, &placed), spec.input_channels);
-                let done =
-                    on_pool(|split| largest(cpu, grid.sign, windows, channels, from, to, split));
-                done.map_err(TractError::msg)?;
-                Ok(tvec!(output))
-            });
+            let channels = spec.input_channels;
+            let run = move |placed: &Placed, from: &[&[u8]], to: &mut [u8], split| {
+                largest(
+                    cpu,
+                    grid.sign,
+                    (&window, placed),
+                    channels,
+                    from[0],
+                    to,
+                    split,
+                )
+            };
+            let kernel = over_images("LargestBytes", spec, fact, 0, run)?;
             lowering.builder.wire(kernel, &[input])
         })
     }

@@ -37,9 +37,10 @@ impl Lowering<'_> {
             shape.last()
         );
         let bytes = product.bytes();
-        let kernel = product_of_rows(&shape, outputs, bytes, move |rows, from, to, split| {
-            product.run(rows, from, to, split)
-        });
+        let run = move |rows, from: &[&[f32]], to: &mut [f32], split| {
+            product.run(rows, from[0], to, split)
+        };
+        let kernel = product_of_rows("PackedProduct", &shape, outputs, bytes, run)?;
         let outlet = self.builder.wire(kernel, &[real])?;
         self.output(output, outlet, clamp)?;
         Ok(true)

@@ -2,15 +2,14 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::super::images::{placed, window};
-use super::super::super::kernel::Kernel;
-use super::super::super::pool::on_pool;
+use super::super::super::images::{over_images, window};
+use super::super::super::rows::{product_of_rows, turned};
 use super::bytes::range;
 use super::{Held, Lowering, constant, grid};
 use crate::kernels::Cpu;
 use crate::kernels::bytes::elementwise::Grid;
 use crate::kernels::bytes::{Convolution, Product, Requantize, convolution, product};
-use crate::kernels::window::Channels;
+use crate::kernels::window::{Channels, Placed};
 use crate::model::executorch::xnnpack::{Conv, ConvKind};
 
 /// What weights are multiplied with, and what their sums become.
@@ -119,21 +118,11 @@ impl Lowering<'_> {
         };
         let bytes = kernel.bytes();
         let fact = self.builder.model.outlet_fact(weighted.input)?;
-        let facts = spec.output_facts(&[fact])?;
-        let kernel = Kernel::new("ConvolveBytes", facts, move |inputs| {
-            let (shape, placed) = placed(&spec, inputs[0].shape())?;
-            let mut output = Tensor::zero::<u8>(&shape)?;
-            let view = inputs[0].try_as_plain_ram()?;
-            let from = view.as_slice::<u8>()?;
-            let mut view = output.try_as_plain_ram_mut()?;
-            let to = view.as_slice_mut::<u8>()?;
-            let done = on_pool(|split| kernel.run(&placed, from, to, split));
-            done.map_err(TractError::msg)?;
-            Ok(tvec!(output))
-        });
-        let outlet = self
-            .builder
-            .wire(kernel.holding(bytes), &[weighted.input])?;
+        let run = move |placed: &Placed, from: &[&[u8]], to: &mut [u8], split| {
+            kernel.run(placed, from[0], to, split)
+        };
+        let kernel = over_images("ConvolveBytes", spec, fact, bytes, run)?;
+        let outlet = self.builder.wire(kernel, &[weighted.input])?;
         self.held.insert(conv.output, Held::Bytes(outlet));
         Ok(true)
     }
@@ -158,13 +147,12 @@ impl Lowering<'_> {
         } else {
             (weighted.weights, [columns, rows])
         };
-        let mut shape = self.builder.shape(weighted.input)?;
-        let last = shape.last_mut().context("a product of one number")?;
+        let shape = self.builder.shape(weighted.input)?;
+        let last = shape.last().context("a product of one number")?;
         ensure!(
             *last == inputs.to_dim(),
             "rows of {last} times weights for {inputs}"
         );
-        *last = outputs.to_dim();
         let parts = product::Parts {
             sizes: [inputs, outputs],
             weights: &weights,
@@ -179,28 +167,10 @@ impl Lowering<'_> {
             return Ok(false);
         };
         let bytes = kernel.bytes();
-        let kernel = Kernel::new("MultiplyRows", tvec!(u8::fact(&shape)), move |inputs| {
-            let mut shape: TVec<usize> = inputs[0].shape().into();
-            *shape.last_mut().context("a product of one number")? = outputs;
-            let mut output = Tensor::zero::<u8>(&shape)?;
-            let view = inputs[0].try_as_plain_ram()?;
-            let from = view.as_slice::<u8>()?;
-            let mut view = output.try_as_plain_ram_mut()?;
-            let to = view.as_slice_mut::<u8>()?;
-            let done = on_pool(|split| kernel.run(from, to, split));
-            done.map_err(TractError::msg)?;
-            Ok(tvec!(output))
-        });
-        let outlet = self
-            .builder
-            .wire(kernel.holding(bytes), &[weighted.input])?;
+        let run = move |_, from: &[&[u8]], to: &mut [u8], split| kernel.run(from[0], to, split);
+        let kernel = product_of_rows("MultiplyRows", &shape, outputs, bytes, run)?;
+        let outlet = self.builder.wire(kernel, &[weighted.input])?;
         self.held.insert(ids[2], Held::Bytes(outlet));
         Ok(true)
     }
-}
-
-/// Rows of so many elements as columns.
-fn turned(rows: &[i8], columns: usize) -> Vec<i8> {
-    let each = (0..columns).flat_map(|at| rows.iter().skip(at).step_by(columns.max(1)));
-    each.copied().collect()
 }
