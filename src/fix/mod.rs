@@ -83,10 +83,11 @@ pub struct Fixed {
 
 /// Mends everything below the paths of the options, as far as the project wants to hear of it.
 pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Error> {
-    validate::check_paths(&options.validate.paths)?;
+    validate::check_names(&options.validate.paths)?;
     let mut outcome = Outcome::default();
     for pass in 0..MAX_PASSES {
         let mut discovery = policy.discover(&options.validate.paths);
+        validate::check_there(&discovery.absent)?;
         if let Some(list) = &options.validate.precisions {
             discovery.add_list(list);
         }

@@ -170,6 +170,7 @@ impl Document {
             path: self.path.clone(),
             kind,
             walked_from: Some(folder.map_or(directory, PathBuf::as_path).to_owned()),
+            size: None,
         })
     }
 }

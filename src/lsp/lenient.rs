@@ -105,7 +105,7 @@ impl Scan<'_> {
             }
         }
         self.holders.pop();
-        Kind::Object(members.into_iter().collect())
+        Kind::Object(members.into())
     }
 
     fn array(&mut self) -> Kind {

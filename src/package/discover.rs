@@ -4,7 +4,6 @@
 //! links to directories are not, so a walk always ends. Hidden directories and `node_modules` are
 //! left out unless named.
 
-use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use super::config::SCHEMA_ID;
 use super::sieve::{self, Open, Sieve};
 use super::walked::{self, Walked, strip_current_dir};
 use super::{Loaded, Roots, config, foreign, precision};
+use crate::source::hashed::{Map, Set};
 use crate::source::json::Node;
 
 /// What a walk found.
@@ -27,6 +27,8 @@ pub struct Discovery {
     pub unreadable: Vec<(PathBuf, String)>,
     /// What was passed over, and why.
     pub skipped: Vec<Skipped>,
+    /// Paths that the caller named and that lead to nothing: not there, or broken links.
+    pub absent: Vec<PathBuf>,
     /// Backends' directories without a config.
     pub bare: Vec<Bare>,
     /// What else was seen.
@@ -42,6 +44,8 @@ pub struct Found {
     pub kind: FoundKind,
     /// The directory the caller named, if it was found by walking.
     pub walked_from: Option<PathBuf>,
+    /// Its size in bytes, if it is known to be a regular file.
+    pub size: Option<u64>,
 }
 
 /// What a found file is taken for.
@@ -71,6 +75,7 @@ impl Found {
             path: path.to_owned(),
             kind: named_kind(path),
             walked_from: None,
+            size: None,
         }
     }
 
@@ -96,13 +101,20 @@ impl Discovery {
         let mut discovery = Self::default();
         let mut named = Vec::new();
         for path in paths {
-            let metadata = path.metadata();
-            if metadata.as_ref().is_ok_and(Metadata::is_dir) {
+            let metadata = path.metadata().ok();
+            if metadata.as_ref().is_some_and(Metadata::is_dir) {
                 discovery.walk_directory(path, sieve);
-            } else {
-                discovery.found.push(Found::named(path));
-                named.push(metadata.ok().as_ref().and_then(FileId::of));
+                continue;
             }
+            if metadata.is_none() {
+                discovery.absent.push(path.clone());
+            }
+            let file = metadata.as_ref().filter(|metadata| metadata.is_file());
+            discovery.found.push(Found {
+                size: file.map(Metadata::len),
+                ..Found::named(path)
+            });
+            named.push(metadata.as_ref().and_then(FileId::of));
         }
         if paths.len() > 1 {
             discovery.keep_each_once(named);
@@ -116,6 +128,7 @@ impl Discovery {
             path: path.to_owned(),
             kind: FoundKind::PrecisionList,
             walked_from: None,
+            size: None,
         });
         self.keep_each_once(Vec::new());
     }
@@ -211,6 +224,7 @@ impl Discovery {
             path: strip_current_dir(entry.path()),
             kind,
             walked_from: Some(directory.to_owned()),
+            size: None,
         });
     }
 
@@ -245,14 +259,15 @@ impl Discovery {
         let rest = self.found.iter().skip(ids.len());
         let rest = rest.map(|found| FileId::of(&found.path.metadata().ok()?));
         ids.extend(rest);
-        let mut files: HashMap<Option<FileId>, usize> = HashMap::with_capacity(ids.len());
+        let mut files: Map<Option<FileId>, usize> = Map::default();
+        files.reserve(ids.len());
         for id in &ids {
             *files.entry(*id).or_default() += 1;
         }
         // To ask for a real path costs a look at each directory above. A file of several names (hard links)
         // is as many files here.
         let mut ids = ids.into_iter();
-        let mut seen = HashSet::new();
+        let mut seen = Set::default();
         self.found.retain(|found| {
             let id = ids.next().flatten();
             if id.is_some() && files.get(&id) == Some(&1) {

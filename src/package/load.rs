@@ -53,7 +53,13 @@ impl fmt::Display for LoadFault {
 impl Loaded {
     /// Reads and parses the file at `path`.
     pub fn read(path: &Path) -> Self {
-        match read_bounded(path) {
+        Self::read_sized(path, None)
+    }
+
+    /// The same for a file that is known to be a regular one of this size in bytes, if it is known.
+    pub fn read_sized(path: &Path, size: Option<u64>) -> Self {
+        let size = size.map_or_else(|| size_of(path), Ok);
+        match size.and_then(|size| read_bounded(path, size)) {
             Ok(bytes) => Self::from_bytes(bytes),
             Err(fault) => Self {
                 text: String::new(),
@@ -114,27 +120,37 @@ impl Loaded {
     }
 }
 
-fn read_bounded(path: &Path) -> Result<Vec<u8>, LoadFault> {
-    let unreadable = |error: io::Error| LoadFault::Unreadable(error.to_string());
+/// The size of a regular file, in bytes.
+fn size_of(path: &Path) -> Result<u64, LoadFault> {
     let metadata = fs::metadata(path).map_err(|error| match fs::read_link(path) {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => LoadFault::Unreadable(format!(
             "it is a symbolic link to {}, where nothing is",
             target.display()
         )),
-        _ => unreadable(error),
+        _ => unreadable(&error),
     })?;
     if !metadata.is_file() {
         return Err(LoadFault::Unreadable("not a regular file".to_owned()));
     }
-    if metadata.len() > MAX_SIZE {
-        return Err(LoadFault::TooLarge(metadata.len()));
+    Ok(metadata.len())
+}
+
+fn unreadable(error: &io::Error) -> LoadFault {
+    LoadFault::Unreadable(error.to_string())
+}
+
+fn read_bounded(path: &Path, size: u64) -> Result<Vec<u8>, LoadFault> {
+    if size > MAX_SIZE {
+        return Err(LoadFault::TooLarge(size));
     }
     // The size fits: it is at most MAX_SIZE. One more, so that the end is met without growing.
-    let capacity = usize::try_from(metadata.len() + 1).unwrap_or_default();
+    let capacity = usize::try_from(size + 1).unwrap_or_default();
     let mut bytes = Vec::with_capacity(capacity);
     // One byte more than allowed: the size a file system reports is not always true.
-    let mut file = source::open(path).map_err(unreadable)?.take(MAX_SIZE + 1);
-    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    let file = source::open(path).map_err(|error| unreadable(&error))?;
+    let mut file = file.take(MAX_SIZE + 1);
+    file.read_to_end(&mut bytes)
+        .map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > MAX_SIZE {
         return Err(LoadFault::TooLarge(bytes.len() as u64));
     }

@@ -117,12 +117,14 @@ fn strip_token<'s>(stem: &'s str, token: &str) -> Option<&'s str> {
 
 /// Whether `token` stands in `text` between `_` or the ends.
 pub fn has_token(text: &str, token: &str) -> bool {
-    !token.is_empty()
-        && text.match_indices(token).any(|(at, _)| {
-            let before = at == 0 || text.as_bytes()[at - 1] == b'_';
-            let end = at + token.len();
-            before && (end == text.len() || text.as_bytes()[end] == b'_')
-        })
+    let mut rest = Some(text);
+    while let Some(from_here) = rest {
+        if !token.is_empty() && strip_token(from_here, token).is_some() {
+            return true;
+        }
+        rest = from_here.split_once('_').map(|(_, behind)| behind);
+    }
+    false
 }
 
 #[cfg(test)]

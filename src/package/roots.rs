@@ -3,7 +3,6 @@
 //! Asks the system for the working directory once a run, and looks at each directory once.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::Backend;
 use super::reference::normalize;
 use super::walked::Seen;
+use crate::source::hashed::Map;
 
 /// The working directory, and the repositories found so far.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Roots {
 
 /// The nearest ancestor of a kind, for each directory that was asked for.
 /// Keys are hashed as text: a path would be taken apart each time.
-type Nearest = Mutex<HashMap<OsString, Option<PathBuf>>>;
+type Nearest = Mutex<Map<OsString, Option<PathBuf>>>;
 
 impl Roots {
     /// Nothing found yet; relative paths begin at the working directory.

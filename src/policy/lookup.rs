@@ -3,7 +3,6 @@
 //!
 //! Invariant: each directory is looked at once, each file read once; a file of settings is read in bounds.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use super::read;
 use super::settings::{Overrides, Settings};
 use crate::package::Roots;
 use crate::package::sieve::SETTINGS_FILE;
+use crate::source::hashed::Map;
 use crate::validate::Place;
 
 /// Largest file of settings, in bytes.
@@ -37,9 +37,9 @@ pub(super) struct Lookup {
     roots: Roots,
     /// Settings of those that have no file.
     bare: Option<Arc<Settings>>,
-    known: Mutex<HashMap<OsString, Option<Arc<Settings>>>>,
+    known: Mutex<Map<OsString, Option<Arc<Settings>>>>,
     /// Files that were read, by their paths.
-    read: Mutex<HashMap<PathBuf, Arc<Settings>>>,
+    read: Mutex<Map<PathBuf, Arc<Settings>>>,
 }
 
 impl Lookup {

@@ -182,9 +182,10 @@ impl Policy {
             .paths
             .iter()
             .partition(|path| is_settings(path) && !path.is_dir());
-        validate::check_paths(&options.paths)?;
+        validate::check_names(&options.paths)?;
         let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
         let mut discovery = self.discover(&paths);
+        validate::check_there(settings.iter().copied().chain(&discovery.absent))?;
         if let Some(list) = &options.precisions {
             discovery.add_list(list);
         }

@@ -1,7 +1,7 @@
 //! JSON text as a tree in which every node knows its byte span.
 //!
-//! `serde_json` decides what is JSON (RFC 8259, nothing more); `positions` makes the tree. What is no JSON is read once more by
-//! `jsonc-parser`, its leniencies off, for a better word. Invariant: the nesting, values and keys of a
+//! `positions` makes the tree and accepts nothing that `serde_json` would not (RFC 8259, nothing more). What it refuses
+//! is read once more by `serde_json`, for the reason, and by `jsonc-parser`, its leniencies off, for a better word. Invariant: the nesting, values and keys of a
 //! [`Document`] are bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all
 //! its members in the tree; look-ups find the last one, as `serde_json` does.
 
@@ -50,10 +50,12 @@ pub struct JsonPath(Vec<Step>);
 impl Document {
     /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
+        if let Some(root) = positions::tree(text) {
+            return Ok(Self { root });
+        }
         let parsed = serde_json::from_str(text);
-        match parsed.map(|Sound| positions::tree(text)) {
-            Ok(Some(root)) => Ok(Self { root }),
-            Ok(None) => Err(fault(text).unwrap_or_else(|| SyntaxError {
+        match parsed.map(|Sound| fault(text)) {
+            Ok(fault) => Err(fault.unwrap_or_else(|| SyntaxError {
                 message: "Too large".to_owned(),
                 span: Span::new(0, text.len()),
                 help: TOO_MANY.into(),

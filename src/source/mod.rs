@@ -8,6 +8,7 @@ pub mod edit;
 mod editor;
 pub mod elsewhere;
 mod file_source;
+pub mod hashed;
 pub mod json;
 pub mod lfs;
 pub mod lines;

@@ -217,25 +217,21 @@ impl Deref for Members {
     }
 }
 
-impl FromIterator<Member> for Members {
-    fn from_iter<T: IntoIterator<Item = Member>>(members: T) -> Self {
-        let list: Vec<Member> = members.into_iter().collect();
+impl From<Vec<Member>> for Members {
+    fn from(list: Vec<Member>) -> Self {
         let mut by_key = Vec::new();
-        if list.len() > MAX_SCANNED {
+        let repeats = if list.len() > MAX_SCANNED {
             by_key.extend(0..list.len());
             // Stable: equal keys stay in the order of their positions.
             by_key.sort_by_key(|&at| list[at].key.as_str());
-        }
-        let repeats = if by_key.is_empty() {
-            let earlier = |(at, member): (usize, &Member)| {
+            let mut neighbours = by_key.windows(2);
+            neighbours.any(|two| list[two[0]].key == list[two[1]].key)
+        } else {
+            let is_repeated = |(at, member): (usize, &Member)| {
                 let mut before = list[..at].iter();
                 before.any(|other| other.key == member.key)
             };
-            list.iter().enumerate().any(earlier)
-        } else {
-            by_key
-                .windows(2)
-                .any(|two| list[two[0]].key == list[two[1]].key)
+            list.iter().enumerate().any(is_repeated)
         };
         Self {
             list,

@@ -1,21 +1,32 @@
-//! A text that is known to be JSON as a tree in which every node knows its byte span.
+//! A JSON text as a tree in which every node knows its byte span, in one pass.
 //!
-//! Invariant: `serde_json` has accepted the text, so only where things begin and end is looked for.
-//! What is larger than [`MAX_VALUES`] and [`MAX_KEY`] allow has no tree.
+//! Invariant: what has a tree is JSON as `serde_json` reads it; a property test holds the two against each other. Strings
+//! with escapes and numbers that may be too large for 64 bits are its business here, too. What is larger than
+//! [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`] allow has no tree, either.
 
 use compact_str::CompactString;
+use serde_json::Number;
 
 use super::Span;
-use super::node::{Kind, MAX_KEY, MAX_VALUES, Member, Node};
+use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Node};
 
-/// The tree of a JSON text; `None` if it is too large.
+/// Digits that a number may have without a look at its size: 64-bit floats reach to 308.
+const SURELY_FINITE: usize = 300;
+
+/// Most members and elements for which room is made before the first is seen.
+const FIRST_ROOM: usize = 4;
+
+/// The tree of a JSON text; `None` if it is no JSON, or too large.
 pub(super) fn tree(text: &str) -> Option<Node> {
     let mut scan = Scan {
         text,
         at: 0,
         values: 0,
+        depth: 0,
     };
-    scan.value()
+    let first = scan.next_byte()?;
+    let root = scan.value(first)?;
+    scan.next_byte().is_none().then_some(root)
 }
 
 /// A walk through the text.
@@ -23,69 +34,90 @@ struct Scan<'t> {
     text: &'t str,
     at: usize,
     values: usize,
+    depth: usize,
 }
 
 impl Scan<'_> {
-    fn value(&mut self) -> Option<Node> {
+    /// The value that begins here, with the byte `first`.
+    fn value(&mut self, first: u8) -> Option<Node> {
         self.values += 1;
         if self.values > MAX_VALUES {
             return None;
         }
-        let first = self.next_byte()?;
         let start = self.at;
         let kind = match first {
-            b'{' => self.object()?,
-            b'[' => self.array()?,
+            b'{' => self.nested(Self::object)?,
+            b'[' => self.nested(Self::array)?,
             b'"' => Kind::String(self.string()?),
-            b't' => self.word("true", Kind::Bool(true)),
-            b'f' => self.word("false", Kind::Bool(false)),
-            b'n' => self.word("null", Kind::Null),
+            b't' => self.word("true", Kind::Bool(true))?,
+            b'f' => self.word("false", Kind::Bool(false))?,
+            b'n' => self.word("null", Kind::Null)?,
             _ => self.number()?,
         };
         let span = Span::new(start, self.at);
         Some(Node { span, kind })
     }
 
-    fn object(&mut self) -> Option<Kind> {
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<Kind>) -> Option<Kind> {
         self.at += 1;
-        let mut members = Vec::new();
+        self.depth += 1;
+        let kind = (self.depth <= MAX_DEPTH).then(|| read(self))??;
+        self.depth -= 1;
+        self.at += 1;
+        Some(kind)
+    }
+
+    /// From behind the opening brace up to the closing one.
+    fn object(&mut self) -> Option<Kind> {
+        if self.next_byte()? == b'}' {
+            return Some(Kind::Object(Vec::new().into()));
+        }
+        let mut members = Vec::with_capacity(FIRST_ROOM);
         loop {
+            members.push(self.member()?);
             match self.next_byte()? {
-                b'}' => break,
-                b'"' => members.push(self.member()?),
-                // A comma.
-                _ => self.at += 1,
+                b',' => self.at += 1,
+                b'}' => return Some(Kind::Object(members.into())),
+                _ => return None,
             }
         }
-        self.at += 1;
-        Some(Kind::Object(members.into_iter().collect()))
     }
 
     fn member(&mut self) -> Option<Member> {
+        if self.next_byte()? != b'"' {
+            return None;
+        }
         let start = self.at;
         let key = self.string().filter(|key| key.len() <= MAX_KEY)?;
         let key_span = Span::new(start, self.at);
-        let colon = self.next_byte()?;
-        self.at += usize::from(colon == b':');
+        if self.next_byte()? != b':' {
+            return None;
+        }
+        self.at += 1;
+        let first = self.next_byte()?;
         Some(Member {
             key,
             key_span,
-            value: self.value()?,
+            value: self.value(first)?,
         })
     }
 
+    /// From behind the opening bracket up to the closing one.
     fn array(&mut self) -> Option<Kind> {
-        self.at += 1;
-        let mut elements = Vec::new();
-        loop {
-            match self.next_byte()? {
-                b']' => break,
-                b',' => self.at += 1,
-                _ => elements.push(self.value()?),
-            }
+        let mut first = self.next_byte()?;
+        if first == b']' {
+            return Some(Kind::Array(Vec::new()));
         }
-        self.at += 1;
-        Some(Kind::Array(elements))
+        let mut elements = Vec::with_capacity(FIRST_ROOM);
+        loop {
+            elements.push(self.value(first)?);
+            match self.next_byte()? {
+                b',' => self.at += 1,
+                b']' => return Some(Kind::Array(elements)),
+                _ => return None,
+            }
+            first = self.next_byte()?;
+        }
     }
 
     /// The string that begins here, its escapes resolved.
@@ -95,13 +127,15 @@ impl Scan<'_> {
         let mut is_plain = true;
         loop {
             let rest = self.text.as_bytes().get(self.at..)?;
-            let length = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+            let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
+            let length = rest.iter().position(ends)?;
             self.at += length + 1;
-            if rest[length] == b'"' {
-                break;
+            match rest[length] {
+                b'"' => break,
+                b'\\' => self.at += 1,
+                _ => return None,
             }
             is_plain = false;
-            self.at += 1;
         }
         if is_plain {
             self.text
@@ -113,18 +147,20 @@ impl Scan<'_> {
         }
     }
 
-    fn word(&mut self, word: &str, kind: Kind) -> Kind {
+    fn word(&mut self, word: &str, kind: Kind) -> Option<Kind> {
+        let rest = self.text.as_bytes().get(self.at..)?;
         self.at += word.len();
-        kind
+        rest.starts_with(word.as_bytes()).then_some(kind)
     }
 
     fn number(&mut self) -> Option<Kind> {
         let rest = self.text.get(self.at..)?;
         let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
-        let length = rest.bytes().take_while(is_part).count();
+        let length = rest.as_bytes().iter().take_while(|b| is_part(b)).count();
+        let text = &rest[..length];
         self.at += length;
-        // Whatever has no length would be met again and again.
-        (length > 0).then(|| Kind::Number(rest[..length].into()))
+        let is_number = is_plain_number(text) || text.parse::<Number>().is_ok();
+        is_number.then(|| Kind::Number(text.into()))
     }
 
     /// The next byte that is no white space, which is where the walk then stands.
@@ -136,8 +172,17 @@ impl Scan<'_> {
     }
 }
 
+/// Whether a text is a whole number of JSON that is no 64-bit matter: most are dimensions and sizes.
+fn is_plain_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let is_led = digits.len() == 1 || digits.first().is_some_and(|first| *first != b'0');
+    is_led && digits.len() <= SURELY_FINITE && digits.iter().all(u8::is_ascii_digit)
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::{MAX_KEY, MAX_VALUES, tree};
     use crate::source::json::{Kind, Node};
 
@@ -185,14 +230,85 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_has_an_end() {
+    fn what_is_no_json_has_no_tree() {
         for text in [
-            "", "{", "[", "\"", "\"\\", "{\"a\"", "{\"a\":", "[x", "{x", "tru", "[1", "[[é",
+            "",
+            "{",
+            "[",
+            "\"",
+            "\"\\",
+            "{\"a\"",
+            "{\"a\":",
+            "[x",
+            "{x",
+            "tru",
+            "[1",
+            "[[é",
+            "-",
+            "00",
+            "-01",
+            "[1,]",
+            "{\"a\":1,}",
+            "{,}",
+            "[,]",
+            "1 2",
+            "[1 2]",
+            "truex",
+            "{\"a\" 1}",
+            "{1:1}",
+            "\"\u{1}\"",
+            "\"\\ud800\"",
+            "1e999",
+            "1.",
+            "\u{a0}1",
         ] {
-            assert!(
-                tree(text).is_none_or(|node| node.span.start <= node.span.end),
-                "{text}"
-            );
+            assert!(tree(text).is_none(), "{text}");
         }
     }
+
+    proptest! {
+        /// Texts of JSON's own letters: one in some is JSON.
+        #[test]
+        fn what_has_a_tree_is_json_and_the_other_way_round(
+            parts in prop::collection::vec(prop::sample::select(PARTS.as_slice()), 0..12)
+        ) {
+            let text = parts.concat();
+            let read: Result<serde_json::Value, _> = serde_json::from_str(&text);
+            let tree = tree(&text).map(|node| node.to_value());
+            prop_assert_eq!(tree, read.ok(), "{}", text);
+        }
+    }
+
+    const PARTS: [&str; 30] = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"a\"",
+        "\"\"",
+        "\"\\n\"",
+        "\"\\u00e9\"",
+        "\"\\ud83d\\ude00\"",
+        "\"é\"",
+        "\"",
+        "\\",
+        "\"\\ud800\"",
+        "\"\t\"",
+        "0",
+        "-",
+        "12",
+        ".5",
+        "e3",
+        "E-2",
+        "1e400",
+        "18446744073709551616",
+        "true",
+        "null",
+        "false",
+        " ",
+        "\n",
+        "{\"a\":",
+    ];
 }

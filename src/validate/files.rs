@@ -3,7 +3,6 @@
 //! Invariant: of a model only its header is read; of a small file only what tells a Git LFS
 //! pointer; of a JSON file its text as a stream, never held whole.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
@@ -15,6 +14,7 @@ use super::kept::Kept;
 use super::tokenizer::{self, RootKeys};
 use crate::model::precision::Weights;
 use crate::model::{self, ModelError, ModelInfo};
+use crate::source::hashed::Map;
 use crate::source::same_bytes::same_bytes;
 use crate::source::{self, elsewhere, lfs};
 
@@ -77,7 +77,7 @@ pub(super) struct FileCache {
         clippy::type_complexity,
         reason = "path → (as model?) → facts, made once"
     )]
-    facts: Mutex<HashMap<(OsString, bool), Arc<OnceLock<Arc<FileFacts>>>>>,
+    facts: Mutex<Map<(OsString, bool), Arc<OnceLock<Arc<FileFacts>>>>>,
 }
 
 impl FileCache {

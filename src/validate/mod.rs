@@ -23,7 +23,7 @@ mod session;
 mod signature;
 mod tokenizer;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +35,7 @@ use crate::package::{
     Discovery, Found, FoundKind, Listing, Loaded, PrecisionList, Roots, Seen, Skipped, Walked,
     discover, foreign, model_file, roots,
 };
+use crate::source::hashed::Map;
 use context::{Context, Precisions};
 use files::FileCache;
 use limit::Worst;
@@ -107,30 +108,37 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// Validates everything found under `options.paths`.
 pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Error> {
-    check_paths(&options.paths)?;
+    check_names(&options.paths)?;
     let mut discovery = Discovery::walk(&options.paths);
+    check_there(&discovery.absent)?;
     if let Some(list) = &options.precisions {
         discovery.add_list(list);
     }
     validate_found(&discovery, options, progress)
 }
 
-/// Whether paths that a caller named can be validated at all.
-pub fn check_paths(paths: &[PathBuf]) -> Result<(), Error> {
-    for path in paths {
-        // The file itself may be a broken link: then it is there, and a finding.
-        path.symlink_metadata().map_err(|error| Error::NoSuchPath {
+/// Whether paths that a caller named can be validated at all, as far as their names tell.
+pub fn check_names(paths: &[PathBuf]) -> Result<(), Error> {
+    let is_model = |path: &&PathBuf| path.to_str().is_some_and(model_file::has_extension);
+    let Some(path) = paths.iter().find(is_model) else {
+        return Ok(());
+    };
+    check_there([path])?;
+    Err(Error::Model {
+        path: path.clone(),
+        advice: advice_for_model(path),
+    })
+}
+
+/// Whether paths that a caller named are there. A broken link is: it is a finding.
+pub fn check_there<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Error> {
+    paths.into_iter().try_for_each(|path| {
+        let looked = path.symlink_metadata();
+        looked.map(drop).map_err(|error| Error::NoSuchPath {
             path: path.clone(),
             error,
-        })?;
-        if path.to_str().is_some_and(model_file::has_extension) {
-            return Err(Error::Model {
-                path: path.clone(),
-                advice: advice_for_model(path),
-            });
-        }
-    }
-    Ok(())
+        })
+    })
 }
 
 /// Validates what a walk found; `options.paths` is not looked at.
@@ -219,7 +227,7 @@ struct Run<'a> {
     files: FileCache,
     given: Option<Arc<Precisions>>,
     embedded: Arc<Precisions>,
-    lists: Mutex<HashMap<OsString, Option<Arc<Precisions>>>>,
+    lists: Mutex<Map<OsString, Option<Arc<Precisions>>>>,
     roots: Roots,
 }
 
@@ -251,7 +259,7 @@ impl<'a> Run<'a> {
     }
 
     fn check(&self, found: &Found) -> Checked {
-        self.check_loaded(found, &Loaded::read(&found.path))
+        self.check_loaded(found, &Loaded::read_sized(&found.path, found.size))
     }
 
     fn check_loaded(&self, found: &Found, loaded: &Loaded) -> Checked {

@@ -3,7 +3,6 @@
 //! Invariant: configs are compared only where their places say that they belong together, so two
 //! packages that merely lie in one tree are never held against each other.
 
-use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use super::rules;
 use crate::diagnostic::{Anchor, Diagnostic, SourceText};
 use crate::model::ModelInfo;
 use crate::package::{Backend, Config, Loaded};
+use crate::source::hashed::{Map, Set};
 use crate::source::{JsonPath, Span};
 
 /// A config with its place and what it says of the model as a whole.
@@ -195,7 +195,7 @@ fn fields(config: &Config) -> Vec<(&'static str, String, String)> {
 pub(super) struct Comparison {
     pub(super) diagnostics: Vec<Diagnostic>,
     /// Paths of configs that are there twice: where they stand is no fault of its own.
-    pub(super) duplicates: HashSet<String>,
+    pub(super) duplicates: Set<String>,
 }
 
 /// Holds configs against each other.
@@ -208,7 +208,7 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
     placed.sort_by_cached_key(order);
     let mut comparison = Comparison::default();
     find_duplicates(&placed, &mut comparison);
-    let mut beside: HashMap<(&OsStr, &str, Option<&str>), Vec<&Placed>> = HashMap::new();
+    let mut beside: Map<(&OsStr, &str, Option<&str>), Vec<&Placed>> = Map::default();
     for one in &placed {
         if let Some(parent) = one.directory.parent() {
             let key = (parent.as_os_str(), one.model.as_str(), one.size.as_deref());
@@ -230,7 +230,7 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
 }
 
 fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
-    let mut first: HashMap<(&OsStr, &str, Option<&str>, Backend), &Placed> = HashMap::new();
+    let mut first: Map<(&OsStr, &str, Option<&str>, Backend), &Placed> = Map::default();
     for one in placed {
         let Some(backend) = one.backend else { continue };
         let mut earlier = None;
@@ -282,7 +282,7 @@ fn disagreements(siblings: &[&Placed], key: &str) -> Vec<Diagnostic> {
 
 /// Findings on models that are called otherwise than the first sibling's of the same component.
 fn interfaces_that_differ(siblings: &[&Placed]) -> Vec<Diagnostic> {
-    let mut first: HashMap<Option<&str>, (&Placed, &Model)> = HashMap::new();
+    let mut first: Map<Option<&str>, (&Placed, &Model)> = Map::default();
     let mut found = Vec::new();
     for one in siblings {
         for model in &one.models {

@@ -89,5 +89,5 @@ fn is_data_component(file: &FileRef) -> bool {
 
 /// Whether a reference leads out of the config's own directory.
 pub(super) fn leaves_directory(reference: &str) -> bool {
-    reference::normalize(Path::new(reference)).starts_with("..")
+    reference.contains("..") && reference::normalize(Path::new(reference)).starts_with("..")
 }

@@ -319,6 +319,7 @@ fn only_staged(
                     path: named,
                     kind,
                     walked_from: Some(path.clone()),
+                    size: None,
                 };
                 found.push((one, file));
             }

@@ -192,8 +192,8 @@ impl Judged<'_> {
 
 /// A token of the config, unless it is itself at fault: then no name can follow it.
 fn token<'t>(context: &Context<'_>, key: &str, token: Option<&'t str>) -> Option<&'t str> {
-    let is_sound = !context.is_violated(&JsonPath::root().key(key));
-    token.filter(|token| is_sound && !is_placeholder(token))
+    let is_sound = || context.violations.is_empty() || !context.is_violated(&JsonPath::root().key(key));
+    token.filter(|token| !is_placeholder(token) && is_sound())
 }
 
 fn describe(name: &str, fault: &NameFault, expected: &Expected<'_>) -> String {

@@ -1,8 +1,9 @@
 //! `file-shared`: one model file in two variants.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 
+use crate::source::hashed::Map;
 use crate::diagnostic::{Anchor, Finding, Severity};
 use crate::package::FileRef;
 use crate::validate::context::Context;
@@ -30,8 +31,8 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let mut first: HashMap<&OsStr, &Referenced> = HashMap::new();
-    let mut same_parts = HashMap::new();
+    let mut first: Map<&OsStr, &Referenced> = Map::default();
+    let mut same_parts = Map::default();
     for file in context.files.iter().filter(|file| file.is_model) {
         let (Ok(facts), Some(variant)) = (&file.facts, file.variant) else {
             continue;

@@ -1,10 +1,10 @@
 //! `file-unlisted`: a model file that no variant names.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
+use crate::source::hashed::Set;
 use crate::diagnostic::{Anchor, Finding, Fix};
 use crate::package::model_file;
 use crate::package::reference::normalize;
@@ -51,7 +51,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
-    let listed: HashSet<&OsStr> = facts.map(|facts| facts.path.as_os_str()).collect();
+    let listed: Set<&OsStr> = facts.map(|facts| facts.path.as_os_str()).collect();
     let is_listed =
         |name: &String| listed.contains(normalize(&context.directory.join(name)).as_os_str());
     let mut unlisted: Vec<String> = match context.models_beside {

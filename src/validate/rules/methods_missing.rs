@@ -54,6 +54,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 }
             }
             Methods::Declared { groups, misnested } if misnested.is_empty() => {
+                if !context.files_of(index).any(|file| readable(&file)) {
+                    continue;
+                }
                 // An entry of a wrong name is most likely the missing one.
                 let components: HashSet<_> = variant.files.iter().map(|f| &f.component).collect();
                 if groups.iter().any(|group| !components.contains(&group.component)) {

@@ -1,8 +1,8 @@
 //! `variant-duplicate`: two variants of one precision.
 
-use std::collections::HashMap;
 use std::path::Path;
 
+use crate::source::hashed::Map;
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::{Variant, naming};
 use crate::validate::context::Context;
@@ -29,7 +29,7 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let mut first = HashMap::new();
+    let mut first = Map::default();
     for variant in context.variants() {
         let Some(precision) = &variant.precision else {
             continue;

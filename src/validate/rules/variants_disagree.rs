@@ -1,8 +1,8 @@
 //! `variants-disagree`: files of one model that are called in different ways.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::source::hashed::Map;
 use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
 use crate::validate::interfaces::{Between, Side, difference};
@@ -38,7 +38,7 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let mut first: HashMap<Option<&str>, (&Referenced, Option<&str>)> = HashMap::new();
+    let mut first: Map<Option<&str>, (&Referenced, Option<&str>)> = Map::default();
     for (index, variant) in context.variants().iter().enumerate() {
         let precision = variant.precision.as_deref();
         for file in context.files_of(index) {
