@@ -1,9 +1,82 @@
 //! Work divided among the threads of the pool that it runs on.
+//!
+//! A thread that waits for work sleeps soon, and to wake it takes longer than many an operator. So whoever divides work asks
+//! the others to go on looking for more for [`AWAKE`], and to let other programs run in between.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rayon::Yield;
 use rayon::prelude::*;
 
 /// Multiplications below which work is not divided: handing over a part takes some microseconds.
 const LEAST_WORK: usize = 250_000;
+
+/// How long threads look for more work after some was divided. Operators of one run follow each other faster.
+const AWAKE: Duration = Duration::from_micros(200);
+
+/// Looks for work between two at the clock.
+const LOOKS: usize = 16;
+
+thread_local! {
+    static WATCH: Arc<Watch> = Arc::new(Watch::new());
+}
+
+/// What threads that look for work know of the one that divides it.
+struct Watch {
+    start: Instant,
+    /// When work was divided last, in nanoseconds from the start.
+    last: AtomicU64,
+    /// How many threads look for work, or are asked to.
+    looking: AtomicUsize,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            last: AtomicU64::new(0),
+            looking: AtomicUsize::new(0),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Asks the other threads of the caller's pool to look for work from now on.
+    fn call(self: &Arc<Self>, others: usize) {
+        self.last.store(self.now(), Ordering::Relaxed);
+        if self.looking.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let caller = rayon::current_thread_index();
+        for _ in 0..others {
+            self.looking.fetch_add(1, Ordering::Relaxed);
+            let watch = Arc::clone(self);
+            rayon::spawn(move || {
+                // The caller has its own work to do, and nobody to wait for.
+                if rayon::current_thread_index() != caller {
+                    watch.look();
+                }
+                watch.looking.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    }
+
+    fn look(&self) {
+        let awake = u64::try_from(AWAKE.as_nanos()).unwrap_or(u64::MAX);
+        while self.now().saturating_sub(self.last.load(Ordering::Relaxed)) < awake {
+            for _ in 0..LOOKS {
+                if !matches!(rayon::yield_now(), Some(Yield::Executed)) {
+                    thread::yield_now();
+                }
+            }
+        }
+    }
+}
 
 /// How many threads share the work of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +116,7 @@ impl Split {
             }
             return;
         }
+        WATCH.with(|watch| watch.call(self.threads - 1));
         let each = rows.div_ceil(parts);
         let chunks = output.par_chunks_mut(each * row).enumerate();
         chunks.for_each(|(part, chunk)| work(part * each, chunk));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tract_onnx::tract_core::internal::*;
 
-type Function = dyn Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync;
+type Function = dyn Fn(&[TValue]) -> TractResult<TVec<TValue>> + Send + Sync;
 
 /// An operator of ours.
 #[derive(Clone)]
@@ -23,11 +23,15 @@ pub(in crate::engine::tract) struct Kernel {
 
 impl Kernel {
     /// An operator that gives tensors of these facts.
-    pub(in crate::engine::tract) fn new(
+    pub(in crate::engine::tract) fn new<V: IntoTValue>(
         name: &'static str,
         facts: TVec<TypedFact>,
-        function: impl Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync + 'static,
+        function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
     ) -> Self {
+        let function = move |inputs: &[TValue]| {
+            let outputs = function(inputs)?.into_iter();
+            Ok(outputs.map(IntoTValue::into_tvalue).collect())
+        };
         Self {
             name,
             function: Arc::new(function),
@@ -85,8 +89,7 @@ impl EvalOp for Kernel {
     op_out_of_plan!();
 
     fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let outputs = (self.function)(&inputs)?;
-        Ok(outputs.into_iter().map(IntoTValue::into_tvalue).collect())
+        (self.function)(&inputs)
     }
 }
 

@@ -93,6 +93,7 @@ mod scaled;
 mod session;
 mod slim;
 mod source;
+mod spare;
 mod watch;
 mod weights;
 mod wording;

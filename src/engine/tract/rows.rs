@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::kernel::Kernel;
-use super::pool::computed;
+use super::pool::computed_anew;
 use crate::kernels::Split;
 
 /// An operator on tensors of this shape, of whose last dimension's rows `run` makes rows of `outputs`: from
@@ -20,7 +20,7 @@ pub(super) fn product_of_rows<T: Datum + Copy>(
         let shape = with_last(inputs[0].shape(), outputs)?;
         let rows = shape.iter().rev().skip(1).product();
         let work = |from: &[&[T]], to: &mut [T], split| run(rows, from, to, split);
-        Ok(tvec!(computed(&shape, inputs, work)?))
+        Ok(tvec!(computed_anew(&shape, inputs, work)?))
     });
     Ok(kernel.holding(bytes))
 }
