@@ -10,12 +10,14 @@ mod gather;
 mod packed;
 mod product;
 mod registers;
+mod sum;
 #[cfg(test)]
 mod tests;
 mod tile;
 
 pub(crate) use convolution::Convolution;
 pub(crate) use product::Product;
+pub(crate) use sum::sum_of_rows;
 
 pub(crate) use crate::kernels::window::Channels;
 

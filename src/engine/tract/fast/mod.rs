@@ -9,10 +9,12 @@
 mod chain;
 mod convolution;
 mod product;
+mod sum;
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::Conv;
 use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::ops::nn::Reduce;
 
 use crate::kernels::Cpu;
 
@@ -21,20 +23,20 @@ pub(super) fn rewrite(mut model: TypedModel) -> TractResult<TypedModel> {
     let cpu = Cpu::chosen();
     let mut replaced = false;
     // Kernels that the graph moves before it uses them are known only then.
-    let is_one = |node: &TypedNode| node.op_is::<Conv>() || node.op_is::<EinSum>();
+    let is_one =
+        |node: &TypedNode| node.op_is::<Conv>() || node.op_is::<EinSum>() || node.op_is::<Reduce>();
     let has_one = model.nodes().iter().any(is_one);
     if !has_one {
         return Ok(model);
     }
     model.prop_consts()?;
     for node in model.eval_order()? {
-        let patch = match convolution::replaced(&model, node, cpu)? {
-            None => product::replaced(&model, node, cpu)?,
-            patch => patch,
-        };
-        if let Some(patch) = patch {
-            patch.apply(&mut model)?;
-            replaced = true;
+        for rule in [convolution::replaced, product::replaced, sum::replaced] {
+            if let Some(patch) = rule(&model, node, cpu)? {
+                patch.apply(&mut model)?;
+                replaced = true;
+                break;
+            }
         }
     }
     if replaced {
