@@ -1,7 +1,9 @@
 //! Memory of tensors that nothing reads any more, for the next one of the same size: neither taken from the system nor
 //! filled with zeros for each operator of each run, which was a tenth of a convolutional network's time.
 //!
-//! Invariant: a thread keeps at most [`MOST_KEPT`] bytes, those used last, and gives them back when it ends.
+//! Invariant: a thread keeps at most [`MOST_KEPT`] bytes, and gives them back when it ends. What is kept stays until it was
+//! not used for long: a run asks for its tensors in a circle, and of a circle that is too large the one used longest
+//! ago is always the next.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,21 +11,26 @@ use std::sync::Arc;
 
 use tract_onnx::tract_core::internal::*;
 
-/// Bytes that a thread keeps: the larger images of a network for phones.
-const MOST_KEPT: usize = 16 << 20;
+/// Bytes that a thread keeps: all images of a network for phones.
+const MOST_KEPT: usize = 32 << 20;
+
+/// After how many tensors of other sizes one that was not used gives way.
+const LONG: u64 = 1000;
 
 /// Bytes of the smallest tensors that are kept. To fill smaller ones costs nothing.
 const LEAST: usize = 16 << 10;
 
 thread_local! {
-    static SPARE: RefCell<Spare> = const { RefCell::new(Spare { tensors: VecDeque::new(), bytes: 0 }) };
+    static SPARE: RefCell<Spare> = const { RefCell::new(Spare::new()) };
 }
 
 /// Tensors that were computed on this thread, most of which others read still.
 struct Spare {
-    /// The one used last at the end.
-    tensors: VecDeque<Arc<Tensor>>,
+    /// With the time of its last use; the one used last at the end.
+    tensors: VecDeque<(u64, Arc<Tensor>)>,
     bytes: usize,
+    /// How many were to be kept so far.
+    time: u64,
 }
 
 /// A tensor of this shape that nobody else holds, of elements without meaning.
@@ -52,14 +59,22 @@ pub(super) fn keep(tensor: &Arc<Tensor>) {
 }
 
 impl Spare {
+    const fn new() -> Self {
+        Self {
+            tensors: VecDeque::new(),
+            bytes: 0,
+            time: 0,
+        }
+    }
+
     fn take(&mut self, dtype: DatumType, elements: usize) -> Option<Arc<Tensor>> {
-        let fits = |tensor: &mut Arc<Tensor>| {
+        let fits = |(_, tensor): &mut (u64, Arc<Tensor>)| {
             tensor.len() == elements
                 && tensor.datum_type() == dtype
                 && Arc::get_mut(tensor).is_some()
         };
         let at = self.tensors.iter_mut().position(fits)?;
-        let tensor = self.tensors.remove(at)?;
+        let (_, tensor) = self.tensors.remove(at)?;
         self.bytes -= size(&tensor);
         Some(tensor)
     }
@@ -69,13 +84,19 @@ impl Spare {
         if !(LEAST..=MOST_KEPT).contains(&size) {
             return;
         }
-        self.bytes += size;
-        self.tensors.push_back(Arc::clone(tensor));
-        while self.bytes > MOST_KEPT
-            && let Some(oldest) = self.tensors.pop_front()
-        {
-            self.bytes -= self::size(&oldest);
+        self.time += 1;
+        while self.bytes + size > MOST_KEPT {
+            let Some((used, oldest)) = self.tensors.front() else {
+                break;
+            };
+            if self.time - used < LONG {
+                return;
+            }
+            self.bytes -= self::size(oldest);
+            self.tensors.pop_front();
         }
+        self.bytes += size;
+        self.tensors.push_back((self.time, Arc::clone(tensor)));
     }
 }
 
@@ -85,8 +106,7 @@ fn size(tensor: &Tensor) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{LEAST, MOST_KEPT, SPARE, keep, tensor};
-    use std::sync::Arc;
+    use super::{LEAST, LONG, MOST_KEPT, SPARE, keep, tensor};
 
     fn address(tensor: &tract_onnx::prelude::Tensor) -> usize {
         let view = tensor.try_as_plain_ram().expect("in memory");
@@ -112,17 +132,31 @@ mod tests {
         keep(&tensor::<u8>(&[LEAST - 1]).expect("a tensor"));
         keep(&tensor::<u8>(&[MOST_KEPT + 1]).expect("a tensor"));
         SPARE.with_borrow(|spare| assert!(spare.tensors.is_empty()));
-        for size in 0..40 {
-            keep(&tensor::<u8>(&[(1 << 20) + size]).expect("a tensor"));
+        let lengths = || {
+            SPARE.with_borrow(|spare| {
+                let lengths: Vec<usize> = spare.tensors.iter().map(|(_, one)| one.len()).collect();
+                assert_eq!(lengths.iter().sum::<usize>(), spare.bytes);
+                assert!(spare.bytes <= MOST_KEPT, "{}", spare.bytes);
+                lengths
+            })
+        };
+        let large = |number: usize| (1 << 20) + number;
+        for number in 0..40 {
+            keep(&tensor::<u8>(&[large(number)]).expect("a tensor"));
         }
-        SPARE.with_borrow(|spare| {
-            let bytes: usize = spare.tensors.iter().map(|tensor| tensor.len()).sum();
-            assert_eq!(bytes, spare.bytes);
-            assert!(bytes <= MOST_KEPT, "{bytes}");
-            let last = spare.tensors.back().expect("the last");
-            assert_eq!(last.len(), (1 << 20) + 39);
-            assert_eq!(Arc::strong_count(last), 1);
-        });
+        let first: Vec<usize> = (0..31).map(large).collect();
+        assert_eq!(
+            lengths(),
+            first,
+            "a circle that is too large keeps its beginning"
+        );
+        for _ in 0..LONG {
+            keep(&tensor::<u8>(&[large(50)]).expect("a tensor"));
+        }
+        assert!(
+            lengths().contains(&large(50)),
+            "what was not used for long gives way"
+        );
         assert!(tensor::<u8>(&[usize::MAX, 2]).is_err());
     }
 }
