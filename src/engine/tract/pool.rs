@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tract_linalg::multithread::{Executor, current_tract_executor};
-use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::internal::{
+    Datum, PlainView, TValue, TVec, Tensor, TractError, TractErrorContext as _, TractResult,
+};
 
 use super::spare;
 use crate::kernels::Split;

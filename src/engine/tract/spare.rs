@@ -9,7 +9,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::internal::{
+    Datum, DatumType, Tensor, TractErrorContext as _, TractResult,
+};
 
 /// Bytes that a thread keeps: all images of a network for phones.
 const MOST_KEPT: usize = 32 << 20;
