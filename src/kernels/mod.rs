@@ -9,6 +9,7 @@
 pub(crate) mod bytes;
 pub(crate) mod cpu;
 pub(crate) mod float;
+mod length;
 pub(crate) mod rows;
 mod simd;
 pub(crate) mod split;

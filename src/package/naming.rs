@@ -117,14 +117,8 @@ fn strip_token<'s>(stem: &'s str, token: &str) -> Option<&'s str> {
 
 /// Whether `token` stands in `text` between `_` or the ends.
 pub fn has_token(text: &str, token: &str) -> bool {
-    let mut rest = Some(text);
-    while let Some(from_here) = rest {
-        if !token.is_empty() && strip_token(from_here, token).is_some() {
-            return true;
-        }
-        rest = from_here.split_once('_').map(|(_, behind)| behind);
-    }
-    false
+    let mut starts = std::iter::successors(Some(text), |rest| Some(rest.split_once('_')?.1));
+    !token.is_empty() && starts.any(|rest| strip_token(rest, token).is_some())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! JSON text as a tree in which every node knows its byte span.
 //!
-//! `positions` makes the tree and accepts nothing that `serde_json` would not (RFC 8259, nothing more). What it refuses
-//! is read once more by `serde_json`, for the reason, and by `jsonc-parser`, its leniencies off, for a better word. Invariant: the nesting, values and keys of a
-//! [`Document`] are bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all
-//! its members in the tree; look-ups find the last one, as `serde_json` does.
+//! `positions` makes the tree and accepts nothing that `serde_json` would not (RFC 8259, nothing more).
+//! What it refuses is read once more, for the reason, by `jsonc-parser`, its leniencies off, and where
+//! that finds nothing by `serde_json`. Invariant: the nesting, values and keys of a [`Document`] are
+//! bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all its members in the
+//! tree; look-ups find the last one, as `serde_json` does.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -53,15 +54,16 @@ impl Document {
         if let Some(root) = positions::tree(text) {
             return Ok(Self { root });
         }
-        let parsed = serde_json::from_str(text);
-        match parsed.map(|Sound| fault(text)) {
-            Ok(fault) => Err(fault.unwrap_or_else(|| SyntaxError {
-                message: "Too large".to_owned(),
-                span: Span::new(0, text.len()),
-                help: TOO_MANY.into(),
-            })),
-            Err(error) => Err(fault(text).unwrap_or_else(|| serde_error(text, &error))),
-        }
+        Err(
+            fault(text).unwrap_or_else(|| match serde_json::from_str(text) {
+                Ok(Sound) => SyntaxError {
+                    message: "Too large".to_owned(),
+                    span: Span::new(0, text.len()),
+                    help: TOO_MANY.into(),
+                },
+                Err(error) => serde_error(text, &error),
+            }),
+        )
     }
 
     /// The node at `path`.

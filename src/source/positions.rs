@@ -13,7 +13,7 @@ use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Node};
 /// Digits that a number may have without a look at its size: 64-bit floats reach to 308.
 const SURELY_FINITE: usize = 300;
 
-/// Most members and elements for which room is made before the first is seen.
+/// Members and elements for which room is made when there is one.
 const FIRST_ROOM: usize = 4;
 
 /// The tree of a JSON text; `None` if it is no JSON, or too large.
@@ -24,8 +24,7 @@ pub(super) fn tree(text: &str) -> Option<Node> {
         values: 0,
         depth: 0,
     };
-    let first = scan.next_byte()?;
-    let root = scan.value(first)?;
+    let root = scan.value()?;
     scan.next_byte().is_none().then_some(root)
 }
 
@@ -38,16 +37,16 @@ struct Scan<'t> {
 }
 
 impl Scan<'_> {
-    /// The value that begins here, with the byte `first`.
-    fn value(&mut self, first: u8) -> Option<Node> {
+    fn value(&mut self) -> Option<Node> {
         self.values += 1;
         if self.values > MAX_VALUES {
             return None;
         }
+        let first = self.next_byte()?;
         let start = self.at;
         let kind = match first {
-            b'{' => self.nested(Self::object)?,
-            b'[' => self.nested(Self::array)?,
+            b'{' => Kind::Object(self.listed(b'}', Self::member)?.into()),
+            b'[' => Kind::Array(self.listed(b']', Self::value)?),
             b'"' => Kind::String(self.string()?),
             b't' => self.word("true", Kind::Bool(true))?,
             b'f' => self.word("false", Kind::Bool(false))?,
@@ -58,29 +57,25 @@ impl Scan<'_> {
         Some(Node { span, kind })
     }
 
-    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<Kind>) -> Option<Kind> {
+    /// What stands between the bracket that is next and its `closing` one, with commas between.
+    fn listed<T>(&mut self, closing: u8, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         self.at += 1;
         self.depth += 1;
-        let kind = (self.depth <= MAX_DEPTH).then(|| read(self))??;
-        self.depth -= 1;
-        self.at += 1;
-        Some(kind)
-    }
-
-    /// From behind the opening brace up to the closing one.
-    fn object(&mut self) -> Option<Kind> {
-        if self.next_byte()? == b'}' {
-            return Some(Kind::Object(Vec::new().into()));
+        if self.depth > MAX_DEPTH {
+            return None;
         }
-        let mut members = Vec::with_capacity(FIRST_ROOM);
-        loop {
-            members.push(self.member()?);
-            match self.next_byte()? {
-                b',' => self.at += 1,
-                b'}' => return Some(Kind::Object(members.into())),
-                _ => return None,
+        let mut list = Vec::new();
+        if self.next_byte()? != closing {
+            list.reserve_exact(FIRST_ROOM);
+            list.push(read(self)?);
+            while self.next_byte()? != closing {
+                self.expect(b',')?;
+                list.push(read(self)?);
             }
         }
+        self.at += 1;
+        self.depth -= 1;
+        Some(list)
     }
 
     fn member(&mut self) -> Option<Member> {
@@ -90,34 +85,19 @@ impl Scan<'_> {
         let start = self.at;
         let key = self.string().filter(|key| key.len() <= MAX_KEY)?;
         let key_span = Span::new(start, self.at);
-        if self.next_byte()? != b':' {
-            return None;
-        }
-        self.at += 1;
-        let first = self.next_byte()?;
+        self.expect(b':')?;
         Some(Member {
             key,
             key_span,
-            value: self.value(first)?,
+            value: self.value()?,
         })
     }
 
-    /// From behind the opening bracket up to the closing one.
-    fn array(&mut self) -> Option<Kind> {
-        let mut first = self.next_byte()?;
-        if first == b']' {
-            return Some(Kind::Array(Vec::new()));
-        }
-        let mut elements = Vec::with_capacity(FIRST_ROOM);
-        loop {
-            elements.push(self.value(first)?);
-            match self.next_byte()? {
-                b',' => self.at += 1,
-                b']' => return Some(Kind::Array(elements)),
-                _ => return None,
-            }
-            first = self.next_byte()?;
-        }
+    /// Goes behind the next byte, if it is this one.
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        let is_next = self.next_byte()? == byte;
+        self.at += 1;
+        is_next.then_some(())
     }
 
     /// The string that begins here, its escapes resolved.
@@ -172,7 +152,8 @@ impl Scan<'_> {
     }
 }
 
-/// Whether a text is a whole number of JSON that is no 64-bit matter: most are dimensions and sizes.
+/// Whether a text is a whole number of JSON that a 64-bit float surely reaches, as most dimensions and
+/// sizes are: what is not may be a number all the same.
 fn is_plain_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
     let is_led = digits.len() == 1 || digits.first().is_some_and(|first| *first != b'0');

@@ -7,7 +7,8 @@ use super::depthwise::{self, Depthwise, View};
 use super::dispatch;
 use super::tiles::INPUTS;
 use super::weights::{Sums, fitting};
-use super::{Requantize, Sign, check_length};
+use super::{Requantize, Sign};
+use crate::kernels::length::check_length;
 use crate::kernels::window::{Channels, Placed, Window};
 use crate::kernels::{Cpu, Split};
 

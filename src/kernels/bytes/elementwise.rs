@@ -2,7 +2,8 @@
 //!
 //! The loops are plain Rust, compiled once for each kind of register.
 
-use super::{Limits, Sign, check_length, round_to};
+use super::{Limits, Sign, round_to};
+use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 

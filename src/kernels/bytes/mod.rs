@@ -136,15 +136,3 @@ fn round_to(x: f32, least: f32, most: f32) -> i32 {
     let bits = (x.max(least).min(most) + AWAY).to_bits();
     bits.wrapping_sub(AWAY.to_bits()).cast_signed()
 }
-
-/// What is wrong with a length, if anything is.
-fn check_length(what: &str, found: usize, factors: &[usize]) -> Result<(), String> {
-    let expected = factors
-        .iter()
-        .try_fold(1_usize, |all, factor| all.checked_mul(*factor));
-    match expected {
-        Some(expected) if expected == found => Ok(()),
-        Some(expected) => Err(format!("{what}: {found} elements, expected {expected}")),
-        None => Err(format!("{what}: sizes {factors:?} are too large")),
-    }
-}

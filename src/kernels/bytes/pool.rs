@@ -1,7 +1,8 @@
 //! The largest of windows over images of bytes, and means of whole images.
 
+use super::Sign;
 use super::elementwise::{Grid, Range, Reader, Writer};
-use super::{Sign, check_length};
+use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::window::{Placed, Window};
 use crate::kernels::{Cpu, Split};

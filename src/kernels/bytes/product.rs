@@ -4,7 +4,8 @@ use super::dense::{self, Dense, Part, Rows};
 use super::dispatch;
 use super::tiles::{CHANNELS, INPUTS};
 use super::weights::{Sums, fitting};
-use super::{Requantize, Sign, check_length};
+use super::{Requantize, Sign};
+use crate::kernels::length::check_length;
 use crate::kernels::{Cpu, Split};
 
 /// Rows whose inputs are found before weights are read.

@@ -1,5 +1,6 @@
 //! Sums of rows, element by element: what means of images are made of.
 
+use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
@@ -25,18 +26,8 @@ pub(crate) fn sum_of_rows(
     output: &mut [f32],
     split: Split,
 ) -> Result<(), String> {
-    let lengths = [
-        (input.len(), [groups, count, row]),
-        (output.len(), [groups, 1, row]),
-    ];
-    for (length, sizes) in lengths {
-        let wanted = sizes
-            .iter()
-            .try_fold(1, |n: usize, size| n.checked_mul(*size));
-        if wanted != Some(length) {
-            return Err(format!("{length} numbers for sums of the sizes {sizes:?}"));
-        }
-    }
+    check_length("the input", input.len(), &[groups, count, row])?;
+    check_length("the output", output.len(), &[groups, row])?;
     if row == 0 {
         return Ok(());
     }

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 
-use crate::source::hashed::Map;
 use crate::diagnostic::{Anchor, Finding, Severity};
 use crate::package::FileRef;
+use crate::source::hashed::Map;
 use crate::validate::context::Context;
 use crate::validate::references::Referenced;
 

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
-use crate::source::hashed::Set;
 use crate::diagnostic::{Anchor, Finding, Fix};
 use crate::package::model_file;
 use crate::package::reference::normalize;
+use crate::source::hashed::Set;
 use crate::source::same_file::is_same_file;
 use crate::validate::context::Context;
 use crate::validate::references::Referenced;

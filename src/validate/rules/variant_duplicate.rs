@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::source::hashed::Map;
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::{Variant, naming};
+use crate::source::hashed::Map;
 use crate::validate::context::Context;
 use crate::validate::mend::Mend;
 

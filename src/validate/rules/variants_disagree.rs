@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::source::hashed::Map;
 use crate::diagnostic::{Anchor, Finding};
+use crate::source::hashed::Map;
 use crate::validate::context::Context;
 use crate::validate::interfaces::{Between, Side, difference};
 use crate::validate::references::Referenced;

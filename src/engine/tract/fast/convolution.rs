@@ -14,10 +14,9 @@ use crate::kernels::window::Placed;
 /// constant weights.
 pub(super) fn replaced(
     model: &TypedModel,
-    node: usize,
+    node: &TypedNode,
     cpu: Cpu,
 ) -> TractResult<Option<TypedModelPatch>> {
-    let node = model.node(node);
     let Some(conv) = node.op_as::<Conv>() else {
         return Ok(None);
     };

@@ -32,7 +32,7 @@ pub(super) fn rewrite(mut model: TypedModel) -> TractResult<TypedModel> {
     model.prop_consts()?;
     for node in model.eval_order()? {
         for rule in [convolution::replaced, product::replaced, sum::replaced] {
-            if let Some(patch) = rule(&model, node, cpu)? {
+            if let Some(patch) = rule(&model, model.node(node), cpu)? {
                 patch.apply(&mut model)?;
                 replaced = true;
                 break;

@@ -12,10 +12,9 @@ use crate::kernels::float::Product;
 /// matrix in float32.
 pub(super) fn replaced(
     model: &TypedModel,
-    node: usize,
+    node: &TypedNode,
     cpu: Cpu,
 ) -> TractResult<Option<TypedModelPatch>> {
-    let node = model.node(node);
     let Some(product) = node.op_as::<EinSum>() else {
         return Ok(None);
     };

@@ -12,10 +12,9 @@ use crate::kernels::float::sum_of_rows;
 /// What takes the place of this node, if it is such a sum of float32.
 pub(super) fn replaced(
     model: &TypedModel,
-    node: usize,
+    node: &TypedNode,
     cpu: Cpu,
 ) -> TractResult<Option<TypedModelPatch>> {
-    let node = model.node(node);
     let Some(sum) = node.op_as::<Reduce>() else {
         return Ok(None);
     };
@@ -26,7 +25,6 @@ pub(super) fn replaced(
     let is_ours = sum.reducer == Reducer::Sum
         && fact.datum_type == DatumType::F32
         && sum.axes.windows(2).all(|two| two[0] + 1 == two[1])
-        && last + 1 < fact.rank()
         && fact.shape[last + 1..].iter().any(|size| !size.is_one());
     if !is_ours {
         return Ok(None);
