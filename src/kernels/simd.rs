@@ -52,6 +52,7 @@ pub(super) mod x86 {
             write store_floats_256([f32; 8], __m256) = _mm256_storeu_ps as f32;
             write store_bytes_128([u8; 16], __m128i) = _mm_storeu_si128 as __m128i;
             write store_bytes_256([u8; 32], __m256i) = _mm256_storeu_si256 as __m256i;
+            write store_integers_256([i32; 8], __m256i) = _mm256_storeu_si256 as __m256i;
         }
         "avx512f" {
             read load_bytes_512([u8; 64]) -> __m512i = _mm512_loadu_si512 as __m512i;
@@ -59,6 +60,7 @@ pub(super) mod x86 {
             read load_floats_512([f32; 16]) -> __m512 = _mm512_loadu_ps as f32;
             write store_floats_512([f32; 16], __m512) = _mm512_storeu_ps as f32;
             write store_bytes_512([u8; 64], __m512i) = _mm512_storeu_si512 as __m512i;
+            write store_integers_512([i32; 16], __m512i) = _mm512_storeu_si512 as __m512i;
         }
     }
 }
@@ -68,7 +70,7 @@ pub(super) mod x86 {
 pub(super) mod arm {
     use std::arch::aarch64::{
         float32x4_t, int8x16_t, int32x4_t, uint8x16_t, vld1q_f32, vld1q_s32, vld1q_u8, vst1q_f32,
-        vst1q_u8,
+        vst1q_s32, vst1q_u8,
     };
 
     moves! {
@@ -78,6 +80,7 @@ pub(super) mod arm {
             read load_floats_128([f32; 4]) -> float32x4_t = vld1q_f32 as f32;
             write store_floats_128([f32; 4], float32x4_t) = vst1q_f32 as f32;
             write store_bytes_128([u8; 16], uint8x16_t) = vst1q_u8 as u8;
+            write store_integers_128([i32; 4], int32x4_t) = vst1q_s32 as i32;
         }
     }
 

@@ -7,7 +7,7 @@
 
 For each network of DIR: `executorch` (native) against a program that uses ExecuTorch and nothing else
 (tests/bench/bare-executorch, same libraries), `tract` (lowered) against that program and against the
-tract engine on an ONNX export of the same network. All take turns, a round each; a ratio is the median
+tract engine on an ONNX export of the same network, and that against ONNX Runtime. All take turns, a round each; a ratio is the median
 over the rounds of the ratio of two medians. Agreement is that of the two engines on random inputs:
 largest error relative to the output's largest magnitude, share of equal outputs, and of rows with the
 largest element at the same place. Needs Linux, g++, and the feature `executorch`.
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PKGTOOL = ROOT / "target" / "release" / "pkgtool"
 BARE = ROOT / "target" / "bench-run" / "bare-executorch"
 PACKAGE = ROOT / "target" / "test-environment" / "executorch" / "executorch"
+RUNTIME = ROOT / "target" / "test-environment" / "ort" / "onnxruntime" / "capi"
 LIBRARIES = ["executorch", "executorch_kernels_optimized", "executorch_kernels_quantized"]
 LIBRARIES += ["executorch_backend_xnnpack", "executorch_threadpool"]
 
@@ -42,12 +43,16 @@ def main():
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     os.environ["PKGTOOL_EXECUTORCH_DIR"] = str(PACKAGE)
+    os.environ.setdefault("ORT_DYLIB_PATH", str(next(RUNTIME.glob("libonnxruntime.so*"), "")))
     build(options)
     networks = json.loads((options.directory / "cases.json").read_text())["programs"]
     machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     print(f"\n{machine}; {options.rounds} rounds of {options.seconds} s each\n")
-    print("| network | threads | agreement | native | / ExecuTorch | lowered | / ExecuTorch | / tract on ONNX |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| network | threads | agreement | native | / ExecuTorch | lowered | / ExecuTorch | / tract on ONNX "
+        "| tract on ONNX | / ONNX Runtime |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
     results = []
     for network in networks:
         if options.only in (None, network["name"]):
@@ -101,6 +106,7 @@ def compare(path, threads, agreed, options):
     # Where sizes vary, an input of no given size is another one for ONNX.
     if onnx.is_file() and not path.stem.endswith("_dynamic"):
         runners["onnx"] = lambda: pkgtool("tract", onnx, threads, options)
+        runners["ort"] = lambda: pkgtool("ort", onnx, threads, options)
     medians = {runner: [] for runner in runners}
     for turn in range(options.rounds):
         # Each round begins with another: none always runs on a machine that just rested.
@@ -110,18 +116,20 @@ def compare(path, threads, agreed, options):
     result = {"network": path.stem, "threads": threads, "agreement": agreed}
     for runner in runners:
         result[f"{runner}_ms"] = statistics.median(medians[runner]) / 1e6
-    for ours, peer in (("native", "bare"), ("lowered", "bare"), ("lowered", "onnx")):
+    for ours, peer in (("native", "bare"), ("lowered", "bare"), ("lowered", "onnx"), ("onnx", "ort")):
         if peer in runners:
             ratios = [a / b for a, b in zip(medians[ours], medians[peer])]
             result[f"{ours}_to_{peer}"] = statistics.median(ratios)
             result[f"{ours}_to_{peer}_range"] = [min(ratios), max(ratios)]
     top = agreed["top1"]
+    onnx = f"{result['onnx_ms']:.3f} ms" if "onnx_ms" in result else ""
     print(
         f"| {path.stem} | {threads} | {agreed['max_rel']:.1e}, {agreed['equal']:.0%} equal"
         f"{'' if top is None else f', top-1 {top:.0%}'} "
         f"| {result['native_ms']:.3f} ms | {shown(result, 'native_to_bare')} "
         f"| {result['lowered_ms']:.3f} ms | {shown(result, 'lowered_to_bare')} "
-        f"| {shown(result, 'lowered_to_onnx')} |",
+        f"| {shown(result, 'lowered_to_onnx')} "
+        f"| {onnx} | {shown(result, 'onnx_to_ort')} |",
         flush=True,
     )
     return result

@@ -64,6 +64,7 @@ def inner(arguments):
 
     from build import Build, Skip, load_known, write
     from graphs import build_graph
+    import quantised  # noqa: F401: it adds operators
     from operators import build_operator
 
     known = load_known()

@@ -1,10 +1,10 @@
 //! Windows over images as the library says where they are, for kernels of ours.
 
-use tract_onnx::tract_core::internal::{Datum, TVec, TractResult, TypedFact, tvec};
+use tract_onnx::tract_core::internal::{Datum, DatumType, TVec, TractResult, TypedFact, tvec};
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 
 use super::kernel::Kernel;
-use super::pool::computed;
+use super::pool::{computed, computed_bytes};
 use crate::kernels::Split;
 use crate::kernels::window::{Placed, Window};
 
@@ -22,6 +22,25 @@ pub(super) fn over_images<T: Datum + Copy>(
         let (shape, placed) = placed(&spec, inputs[0].shape())?;
         let work = |from: &[&[T]], to: &mut [T], split| run(&placed, from, to, split);
         Ok(tvec!(computed(&shape, inputs, work)?))
+    });
+    Ok(kernel.holding(bytes))
+}
+
+/// The same on bytes, signed or not, which become bytes of `dtype`.
+pub(super) fn over_images_of_bytes(
+    name: &'static str,
+    spec: PoolSpec,
+    images: &TypedFact,
+    dtype: DatumType,
+    bytes: usize,
+    run: impl Fn(&Placed, &[&[u8]], &mut [u8], Split) -> Result<(), String> + Send + Sync + 'static,
+) -> TractResult<Kernel> {
+    let mut facts = spec.output_facts(&[images])?;
+    facts[0].datum_type = dtype;
+    let kernel = Kernel::new(name, facts, move |inputs| {
+        let (shape, placed) = placed(&spec, inputs[0].shape())?;
+        let work = |from: &[&[u8]], to: &mut [u8], split| run(&placed, from, to, split);
+        Ok(tvec!(computed_bytes(dtype, &shape, inputs, work)?))
     });
     Ok(kernel.holding(bytes))
 }

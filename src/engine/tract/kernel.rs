@@ -11,12 +11,22 @@ use tract_onnx::tract_core::internal::*;
 
 type Function = dyn Fn(&[TValue]) -> TractResult<TVec<TValue>> + Send + Sync;
 
+/// What an operator gives.
+#[derive(Clone)]
+enum Gives {
+    /// Tensors of these facts.
+    Facts(Vec<TypedFact>),
+    /// One tensor of the shape of its inputs, which are all of one shape, each element from those at its
+    /// place: the library may turn its axes.
+    Elements(DatumType),
+}
+
 /// An operator of ours.
 #[derive(Clone)]
 pub(in crate::engine::tract) struct Kernel {
     name: &'static str,
     function: Arc<Function>,
-    facts: TVec<TypedFact>,
+    gives: Gives,
     binds: bool,
     held: usize,
 }
@@ -35,9 +45,22 @@ impl Kernel {
         Self {
             name,
             function: Arc::new(function),
-            facts,
+            gives: Gives::Facts(facts.into_vec()),
             binds: false,
             held: 0,
+        }
+    }
+
+    /// An operator that gives a tensor of its inputs' shape, each element from those at its place.
+    pub(super) fn of_elements<V: IntoTValue>(
+        name: &'static str,
+        dtype: DatumType,
+        function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
+    ) -> Self {
+        let gives = Gives::Elements(dtype);
+        Self {
+            gives,
+            ..Self::new(name, tvec!(), function)
         }
     }
 
@@ -94,8 +117,22 @@ impl EvalOp for Kernel {
 }
 
 impl TypedOp for Kernel {
-    fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(self.facts.clone())
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        match &self.gives {
+            Gives::Facts(facts) => Ok(facts.iter().cloned().collect()),
+            Gives::Elements(dtype) => Ok(tvec!(dtype.fact(inputs[0].shape.clone()))),
+        }
+    }
+
+    fn change_axes(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+        _: InOut,
+        change: &AxisOp,
+    ) -> TractResult<Option<AxisChangeConsequence>> {
+        let turns = matches!(self.gives, Gives::Elements(_));
+        Ok(turns.then(|| AxisChangeConsequence::new(model, node, None, change)))
     }
 
     as_op!();

@@ -69,6 +69,14 @@ mod pool;
               numbers of a program are exactly what it says"
 )]
 mod program;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod quantised;
 mod recurrence;
 #[cfg_attr(
     not(test),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tract_linalg::multithread::{Executor, current_tract_executor};
 use tract_onnx::tract_core::internal::{
-    Datum, PlainView, TValue, TVec, Tensor, TractError, TractErrorContext as _, TractResult,
+    Datum, DatumType, PlainView, TValue, TVec, Tensor, TractError, TractErrorContext as _,
+    TractResult,
 };
 
 use super::spare;
@@ -18,9 +19,11 @@ pub(super) fn computed<F: Datum + Copy, T: Datum + Copy>(
     inputs: &[TValue],
     work: impl FnOnce(&[&[F]], &mut [T], Split) -> Result<(), String> + Send,
 ) -> TractResult<Arc<Tensor>> {
-    let mut output = spare::tensor::<T>(shape)?;
+    let mut output = spare::tensor(T::datum_type(), shape)?;
     let tensor = Arc::get_mut(&mut output).context("a tensor that is read")?;
-    write(tensor, inputs, work)?;
+    let mut view = tensor.try_as_plain_ram_mut()?;
+    let to = view.as_slice_mut::<T>()?;
+    of_elements(inputs, |from, split| work(from, to, split))?;
     spare::keep(&output);
     Ok(output)
 }
@@ -32,22 +35,93 @@ pub(super) fn computed_anew<F: Datum + Copy, T: Datum + Copy>(
     work: impl FnOnce(&[&[F]], &mut [T], Split) -> Result<(), String> + Send,
 ) -> TractResult<Tensor> {
     let mut output = Tensor::zero_dt(T::datum_type(), shape)?;
-    write(&mut output, inputs, work)?;
+    let mut view = output.try_as_plain_ram_mut()?;
+    let to = view.as_slice_mut::<T>()?;
+    of_elements(inputs, |from, split| work(from, to, split))?;
     Ok(output)
 }
 
-fn write<F: Datum + Copy, T: Datum + Copy>(
-    output: &mut Tensor,
+/// A tensor of bytes, signed or not as `dtype` has it, from bytes of either kind.
+pub(super) fn computed_bytes(
+    dtype: DatumType,
+    shape: &[usize],
     inputs: &[TValue],
-    work: impl FnOnce(&[&[F]], &mut [T], Split) -> Result<(), String> + Send,
+    work: impl FnOnce(&[&[u8]], &mut [u8], Split) -> Result<(), String> + Send,
+) -> TractResult<Arc<Tensor>> {
+    to_bytes(dtype, shape, |to| {
+        of_bytes(inputs, |from, split| work(from, to, split))
+    })
+}
+
+/// A tensor of bytes, signed or not as `dtype` has it, from other elements.
+pub(super) fn computed_to_bytes<F: Datum + Copy>(
+    dtype: DatumType,
+    shape: &[usize],
+    inputs: &[TValue],
+    work: impl FnOnce(&[&[F]], &mut [u8], Split) -> Result<(), String> + Send,
+) -> TractResult<Arc<Tensor>> {
+    to_bytes(dtype, shape, |to| {
+        of_elements(inputs, |from, split| work(from, to, split))
+    })
+}
+
+/// A tensor of other elements in memory of its own, from bytes of either kind.
+pub(super) fn computed_from_bytes<T: Datum + Copy>(
+    shape: &[usize],
+    inputs: &[TValue],
+    work: impl FnOnce(&[&[u8]], &mut [T], Split) -> Result<(), String> + Send,
+) -> TractResult<Tensor> {
+    let mut output = Tensor::zero_dt(T::datum_type(), shape)?;
+    let mut view = output.try_as_plain_ram_mut()?;
+    let to = view.as_slice_mut::<T>()?;
+    of_bytes(inputs, |from, split| work(from, to, split))?;
+    Ok(output)
+}
+
+fn to_bytes(
+    dtype: DatumType,
+    shape: &[usize],
+    work: impl FnOnce(&mut [u8]) -> TractResult<()>,
+) -> TractResult<Arc<Tensor>> {
+    check_bytes(dtype)?;
+    let mut output = spare::tensor(dtype, shape)?;
+    let tensor = Arc::get_mut(&mut output).context("a tensor that is read")?;
+    work(tensor.try_as_plain_ram_mut()?.as_bytes_mut())?;
+    spare::keep(&output);
+    Ok(output)
+}
+
+fn of_elements<F: Datum + Copy>(
+    inputs: &[TValue],
+    work: impl FnOnce(&[&[F]], Split) -> Result<(), String> + Send,
 ) -> TractResult<()> {
     let views = inputs.iter().map(|input| input.try_as_plain_ram());
     let views: TVec<_> = views.collect::<TractResult<_>>()?;
     let from = views.iter().map(PlainView::as_slice::<F>);
     let from: TVec<&[F]> = from.collect::<TractResult<_>>()?;
-    let mut view = output.try_as_plain_ram_mut()?;
-    let to = view.as_slice_mut::<T>()?;
-    on_pool(|split| work(&from, to, split)).map_err(TractError::msg)
+    on_pool(|split| work(&from, split)).map_err(TractError::msg)
+}
+
+fn of_bytes(
+    inputs: &[TValue],
+    work: impl FnOnce(&[&[u8]], Split) -> Result<(), String> + Send,
+) -> TractResult<()> {
+    for input in inputs {
+        check_bytes(input.datum_type())?;
+    }
+    let views = inputs.iter().map(|input| input.try_as_plain_ram());
+    let views: TVec<_> = views.collect::<TractResult<_>>()?;
+    let from: TVec<&[u8]> = views.iter().map(PlainView::as_bytes).collect();
+    on_pool(|split| work(&from, split)).map_err(TractError::msg)
+}
+
+fn check_bytes(dtype: DatumType) -> TractResult<()> {
+    match dtype {
+        DatumType::I8 | DatumType::U8 => Ok(()),
+        _ => Err(TractError::msg(format!(
+            "{dtype:?} where bytes are computed"
+        ))),
+    }
 }
 
 fn on_pool<R: Send>(work: impl FnOnce(Split) -> R + Send) -> R {

@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::kernel::Kernel;
-use super::pool::computed_anew;
+use super::pool::{computed_anew, computed_bytes};
 use crate::kernels::Split;
 
 /// An operator on tensors of this shape, of whose last dimension's rows `run` makes rows of `outputs`: from
@@ -25,7 +25,25 @@ pub(super) fn product_of_rows<T: Datum + Copy>(
     Ok(kernel.holding(bytes))
 }
 
-fn with_last<D: Clone>(shape: &[D], last: D) -> TractResult<TVec<D>> {
+/// The same on rows of bytes, signed or not, which become bytes of `dtype`.
+pub(super) fn product_of_byte_rows(
+    name: &'static str,
+    shape: &[TDim],
+    (outputs, dtype): (usize, DatumType),
+    bytes: usize,
+    run: impl Fn(&[u8], &mut [u8], Split) -> Result<(), String> + Send + Sync + 'static,
+) -> TractResult<Kernel> {
+    let facts = tvec!(dtype.fact(with_last(shape, outputs.to_dim())?));
+    let kernel = Kernel::new(name, facts, move |inputs| {
+        let shape = with_last(inputs[0].shape(), outputs)?;
+        let work = |from: &[&[u8]], to: &mut [u8], split| run(from[0], to, split);
+        Ok(tvec!(computed_bytes(dtype, &shape, inputs, work)?))
+    });
+    Ok(kernel.holding(bytes))
+}
+
+/// This shape with another last dimension.
+pub(super) fn with_last<D: Clone>(shape: &[D], last: D) -> TractResult<TVec<D>> {
     let mut shape: TVec<D> = shape.into();
     *shape.last_mut().context("a product of one number")? = last;
     Ok(shape)

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tract_onnx::Onnx;
-use tract_onnx::pb::ModelProto;
+use tract_onnx::pb::{ModelProto, TensorProto};
 use tract_onnx::prelude::{Framework, InferenceModel, TractError};
+use tract_onnx::tensor::load_tensor;
 
 use super::exact;
 use super::graph::{node_name, operator, opset};
@@ -17,7 +18,7 @@ use super::guard::{Failure, guarded};
 use super::repair::repair;
 use super::slim::slim;
 use super::weights::Weights;
-use super::{checks, failed, functions, names, operators, scaled};
+use super::{checks, failed, functions, names, operators, quantised, scaled};
 use crate::engine::EngineError;
 use crate::source::FileSource;
 
@@ -47,6 +48,7 @@ impl Source {
             .with_ignore_value_info(true)
             .with_ignore_output_types(true);
         exact::register(&mut library);
+        quantised::register(&mut library);
         library.provider = Arc::new(Weights {
             model: path.to_owned(),
         });
@@ -57,7 +59,12 @@ impl Source {
         .map_err(|failure| failed(&failure))?;
         drop(slimmed);
         functions::expand(&mut proto);
+        let load = |tensor: &TensorProto| {
+            guarded(|| load_tensor(library.provider.as_ref(), tensor, Some(&folder))).ok()
+        };
+        quantised::unfold(&mut proto, &load);
         checks::check(&mut proto, &library)?;
+        quantised::fuse(&mut proto, &load);
         repair(&mut proto);
         scaled::spell_out(&mut proto);
         names::tell_apart(&mut proto);

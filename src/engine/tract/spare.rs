@@ -9,9 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tract_onnx::tract_core::internal::{
-    Datum, DatumType, Tensor, TractErrorContext as _, TractResult,
-};
+use tract_onnx::tract_core::internal::{DatumType, Tensor, TractErrorContext as _, TractResult};
 
 /// Bytes that a thread keeps: all images of a network for phones.
 const MOST_KEPT: usize = 32 << 20;
@@ -36,8 +34,7 @@ struct Spare {
 }
 
 /// A tensor of this shape that nobody else holds, of elements without meaning.
-pub(super) fn tensor<T: Datum>(shape: &[usize]) -> TractResult<Arc<Tensor>> {
-    let dtype = T::datum_type();
+pub(super) fn tensor(dtype: DatumType, shape: &[usize]) -> TractResult<Arc<Tensor>> {
     let elements = shape
         .iter()
         .try_fold(1, |n: usize, size| n.checked_mul(*size));
@@ -108,7 +105,7 @@ fn size(tensor: &Tensor) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{LEAST, LONG, MOST_KEPT, SPARE, keep, tensor};
+    use super::{DatumType, LEAST, LONG, MOST_KEPT, SPARE, keep, tensor};
 
     fn address(tensor: &tract_onnx::prelude::Tensor) -> usize {
         let view = tensor.try_as_plain_ram().expect("in memory");
@@ -117,22 +114,22 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_when_nothing_reads_it() {
-        let first = tensor::<f32>(&[64, 128]).expect("a tensor");
+        let first = tensor(DatumType::F32, &[64, 128]).expect("a tensor");
         keep(&first);
-        let second = tensor::<f32>(&[128, 64]).expect("a tensor");
+        let second = tensor(DatumType::F32, &[128, 64]).expect("a tensor");
         assert_ne!(address(&first), address(&second), "the first is read");
         let place = address(&first);
         drop(first);
-        let other = tensor::<i32>(&[64, 128]).expect("a tensor");
+        let other = tensor(DatumType::I32, &[64, 128]).expect("a tensor");
         assert_ne!(address(&other), place, "of another dtype");
-        let third = tensor::<f32>(&[8192]).expect("a tensor");
+        let third = tensor(DatumType::F32, &[8192]).expect("a tensor");
         assert_eq!((address(&third), third.shape()), (place, &[8192][..]));
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        keep(&tensor::<u8>(&[LEAST - 1]).expect("a tensor"));
-        keep(&tensor::<u8>(&[MOST_KEPT + 1]).expect("a tensor"));
+        keep(&tensor(DatumType::U8, &[LEAST - 1]).expect("a tensor"));
+        keep(&tensor(DatumType::U8, &[MOST_KEPT + 1]).expect("a tensor"));
         SPARE.with_borrow(|spare| assert!(spare.tensors.is_empty()));
         let lengths = || {
             SPARE.with_borrow(|spare| {
@@ -144,7 +141,7 @@ mod tests {
         };
         let large = |number: usize| (1 << 20) + number;
         for number in 0..40 {
-            keep(&tensor::<u8>(&[large(number)]).expect("a tensor"));
+            keep(&tensor(DatumType::U8, &[large(number)]).expect("a tensor"));
         }
         let first: Vec<usize> = (0..31).map(large).collect();
         assert_eq!(
@@ -153,12 +150,12 @@ mod tests {
             "a circle that is too large keeps its beginning"
         );
         for _ in 0..LONG {
-            keep(&tensor::<u8>(&[large(50)]).expect("a tensor"));
+            keep(&tensor(DatumType::U8, &[large(50)]).expect("a tensor"));
         }
         assert!(
             lengths().contains(&large(50)),
             "what was not used for long gives way"
         );
-        assert!(tensor::<u8>(&[usize::MAX, 2]).is_err());
+        assert!(tensor(DatumType::U8, &[usize::MAX, 2]).is_err());
     }
 }

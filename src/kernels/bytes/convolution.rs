@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::dense::{self, Dense, Part, Rows};
 use super::depthwise::{self, Depthwise, View};
 use super::dispatch;
-use super::tiles::INPUTS;
+use super::tiles::{INPUTS, Target};
 use super::weights::{Sums, fitting};
 use super::{Requantize, Sign};
 use crate::kernels::length::check_length;
@@ -222,6 +222,7 @@ impl Convolution {
             for (block, output) in output.chunks_mut(BLOCK * channels).enumerate() {
                 let first = first + block * BLOCK;
                 let pixels = first..first + output.len() / channels;
+                let mut target = Target::Bytes(output);
                 for group in 0..groups {
                     let rows = images.rows(dense, pixels.clone(), group * (input / groups));
                     let part = Part {
@@ -230,7 +231,7 @@ impl Convolution {
                         stride: channels,
                         column: group * dense.outputs,
                     };
-                    dispatch::block(dense, &part, &rows, output);
+                    dispatch::block(dense, &part, &rows, &mut target);
                 }
             }
         });

@@ -5,51 +5,52 @@ use super::depthwise::{Depthwise, View};
 #[cfg(target_arch = "aarch64")]
 use super::neon;
 use super::plain;
+use super::tiles::Target;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use crate::kernels::cpu::Level;
 use crate::kernels::simd::inside;
 
 /// Computes a part for the rows of a block.
-pub(super) fn block(dense: &Dense, part: &Part, rows: &Rows<'_>, output: &mut [u8]) {
+pub(super) fn block(dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>) {
     match dense.cpu.level() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512Vnni => inside!(
             "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
             x86::vnni_512::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, output: &mut [u8]
+            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
         ),
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => inside!(
             "avx512f,avx512bw,avx512dq,avx512vl",
             x86::pairs_512::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, output: &mut [u8]
+            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
         ),
         #[cfg(target_arch = "x86_64")]
         Level::Avx2Vnni => inside!(
             "avx2,fma,avxvnni",
             x86::vnni_256::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, output: &mut [u8]
+            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
         ),
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => inside!(
             "avx2,fma",
             x86::pairs_256::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, output: &mut [u8]
+            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
         ),
         #[cfg(target_arch = "aarch64")]
         Level::NeonDot => inside!(
             "neon,dotprod",
             neon::dot::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, output: &mut [u8]
+            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
         ),
         #[cfg(target_arch = "aarch64")]
         Level::Neon => inside!(
             "neon",
             neon::pairs::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, output: &mut [u8]
+            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
         ),
-        _ => plain::block(dense, part, rows, output),
+        _ => plain::block(dense, part, rows, target),
     }
 }
 

@@ -13,6 +13,7 @@ mod neon;
 mod plain;
 pub(crate) mod pool;
 pub(crate) mod product;
+pub(crate) mod real;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -21,7 +22,7 @@ mod weights;
 mod x86;
 
 pub(crate) use convolution::Convolution;
-pub(crate) use product::Product;
+pub(crate) use product::{Product, SumProduct};
 
 /// What a byte stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +99,13 @@ struct Limits {
 }
 
 impl Limits {
+    /// For sums that are left as they are.
+    const NONE: Self = Self {
+        least: 0.0,
+        most: 0.0,
+        zero: 0,
+    };
+
     #[expect(clippy::cast_precision_loss, reason = "numbers of nine bits")]
     fn new(sign: Sign, zero: i32, [least, most]: [i32; 2]) -> Result<Self, String> {
         sign.check("a zero point", zero)?;

@@ -10,7 +10,7 @@ macro_rules! of_128_bits {
             use crate::kernels::bytes::Limits;
             use crate::kernels::bytes::dense::{Dense, Panel, Part, Rows};
             use crate::kernels::bytes::depthwise::{Depthwise, View};
-            use crate::kernels::bytes::tiles::{CHANNELS, Line, Place, blocks, chunk, part, tiles};
+            use crate::kernels::bytes::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
             use crate::kernels::simd::arm::*;
 
             /// Sums of 4 channels.
@@ -111,6 +111,14 @@ macro_rules! of_128_bits {
                 limits: Limits,
             ) {
                 store_bytes(to, sums, &factors[0], limits);
+            }
+
+            #[target_feature(enable = $features)]
+            #[inline]
+            fn store_integers(to: &mut [i32; 16], sums: [Register; PARTS]) {
+                for (to, sums) in to.as_chunks_mut().0.iter_mut().zip(sums) {
+                    store_integers_128(to, sums);
+                }
             }
 
             #[target_feature(enable = $features)]

@@ -4,7 +4,7 @@ use super::Limits;
 use super::dense::{Dense, Panel, Part, Rows};
 use super::depthwise::{Depthwise, View};
 use super::round_to;
-use super::tiles::{CHANNELS, Line, Place, blocks, chunk, part, tiles};
+use super::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
 
 /// Sums of 16 channels.
 type Register = [i32; 16];
@@ -73,6 +73,10 @@ fn store_wide(
     limits: Limits,
 ) {
     store_bytes(to, sums, &factors[0], limits);
+}
+
+const fn store_integers(to: &mut [i32; 16], [sums]: [Register; PARTS]) {
+    *to = sums;
 }
 
 tiles!(rows: [1 2], lines: [1]);

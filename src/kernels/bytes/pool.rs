@@ -35,6 +35,26 @@ compiled! {
     }
 }
 
+compiled! {
+    fn real_means(of: [f32; 3], writer: Writer, sums: &[i32], to: &mut [u8]) {
+        let [scale, count, to_scale] = of;
+        for (to, sum) in to.iter_mut().zip(sums) {
+            #[expect(clippy::cast_precision_loss, reason = "rounded as it is to be")]
+            let sum = *sum as f32;
+            *to = writer.write(sum * scale / count / to_scale);
+        }
+    }
+}
+
+/// How a sum becomes the byte of a mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// As XNNPACK does: times one factor, the zero point added before it is rounded.
+    Moved,
+    /// As a mean in float32 between two quantizations: the number divided by the count, then rounded.
+    Real,
+}
+
 /// The grids of a mean's input and output, and what the output is held to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mean {
@@ -44,6 +64,8 @@ pub(crate) struct Mean {
     pub(crate) to: Grid,
     /// What the output is held to.
     pub(crate) range: Range,
+    /// How sums become bytes.
+    pub(crate) rounding: Rounding,
 }
 
 impl Mean {
@@ -60,6 +82,8 @@ impl Mean {
         check_length("the input", input.len(), &[batch, pixels, channels])?;
         check_length("the output", output.len(), &[batch, channels])?;
         let factor = self.factor(pixels);
+        #[expect(clippy::cast_precision_loss, reason = "pixels of an image")]
+        let real = [self.from.scale, pixels.max(1) as f32, self.to.scale];
         split.rows(output, channels, pixels * channels, |first, output| {
             for (image, to) in output.chunks_exact_mut(channels).enumerate() {
                 let mut sums = vec![0; channels];
@@ -70,7 +94,10 @@ impl Mean {
                     &input[start..start + pixels * channels],
                     &mut sums,
                 );
-                means(cpu, factor, writer, &sums, to);
+                match self.rounding {
+                    Rounding::Moved => means(cpu, factor, writer, &sums, to),
+                    Rounding::Real => real_means(cpu, real, writer, &sums, to),
+                }
             }
         });
         Ok(())

@@ -2,9 +2,9 @@
 
 use super::dense::{self, Dense, Part, Rows};
 use super::dispatch;
-use super::tiles::{CHANNELS, INPUTS};
-use super::weights::{Sums, fitting};
-use super::{Requantize, Sign};
+use super::tiles::{CHANNELS, INPUTS, Target};
+use super::weights::{Sums, fitting, zero_of};
+use super::{Limits, Requantize, Sign};
 use crate::kernels::length::check_length;
 use crate::kernels::{Cpu, Split};
 
@@ -84,61 +84,155 @@ impl Product {
 
     /// Computes rows of bytes.
     pub(crate) fn run(&self, input: &[u8], output: &mut [u8], split: Split) -> Result<(), String> {
-        let dense = &self.dense;
-        let (inputs, outputs) = (self.inputs, dense.outputs);
-        let rows = output.len() / outputs;
-        check_length("the output", output.len(), &[rows, outputs])?;
-        check_length("the input", input.len(), &[rows, inputs])?;
-        // The last row's last inputs are read as four: rows are as long as that.
-        let length = inputs.next_multiple_of(INPUTS);
-        let mut longer = Vec::new();
-        let input = if length == inputs {
-            input
-        } else {
-            longer.resize(rows * length, 0);
-            let pairs = longer
-                .chunks_exact_mut(length)
-                .zip(input.chunks_exact(inputs));
-            pairs.for_each(|(to, from)| to[..inputs].copy_from_slice(from));
-            &longer
-        };
-        let slice = |row: usize| input[row * length..(row + 1) * length].as_chunks().0;
-        if rows == 1 {
-            let together = dense.panel_lines();
-            let columns = (together * CHANNELS).min(outputs);
-            let rows = Rows::new(dense, 1, |_, _| slice(0));
-            let cost = self.repeats * length * columns;
-            split.rows(output, columns, cost, |panel, output| {
-                let lines = panel * together;
-                let part = Part {
-                    group: 0,
-                    lines: lines..lines + output.len().div_ceil(CHANNELS),
-                    stride: outputs,
-                    column: 0,
-                };
-                dispatch::block(dense, &part, &rows, output);
-            });
-            return Ok(());
+        let sizes = [self.inputs, self.repeats];
+        rows(&self.dense, sizes, input, output, split, |bytes| {
+            Target::Bytes(bytes)
+        })
+    }
+}
+
+/// A product whose sums stay 32-bit integers, of inputs whose zero point only a run knows.
+#[derive(Debug)]
+pub(crate) struct SumProduct {
+    dense: Dense,
+    inputs: usize,
+    repeats: usize,
+    sign: Sign,
+    /// The sum of each output's weights, their zero points taken off.
+    totals: Vec<i32>,
+}
+
+impl SumProduct {
+    /// Packs weights `[output][input]`, with zero points as [`Parts`] has them, for inputs of this sign.
+    pub(crate) fn new(
+        cpu: Cpu,
+        [inputs, outputs]: [usize; 2],
+        weights: &[i8],
+        zeros: &[i32],
+        sign: Sign,
+    ) -> Result<Self, String> {
+        if inputs == 0 || outputs == 0 {
+            return Err(format!(
+                "a product of {inputs} inputs and {outputs} outputs"
+            ));
         }
-        split.rows(
-            output,
-            outputs,
-            self.repeats * length * outputs,
-            |first, output| {
-                for (block, output) in output.chunks_mut(BLOCK * outputs).enumerate() {
-                    let first = first + block * BLOCK;
-                    let count = output.len() / outputs;
-                    let rows = Rows::new(dense, count, |row, _| slice(first + row));
-                    let part = Part {
-                        group: 0,
-                        lines: 0..dense.group_lines(),
-                        stride: outputs,
-                        column: 0,
-                    };
-                    dispatch::block(dense, &part, &rows, output);
-                }
+        check_length("the weights", weights.len(), &[outputs, inputs])?;
+        let repeated = fitting(weights, zeros, outputs)?;
+        let repeats = repeated.len() / weights.len();
+        let flip = dense::wants_sign(cpu) != (sign == Sign::Signed);
+        let dense = Dense::new(
+            cpu,
+            &dense::Parts {
+                sizes: [1, outputs, repeats, inputs],
+                weights: &repeated,
+                bias: &vec![0; outputs],
+                factors: &vec![1.0; outputs],
+                limits: Limits::NONE,
+                flip,
             },
         );
+        let of_outputs = repeated.chunks_exact(repeats * inputs);
+        let totals = of_outputs.map(|weights| weights.iter().map(|it| i32::from(*it)).sum());
+        Ok(Self {
+            dense,
+            inputs,
+            repeats,
+            sign,
+            totals: totals.collect(),
+        })
+    }
+
+    /// Bytes of the packed weights.
+    pub(crate) fn bytes(&self) -> usize {
+        self.dense.bytes() + size_of_val(self.totals.as_slice())
+    }
+
+    /// Computes rows of sums, for inputs of this zero point.
+    pub(crate) fn run(
+        &self,
+        zero: i32,
+        input: &[u8],
+        output: &mut [i32],
+        split: Split,
+    ) -> Result<(), String> {
+        self.sign.check("a zero point of the input", zero)?;
+        let zero = zero_of(self.sign, self.dense.flip, zero);
+        let sizes = [self.inputs, self.repeats];
+        rows(&self.dense, sizes, input, output, split, |sums| {
+            Target::Sums(sums)
+        })?;
+        if zero != 0 {
+            let outputs = self.dense.outputs;
+            split.rows(output, outputs, outputs, |_, output| {
+                for row in output.chunks_exact_mut(outputs) {
+                    for (sum, total) in row.iter_mut().zip(&self.totals) {
+                        *sum = sum.wrapping_sub(total.wrapping_mul(zero));
+                    }
+                }
+            });
+        }
         Ok(())
     }
+}
+
+/// Computes rows of inputs and repeats of these sizes.
+fn rows<T: Send>(
+    dense: &Dense,
+    [inputs, repeats]: [usize; 2],
+    input: &[u8],
+    output: &mut [T],
+    split: Split,
+    target: impl Fn(&mut [T]) -> Target<'_> + Sync,
+) -> Result<(), String> {
+    let outputs = dense.outputs;
+    let rows = output.len() / outputs;
+    check_length("the output", output.len(), &[rows, outputs])?;
+    check_length("the input", input.len(), &[rows, inputs])?;
+    // The last row's last inputs are read as four: rows are as long as that.
+    let length = inputs.next_multiple_of(INPUTS);
+    let mut longer = Vec::new();
+    let input = if length == inputs {
+        input
+    } else {
+        longer.resize(rows * length, 0);
+        let pairs = longer
+            .chunks_exact_mut(length)
+            .zip(input.chunks_exact(inputs));
+        pairs.for_each(|(to, from)| to[..inputs].copy_from_slice(from));
+        &longer
+    };
+    let slice = |row: usize| input[row * length..(row + 1) * length].as_chunks().0;
+    if rows == 1 {
+        let together = dense.panel_lines();
+        let columns = (together * CHANNELS).min(outputs);
+        let rows = Rows::new(dense, 1, |_, _| slice(0));
+        let cost = repeats * length * columns;
+        split.rows(output, columns, cost, |panel, output| {
+            let lines = panel * together;
+            let part = Part {
+                group: 0,
+                lines: lines..lines + output.len().div_ceil(CHANNELS),
+                stride: outputs,
+                column: 0,
+            };
+            dispatch::block(dense, &part, &rows, &mut target(output));
+        });
+        return Ok(());
+    }
+    let cost = repeats * length * outputs;
+    split.rows(output, outputs, cost, |first, output| {
+        for (block, output) in output.chunks_mut(BLOCK * outputs).enumerate() {
+            let first = first + block * BLOCK;
+            let count = output.len() / outputs;
+            let rows = Rows::new(dense, count, |row, _| slice(first + row));
+            let part = Part {
+                group: 0,
+                lines: 0..dense.group_lines(),
+                stride: outputs,
+                column: 0,
+            };
+            dispatch::block(dense, &part, &rows, &mut target(output));
+        }
+    });
+    Ok(())
 }

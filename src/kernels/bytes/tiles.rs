@@ -15,6 +15,14 @@ pub(super) const CHANNELS: usize = 16;
 /// Inputs that are multiplied at a time.
 pub(super) const INPUTS: usize = 4;
 
+/// Where results go: whole rows, or columns of a single row.
+pub(super) enum Target<'a> {
+    /// Rounded to bytes.
+    Bytes(&'a mut [u8]),
+    /// As they are.
+    Sums(&'a mut [i32]),
+}
+
 /// The columns of a panel that a tile fills.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
@@ -56,7 +64,7 @@ macro_rules! tiles {
             dense: &Dense,
             part: &Part,
             rows: &Rows<'_>,
-            output: &mut [u8],
+            target: &mut Target<'_>,
         ) {
             for panel in dense.panels(part) {
                 let mut first = 0;
@@ -69,8 +77,8 @@ macro_rules! tiles {
                     first += count;
                     match (panel.lines, dense.flip) {
                         $(
-                            ($lines, false) => by_rows::<$lines, false>(dense, &panel, (count, slices), place, output),
-                            ($lines, true) => by_rows::<$lines, true>(dense, &panel, (count, slices), place, output),
+                            ($lines, false) => by_rows::<$lines, false>(dense, &panel, (count, slices), place, target),
+                            ($lines, true) => by_rows::<$lines, true>(dense, &panel, (count, slices), place, target),
                         )*
                         _ => {}
                     }
@@ -84,10 +92,10 @@ macro_rules! tiles {
             panel: &Panel<'_>,
             (count, slices): (usize, &[&[[u8; 4]]]),
             place: Place,
-            output: &mut [u8],
+            target: &mut Target<'_>,
         ) {
             match count {
-                $($rows => tile::<$rows, LINES, FLIP>(dense, panel, slices, place, output),)*
+                $($rows => tile::<$rows, LINES, FLIP>(dense, panel, slices, place, target),)*
                 _ => {}
             }
         }
@@ -98,7 +106,7 @@ macro_rules! tiles {
             panel: &Panel<'_>,
             slices: &[&[[u8; 4]]],
             place: Place,
-            output: &mut [u8],
+            target: &mut Target<'_>,
         ) {
             let mut start = [[zero(); PARTS]; LINES];
             for line in 0..LINES {
@@ -131,14 +139,23 @@ macro_rules! tiles {
                 for line in 0..LINES {
                     let start = place.start + row * place.stride + line * CHANNELS;
                     let width = place.width.saturating_sub(line * CHANNELS).min(CHANNELS);
-                    let to = &mut output[start..start + width];
-                    let factors = &panel.factors[line];
-                    if let Ok(to) = <&mut [u8; CHANNELS]>::try_from(&mut *to) {
-                        store_bytes(to, sums[row][line], factors, dense.limits);
-                    } else {
-                        let mut all = [0; CHANNELS];
-                        store_bytes(&mut all, sums[row][line], factors, dense.limits);
-                        to.copy_from_slice(&all[..width]);
+                    match target {
+                        Target::Bytes(bytes) => {
+                            let to = &mut bytes[start..start + width];
+                            let factors = &panel.factors[line];
+                            if let Ok(to) = <&mut [u8; CHANNELS]>::try_from(&mut *to) {
+                                store_bytes(to, sums[row][line], factors, dense.limits);
+                            } else {
+                                let mut all = [0; CHANNELS];
+                                store_bytes(&mut all, sums[row][line], factors, dense.limits);
+                                to.copy_from_slice(&all[..width]);
+                            }
+                        }
+                        Target::Sums(numbers) => {
+                            let mut all = [0; CHANNELS];
+                            store_integers(&mut all, sums[row][line]);
+                            numbers[start..start + width].copy_from_slice(&all[..width]);
+                        }
                     }
                 }
             }

@@ -83,12 +83,7 @@ impl Sums {
                 bias.len()
             ));
         }
-        // Inputs of another sign are multiplied with their highest bit turned: 128 more or less.
-        let zero = match (self.flip(), self.sign) {
-            (false, _) => self.zero,
-            (true, Sign::Signed) => self.zero + 128,
-            (true, Sign::Unsigned) => self.zero - 128,
-        };
+        let zero = zero_of(self.sign, self.flip(), self.zero);
         let each = weights.len() / outputs;
         let sums = weights
             .chunks_exact(each)
@@ -101,5 +96,15 @@ impl Sums {
                 bias.wrapping_sub(sum.wrapping_mul(zero))
             });
         Ok(sums.collect())
+    }
+}
+
+/// The zero point of inputs as they are multiplied: those of another sign than the instructions want with
+/// their highest bit turned, which is 128 more or less.
+pub(super) const fn zero_of(sign: Sign, flip: bool, zero: i32) -> i32 {
+    match (flip, sign) {
+        (false, _) => zero,
+        (true, Sign::Signed) => zero + 128,
+        (true, Sign::Unsigned) => zero - 128,
     }
 }

@@ -12,7 +12,7 @@ macro_rules! of_512_bits {
             use crate::kernels::bytes::Limits;
             use crate::kernels::bytes::dense::{Dense, Panel, Part, Rows};
             use crate::kernels::bytes::depthwise::{Depthwise, View};
-            use crate::kernels::bytes::tiles::{CHANNELS, Line, Place, blocks, chunk, part, tiles};
+            use crate::kernels::bytes::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
             use crate::kernels::simd::x86::*;
 
             /// Sums of 16 channels.
@@ -112,6 +112,12 @@ macro_rules! of_512_bits {
                 let d = _mm512_and_si512(rounded(sums[3][0], &factors[3], limits), low_byte);
                 let (low, high) = (_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
                 store_bytes_512(to, _mm512_packus_epi16(low, high));
+            }
+
+            #[target_feature(enable = $features)]
+            #[inline]
+            fn store_integers(to: &mut [i32; 16], [sums]: [Register; PARTS]) {
+                store_integers_512(to, sums);
             }
 
             $($dots)*
@@ -245,7 +251,7 @@ macro_rules! of_256_bits {
 macro_rules! tiles_of_256_bits {
     ($features:literal, rows: $rows:tt) => {
         use crate::kernels::bytes::dense::{Dense, Panel, Part, Rows};
-        use crate::kernels::bytes::tiles::{CHANNELS, Place, tiles};
+        use crate::kernels::bytes::tiles::{CHANNELS, Place, Target, tiles};
 
         #[target_feature(enable = $features)]
         #[inline]
@@ -266,6 +272,15 @@ macro_rules! tiles_of_256_bits {
             let low = _mm256_castsi256_si128(ordered);
             let high = _mm256_extracti128_si256::<1>(ordered);
             store_bytes_128(to, _mm_packus_epi16(low, high));
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn store_integers(to: &mut [i32; 16], [low, high]: [Register; PARTS]) {
+            if let [to_low, to_high] = to.as_chunks_mut::<8>().0 {
+                store_integers_256(to_low, low);
+                store_integers_256(to_high, high);
+            }
         }
 
         tiles!(#[target_feature(enable = $features)] rows: $rows, lines: [1]);

@@ -203,6 +203,7 @@ const INSIDE: &[(&str, &[&str])] = &[
         "engine/tract/program/xnnpack",
         &["engine/tract/program/operators"],
     ),
+    ("engine/tract/quantised", &["engine/tract/operators"]),
     ("engine/tract/recurrent", &[]),
     ("engine/tract/repair", &["engine/tract/exact"]),
     ("gateway/metrics", &[]),

@@ -10,7 +10,7 @@ use super::super::graph::integer;
 use super::super::guard::InvalidInput;
 
 /// What reading a node gives.
-pub(super) type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+pub(in crate::engine::tract) type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// Reads a `GatherND`.
 pub(super) fn gather(_: &ParsingContext, node: &NodeProto) -> Built {

@@ -13,6 +13,8 @@ mod repeat;
 
 use tract_onnx::Onnx;
 
+pub(super) use indices::Built;
+
 use super::recurrent;
 
 /// The library's reader of ONNX, with the operators of ours.

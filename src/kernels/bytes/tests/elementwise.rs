@@ -6,7 +6,8 @@ use super::{bytes, number, numbers, on_threads, signs, windows};
 use crate::kernels::Cpu;
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{FixedSum, Grid, Pair, Range, clamp};
-use crate::kernels::bytes::pool::{self, Mean};
+use crate::kernels::bytes::pool::{self, Mean, Rounding};
+use crate::kernels::bytes::real::{Operation, extent};
 
 fn grids() -> impl Strategy<Value = (Grid, Range)> {
     let grids = signs().prop_flat_map(|sign| {
@@ -122,6 +123,63 @@ proptest! {
     }
 
     #[test]
+    fn real_arithmetic_is_that_of_float32(
+        a in grids(), b in grids(), to in grids(), count in 0_usize..300, seed: u64,
+    ) {
+        let input = [bytes(seed, count), bytes(seed.wrapping_add(1), count)];
+        let pair = Pair { inputs: [a.0, b.0], output: to.0, range: to.1 };
+        #[expect(clippy::cast_precision_loss, reason = "numbers of nine bits")]
+        let real = |grid: Grid, bytes: &[u8]| -> Vec<f32> {
+            bytes.iter().map(|byte| steps(grid, *byte) as f32 * grid.scale).collect()
+        };
+        let numbers = [real(a.0, &input[0]), real(b.0, &input[1])];
+        let rounded = |operation| -> Vec<u8> {
+            let each = numbers[0].iter().zip(&numbers[1]);
+            let each = each.map(|(a, b)| match operation {
+                Operation::Add => a + b,
+                Operation::Subtract => a - b,
+                Operation::Multiply => a * b,
+            });
+            each.map(|number| byte(to, number / to.0.scale, false)).collect()
+        };
+        let again: Vec<u8> = numbers[0].iter().map(|x| byte(to, x / to.0.scale, false)).collect();
+        for cpu in Cpu::all() {
+            on_threads(|split| {
+                let mut output = vec![0; count];
+                let bytes = [input[0].as_slice(), input[1].as_slice()];
+                for operation in [Operation::Add, Operation::Subtract, Operation::Multiply] {
+                    pair.compute(cpu, operation, bytes, &mut output, split).expect("bytes");
+                    assert!(output == rounded(operation), "{:?} differs", cpu.level());
+                    assert!(pair.compute(cpu, operation, [bytes[0], &[0; 400]], &mut output, split).is_err());
+                }
+                a.0.round_again(cpu, to, bytes[0], &mut output, split).expect("bytes");
+                assert!(output == again, "{:?} differs", cpu.level());
+                assert!(a.0.round_again(cpu, to, &[0; 400], &mut output, split).is_err());
+                output.fill(0);
+                to.0.round(cpu, to.1, &numbers[0], &mut output, split).expect("bytes");
+                assert!(output == again, "{:?} differs", cpu.level());
+                assert!(to.0.round(cpu, to.1, &[0.0; 400], &mut output, split).is_err());
+            });
+        }
+    }
+
+    #[test]
+    fn an_extent_has_zero_in_it(numbers in prop::collection::vec(-1e30_f32..1e30, 0..200), repeats in 1_usize..900) {
+        let mut numbers = numbers.repeat(repeats);
+        let least = numbers.iter().fold(0.0_f32, |least, number| least.min(*number));
+        let most = numbers.iter().fold(0.0_f32, |most, number| most.max(*number));
+        if let Some(number) = numbers.iter_mut().find(|number| least < **number && **number < most) {
+            *number = f32::NAN;
+        }
+        for cpu in Cpu::all() {
+            on_threads(|split| {
+                let found = extent(cpu, &numbers, split).map(f32::to_bits);
+                assert_eq!(found, [least, most].map(f32::to_bits), "{:?}", cpu.level());
+            });
+        }
+    }
+
+    #[test]
     fn grids_are_exact(from in grids(), to in grids(), count in 0_usize..300, seed: u64) {
         let input = bytes(seed, count);
         #[expect(clippy::cast_precision_loss, reason = "numbers of nine bits")]
@@ -180,23 +238,33 @@ proptest! {
                 largest[at] = *most;
             }
         }
-        let mean = Mean { from: from.0, to: to.0, range: to.1 };
+        let mean = |rounding| Mean { from: from.0, to: to.0, range: to.1, rounding };
         for cpu in Cpu::all() {
             on_threads(|split| {
                 let mut output = vec![7; pixels * channels];
                 let windows = (&window, &placed);
                 pool::largest(cpu, from.0.sign, windows, channels, &input, &mut output, split).expect("a pool");
                 assert!(output == largest, "{:?} differs", cpu.level());
-                let mut output = vec![7; placed.batch * channels];
-                let sizes = [placed.batch, height * width, channels];
-                mean.of_images(cpu, sizes, &input, &mut output, split).expect("means");
-                for (at, found) in output.iter().enumerate() {
-                    let image = &input[at / channels * height * width * channels..];
-                    let pixels = image.chunks_exact(channels).take(height * width);
-                    let sum: i32 = pixels.map(|pixel| steps(from.0, pixel[at % channels])).sum();
-                    #[expect(clippy::cast_precision_loss, reason = "few pixels")]
-                    let steps = sum as f32 * (from.0.scale / (to.0.scale * (height * width) as f32));
-                    assert_eq!(*found, byte(to, steps, true));
+                for rounding in [Rounding::Moved, Rounding::Real] {
+                    let mut output = vec![7; placed.batch * channels];
+                    let sizes = [placed.batch, height * width, channels];
+                    mean(rounding).of_images(cpu, sizes, &input, &mut output, split).expect("means");
+                    for (at, found) in output.iter().enumerate() {
+                        let image = &input[at / channels * height * width * channels..];
+                        let pixels = image.chunks_exact(channels).take(height * width);
+                        let sum: i32 = pixels.map(|pixel| steps(from.0, pixel[at % channels])).sum();
+                        #[expect(clippy::cast_precision_loss, reason = "few pixels")]
+                        let (sum, count) = (sum as f32, (height * width) as f32);
+                        let expected = match rounding {
+                            Rounding::Moved => {
+                                byte(to, sum * (from.0.scale / (to.0.scale * count)), true)
+                            }
+                            Rounding::Real => {
+                                byte(to, sum * from.0.scale / count / to.0.scale, false)
+                            }
+                        };
+                        assert_eq!(*found, expected);
+                    }
                 }
             });
         }

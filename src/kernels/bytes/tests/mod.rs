@@ -5,7 +5,7 @@ mod elementwise;
 use proptest::prelude::*;
 
 use super::convolution::{self, Convolution};
-use super::product::{self, Product};
+use super::product::{self, Product, SumProduct};
 use super::{Requantize, Sign};
 use crate::kernels::window::{Channels, Placed, Window};
 use crate::kernels::{Cpu, Split};
@@ -317,6 +317,10 @@ proptest! {
             products.sum::<i64>() + i64::from(bias[output])
         });
         let sums: Vec<i64> = sums.collect();
+        let plain_sums = sums.iter().enumerate().map(|(at, sum)| {
+            i32::try_from(sum - i64::from(bias[at % outputs])).expect("few inputs")
+        });
+        let plain_sums: Vec<i32> = plain_sums.collect();
         let expected = sums.iter().enumerate();
         let expected: Vec<u8> =
             expected.map(|(at, sum)| requantized(&requantize, at % outputs, *sum)).collect();
@@ -332,10 +336,15 @@ proptest! {
                 requantize: &requantize,
             };
             let product = Product::new(cpu, &parts).expect("a product");
+            let of_sums = SumProduct::new(cpu, sizes, &weights, &zeros, sign_in).expect("a product");
             on_threads(|split| {
                 let mut output = vec![0; expected.len()];
                 product.run(&input, &mut output, split).expect("a run");
                 assert!(output == expected, "{:?} differs from plain loops", cpu.level());
+                let mut output = vec![7; expected.len()];
+                of_sums.run(arithmetic.input_zero, &input, &mut output, split).expect("a run");
+                assert!(output == plain_sums, "{:?} differs from plain loops", cpu.level());
+                assert!(of_sums.run(300, &input, &mut output, split).is_err());
             });
         }
     }

@@ -14,7 +14,7 @@ use super::super::builder::{Builder, Wire};
 use super::{Held, Lowering, grid, limited};
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Pair, Range, clamp};
-use crate::kernels::bytes::pool::{Mean, largest};
+use crate::kernels::bytes::pool::{Mean, Rounding, largest};
 use crate::kernels::window::Placed;
 use crate::kernels::{Cpu, Split};
 use crate::model::executorch::xnnpack::{BinaryKind, Pool};
@@ -242,7 +242,14 @@ impl Lowering<'_> {
             vec![images.clone(), channels.clone()]
         };
         let range = range(to, clamp);
-        let (mean, cpu) = (Mean { from, to, range }, Cpu::chosen());
+        let rounding = Rounding::Moved;
+        let mean = Mean {
+            from,
+            to,
+            range,
+            rounding,
+        };
+        let cpu = Cpu::chosen();
         let kernel = Kernel::new("MeanBytes", tvec!(u8::fact(&shape)), move |inputs| {
             let &[images, height, width, channels] = inputs[0].shape() else {
                 bail!("an image of {} dimensions", inputs[0].rank());

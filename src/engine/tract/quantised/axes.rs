@@ -1,0 +1,42 @@
+//! The axes of a mean.
+
+use tract_onnx::pb::NodeProto;
+
+use super::constants::Constants;
+use crate::engine::tract::graph::{attribute, has_input};
+
+/// The axes that a `ReduceMean` names, one after another; `None` where they are not known, or others lie
+/// between.
+pub(super) fn axes_of(constants: &Constants, node: &NodeProto) -> Option<Vec<i64>> {
+    let mut axes = if has_input(node, 1) {
+        constants.integers(&node.input[1])?
+    } else {
+        attribute(node, "axes")?.ints.clone()
+    };
+    axes.sort_unstable();
+    let adjoin = axes
+        .windows(2)
+        .all(|two| two[0].checked_add(1) == Some(two[1]));
+    // From -1 to 0 is from the end to the beginning.
+    let mixed = axes.contains(&-1) && axes.contains(&0);
+    (!axes.is_empty() && adjoin && !mixed).then_some(axes)
+}
+
+/// Axes of a tensor of this rank, counted from its beginning; all behind the channels where none are named.
+pub(super) fn within(axes: &[i64], rank: usize) -> Result<std::ops::Range<usize>, String> {
+    let Some((first, last)) = axes.first().zip(axes.last()) else {
+        return Ok(2.min(rank)..rank);
+    };
+    let place = |axis: i64| {
+        let from_end = usize::try_from(axis.unsigned_abs()).ok();
+        let place = if axis < 0 {
+            rank.checked_sub(from_end?)
+        } else {
+            from_end
+        };
+        place.filter(|place| *place < rank)
+    };
+    let places = place(*first).zip(place(*last));
+    let places = places.map(|(first, last)| first..last + 1);
+    places.ok_or_else(|| format!("axes {axes:?} of a tensor of {rank} dimensions"))
+}

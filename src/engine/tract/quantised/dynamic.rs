@@ -1,0 +1,223 @@
+//! Numbers that become bytes as the run has it, and products of such bytes with a stored matrix.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use super::node;
+use super::product::Bytes;
+use crate::engine::tract::kernel::Kernel;
+use crate::engine::tract::operators::Built;
+use crate::engine::tract::pool::{computed_from_bytes, computed_to_bytes};
+use crate::engine::tract::rows::{turned, with_last};
+use crate::kernels::bytes::elementwise::{Grid, Range};
+use crate::kernels::bytes::real::extent;
+use crate::kernels::bytes::{Sign, SumProduct};
+use crate::kernels::{Cpu, Split};
+
+/// Reads a product.
+pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
+    let sizes: Vec<usize> = node::integers(node, "w_shape")?.context("no shape of weights")?;
+    let &[inputs, outputs] = sizes.as_slice() else {
+        bail!("a matrix of {} dimensions", sizes.len());
+    };
+    let operator = Product {
+        sizes: [inputs, outputs],
+        weights: Bytes::of(node)?,
+    };
+    Ok((expand(operator), vec![]))
+}
+
+/// The grid of unsigned bytes on which these numbers and zero lie. Where all are zero, a step is worth nothing.
+fn grid([least, most]: [f32; 2]) -> Grid {
+    let scale = (most - least) / 255.0;
+    let zero = (-least / scale).round_ties_even().clamp(0.0, 255.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a byte; 0 where it is no number"
+    )]
+    let zero_point = zero as i32;
+    Grid {
+        sign: Sign::Unsigned,
+        scale,
+        zero_point,
+    }
+}
+
+/// A `DynamicQuantizeLinear`.
+#[derive(Debug, Clone)]
+pub(super) struct Quantization;
+
+impl Expansion for Quantization {
+    fn name(&self) -> StaticName {
+        "DynamicQuantizeLinear".into()
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        Ok(3)
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        check_input_arity(inputs, 1)?;
+        check_output_arity(outputs, 3)?;
+        s.equals(&inputs[0].datum_type, f32::datum_type())?;
+        s.equals(&outputs[0].datum_type, u8::datum_type())?;
+        s.equals(&outputs[1].datum_type, f32::datum_type())?;
+        s.equals(&outputs[2].datum_type, u8::datum_type())?;
+        s.equals(&outputs[1].rank, 0)?;
+        s.equals(&outputs[2].rank, 0)?;
+        s.equals(&inputs[0].shape, &outputs[0].shape)
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = model.outlet_fact(inputs[0])?.shape.to_tvec();
+        let facts = tvec!(
+            u8::fact(shape),
+            f32::fact([0_usize; 0]),
+            u8::fact([0_usize; 0])
+        );
+        let cpu = Cpu::chosen();
+        let kernel = Kernel::new("QuantizeRun", facts, move |inputs| {
+            let mut of_run = grid([0.0; 2]);
+            let work = |from: &[&[f32]], to: &mut [u8], split: Split| {
+                of_run = grid(extent(cpu, from[0], split));
+                if !of_run.scale.is_normal() {
+                    // Nothing but zeros, or steps too small or too large for float32.
+                    to.iter_mut().zip(from[0]).for_each(|(to, number)| {
+                        *to = placed(of_run, *number);
+                    });
+                    return Ok(());
+                }
+                let (least, most) = of_run.sign.range();
+                of_run.round(cpu, Range { least, most }, from[0], to, split)
+            };
+            let bytes = computed_to_bytes(DatumType::U8, inputs[0].shape(), inputs, work)?;
+            let zero = of_run.sign.byte(of_run.zero_point);
+            let scale = Arc::new(tensor0(of_run.scale));
+            Ok(tvec!(bytes, scale, Arc::new(tensor0(zero))))
+        });
+        model.wire_node(prefix, kernel, inputs)
+    }
+}
+
+/// The byte of one number, on a grid of any scale.
+fn placed(grid: Grid, number: f32) -> u8 {
+    let steps = (number / grid.scale).round_ties_even();
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "held to 24 bits, and no number is 0"
+    )]
+    let steps = steps.clamp(-1e7, 1e7) as i32;
+    grid.sign.byte((steps + grid.zero_point).clamp(0, 255))
+}
+
+#[derive(Debug, Clone)]
+struct Product {
+    /// Inputs and outputs of a row.
+    sizes: [usize; 2],
+    weights: Bytes,
+}
+
+impl Expansion for Product {
+    fn name(&self) -> StaticName {
+        node::SUMS.into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        check_output_arity(outputs, 1)?;
+        s.equals(&outputs[0].datum_type, i32::datum_type())?;
+        if let Some(zero) = inputs.get(2) {
+            s.equals(&inputs[0].datum_type, &zero.datum_type)?;
+        }
+        s.equals(&inputs[0].rank, &outputs[0].rank)?;
+        s.given(&inputs[0].rank, move |s, rank| {
+            let rank = usize::try_from(rank)?;
+            ensure!(rank > 0, "a product of one number");
+            for axis in 0..rank - 1 {
+                s.equals(&outputs[0].shape[axis], &inputs[0].shape[axis])?;
+            }
+            s.equals(&inputs[0].shape[rank - 1], self.sizes[0].to_dim())?;
+            s.equals(&outputs[0].shape[rank - 1], self.sizes[1].to_dim())
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let stored = model.outlet_fact(inputs[1])?.konst.clone();
+        let stored = stored.context("weights not known before it runs are not supported")?;
+        let rows = model.outlet_fact(inputs[0])?;
+        let sign = match rows.datum_type {
+            DatumType::I8 => Sign::Signed,
+            DatumType::U8 => Sign::Unsigned,
+            other => bail!("rows of {other:?}"),
+        };
+        let [_, outputs] = self.sizes;
+        let weights = turned(&self.weights.signed(&stored)?, outputs);
+        let (cpu, zeros) = (Cpu::chosen(), self.weights.zeros());
+        let product = SumProduct::new(cpu, self.sizes, &weights, &zeros, sign);
+        let product = product.map_err(TractError::msg)?;
+        let bytes = product.bytes();
+        let shape = rows.shape.to_tvec();
+        let facts = tvec!(i32::fact(with_last(&shape, outputs.to_dim())?));
+        let kernel = Kernel::new("SumByteRows", facts, move |inputs| {
+            let zero = inputs.get(1).map(|zero| zero_point(zero)).transpose()?;
+            let shape = with_last(inputs[0].shape(), outputs)?;
+            let sums = |from: &[&[u8]], to: &mut [i32], split| {
+                product.run(zero.unwrap_or(0), from[0], to, split)
+            };
+            Ok(tvec!(computed_from_bytes(&shape, &inputs[..1], sums)?))
+        });
+        let mut wires = tvec!(inputs[0]);
+        wires.extend(inputs.get(2).copied());
+        model.wire_node(prefix, kernel.holding(bytes), &wires)
+    }
+}
+
+/// The zero point of all rows.
+fn zero_point(tensor: &Tensor) -> TractResult<i32> {
+    ensure!(
+        tensor.len() == 1,
+        "{} zero points of rows; one is supported",
+        tensor.len()
+    );
+    tensor.cast_to_scalar::<i32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_has_zero_on_it() {
+        let of = |extent| {
+            let grid = grid(extent);
+            (grid.scale, grid.zero_point)
+        };
+        assert_eq!(of([-1.0, 254.0]), (1.0, 1));
+        assert_eq!(of([0.0, 510.0]), (2.0, 0));
+        assert_eq!(of([-510.0, 0.0]), (2.0, 255));
+        assert_eq!(of([0.0, 0.0]), (0.0, 0));
+        let tiny = grid([0.0, f32::MIN_POSITIVE]);
+        assert_eq!(placed(tiny, f32::MIN_POSITIVE), 255);
+        assert_eq!(placed(grid([0.0; 2]), 0.0), 0);
+    }
+}

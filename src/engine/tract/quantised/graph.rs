@@ -1,0 +1,64 @@
+//! Who makes and who reads the tensors of a graph.
+
+use std::collections::{HashMap, HashSet};
+
+use tract_onnx::pb::{GraphProto, NodeProto};
+
+/// How often each tensor is read: by nodes, by the graphs within them, and as an output of the graph.
+pub(super) fn readers(nodes: &[NodeProto], outputs: &[String]) -> HashMap<String, usize> {
+    let mut readers = HashMap::new();
+    for output in outputs {
+        *readers.entry(output.clone()).or_insert(0) += 1;
+    }
+    for node in nodes {
+        count(node, &mut readers);
+    }
+    readers
+}
+
+fn count(node: &NodeProto, readers: &mut HashMap<String, usize>) {
+    for input in node.input.iter().filter(|input| !input.is_empty()) {
+        *readers.entry(input.clone()).or_insert(0) += 1;
+    }
+    for attribute in &node.attribute {
+        for graph in attribute.g.iter().chain(&attribute.graphs) {
+            for output in &graph.output {
+                *readers.entry(output.name.clone()).or_insert(0) += 1;
+            }
+            graph.node.iter().for_each(|inner| count(inner, readers));
+        }
+    }
+}
+
+/// The node that makes each tensor, by its place.
+pub(super) fn makers(nodes: &[NodeProto]) -> HashMap<String, usize> {
+    let made = nodes.iter().enumerate().flat_map(|(at, node)| {
+        let outputs = node.output.iter().filter(|output| !output.is_empty());
+        outputs.map(move |output| (output.clone(), at))
+    });
+    made.collect()
+}
+
+/// The names of a graph's outputs.
+pub(super) fn outputs(graph: &GraphProto) -> Vec<String> {
+    graph.output.iter().map(|it| it.name.clone()).collect()
+}
+
+/// Takes out nodes that turn bytes into numbers which nothing reads any more, but for those that nothing
+/// read `before`.
+pub(super) fn drop_unread(
+    nodes: &mut Vec<NodeProto>,
+    outputs: &[String],
+    before: &HashMap<String, usize>,
+) {
+    let now = readers(nodes, outputs);
+    let unread: HashSet<String> = before
+        .keys()
+        .filter(|name| !now.contains_key(*name))
+        .cloned()
+        .collect();
+    nodes.retain(|node| {
+        let is_unread = node.output.iter().all(|output| unread.contains(output));
+        node.op_type != "DequantizeLinear" || !is_unread
+    });
+}

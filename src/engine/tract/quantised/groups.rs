@@ -1,0 +1,512 @@
+//! Which operators have a form on bytes, and the nodes that they become.
+
+use std::collections::HashMap;
+
+use tract_onnx::pb::NodeProto;
+
+use super::axes::axes_of;
+use super::constants::{Constants, Element};
+use super::node;
+use crate::engine::tract::graph::{attribute, has_input, integer};
+use crate::kernels::bytes::Sign;
+use crate::kernels::bytes::elementwise::{Grid, Range};
+
+/// Operators that move elements and look at none, with one input that is moved.
+const MOVES: [&str; 12] = [
+    "DepthToSpace",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "Identity",
+    "Reshape",
+    "Slice",
+    "SpaceToDepth",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+];
+
+/// A tensor of numbers whose bytes are known.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    /// The bytes.
+    pub(super) bytes: String,
+    pub(super) element: Element,
+    /// What a step is worth: one, or one for each place along `axis`.
+    pub(super) scales: Vec<f32>,
+    /// What stands for zero: one, or one for each scale.
+    pub(super) zeros: Vec<i32>,
+    pub(super) axis: i64,
+}
+
+impl Held {
+    fn sign(&self) -> Option<Sign> {
+        match self.element {
+            Element::Int8 => Some(Sign::Signed),
+            Element::Uint8 => Some(Sign::Unsigned),
+            _ => None,
+        }
+    }
+
+    /// The grid of all its elements, if they are on one.
+    pub(super) fn grid(&self) -> Option<Grid> {
+        let ([scale], [zero_point]) = (&*self.scales, &*self.zeros) else {
+            return None;
+        };
+        let (scale, zero_point) = (*scale, *zero_point);
+        let known = scale.is_normal() && scale > 0.0;
+        let sign = self.sign().filter(|_| known)?;
+        Some(Grid {
+            sign,
+            scale,
+            zero_point,
+        })
+    }
+}
+
+/// What a group gives.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) grid: Grid,
+    /// What it is held to.
+    pub(super) range: Range,
+    /// The name of its bytes.
+    pub(super) output: &'a str,
+}
+
+/// What a product adds to its sums.
+enum Bias {
+    None,
+    /// In steps of the sums.
+    Steps(Vec<i64>),
+    /// As real numbers.
+    Real(Vec<f64>),
+}
+
+/// The nodes that an operator becomes whose inputs are `held` and whose output is quantised.
+pub(super) fn group(
+    constants: &Constants,
+    held: &HashMap<String, Held>,
+    operator: &NodeProto,
+    target: Target<'_>,
+) -> Option<Vec<NodeProto>> {
+    let group = Group {
+        constants,
+        held,
+        operator,
+        target,
+    };
+    match operator.op_type.as_str() {
+        "Conv" => {
+            let weights = group.input(1)?;
+            let bias = group.bias(2, weights)?;
+            Some(vec![group.convolution(group.input(0)?, weights, &bias)?])
+        }
+        "Gemm" => group.gemm(),
+        "MatMul" => {
+            let (rows, matrix) = (group.input(0)?, group.input(1)?);
+            Some(vec![group.product(rows, matrix, false, &Bias::None)?])
+        }
+        "Add" => group.pair("add"),
+        "Sub" => group.pair("subtract"),
+        "Mul" => group.pair("multiply"),
+        "MaxPool" => group.largest(),
+        "GlobalAveragePool" => group.mean(&[], true),
+        "ReduceMean" => {
+            let axes = axes_of(constants, operator)?;
+            group.mean(&axes, integer(operator, "keepdims", 1) != 0)
+        }
+        "Concat" => group.joined(),
+        name if MOVES.contains(&name) => group.moved(),
+        _ => None,
+    }
+}
+
+/// The nodes that a `QLinearConv` or `QLinearMatMul` becomes, whose weights are stored.
+pub(super) fn group_of_word(constants: &Constants, word: &NodeProto) -> Option<Vec<NodeProto>> {
+    let [x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, ..] = word.input.as_slice()
+    else {
+        return None;
+    };
+    let is_convolution = word.op_type == "QLinearConv";
+    let held = |bytes: &String, scale: &String, zero: &String| {
+        let scales = constants.list(scale, Element::Float)?;
+        let zeros = constants.get(zero)?;
+        #[expect(clippy::cast_possible_truncation, reason = "float32, and bytes")]
+        Some(Held {
+            bytes: bytes.clone(),
+            element: zeros.element,
+            scales: scales.iter().map(|scale| *scale as f32).collect(),
+            zeros: zeros.values.as_ref()?.iter().map(|it| *it as i32).collect(),
+            axis: i64::from(!is_convolution),
+        })
+    };
+    let input = held(x, x_scale, x_zero)?;
+    let weights = held(w, w_scale, w_zero)?;
+    let output = word.output.first()?;
+    let grid = held(output, y_scale, y_zero)?.grid()?;
+    let (least, most) = grid.sign.range();
+    let group = Group {
+        constants,
+        held: &HashMap::new(),
+        operator: word,
+        target: Target {
+            grid,
+            range: Range { least, most },
+            output,
+        },
+    };
+    if !is_convolution {
+        return Some(vec![group.product(&input, &weights, false, &Bias::None)?]);
+    }
+    let bias = if has_input(word, 8) {
+        let steps = constants.list(&word.input[8], Element::Int32)?;
+        #[expect(clippy::cast_possible_truncation, reason = "they were of int32")]
+        Bias::Steps(steps.iter().map(|step| *step as i64).collect())
+    } else {
+        Bias::None
+    };
+    Some(vec![group.convolution(&input, &weights, &bias)?])
+}
+
+/// The node that a `MatMulInteger` becomes, whose matrix is stored.
+pub(super) fn sums(
+    constants: &Constants,
+    product: &NodeProto,
+    [rows, matrix]: [&str; 2],
+) -> Option<NodeProto> {
+    let stored = constants.get(matrix)?;
+    let sign = match stored.element {
+        Element::Int8 => Sign::Signed,
+        Element::Uint8 => Sign::Unsigned,
+        _ => return None,
+    };
+    let &[inputs, outputs] = stored.dims.as_slice() else {
+        return None;
+    };
+    let zeros = if has_input(product, 3) {
+        let zeros = constants.get(&product.input[3])?;
+        let zeros = zeros
+            .values
+            .as_ref()
+            .filter(|_| zeros.element == stored.element)?;
+        #[expect(clippy::cast_possible_truncation, reason = "bytes")]
+        zeros.iter().map(|zero| *zero as i64).collect()
+    } else {
+        vec![0]
+    };
+    if inputs == 0 || outputs == 0 || zeros.len() != 1 && zeros.len() != outputs {
+        return None;
+    }
+    let output = product.output.first()?;
+    let mut made = node::new(node::SUMS, &product.name, &[rows, matrix], output);
+    if has_input(product, 2) {
+        made.input.push(product.input[2].clone());
+    }
+    node::put_sign(&mut made, "w", sign);
+    node::put_integers(&mut made, "w_zero_points", zeros);
+    let sizes = [i64::try_from(inputs).ok()?, i64::try_from(outputs).ok()?];
+    node::put_integers(&mut made, "w_shape", sizes.to_vec());
+    Some(made)
+}
+
+struct Group<'a> {
+    constants: &'a Constants,
+    held: &'a HashMap<String, Held>,
+    operator: &'a NodeProto,
+    target: Target<'a>,
+}
+
+impl Group<'_> {
+    fn input(&self, place: usize) -> Option<&Held> {
+        self.held.get(self.operator.input.get(place)?)
+    }
+
+    /// A node of ours with what all of them have.
+    fn node(&self, kind: &str, inputs: &[&str], of: &[(&str, Grid)]) -> NodeProto {
+        let mut made = node::new(kind, &self.operator.name, inputs, self.target.output);
+        for (name, grid) in of {
+            node::put_grid(&mut made, name, *grid);
+        }
+        node::put_grid(&mut made, "y", self.target.grid);
+        node::put_range(&mut made, self.target.range);
+        made
+    }
+
+    /// What is added to the sums of products with these weights.
+    fn bias(&self, place: usize, weights: &Held) -> Option<Bias> {
+        if !has_input(self.operator, place) {
+            return Some(Bias::None);
+        }
+        let name = &self.operator.input[place];
+        let Some(held) = self.held.get(name) else {
+            let numbers = self.constants.list(name, Element::Float)?;
+            return Some(Bias::Real(numbers.to_vec()));
+        };
+        let steps = self.constants.list(&held.bytes, Element::Int32)?;
+        let from = self.input(0)?.grid()?;
+        let count = steps.len().max(held.scales.len());
+        let scale = |list: &[f32], at: usize| list.get(at % list.len().max(1)).copied();
+        let mut same = true;
+        let mut numbers = Vec::new();
+        for at in 0..count {
+            let own = scale(&held.scales, at)?;
+            let step = from.scale * scale(&weights.scales, at)?;
+            same &= (own - step).abs() <= step.abs() * 1e-5;
+            numbers.push(steps.get(at % steps.len())? * f64::from(own));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "they were of int32")]
+        let whole = || steps.iter().map(|step| *step as i64).collect();
+        Some(if same {
+            Bias::Steps(whole())
+        } else {
+            Bias::Real(numbers)
+        })
+    }
+
+    /// The node without its bias' and weights' numbers, where these are such as a kernel takes: so many output
+    /// channels along `axis` of the stored weights.
+    fn weighted(
+        &self,
+        kind: &str,
+        (input, weights): (&Held, &Held),
+        (outputs, axis): (usize, i64),
+        bias: &Bias,
+    ) -> Option<NodeProto> {
+        let (from, sign) = (input.grid()?, weights.sign()?);
+        let to = self.target.grid;
+        let fits = |count: usize| count == 1 || count == outputs;
+        let rank = i64::try_from(self.constants.get(&weights.bytes)?.dims.len()).ok()?;
+        let along = weights.axis == axis || weights.axis + rank == axis;
+        if !fits(weights.scales.len()) || !fits(weights.zeros.len()) {
+            return None;
+        }
+        if (weights.scales.len() > 1 || weights.zeros.len() > 1) && !along {
+            return None;
+        }
+        let factors: Vec<f32> = weights
+            .scales
+            .iter()
+            .map(|scale| from.scale * scale / to.scale)
+            .collect();
+        if !factors.iter().all(|factor| factor.is_finite()) {
+            return None;
+        }
+        let steps = match bias {
+            Bias::None => None,
+            Bias::Steps(steps) => Some(steps.clone()),
+            Bias::Real(numbers) => Some(steps_of(numbers, from.scale, weights, &factors)?),
+        };
+        let inputs = [input.bytes.as_str(), weights.bytes.as_str()];
+        let mut made = self.node(kind, &inputs, &[("x", from)]);
+        node::put_sign(&mut made, "w", sign);
+        node::put_floats(&mut made, "factors", &factors);
+        let zeros = weights.zeros.iter().map(|zero| i64::from(*zero)).collect();
+        node::put_integers(&mut made, "w_zero_points", zeros);
+        if let Some(mut steps) = steps {
+            if steps.len() == 1 {
+                steps = vec![steps[0]; outputs];
+            }
+            if steps.len() != outputs {
+                return None;
+            }
+            node::put_integers(&mut made, "bias", steps);
+        }
+        Some(made)
+    }
+
+    fn convolution(&self, input: &Held, weights: &Held, bias: &Bias) -> Option<NodeProto> {
+        let stored = self.constants.get(&weights.bytes)?;
+        let [outputs, inputs, window @ ..] = stored.dims.as_slice() else {
+            return None;
+        };
+        let groups = usize::try_from(integer(self.operator, "group", 1)).ok()?;
+        let sound = (1..=2).contains(&window.len())
+            && stored.dims.iter().all(|size| *size > 0)
+            && inputs.checked_mul(groups).is_some()
+            && groups > 0
+            && outputs.is_multiple_of(groups);
+        let declared = attribute(self.operator, "kernel_shape");
+        let same = declared.is_none_or(|declared| {
+            let sizes = declared.ints.iter().map(|size| usize::try_from(*size).ok());
+            sizes.eq(window.iter().map(|size| Some(*size)))
+        });
+        if !sound || !same {
+            return None;
+        }
+        let mut made = self.weighted(node::CONVOLUTION, (input, weights), (*outputs, 0), bias)?;
+        let attributes = self.operator.attribute.iter();
+        let kept = attributes.filter(|it| it.name != "kernel_shape").cloned();
+        made.attribute.extend(kept);
+        let sizes = stored.dims.iter().map(|size| i64::try_from(*size).ok());
+        node::put_integers(&mut made, "w_shape", sizes.collect::<Option<_>>()?);
+        Some(made)
+    }
+
+    /// Rows times a matrix, of whose rows each is an output if it is `turned`.
+    fn product(&self, rows: &Held, matrix: &Held, turned: bool, bias: &Bias) -> Option<NodeProto> {
+        let &[first, second] = self.constants.get(&matrix.bytes)?.dims.as_slice() else {
+            return None;
+        };
+        let (inputs, outputs, axis) = if turned {
+            (second, first, 0)
+        } else {
+            (first, second, 1)
+        };
+        if inputs == 0 || outputs == 0 {
+            return None;
+        }
+        let mut made = self.weighted(node::PRODUCT, (rows, matrix), (outputs, axis), bias)?;
+        node::put_integer(&mut made, "is_turned", turned.into());
+        let sizes = [i64::try_from(inputs).ok()?, i64::try_from(outputs).ok()?];
+        node::put_integers(&mut made, "w_shape", sizes.to_vec());
+        Some(made)
+    }
+
+    fn gemm(&self) -> Option<Vec<NodeProto>> {
+        let is_one = |name| {
+            let factor = attribute(self.operator, name).map_or(1.0, |factor| factor.f);
+            (factor - 1.0).abs() < f32::EPSILON
+        };
+        let plain = is_one("alpha") && integer(self.operator, "transA", 0) == 0;
+        let has_bias = has_input(self.operator, 2);
+        if !plain || has_bias && !is_one("beta") {
+            return None;
+        }
+        let matrix = self.input(1)?;
+        let bias = self.bias(2, matrix)?;
+        if has_bias {
+            // A column would add another number to each row.
+            let name = &self.operator.input[2];
+            let name = self.held.get(name).map_or(name, |held| &held.bytes);
+            let dims = &self.constants.get(name)?.dims;
+            let lead = dims.len().saturating_sub(1);
+            if !dims.iter().take(lead).all(|size| *size == 1) {
+                return None;
+            }
+        }
+        let turned = integer(self.operator, "transB", 0) != 0;
+        Some(vec![self.product(self.input(0)?, matrix, turned, &bias)?])
+    }
+
+    fn pair(&self, operation: &str) -> Option<Vec<NodeProto>> {
+        let [left, right] = [self.input(0)?, self.input(1)?];
+        let grids = [("a", left.grid()?), ("b", right.grid()?)];
+        let mut made = self.node(node::PAIR, &[&left.bytes, &right.bytes], &grids);
+        node::put_integer(&mut made, operation, 1);
+        Some(vec![made])
+    }
+
+    fn largest(&self) -> Option<Vec<NodeProto>> {
+        let input = self.input(0)?;
+        let declared = attribute(self.operator, "kernel_shape")?;
+        let sound = (1..=2).contains(&declared.ints.len())
+            && declared.ints.iter().all(|size| *size > 0)
+            && integer(self.operator, "storage_order", 0) == 0
+            && !self.operator.output.iter().skip(1).any(|it| !it.is_empty());
+        if !sound {
+            return None;
+        }
+        self.kept(input.grid()?, |output| {
+            let name = &self.operator.name;
+            let mut made = node::new(node::LARGEST, name, &[&input.bytes], output);
+            made.attribute.clone_from(&self.operator.attribute);
+            node::put_sign(&mut made, "x", input.sign()?);
+            Some(made)
+        })
+    }
+
+    fn mean(&self, axes: &[i64], keeps: bool) -> Option<Vec<NodeProto>> {
+        let input = self.input(0)?;
+        let grid = input.grid()?;
+        let mut made = self.node(node::MEAN, &[&input.bytes], &[("x", grid)]);
+        node::put_integers(&mut made, "axes", axes.to_vec());
+        node::put_integer(&mut made, "keepdims", keeps.into());
+        Some(vec![made])
+    }
+
+    /// The operator on bytes instead of numbers.
+    fn moved(&self) -> Option<Vec<NodeProto>> {
+        let input = self.input(0)?;
+        if self.operator.output.len() != 1 {
+            return None;
+        }
+        self.kept(input.grid()?, |output| {
+            let mut made = self.operator.clone();
+            made.input[0].clone_from(&input.bytes);
+            made.output = vec![output.to_owned()];
+            Some(made)
+        })
+    }
+
+    /// Tensors one after another, each rounded to the grid of the whole.
+    fn joined(&self) -> Option<Vec<NodeProto>> {
+        let mut nodes = Vec::new();
+        let mut joined = self.operator.clone();
+        joined.output = vec![self.target.output.to_owned()];
+        let count = self.operator.input.len();
+        for (at, name) in joined.input.iter_mut().enumerate() {
+            let part = self.held.get(name)?;
+            let grid = part.grid()?;
+            if self.is_kept(grid) {
+                name.clone_from(&part.bytes);
+                continue;
+            }
+            *name = format!("{}.part.{at}.of.{count}", self.target.output);
+            nodes.push(self.rounded(&part.bytes, grid, name));
+        }
+        nodes.push(joined);
+        Some(nodes)
+    }
+
+    /// Whether bytes of this grid are those of the target already.
+    fn is_kept(&self, grid: Grid) -> bool {
+        let (least, most) = grid.sign.range();
+        grid == self.target.grid && self.target.range == Range { least, most }
+    }
+
+    /// What keeps the grid of its input, with what makes the target of it.
+    fn kept(
+        &self,
+        grid: Grid,
+        make: impl FnOnce(&str) -> Option<NodeProto>,
+    ) -> Option<Vec<NodeProto>> {
+        if self.is_kept(grid) {
+            return Some(vec![make(self.target.output)?]);
+        }
+        let own = format!("{}.bytes", self.target.output);
+        Some(vec![
+            make(&own)?,
+            self.rounded(&own, grid, self.target.output),
+        ])
+    }
+
+    fn rounded(&self, bytes: &str, grid: Grid, output: &str) -> NodeProto {
+        let mut made = node::new(node::ELEMENTS, "", &[bytes], output);
+        node::put_grid(&mut made, "x", grid);
+        node::put_grid(&mut made, "y", self.target.grid);
+        node::put_range(&mut made, self.target.range);
+        made
+    }
+}
+
+/// Real numbers in steps of the sums of products, if what rounding them loses is a small part of a step of the
+/// output.
+fn steps_of(numbers: &[f64], scale: f32, weights: &Held, factors: &[f32]) -> Option<Vec<i64>> {
+    const MOST: f64 = 1e9;
+    const FINE: f32 = 1.0 / 64.0;
+    let count = numbers.len().max(weights.scales.len());
+    let steps = (0..count).map(|at| {
+        let number = numbers.get(at % numbers.len().max(1))?;
+        let step = f64::from(scale * weights.scales[at % weights.scales.len()]);
+        let steps = number / step;
+        let is_fine = factors[at % factors.len()].abs() <= FINE;
+        let is_exact = *number == 0.0;
+        let known = is_exact || is_fine && steps.abs() <= MOST;
+        #[expect(clippy::cast_possible_truncation, reason = "held to 30 bits")]
+        let steps = steps.round_ties_even() as i64;
+        known.then_some(if is_exact { 0 } else { steps })
+    });
+    steps.collect()
+}

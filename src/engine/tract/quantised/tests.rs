@@ -1,0 +1,309 @@
+//! What becomes of graphs, by the operators that are left.
+
+use tract_onnx::data_resolver::FopenDataResolver;
+use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use tract_onnx::tensor::load_tensor;
+
+use super::node;
+use super::{fuse, unfold};
+use crate::kernels::bytes::elementwise::Range;
+
+const FLOAT: i32 = 1;
+const UINT8: i32 = 2;
+const INT8: i32 = 3;
+const INT32: i32 = 6;
+
+fn stored(name: &str, dims: &[i64], data_type: i32, values: &[i32]) -> TensorProto {
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let floats = values.iter().map(|value| *value as f32 / 4.0);
+    let is_float = data_type == FLOAT;
+    TensorProto {
+        name: name.to_owned(),
+        dims: dims.to_vec(),
+        data_type,
+        float_data: floats.filter(|_| is_float).collect(),
+        int32_data: if is_float {
+            Vec::new()
+        } else {
+            values.to_vec()
+        },
+        ..TensorProto::default()
+    }
+}
+
+/// A graph whose input is the bytes `q`: their scale is `s`, their zero point `z`.
+struct Graph(GraphProto);
+
+impl Graph {
+    fn new() -> Self {
+        let mut graph = Self::of_bytes();
+        graph.node("DequantizeLinear", &["q", "s", "z"], "x");
+        graph
+    }
+
+    /// Without the numbers `x` that the input stands for.
+    fn of_bytes() -> Self {
+        let scalars = [
+            stored("s", &[], FLOAT, &[1]),
+            stored("t", &[], FLOAT, &[400]),
+            stored("z", &[], UINT8, &[3]),
+            stored("i", &[], INT8, &[-7]),
+            stored("w", &[2, 3, 1, 1], INT8, &[1, 2, 3, 4, 5, 6]),
+            stored("ws", &[2], FLOAT, &[1, 2]),
+            stored("wz", &[2], INT8, &[0, 0]),
+            stored("b", &[2], INT32, &[9, -9]),
+            stored("bs", &[2], FLOAT, &[0, 0]),
+            stored("m", &[3, 2], INT8, &[1, 2, 3, 4, 5, 6]),
+            stored("least", &[], FLOAT, &[0]),
+            stored("most", &[], FLOAT, &[24]),
+        ];
+        let mut graph = GraphProto {
+            initializer: scalars.to_vec(),
+            ..GraphProto::default()
+        };
+        // A bias' scale is the product of the others.
+        let of_bias = graph.initializer.iter_mut().find(|it| it.name == "bs");
+        of_bias.expect("it is there").float_data = vec![0.0625, 0.125];
+        Self(graph)
+    }
+
+    fn node(&mut self, operator: &str, inputs: &[&str], output: &str) -> &mut NodeProto {
+        self.0
+            .node
+            .push(node::new(operator, output, inputs, output));
+        self.0.node.last_mut().expect("it was just put there")
+    }
+
+    /// Rounds `from` to unsigned bytes of the scale `t`.
+    fn round(&mut self, from: &str, output: &str) {
+        self.node("QuantizeLinear", &[from, "t", "z"], output);
+    }
+
+    fn weights(&mut self) {
+        let weights = self.node("DequantizeLinear", &["w", "ws", "wz"], "weights");
+        node::put_integer(weights, "axis", 0);
+        self.node("DequantizeLinear", &["b", "bs"], "bias");
+    }
+
+    fn fused(mut self, outputs: &[&str]) -> Vec<NodeProto> {
+        self.0.output = outputs
+            .iter()
+            .map(|name| ValueInfoProto {
+                name: (*name).to_owned(),
+                ..ValueInfoProto::default()
+            })
+            .collect();
+        let mut model = ModelProto {
+            graph: Some(self.0),
+            ..ModelProto::default()
+        };
+        let provider = FopenDataResolver;
+        let load = |tensor: &TensorProto| load_tensor(&provider, tensor, None).ok();
+        unfold(&mut model, &load);
+        fuse(&mut model, &load);
+        model.graph.expect("it is still there").node
+    }
+
+    /// The operators that are left.
+    fn operators(self, outputs: &[&str]) -> Vec<String> {
+        let nodes = self.fused(outputs).into_iter();
+        nodes.map(|node| node.op_type).collect()
+    }
+}
+
+#[test]
+fn a_convolution_takes_what_is_around_it() {
+    let mut graph = Graph::new();
+    graph.weights();
+    graph.node("Conv", &["x", "weights", "bias"], "sums");
+    graph.node("Clip", &["sums", "least", "most"], "held");
+    graph.round("held", "y");
+    let nodes = graph.fused(&["y"]);
+    let [made] = nodes.as_slice() else {
+        panic!("{nodes:?}");
+    };
+    assert_eq!(
+        (made.op_type.as_str(), &*made.output),
+        (node::CONVOLUTION, &["y".to_owned()][..])
+    );
+    assert_eq!(made.input, ["q", "w"]);
+    let range = node::range(made).expect("a range");
+    assert_eq!(range, Range { least: 3, most: 3 }, "6 is no step of 100");
+    let bias: Option<Vec<i32>> = node::integers(made, "bias").expect("whole numbers");
+    assert_eq!(bias, Some(vec![9, -9]));
+    let factors = node::floats(made, "factors");
+    assert_eq!(factors, [0.000_625, 0.001_25]);
+}
+
+#[test]
+fn a_real_bias_is_rounded_where_that_is_little() {
+    for (to, fuses) in [("t", true), ("s", false)] {
+        let mut graph = Graph::new();
+        graph.weights();
+        graph
+            .0
+            .initializer
+            .push(stored("real", &[2], FLOAT, &[10, 21]));
+        graph.node("Conv", &["x", "weights", "real"], "sums");
+        graph.node("QuantizeLinear", &["sums", to, "z"], "y");
+        let nodes = graph.fused(&["y"]);
+        assert_eq!(
+            nodes.iter().any(|it| it.op_type == node::CONVOLUTION),
+            fuses,
+            "{to}"
+        );
+        if let ([made], true) = (nodes.as_slice(), fuses) {
+            let bias: Option<Vec<i32>> = node::integers(made, "bias").expect("whole numbers");
+            assert_eq!(bias, Some(vec![40, 42]));
+        }
+    }
+}
+
+#[test]
+fn what_others_read_stays() {
+    let mut graph = Graph::new();
+    graph.weights();
+    graph.node("Conv", &["x", "weights", "bias"], "sums");
+    graph.round("sums", "y");
+    assert_eq!(
+        graph.operators(&["y", "sums"]),
+        [
+            "DequantizeLinear",
+            "DequantizeLinear",
+            "DequantizeLinear",
+            "Conv",
+            node::ROUNDED
+        ]
+    );
+    let mut graph = Graph::new();
+    graph.weights();
+    graph.node("Conv", &["x", "weights", "bias"], "sums");
+    graph.round("sums", "y");
+    assert_eq!(
+        graph.operators(&["y", "x"]),
+        ["DequantizeLinear", node::CONVOLUTION]
+    );
+}
+
+#[test]
+fn a_clip_of_bytes_becomes_part_of_what_makes_them() {
+    let mut graph = Graph::new();
+    graph.weights();
+    graph.node("Conv", &["x", "weights", "bias"], "sums");
+    graph.node("QuantizeLinear", &["sums", "s", "z"], "first");
+    graph.node("DequantizeLinear", &["first", "s", "z"], "again");
+    graph.node("Clip", &["again", "least", "most"], "held");
+    graph.node("QuantizeLinear", &["held", "s", "z"], "y");
+    let nodes = graph.fused(&["y"]);
+    let [made, same] = nodes.as_slice() else {
+        panic!("{nodes:?}");
+    };
+    assert_eq!(
+        (made.op_type.as_str(), same.op_type.as_str()),
+        (node::CONVOLUTION, "Identity")
+    );
+    let range = node::range(made).expect("a range");
+    assert_eq!(range, Range { least: 3, most: 27 });
+}
+
+#[test]
+fn operators_on_bytes() {
+    let of = |operator: &str, others: &[&str]| {
+        let mut graph = Graph::new();
+        let inputs: Vec<&str> = std::iter::once("x").chain(others.iter().copied()).collect();
+        if others.contains(&"matrix") {
+            graph.node("DequantizeLinear", &["m", "s", "i"], "matrix");
+        }
+        let made = graph.node(operator, &inputs, "made");
+        if operator == "MaxPool" {
+            node::put_integers(made, "kernel_shape", vec![2, 2]);
+        }
+        if operator == "ReduceMean" {
+            node::put_integers(made, "axes", vec![-1, -2]);
+        }
+        graph.round("made", "y");
+        graph.operators(&["y"])
+    };
+    assert_eq!(of("Add", &["x"]), [node::PAIR]);
+    assert_eq!(of("Sub", &["matrix"]), [node::PAIR]);
+    assert_eq!(of("MatMul", &["matrix"]), [node::PRODUCT]);
+    assert_eq!(of("Gemm", &["matrix"]), [node::PRODUCT]);
+    assert_eq!(of("GlobalAveragePool", &[]), [node::MEAN]);
+    assert_eq!(of("ReduceMean", &[]), [node::MEAN]);
+    assert_eq!(of("MaxPool", &[]), [node::LARGEST, node::ELEMENTS]);
+    assert_eq!(of("Relu", &[]), [node::ELEMENTS]);
+    assert_eq!(of("Flatten", &[]), ["Flatten", node::ELEMENTS]);
+    assert_eq!(
+        of("Concat", &["x"]),
+        [node::ELEMENTS, node::ELEMENTS, "Concat"]
+    );
+    let sigmoid = ["DequantizeLinear", "Sigmoid", "QuantizeLinear"];
+    assert_eq!(of("Sigmoid", &[]), sigmoid, "the library makes a table");
+    let softmax = ["DequantizeLinear", "Softmax", node::ROUNDED];
+    assert_eq!(of("Softmax", &[]), softmax);
+}
+
+#[test]
+fn words_and_sums() {
+    let mut graph = Graph::of_bytes();
+    let word = ["q", "s", "z", "w", "ws", "wz", "t", "z", "b"];
+    graph.node("QLinearConv", &word, "y");
+    assert_eq!(graph.operators(&["y"]), [node::CONVOLUTION]);
+
+    let mut graph = Graph::of_bytes();
+    let word = ["q", "s", "z", "q", "s", "z", "t", "z"];
+    graph.node("QLinearMatMul", &word, "y");
+    assert_eq!(
+        graph.operators(&["y"]),
+        ["QLinearMatMul"],
+        "of two that the run gives"
+    );
+
+    let mut graph = Graph::of_bytes();
+    graph.node("MatMulInteger", &["q", "m", "z", "i"], "y");
+    assert_eq!(graph.operators(&["y"]), [node::SUMS]);
+
+    let mut graph = Graph::of_bytes();
+    graph.node("MatMulInteger", &["q", "m", "wz"], "y");
+    assert_eq!(
+        graph.operators(&["y"]),
+        ["MatMulInteger"],
+        "a zero point for each row"
+    );
+
+    let mut graph = Graph::of_bytes();
+    let word = ["q", "s", "z", "q", "s", "z", "t", "z"];
+    graph.node("QLinearAdd", &word, "y").domain = "com.microsoft".to_owned();
+    assert_eq!(graph.operators(&["y"]), [node::PAIR]);
+}
+
+#[test]
+fn grids_that_are_none_change_nothing() {
+    for (name, tensor) in [
+        ("s", stored("s", &[], FLOAT, &[0])),
+        ("s", stored("s", &[], FLOAT, &[-4])),
+        ("s", stored("s", &[2], FLOAT, &[1, 2])),
+        ("z", stored("z", &[], INT32, &[3])),
+        ("z", stored("z", &[], 16, &[3])),
+        (
+            "w",
+            stored("w", &[2, 3, 1, 1, 1], INT8, &[1, 2, 3, 4, 5, 6]),
+        ),
+        ("w", stored("w", &[0, 3, 1, 1], INT8, &[])),
+        ("ws", stored("ws", &[3], FLOAT, &[1, 2, 3])),
+        ("wz", stored("wz", &[3], INT8, &[1, 2, 3])),
+        ("b", stored("b", &[3], INT32, &[1, 2, 3])),
+    ] {
+        let mut graph = Graph::of_bytes();
+        graph.weights();
+        graph.node("Conv", &["x", "weights", "bias"], "sums");
+        graph.round("sums", "y");
+        graph.0.initializer.retain(|it| it.name != name);
+        graph.0.initializer.push(tensor);
+        let operators = graph.operators(&["y"]);
+        assert!(
+            operators.iter().any(|it| it == "Conv"),
+            "{name}: {operators:?}"
+        );
+    }
+}
