@@ -1,12 +1,13 @@
 //! Work divided among the threads of the pool that it runs on.
 //!
-//! A thread that waits for work sleeps soon, and to wake it takes longer than many an operator. So whoever divides work asks
-//! the others to go on looking for more for [`AWAKE`], and to let other programs run in between.
+//! A thread that waits for work sleeps soon, and to wake it takes longer than many an operator. So whoever divides work
+//! again within [`AWAKE`] asks the others to go on looking for more for as long, and to let other programs run in
+//! between. One that looks for what does not come takes time from its neighbour on the same core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rayon::Yield;
 use rayon::prelude::*;
@@ -14,8 +15,9 @@ use rayon::prelude::*;
 /// Multiplications below which work is not divided: handing over a part takes some microseconds.
 const LEAST_WORK: usize = 250_000;
 
-/// How long threads look for more work after some was divided. Operators of one run follow each other faster.
-const AWAKE: Duration = Duration::from_micros(200);
+/// How long threads look for more work after some was divided, in nanoseconds. Operators of one run follow each
+/// other faster.
+const AWAKE: u64 = 200_000;
 
 /// Looks for work between two at the clock.
 const LOOKS: usize = 16;
@@ -46,10 +48,13 @@ impl Watch {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Asks the other threads of the caller's pool to look for work from now on.
+    /// Asks the other threads of the caller's pool to look for work from now on, if the last was divided just
+    /// before.
     fn call(self: &Arc<Self>, others: usize) {
-        self.last.store(self.now(), Ordering::Relaxed);
-        if self.looking.load(Ordering::Relaxed) > 0 {
+        let now = self.now();
+        let last = self.last.swap(now, Ordering::Relaxed);
+        let is_alone = last == 0 || now.saturating_sub(last) > AWAKE;
+        if is_alone || self.looking.load(Ordering::Relaxed) > 0 {
             return;
         }
         let caller = rayon::current_thread_index();
@@ -67,8 +72,7 @@ impl Watch {
     }
 
     fn look(&self) {
-        let awake = u64::try_from(AWAKE.as_nanos()).unwrap_or(u64::MAX);
-        while self.now().saturating_sub(self.last.load(Ordering::Relaxed)) < awake {
+        while self.now().saturating_sub(self.last.load(Ordering::Relaxed)) < AWAKE {
             for _ in 0..LOOKS {
                 if !matches!(rayon::yield_now(), Some(Yield::Executed)) {
                     thread::yield_now();
