@@ -10,6 +10,7 @@ pub mod elsewhere;
 mod file_source;
 pub mod hashed;
 pub mod json;
+mod key;
 pub mod lfs;
 pub mod lines;
 mod node;
