@@ -19,6 +19,7 @@ pub mod reference;
 pub mod roots;
 pub mod sieve;
 pub mod size;
+pub mod steps;
 pub mod walked;
 
 pub use backend::Backend;

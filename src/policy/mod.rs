@@ -171,7 +171,13 @@ impl Policy {
 
     /// What is below `paths`, without what settings leave out. Of what is named nothing is left out.
     pub fn discover(&self, paths: &[PathBuf]) -> Discovery {
-        Discovery::walk_sieved(paths, &mut sieve::ProjectSieve::new(&self.lookup))
+        self.discover_by(paths, 1)
+    }
+
+    /// The same by so many threads; 0 means one for each core.
+    fn discover_by(&self, paths: &[PathBuf], threads: usize) -> Discovery {
+        let mut sieve = sieve::ProjectSieve::new(&self.lookup);
+        Discovery::walk_sieved(paths, &mut sieve, threads)
     }
 
     /// Validates everything found under `options.paths`. A `pkgtool.toml` among them is checked itself.
@@ -184,7 +190,7 @@ impl Policy {
             .partition(|path| is_settings(path) && !path.is_dir());
         validate::check_names(&options.paths)?;
         let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
-        let mut discovery = self.discover(&paths);
+        let mut discovery = self.discover_by(&paths, options.jobs);
         validate::check_there(settings.iter().copied().chain(&discovery.absent))?;
         if let Some(list) = &options.precisions {
             discovery.add_list(list);

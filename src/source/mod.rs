@@ -25,6 +25,7 @@ pub mod same_file;
 mod slips;
 mod sound;
 pub mod span;
+pub mod spread;
 mod strict;
 pub mod suggest;
 mod syntax;

@@ -30,8 +30,8 @@ pub struct FileFacts {
     pub state: FileState,
     /// What it says as a model; `None` unless it is one that was opened.
     pub model: Option<ModelFacts>,
-    json: OnceLock<Result<RootKeys, String>>,
-    weights: OnceLock<Option<Weights>>,
+    json: OnceLock<Box<Result<RootKeys, String>>>,
+    weights: OnceLock<Option<Box<Weights>>>,
     /// A number that no other facts of the process have.
     number: u64,
     /// Numbers of facts that these were compared with, and whether the content was the same.
@@ -140,14 +140,17 @@ impl FileFacts {
 
     /// The keys at the root of a JSON file, or why it is none; read once, as a stream.
     pub(super) fn json(&self) -> &Result<RootKeys, String> {
-        self.json
-            .get_or_init(|| tokenizer::read(&self.path).map_err(|error| error.to_string()))
+        let read = || tokenizer::read(&self.path).map_err(|error| error.to_string());
+        self.json.get_or_init(|| Box::new(read()))
     }
 
     /// How precise its weights are, if it is a model that was read; looked for once.
     pub(super) fn weights(&self) -> Option<&Weights> {
-        let look = || Some(Weights::of(&self.path, self.model.as_ref()?.info()?));
-        self.weights.get_or_init(look).as_ref()
+        let look = || {
+            let info = self.model.as_ref()?.info()?;
+            Some(Box::new(Weights::of(&self.path, info)))
+        };
+        self.weights.get_or_init(look).as_deref()
     }
 
     /// Whether nothing is at the path.

@@ -13,7 +13,7 @@ use super::interfaces::{Between, Side, difference};
 use super::rules;
 use crate::diagnostic::{Anchor, Diagnostic, SourceText};
 use crate::model::ModelInfo;
-use crate::package::{Backend, Config, Loaded};
+use crate::package::{Backend, Config, Loaded, steps};
 use crate::source::hashed::{Map, Set};
 use crate::source::{JsonPath, Span};
 
@@ -90,11 +90,12 @@ impl Placed {
     pub(super) fn new(context: &Context<'_>, path: &Path, shown: &str) -> Option<Self> {
         let config = context.config.as_ref()?;
         let document = context.document()?;
-        let span = |key: &str| document.value_span(&JsonPath::root().key(key));
+        // Of something that a config does not have nothing is said.
+        let span = |key: &str| document.root.get(key).unwrap_or(&document.root).span;
         let said = fields(config)
             .into_iter()
             .filter_map(|(key, meaning, shown)| {
-                let is_sound = !context.is_violated(&JsonPath::root().key(key));
+                let is_sound = !context.is_violated_at(key);
                 is_sound.then(|| Said {
                     key,
                     meaning,
@@ -136,7 +137,7 @@ impl Placed {
 
     /// The backend that its directory is named after.
     fn directory_backend(&self) -> Option<Backend> {
-        Backend::from_name(name_of(&self.directory)?)
+        Backend::from_name(steps::name(&self.directory)?)
     }
 
     fn is_at_home(&self) -> bool {
@@ -146,7 +147,7 @@ impl Placed {
     /// Whether its directories name another backend or size.
     fn contradicts_its_place(&self) -> bool {
         let other_backend = self.directory_backend().is_some() && !self.is_at_home();
-        let above = self.directory.parent().and_then(name_of);
+        let above = steps::above(&self.directory).and_then(steps::name);
         let size = self.size.as_deref();
         other_backend
             || above.is_some_and(|above| size.is_some_and(|size| rules::is_other_size(above, size)))
@@ -154,19 +155,15 @@ impl Placed {
 
     /// The directories in which another config of this model, size and backend is one too many.
     fn reach(&self) -> Vec<&Path> {
-        let parent = self.directory.parent().unwrap_or(&self.directory);
+        let parent = steps::above(&self.directory).unwrap_or(&self.directory);
         if self.directory_backend().is_none() {
             return vec![parent, &self.directory];
         }
         // Sizes of one model stand beside each other, each in a directory of its own.
-        let is_size = name_of(parent).is_some_and(rules::is_size_token) && self.size.is_some();
-        let above = parent.parent().filter(|_| is_size);
+        let is_size = || steps::name(parent).is_some_and(rules::is_size_token);
+        let above = steps::above(parent).filter(|_| self.size.is_some() && is_size());
         std::iter::once(parent).chain(above).collect()
     }
-}
-
-fn name_of(path: &Path) -> Option<&str> {
-    path.file_name()?.to_str()
 }
 
 /// Fields that have the same value for every backend: key, meaning, text.
@@ -210,7 +207,7 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
     find_duplicates(&placed, &mut comparison);
     let mut beside: Map<(&OsStr, &str, Option<&str>), Vec<&Placed>> = Map::default();
     for one in &placed {
-        if let Some(parent) = one.directory.parent() {
+        if let Some(parent) = steps::above(&one.directory) {
             let key = (parent.as_os_str(), one.model.as_str(), one.size.as_deref());
             let siblings = beside.entry(key).or_default();
             if siblings.iter().all(|other| other.backend != one.backend) {

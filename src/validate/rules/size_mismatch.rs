@@ -69,7 +69,7 @@ fn total(context: &Context<'_>, variant: usize) -> Option<(u64, u64, usize)> {
         if broken || matches!(facts.state, FileState::Empty) || file.is_wrong_directory() {
             return None;
         }
-        if sizes.insert(&facts.path, facts.size()?).is_none() {
+        if sizes.insert(facts.path.as_os_str(), facts.size()?).is_none() {
             external = external.saturating_add(super::external_data::present_bytes(file));
         }
     }
