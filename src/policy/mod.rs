@@ -28,7 +28,7 @@ pub use globs::Glob;
 pub use lookup::Origin;
 pub use read::{EXCEPTION_KEYS, KEYS, PRECISION_KEYS};
 pub use selector::{Level, Selector};
-pub use settings::{Exception, Overrides, Settings};
+pub use settings::{Cause, Exception, Overrides, Settings};
 pub use words::capabilities;
 
 use judge::{Baselines, Judge, Judgement};
