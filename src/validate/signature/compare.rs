@@ -1,5 +1,7 @@
 //! One declared method against one of the model's.
 
+use std::collections::{BTreeSet, HashSet};
+
 use serde_json::{Value as Json, json};
 
 use super::{Kind, Mismatch, may_mend};
@@ -32,9 +34,14 @@ pub(super) fn method(
     file: &str,
     out: &mut Vec<Mismatch>,
 ) {
+    let none = BTreeSet::new();
     let sides = [
-        (Side::Input, &declared.inputs, &method.inputs),
-        (Side::Output, &declared.outputs, &method.outputs),
+        (
+            Side::Input,
+            &declared.inputs,
+            (&*method.inputs, &method.optional),
+        ),
+        (Side::Output, &declared.outputs, (&*method.outputs, &none)),
     ];
     for (side, specs, values) in sides {
         if let Some(specs) = specs {
@@ -46,16 +53,13 @@ pub(super) fn method(
 fn compare_side(
     side: Side,
     specs: &[TensorSpec],
-    values: &[Value],
+    (values, optional): (&[Value], &BTreeSet<usize>),
     method: &JsonPath,
     file: &str,
     out: &mut Vec<Mismatch>,
 ) {
     let at = || method.key(side.key());
-    let tensors: Vec<(&Value, &TensorInfo)> = values
-        .iter()
-        .filter_map(|value| Some((value, value.tensor()?)))
-        .collect();
+    let tensors = meant(specs, values, optional);
     let others: Vec<&str> = values
         .iter()
         .filter(|value| value.tensor().is_none())
@@ -91,6 +95,40 @@ fn compare_side(
             file,
         };
         place.compare(spec, value, info, out);
+    }
+}
+
+/// The tensors that are declared: all, or those without what a caller may leave out and a config does.
+fn meant<'v>(
+    specs: &[TensorSpec],
+    values: &'v [Value],
+    optional: &BTreeSet<usize>,
+) -> Vec<(&'v Value, &'v TensorInfo)> {
+    let tensors = |is_meant: &dyn Fn(usize, &Value) -> bool| -> Vec<_> {
+        let values = values.iter().enumerate();
+        let meant = values.filter(|(at, value)| is_meant(*at, value));
+        meant
+            .filter_map(|(_, value)| Some((value, value.tensor()?)))
+            .collect()
+    };
+    let all = tensors(&|_, _| true);
+    if optional.is_empty() || specs.len() >= all.len() {
+        return all;
+    }
+    let named: HashSet<&str> = specs
+        .iter()
+        .filter_map(|spec| spec.name.as_deref())
+        .collect();
+    let is_named = |value: &Value| {
+        let name = value.name.as_deref();
+        name.is_some_and(|name| named.contains(name))
+    };
+    let some = tensors(&|at, value| !optional.contains(&at) || is_named(value));
+    // To call a model without anything is what nobody means.
+    if some.len() == specs.len() && !some.is_empty() {
+        some
+    } else {
+        all
     }
 }
 
