@@ -551,7 +551,7 @@ fn rules_are_listed_with_what_settings_make_of_them() {
     let list = |directory: &str, arguments: &[&str]| {
         let all = [&["rules"][..], arguments].concat();
         pkgtool(all)
-            .within(&tree.path(directory))
+            .within(tree.path(directory))
             .run()
             .expect_code(0)
     };

@@ -101,6 +101,10 @@ fn told(tree: &Tree) -> Vec<String> {
 }
 
 /// What is said of one input that is declared so.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "parameters are made where they are handed over"
+)]
 #[track_caller]
 fn input(ty: &[u8], declared: Value, expected: &[&str]) {
     let model = described(
