@@ -3,9 +3,8 @@
 //! Invariant: reading never fails. Whatever has the wrong type is absent from the view; the schema
 //! stage reports it. Everything keeps its path, so that findings can point at it.
 
-use std::collections::HashMap;
-
 use super::{Backend, DType};
+use crate::source::hashed::Map;
 use crate::source::json::{Document, JsonPath, Member, Node};
 
 /// URI of the config schema, also the schema's `$id`.
@@ -207,7 +206,8 @@ impl Variant {
                 })
                 .collect()
         } else {
-            FileRef::read(node, "file", &path).into_iter().collect()
+            let file = FileRef::read(node, "file", &path);
+            file.map_or_else(Vec::new, |file| vec![file])
         };
         Self {
             position,
@@ -225,7 +225,7 @@ impl Variant {
     }
 
     /// The declared signatures by component; those of a single-file variant stand under `None`.
-    pub fn methods_by_component(&self) -> HashMap<Option<&str>, &MethodGroup> {
+    pub fn methods_by_component(&self) -> Map<Option<&str>, &MethodGroup> {
         let groups = match &self.methods {
             Methods::Absent => &[][..],
             Methods::Declared { groups, .. } => groups,

@@ -6,10 +6,9 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::sieve::SETTINGS_FILE;
-use super::{model_file, precision};
+use super::{model_file, precision, steps};
 
 /// Names that say something of the directory in which they stand.
 pub(super) const MARKS: [&str; 5] = [
@@ -34,73 +33,93 @@ const ROOM: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Listing {
     directory: PathBuf,
-    marks: Vec<&'static str>,
+    marks: Marks,
     models: Vec<String>,
     /// Of the directory above.
-    above: Option<Arc<Listing>>,
+    above: Option<Marks>,
 }
+
+/// Which of [`MARKS`] are in a directory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Marks(u8);
 
 impl Listing {
     /// Lists `directory`, which is `absolute` from the file system's root.
     pub fn read(directory: &Path, absolute: &Path) -> Option<Self> {
-        Self::bounded(directory, absolute, MAX_ENTRIES)
-    }
-
-    /// Lists a directory that is of interest for few names: only if it has few entries, or to ask for each name costs
-    /// less.
-    pub fn read_short(absolute: &Path) -> Option<Self> {
-        Self::bounded(absolute, absolute, MAX_SHORT)
+        let (mut marks, mut models) = (Marks::default(), Vec::new());
+        let is_whole = each_name(directory, MAX_ENTRIES, |name| {
+            if !marks.take(name)
+                && let Some(name) = name.to_str()
+                && model_file::has_extension(name)
+            {
+                models.push(name.to_owned());
+            }
+        })?;
+        is_whole.then(|| Self {
+            directory: absolute.to_owned(),
+            marks,
+            models,
+            above: None,
+        })
     }
 
     /// The same with what is known of the directory above.
     #[must_use]
-    pub fn with_above(self, above: Option<Arc<Self>>) -> Self {
+    pub fn with_above(self, above: Option<Marks>) -> Self {
         Self { above, ..self }
-    }
-
-    fn bounded(directory: &Path, absolute: &Path, most: usize) -> Option<Self> {
-        let directory = if directory.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            directory
-        };
-        let mut listing = Self {
-            directory: absolute.to_owned(),
-            marks: Vec::new(),
-            models: Vec::new(),
-            above: None,
-        };
-        each_name(directory, most, |name| listing.take(name))?.then_some(listing)
-    }
-
-    fn take(&mut self, name: &OsStr) {
-        let mut marks = MARKS.into_iter();
-        if let Some(mark) = marks.find(|mark| name == *mark) {
-            self.marks.push(mark);
-        } else if let Some(name) = name.to_str()
-            && model_file::has_extension(name)
-        {
-            self.models.push(name.to_owned());
-        }
     }
 
     /// Whether something of the name of a mark is in the absolute `directory`; `None` if it was not listed.
     pub(super) fn has(&self, directory: &Path, mark: &str) -> Option<bool> {
-        self.of(directory)
-            .map(|listing| listing.marks.contains(&mark))
+        self.of(directory).map(|marks| marks.has(mark))
     }
 
-    /// The listing of the absolute `directory`.
-    pub(super) fn of(&self, directory: &Path) -> Option<&Self> {
-        if self.directory.as_os_str() == directory.as_os_str() {
-            return Some(self);
+    /// The marks in the absolute `directory`, if it was listed.
+    pub(super) fn of(&self, directory: &Path) -> Option<Marks> {
+        let is = |one: &Path| one.as_os_str() == directory.as_os_str();
+        if is(&self.directory) {
+            return Some(self.marks);
         }
-        self.above.as_ref()?.of(directory)
+        self.above
+            .filter(|_| steps::above(&self.directory).is_some_and(is))
     }
 
     /// Names of the model files, in no order.
     pub(super) fn models(&self) -> &[String] {
         &self.models
+    }
+}
+
+impl Marks {
+    /// Those in a directory that is of interest for nothing else: only if it has few entries, or to ask for each name
+    /// costs less.
+    pub fn read(directory: &Path) -> Option<Self> {
+        let mut marks = Self::default();
+        let is_whole = each_name(directory, MAX_SHORT, |name| {
+            marks.take(name);
+        })?;
+        is_whole.then_some(marks)
+    }
+
+    /// Whether a name is a mark, which it is then known to be there.
+    fn take(&mut self, name: &OsStr) -> bool {
+        let at = MARKS.iter().position(|mark| name == *mark);
+        self.0 |= at.map_or(0, |at| 1 << at);
+        at.is_some()
+    }
+
+    fn has(self, mark: &str) -> bool {
+        let at = MARKS.iter().position(|known| *known == mark);
+        at.is_some_and(|at| self.0 >> at & 1 == 1)
+    }
+}
+
+/// A directory as the system takes it, to which no path means nothing.
+fn named(directory: &Path) -> &Path {
+    if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
     }
 }
 
@@ -115,7 +134,7 @@ fn each_name(directory: &Path, most: usize, mut take: impl FnMut(&OsStr)) -> Opt
     // The standard library takes 32 KiB of memory for a listing, and some for each name.
     let mut room = [MaybeUninit::uninit(); ROOM];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = openat(CWD, directory, flags, Mode::empty()).ok()?;
+    let opened = openat(CWD, named(directory), flags, Mode::empty()).ok()?;
     let mut entries = RawDir::new(opened, &mut room);
     let mut count = 0;
     while let Some(entry) = entries.next() {
@@ -136,7 +155,7 @@ fn each_name(directory: &Path, most: usize, mut take: impl FnMut(&OsStr)) -> Opt
 /// The same where the system has no other way.
 #[cfg(not(target_os = "linux"))]
 fn each_name(directory: &Path, most: usize, mut take: impl FnMut(&OsStr)) -> Option<bool> {
-    for (count, entry) in std::fs::read_dir(directory).ok()?.enumerate() {
+    for (count, entry) in std::fs::read_dir(named(directory)).ok()?.enumerate() {
         let name = entry.ok()?.file_name();
         if count == most {
             return Some(false);

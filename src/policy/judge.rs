@@ -39,7 +39,7 @@ pub(super) struct Judgement {
     pub(super) denied_warnings: usize,
     /// How many findings baselines knew.
     pub(super) known: usize,
-    /// Files that were checked, from the file system's root.
+    /// Files that were checked, from the file system's root; none where nobody asks.
     pub(super) checked: BTreeSet<OsString>,
 }
 
@@ -49,6 +49,8 @@ pub(super) struct Judge<'p> {
     pub(super) baselines: &'p Baselines,
     /// Whether all rules had their facts: without models what is not found may be there.
     pub(super) is_complete: bool,
+    /// Whether a baseline is written.
+    pub(super) writes: bool,
     pub(super) today: Date,
     identities: RefCell<Identities>,
     used: RefCell<BTreeSet<(PathBuf, JsonPath)>>,
@@ -78,6 +80,7 @@ impl<'p> Judge<'p> {
             lookup,
             baselines,
             is_complete,
+            writes: false,
             today: today(),
             identities: RefCell::default(),
             used: RefCell::default(),
@@ -89,8 +92,6 @@ impl<'p> Judge<'p> {
         let mut judgement = Judgement::default();
         let roots = self.lookup.roots();
         let absolute = |path: &String| roots.absolute(Path::new(path));
-        let checked = report.files.iter().map(|path| absolute(path).into());
-        judgement.checked = checked.collect();
         // In the order of a report: of what is counted, the first are those that are known.
         report.diagnostics.sort_by(|a, b| {
             let key = |it: &Diagnostic| (it.span.start, it.span.end, it.rule.code);
@@ -109,6 +110,12 @@ impl<'p> Judge<'p> {
             }
         }
         self.read_baselines();
+        // Nobody asks what was checked where nothing is settled.
+        let is_settled = !self.lookup.all_read().is_empty() || !self.known.borrow().is_empty();
+        if is_settled || self.writes {
+            let checked = report.files.iter().map(|path| absolute(path).into());
+            judgement.checked = checked.collect();
+        }
         for mut diagnostic in std::mem::take(&mut report.diagnostics) {
             let shown = &diagnostic.source.path;
             let (file, settings) = &settings_of[shown];

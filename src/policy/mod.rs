@@ -372,7 +372,8 @@ impl Ruling for Ruler<'_> {
             lookup.file(file);
             report.files.push(lookup.roots().shown(file));
         }
-        let judge = Judge::new(lookup, baselines, self.is_complete);
+        let mut judge = Judge::new(lookup, baselines, self.is_complete);
+        judge.writes = writes.is_some();
         let mut judgement = judge.judge(report);
         let written = writes
             .as_ref()

@@ -21,6 +21,11 @@ use crate::source::{self, elsewhere, lfs};
 /// Most comparisons with other files that are remembered.
 const MAX_COMPARED: usize = 64;
 
+/// Files of a config, more or less.
+const FILES_OF_CONFIG: usize = 3;
+/// Most files for which room is made before they are known.
+const MAX_RESERVED: usize = 100_000;
+
 /// The facts about one referenced file.
 #[derive(Debug)]
 pub struct FileFacts {
@@ -87,6 +92,12 @@ impl FileCache {
             kept: None,
             facts: Mutex::default(),
         }
+    }
+
+    /// Makes room for the files of so many configs.
+    pub(super) fn reserve(&self, configs: usize) {
+        let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        facts.reserve(configs.saturating_mul(FILES_OF_CONFIG).min(MAX_RESERVED));
     }
 
     /// A cache that asks `kept` first.

@@ -31,8 +31,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::diagnostic::{Diagnostic, Finding, Report, RuleMeta, SourceText};
 use crate::package::sieve::Open;
 use crate::package::{
-    Discovery, Found, FoundKind, Listing, Loaded, PrecisionList, Roots, Seen, Skipped, Walked,
-    discover, foreign, model_file, roots, steps,
+    Discovery, Found, FoundKind, Listing, Loaded, Marks, PrecisionList, Roots, Seen, Skipped,
+    Walked, discover, foreign, model_file, roots, steps,
 };
 use crate::source::hashed::Map;
 use crate::source::spread::spread;
@@ -161,6 +161,7 @@ pub fn validate_ruled(
 ) -> Result<Outcome, Error> {
     let run = Run::new(options, &discovery.walked, ruling)?;
     let total = discovery.found.len();
+    run.files.reserve(total);
     let done = std::sync::atomic::AtomicUsize::new(0);
     let check = |number: usize| {
         let found: &Found = &discovery.found[number];
@@ -224,7 +225,7 @@ struct Run<'a> {
     embedded: Arc<Precisions>,
     lists: Mutex<Map<OsString, Option<Arc<Precisions>>>>,
     roots: Roots,
-    listings: Mutex<Map<OsString, Option<Arc<Listing>>>>,
+    marks: Mutex<Map<OsString, Option<Marks>>>,
 }
 
 impl<'a> Run<'a> {
@@ -251,7 +252,7 @@ impl<'a> Run<'a> {
             embedded: Arc::new(Precisions::trusted(PrecisionList::embedded())),
             lists: Mutex::default(),
             roots: Roots::new(),
-            listings: Mutex::default(),
+            marks: Mutex::default(),
         }
     }
 
@@ -283,7 +284,7 @@ impl<'a> Run<'a> {
         let mut seen = top.and_then(|top| self.walked.below(top));
         if seen.is_none() {
             listing = Listing::read(&directory, &absolute)
-                .map(|listing| listing.with_above(self.listing_above(&absolute)));
+                .map(|listing| listing.with_above(self.marks_above(&absolute)));
             seen = listing.as_ref().map(Seen::listed);
         }
         let root = self.roots.package_root_seen(&absolute, seen);
@@ -336,15 +337,15 @@ impl<'a> Run<'a> {
     }
 
     /// What is in the directory above, in which several configs' directories may stand.
-    fn listing_above(&self, absolute: &Path) -> Option<Arc<Listing>> {
+    fn marks_above(&self, absolute: &Path) -> Option<Marks> {
         let above = steps::above(absolute)?;
-        let listings = || self.listings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = listings().get(above.as_os_str()) {
-            return known.clone();
+        let marks = || self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = marks().get(above.as_os_str()) {
+            return *known;
         }
-        let listing = Listing::read_short(above).map(Arc::new);
-        listings().insert(above.into(), listing.clone());
-        listing
+        let found = Marks::read(above);
+        marks().insert(above.into(), found);
+        found
     }
 
     fn foreign(&self, found: &Found, owner: &str) -> Checked {

@@ -30,6 +30,8 @@ pub(super) struct Placed {
     model: String,
     size: Option<String>,
     backend: Option<Backend>,
+    /// Whether its directory is named after its backend.
+    is_at_home: bool,
     said: Vec<Said>,
     model_span: Span,
     /// Models of the first variant; none where backends are called differently by their nature.
@@ -81,8 +83,15 @@ struct Said {
     key: &'static str,
     /// The value in a form that is equal where the meaning is.
     meaning: String,
-    shown: String,
+    /// The value as it is written, where that is not its meaning.
+    written: Option<String>,
     span: Span,
+}
+
+impl Said {
+    fn shown(&self) -> &str {
+        self.written.as_ref().unwrap_or(&self.meaning)
+    }
 }
 
 impl Placed {
@@ -94,12 +103,12 @@ impl Placed {
         let span = |key: &str| document.root.get(key).unwrap_or(&document.root).span;
         let said = fields(config)
             .into_iter()
-            .filter_map(|(key, meaning, shown)| {
+            .filter_map(|(key, meaning, written)| {
                 let is_sound = !context.is_violated_at(key);
                 is_sound.then(|| Said {
                     key,
                     meaning,
-                    shown,
+                    written,
                     span: span(key),
                 })
             });
@@ -111,6 +120,7 @@ impl Placed {
             model: config.model.clone()?,
             size: config.size.clone(),
             backend: config.backend,
+            is_at_home: config.backend.is_some() && backend_of(context.absolute) == config.backend,
             said: said.collect(),
             model_span: span("model"),
             models: Model::all(context, config),
@@ -137,16 +147,12 @@ impl Placed {
 
     /// The backend that its directory is named after.
     fn directory_backend(&self) -> Option<Backend> {
-        Backend::from_name(steps::name(&self.directory)?)
-    }
-
-    fn is_at_home(&self) -> bool {
-        self.backend.is_some() && self.directory_backend() == self.backend
+        backend_of(&self.directory)
     }
 
     /// Whether its directories name another backend or size.
     fn contradicts_its_place(&self) -> bool {
-        let other_backend = self.directory_backend().is_some() && !self.is_at_home();
+        let other_backend = self.directory_backend().is_some() && !self.is_at_home;
         let above = steps::above(&self.directory).and_then(steps::name);
         let size = self.size.as_deref();
         other_backend
@@ -166,23 +172,31 @@ impl Placed {
     }
 }
 
-/// Fields that have the same value for every backend: key, meaning, text.
-fn fields(config: &Config) -> Vec<(&'static str, String, String)> {
-    let mut fields = Vec::new();
+fn backend_of(directory: &Path) -> Option<Backend> {
+    Backend::from_name(steps::name(directory)?)
+}
+
+/// Fields that have the same value for every backend: key, meaning, and the text where that is another.
+fn fields(config: &Config) -> Vec<(&'static str, String, Option<String>)> {
+    let mut fields = Vec::with_capacity(3);
+    let mut add = |key, meaning: String, written: &str| {
+        let written = (meaning != written).then(|| written.to_owned());
+        fields.push((key, meaning, written));
+    };
     if let Some(license) = &config.license {
-        fields.push(("license", license.to_ascii_lowercase(), license.clone()));
+        add("license", license.to_ascii_lowercase(), license);
     }
     if let Some(family) = &config.family {
-        fields.push(("family", family.clone(), family.clone()));
+        add("family", family.clone(), family);
     }
-    if !config.capabilities.is_empty() {
-        let mut sorted = config.capabilities.clone();
-        sorted.sort();
-        fields.push((
-            "capabilities",
-            sorted.join(" "),
-            config.capabilities.join(", "),
-        ));
+    match &config.capabilities[..] {
+        [] => {}
+        [only] => add("capabilities", only.clone(), only),
+        several => {
+            let mut sorted = several.to_vec();
+            sorted.sort();
+            add("capabilities", sorted.join(" "), &several.join(", "));
+        }
     }
     fields
 }
@@ -201,8 +215,12 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
         return Comparison::default();
     }
     // What stands where it should comes first: of two the other one is too many.
-    let order = |one: &Placed| (!one.is_at_home(), one.shown.clone());
-    placed.sort_by_cached_key(order);
+    placed.sort_by(|one, other| {
+        let away = (!one.is_at_home, !other.is_at_home);
+        away.0
+            .cmp(&away.1)
+            .then_with(|| one.shown.cmp(&other.shown))
+    });
     let mut comparison = Comparison::default();
     find_duplicates(&placed, &mut comparison);
     let mut beside: Map<(&OsStr, &str, Option<&str>), Vec<&Placed>> = Map::default();
@@ -270,7 +288,7 @@ fn disagreements(siblings: &[&Placed], key: &str) -> Vec<Diagnostic> {
         .map(|(one, it)| {
             let (source, span) = one.source(it.span);
             let anchor = Anchor::At(JsonPath::root().key(key), span);
-            let said = (it.shown.as_str(), usual.shown.as_str());
+            let said = (it.shown(), usual.shown());
             let finding = rules::backends_disagree(anchor, key, said, &usual_in.shown);
             finding.locate(&source, None)
         })

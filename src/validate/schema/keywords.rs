@@ -268,6 +268,13 @@ impl Reader<'_> {
                 _ => return Err(format!("`{name}`: {value} is not known")),
             }
         }
+        // What only refers to a definition is that.
+        let only_refers = |name: &String| name == "$ref" || SILENT.contains(&name.as_str());
+        if keywords.keys().all(only_refers)
+            && let Some(definition) = schema.all.pop()
+        {
+            return Ok(definition);
+        }
         Ok(schema)
     }
 
