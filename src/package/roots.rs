@@ -76,14 +76,14 @@ impl Roots {
 
     /// Directories in which the precision list of a config in the absolute `directory` is looked
     /// for, the nearest first: those from its own up to the package `root`, then the one the caller
-    /// named. The root is so many levels above the directory.
+    /// named.
     pub fn list_places<'a>(
         &'a self,
         directory: &'a Path,
-        depth: usize,
+        root: &Path,
         walked_from: Option<&'a Path>,
     ) -> impl Iterator<Item = Cow<'a, Path>> {
-        let own = steps::upwards(directory).take(depth + 1);
+        let own = steps::upwards(directory).take(depth_below(directory, root) + 1);
         let given = walked_from.into_iter().map(|given| self.absolute(given));
         own.map(Cow::Borrowed).chain(given.map(Cow::Owned))
     }

@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
         };
         let demands = self.ruling.demands(found, place);
         let demands = demands.as_deref();
-        let mut precisions = self.precisions_for(found, &absolute, depth, seen);
+        let mut precisions = self.precisions_for(found, &absolute, &root, seen);
         if let Some(extra) = demands.map(|demands| &demands.extra) {
             precisions = Precisions::with(precisions, extra);
         }
@@ -368,14 +368,14 @@ impl<'a> Run<'a> {
         &self,
         found: &Found,
         absolute: &Path,
-        depth: usize,
+        root: &Path,
         seen: Option<Seen<'_>>,
     ) -> Arc<Precisions> {
         if let Some(given) = &self.given {
             return Arc::clone(given);
         }
         let top = found.walked_from.as_deref();
-        let mut places = self.roots.list_places(absolute, depth, top);
+        let mut places = self.roots.list_places(absolute, root, top);
         let list = places.find_map(|directory| self.list_in(&directory, seen));
         list.unwrap_or_else(|| Arc::clone(&self.embedded))
     }

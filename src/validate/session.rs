@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::files::{FileCache, FileFacts};
 use super::kept::Kept;
 use super::{Outcome, Precisions, Ruling, Run, collect};
-use crate::package::roots::depth_below;
 use crate::package::{Discovery, Found, Loaded, PrecisionList, Roots, precision};
 
 /// What checks share.
@@ -55,11 +54,7 @@ impl Session {
         let roots = Roots::new();
         let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
         let root = roots.package_root(&directory);
-        let mut places = roots.list_places(
-            &directory,
-            depth_below(&directory, &root),
-            found.walked_from.as_deref(),
-        );
+        let mut places = roots.list_places(&directory, &root, found.walked_from.as_deref());
         let file = places.find_map(|place| {
             let path = place.join(precision::FILE_NAME);
             path.symlink_metadata().is_ok().then_some(path)

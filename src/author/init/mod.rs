@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use crate::diagnostic::{Report, Severity};
-use crate::package::roots::depth_below;
 use crate::package::{Backend, Loaded, PrecisionList, Roots, precision as list};
 use home::Wish;
 use sketch::Sketch;
@@ -286,8 +285,7 @@ fn check_given(sketches: &[Sketch], passed: &[PassedOver], options: &Options) ->
 }
 
 fn nearest_list(home: &home::Home, roots: &Roots) -> Result<PrecisionList, Error> {
-    let depth = depth_below(&home.absolute, &home.root);
-    let mut places = roots.list_places(&home.absolute, depth, None);
+    let mut places = roots.list_places(&home.absolute, &home.root, None);
     let path = places.find_map(|place| {
         let path = place.join(list::FILE_NAME);
         path.symlink_metadata().is_ok().then_some(path)
