@@ -4,32 +4,37 @@
 //! one fewer: the others do its part.
 
 use std::num::NonZero;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Things that a thread takes at once.
-const TAKEN: usize = 8;
+/// Most things that a thread takes at once.
+const MAX_TAKEN: usize = 8;
+
+/// Times that a thread comes back, so that none has the longest part at the end.
+const TURNS: usize = 16;
 
 /// What `work` makes of the numbers below `count`. 0 threads means one for each core.
 pub fn spread<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let wanted = match threads {
-        0 => thread::available_parallelism().map_or(1, NonZero::get),
+    let threads = match threads {
+        _ if count < 2 => 1,
+        0 => cores(),
         wanted => wanted,
     };
-    // One more than there are portions would have nothing to do.
-    let threads = wanted.min(count.div_ceil(TAKEN));
+    let threads = threads.min(count);
     if threads < 2 {
         return (0..count).map(work).collect();
     }
+    let taken = (count / threads / TURNS).clamp(1, MAX_TAKEN);
     let next = AtomicUsize::new(0);
     let take = || {
         let mut portions = Vec::new();
         loop {
-            let first = next.fetch_add(TAKEN, Ordering::Relaxed);
+            let first = next.fetch_add(taken, Ordering::Relaxed);
             if first >= count {
                 return portions;
             }
-            let numbers = first..count.min(first + TAKEN);
+            let numbers = first..count.min(first + taken);
             portions.push((first, numbers.map(&work).collect::<Vec<T>>()));
         }
     };
@@ -49,13 +54,19 @@ pub fn spread<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T +
     portions.into_iter().flat_map(|(_, made)| made).collect()
 }
 
+/// Asked for once: the answer stands in several files.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{TAKEN, spread};
+    use super::{MAX_TAKEN, spread};
 
     #[test]
     fn results_are_in_order_whoever_made_them() {
-        for count in [0, 1, TAKEN, TAKEN + 1, 100 * TAKEN + 3] {
+        for count in [0, 1, 2, MAX_TAKEN, 100 * MAX_TAKEN + 3] {
             for threads in [0, 1, 2, 7] {
                 let expected: Vec<usize> = (0..count).map(|number| number * 3).collect();
                 assert_eq!(spread(count, threads, |number| number * 3), expected);
