@@ -45,7 +45,7 @@ pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBu
         return Err(ReferenceError::Empty);
     }
     if is_plain_name(reference) {
-        return Ok(normalize(&directory.join(reference)));
+        return Ok(beside(directory, reference));
     }
     if reference.contains('\0') {
         return Err(ReferenceError::Nul);
@@ -118,6 +118,18 @@ fn is_normal(path: &Path) -> bool {
         && !bytes.starts_with(b".")
         && !bytes.ends_with(b"/")
         && !pairs.fold(false, |found, pair| found | needs_a_look(pair))
+}
+
+/// The path of a name in a directory, in one piece of memory.
+fn beside(directory: &Path, name: &str) -> PathBuf {
+    let mut path = PathBuf::with_capacity(directory.as_os_str().len() + 1 + name.len());
+    path.push(directory);
+    path.push(name);
+    if is_normal(&path) {
+        path
+    } else {
+        normalize(&path)
+    }
 }
 
 /// Whether a reference can be seen to be the name of a file beside the config, as nearly every one is.

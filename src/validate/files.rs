@@ -113,15 +113,15 @@ impl FileCache {
     }
 
     /// The facts about the file at `path`.
-    pub(super) fn facts(&self, path: &Path, is_model: bool) -> Arc<FileFacts> {
+    pub(super) fn facts(&self, path: PathBuf, is_model: bool) -> Arc<FileFacts> {
         let cell = {
             let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
-            let cell = facts.entry((path.into(), is_model)).or_default();
+            let cell = facts.entry((path.clone().into(), is_model)).or_default();
             Arc::clone(cell)
         };
         let opens = is_model && self.open_models;
         let look = || match &self.kept {
-            Some(kept) => kept.facts(path, opens, || FileFacts::look(path, opens)),
+            Some(kept) => kept.facts(&path, opens, || FileFacts::look(path.clone(), opens)),
             None => Arc::new(FileFacts::look(path, opens)),
         };
         Arc::clone(cell.get_or_init(look))
@@ -129,17 +129,17 @@ impl FileCache {
 }
 
 impl FileFacts {
-    pub(super) fn look(path: &Path, open_model: bool) -> Self {
+    pub(super) fn look(path: PathBuf, open_model: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let state = FileState::look(path);
+        let state = FileState::look(&path);
         let model = match state {
             FileState::File(_) | FileState::Directory(_) if open_model => {
-                Some(ModelFacts::read(path))
+                Some(ModelFacts::read(&path))
             }
             _ => None,
         };
         Self {
-            path: path.to_owned(),
+            path,
             state,
             model,
             json: OnceLock::new(),
