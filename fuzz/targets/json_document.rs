@@ -38,7 +38,7 @@ fn check(node: &Node, value: &Value, text: &str) {
         (Kind::Object(members), Value::Object(values)) => {
             assert_eq!(members.effective().count(), values.len());
             for member in members.effective() {
-                check(&member.value, &values[&member.key], text);
+                check(&member.value, &values[member.key.as_str()], text);
             }
         }
         _ => {}

@@ -91,7 +91,7 @@ enum Command {
     Lsp(lsp::Args),
     /// Explain a rule: what it checks, why, an example, the fix
     Explain(explain::Args),
-    /// List all rules
+    /// List all rules, and what the settings in force make of them
     Rules(rules::Args),
     /// Print a JSON Schema or the precision list that is built in
     Schema(schema::Args),

@@ -31,6 +31,10 @@ pub(super) struct Client {
     pub(super) actions: bool,
     /// Whether it tells of files that change, if asked.
     pub(super) watches: bool,
+    /// Whether it asks for findings: then it is told of none unasked, or it would show them twice.
+    pub(super) pulls: bool,
+    /// Whether it can be told to ask again.
+    pub(super) refreshes: bool,
     pub(super) folders: Vec<PathBuf>,
     pub(super) process: Option<u32>,
     /// Where the rules are explained, if the tool knows: not the client's, but told with what it can show.
@@ -63,11 +67,18 @@ impl Client {
             versioned_edits: flag("/workspace/workspaceEdit/documentChanges"),
             renames: has("/workspace/workspaceEdit/resourceOperations", "rename"),
             markdown: has("/textDocument/hover/contentFormat", "markdown"),
-            tags: pointer("/textDocument/publishDiagnostics/tagSupport").is_some(),
-            code_descriptions: flag("/textDocument/publishDiagnostics/codeDescriptionSupport"),
+            // Findings that are asked for may have what published ones may, and since 3.18 say so themselves.
+            tags: ["publishDiagnostics", "diagnostic"]
+                .iter()
+                .any(|kind| pointer(&format!("/textDocument/{kind}/tagSupport")).is_some()),
+            code_descriptions: ["publishDiagnostics", "diagnostic"]
+                .iter()
+                .any(|kind| flag(&format!("/textDocument/{kind}/codeDescriptionSupport"))),
             nested_symbols: flag("/textDocument/documentSymbol/hierarchicalDocumentSymbolSupport"),
             actions: pointer("/textDocument/codeAction/codeActionLiteralSupport").is_some(),
             watches: flag("/workspace/didChangeWatchedFiles/dynamicRegistration"),
+            pulls: pointer("/textDocument/diagnostic").is_some_and(Value::is_object),
+            refreshes: flag("/workspace/diagnostics/refreshSupport"),
             folders: folders(params),
             process: params
                 .get("processId")

@@ -54,8 +54,8 @@ impl Mailbox {
     /// Brings a message of so many bytes; waits while there is no room.
     pub(super) fn bring(&self, message: Incoming, bytes: usize) {
         let mut queue = self.locked();
-        if let Some(id) = cancelled(&message) {
-            queue.cancel(&id);
+        // What does not wait here may wait in the server.
+        if cancelled(&message).is_some_and(|id| queue.cancel(&id)) {
             return;
         }
         while queue.messages > 0
@@ -103,14 +103,18 @@ impl Mailbox {
 }
 
 impl Queue {
-    fn cancel(&mut self, wanted: &Value) {
+    /// Marks a request; whether it was there.
+    fn cancel(&mut self, wanted: &Value) -> bool {
+        let mut found = false;
         for (event, _) in &mut self.events {
             if let Event::Message(Incoming::Request { id, .. }, cancelled) = event
                 && id == wanted
             {
                 *cancelled = true;
+                found = true;
             }
         }
+        found
     }
 }
 

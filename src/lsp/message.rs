@@ -13,6 +13,8 @@ pub(super) enum ErrorCode {
     Internal = -32603,
     NotInitialized = -32002,
     Cancelled = -32800,
+    /// The client may ask again.
+    ServerCancelled = -32802,
 }
 
 /// A request that failed.
@@ -125,9 +127,13 @@ pub(super) fn notification(method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// A request to the client.
+/// A request to the client; one without parameters has no `params`.
 pub(super) fn request(id: &str, method: &str, params: &Value) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
+    if !params.is_null() {
+        request["params"] = params.clone();
+    }
+    request
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! files of packages are left alone.
 
 mod action;
+mod capabilities;
 mod checker;
 mod client;
 mod completion;
@@ -18,6 +19,7 @@ mod mailbox;
 mod message;
 mod parent;
 mod place;
+mod pull;
 mod server;
 mod shape;
 mod symbol;

@@ -22,10 +22,11 @@ use super::job::{Checked, Job};
 use super::mailbox::{Event, Mailbox};
 use super::message::{self, ErrorCode, Fault, Incoming};
 use super::parent::Parent;
+use super::pull::{Pull, Pulls};
 use super::text::{Position, Range, Text};
 use super::view::View;
 use super::watch::{self, Dependencies};
-use super::{Ending, Options, completion, hover, symbol, uri};
+use super::{Ending, Options, capabilities, completion, hover, symbol, uri};
 use crate::validate::Session;
 
 /// How long nothing may come before files and the parent are looked at.
@@ -43,6 +44,9 @@ pub(super) struct Server<'o> {
     parent: Option<Parent>,
     documents: Documents,
     dependencies: HashMap<String, Dependencies>,
+    pulls: Pulls,
+    /// How often the client was told to ask again.
+    refreshed: u64,
     looked: Instant,
 }
 
@@ -98,6 +102,8 @@ impl<'o> Server<'o> {
             parent: None,
             documents: Documents::default(),
             dependencies: HashMap::new(),
+            pulls: Pulls::default(),
+            refreshed: 0,
             looked: Instant::now(),
         }
     }
@@ -111,7 +117,7 @@ impl<'o> Server<'o> {
                 if self.parent.as_ref().is_some_and(Parent::has_ended) {
                     return Ok(Ending::Broken);
                 }
-                self.look_at_files();
+                self.look_at_files()?;
             }
             match event {
                 None => {}
@@ -146,7 +152,16 @@ impl<'o> Server<'o> {
                 let fault = Fault::new(ErrorCode::Cancelled, "cancelled");
                 self.send(&message::response(&id, Err(fault)))
             }
+            Incoming::Request { id, method, params }
+                if method == "textDocument/diagnostic" && self.stage == Stage::Serving =>
+            {
+                self.pull(id, params)
+            }
             Incoming::Request { id, method, params } => {
+                if method == "shutdown" {
+                    let waiting = self.pulls.take_all();
+                    self.turn_away(waiting, "the session ends")?;
+                }
                 let answer = catch_unwind(AssertUnwindSafe(|| self.answer(&method, params)));
                 let outcome = answer.unwrap_or_else(|_| {
                     let reason = format!("a bug in pkgtool: {method} failed");
@@ -209,25 +224,7 @@ impl<'o> Server<'o> {
         self.client.rules_page.clone_from(&self.rules_page);
         self.parent = self.client.process.map(Parent::new);
         self.stage = Stage::Serving;
-        json!({
-            "capabilities": {
-                "positionEncoding": self.client.encoding.name(),
-                "textDocumentSync": { "openClose": true, "change": 2, "save": { "includeText": false } },
-                "hoverProvider": true,
-                "completionProvider": { "triggerCharacters": ["\"", ":", "/", " "] },
-                "codeActionProvider": if self.client.actions {
-                    json!({ "codeActionKinds": ["quickfix", action::FIX_ALL] })
-                } else {
-                    json!(false)
-                },
-                "documentSymbolProvider": true,
-                "documentLinkProvider": { "resolveProvider": false },
-                "workspace": {
-                    "workspaceFolders": { "supported": true, "changeNotifications": true },
-                },
-            },
-            "serverInfo": { "name": "pkgtool", "version": env!("CARGO_PKG_VERSION") },
-        })
+        capabilities::offered(&self.client)
     }
 
     fn note(&mut self, method: &str, params: Value) -> io::Result<()> {
@@ -239,19 +236,24 @@ impl<'o> Server<'o> {
             "textDocument/didOpen" => message::params(params).map(|params| self.open(params)),
             "textDocument/didChange" => message::params(params).map(|params| self.change(params)),
             "textDocument/didSave" => message::params(params)
-                .map(|params: DocumentParams| self.check(&params.text_document.uri)),
+                .map(|params: DocumentParams| self.saved(&params.text_document.uri)),
             "textDocument/didClose" => match message::params::<DocumentParams>(params) {
                 Ok(params) => return self.close(&params.text_document.uri),
                 Err(fault) => Err(fault),
             },
             "workspace/didChangeWatchedFiles" => {
-                self.files_changed(&changed_paths(&params));
-                Ok(())
+                return self.files_changed(&watch::changed(&params));
             }
             "workspace/didChangeWorkspaceFolders" => {
                 self.client.change_folders(&params["event"]);
-                self.recheck(|_| true);
-                Ok(())
+                return self.recheck(|_| true);
+            }
+            "$/cancelRequest" => {
+                let waiting = self.pulls.take(&params["id"]);
+                return waiting.map_or(Ok(()), |pull| {
+                    let fault = Fault::new(ErrorCode::Cancelled, "cancelled");
+                    self.send(&message::response(&pull.id, Err(fault)))
+                });
             }
             _ => Ok(()),
         };
@@ -308,10 +310,44 @@ impl<'o> Server<'o> {
     fn close(&mut self, uri: &str) -> io::Result<()> {
         self.checker.forget(uri);
         self.dependencies.remove(uri);
-        match self.documents.close(uri) {
+        let closed = self.documents.close(uri);
+        for pull in self.pulls.take_of(uri) {
+            self.send(&message::response(&pull.id, Ok(pull.report(&[]))))?;
+        }
+        match closed {
             Some(document) if document.shown => self.publish(uri, None, &[]),
             _ => Ok(()),
         }
+    }
+
+    /// A text was saved: what it refers to may have been, too.
+    fn saved(&mut self, uri: &str) {
+        if self.client.pulls {
+            self.documents.touch(uri);
+        }
+        self.check(uri);
+    }
+
+    /// Answers a request for findings, or has it wait for them.
+    fn pull(&mut self, id: Value, params: Value) -> io::Result<()> {
+        let pull = match Pull::read(id, params) {
+            Ok(pull) => pull,
+            Err((id, fault)) => return self.send(&message::response(&id, Err(fault))),
+        };
+        let document = self.documents.get(&pull.uri);
+        if document.is_none_or(|document| document.checked == Some(document.revision)) {
+            let report = pull.report(&self.findings_of(&pull.uri));
+            return self.send(&message::response(&pull.id, Ok(report)));
+        }
+        let crowded_out = self.pulls.wait(pull);
+        self.turn_away(crowded_out, "too many requests wait")
+    }
+
+    fn turn_away(&mut self, pulls: impl IntoIterator<Item = Pull>, why: &str) -> io::Result<()> {
+        pulls.into_iter().try_for_each(|pull| {
+            let fault = Fault::new(ErrorCode::ServerCancelled, why);
+            self.send(&message::response(&pull.id, Err(fault)))
+        })
     }
 
     /// Has a document checked; one that is no file of a package loses what was shown.
@@ -340,7 +376,7 @@ impl<'o> Server<'o> {
         }
     }
 
-    fn recheck(&mut self, wants: impl Fn(&Dependencies) -> bool) {
+    fn recheck(&mut self, wants: impl Fn(&Dependencies) -> bool) -> io::Result<()> {
         let mut wanted = Vec::new();
         for (uri, document) in self.documents.iter() {
             let text = document.text().map_or("", Text::as_str);
@@ -349,28 +385,37 @@ impl<'o> Server<'o> {
                 wanted.push(uri.clone());
             }
         }
+        let asks_again = !wanted.is_empty() && self.client.pulls && self.client.refreshes;
         for uri in wanted {
             self.documents.touch(&uri);
             self.check(&uri);
         }
+        if !asks_again {
+            return Ok(());
+        }
+        self.refreshed += 1;
+        let id = format!("pkgtool/refresh/{}", self.refreshed);
+        let method = "workspace/diagnostic/refresh";
+        self.send(&message::request(&id, method, &Value::Null))
     }
 
-    fn files_changed(&mut self, paths: &[PathBuf]) {
+    fn files_changed(&mut self, paths: &[PathBuf]) -> io::Result<()> {
         for path in paths {
             self.session.forget(path);
         }
-        self.recheck(|dependencies| paths.iter().any(|path| dependencies.include(path)));
+        self.recheck(|dependencies| paths.iter().any(|path| dependencies.include(path)))
     }
 
     /// Looks for changes that no client tells of.
-    fn look_at_files(&mut self) {
+    fn look_at_files(&mut self) -> io::Result<()> {
         if self.client.watches || self.documents.iter().next().is_none() {
-            return;
+            return Ok(());
         }
         let changed = self.session.changed();
-        if !changed.is_empty() {
-            self.files_changed(&changed);
+        if changed.is_empty() {
+            return Ok(());
         }
+        self.files_changed(&changed)
     }
 
     fn show(&mut self, checked: Checked) -> io::Result<()> {
@@ -390,11 +435,21 @@ impl<'o> Server<'o> {
             return Ok(());
         }
         let is_news = document.shown || !findings.is_empty();
-        document.shown = !findings.is_empty();
+        document.shown = !findings.is_empty() && !self.client.pulls;
         document.findings = findings;
         document.checked = Some(revision);
         // Looked for in the text when files change: keystrokes come more often.
         self.dependencies.remove(&uri);
+        let waiting = self.pulls.take_of(&uri);
+        if !waiting.is_empty() {
+            let findings = self.findings_of(&uri);
+            for pull in waiting {
+                self.send(&message::response(&pull.id, Ok(pull.report(&findings))))?;
+            }
+        }
+        if self.client.pulls {
+            return Ok(());
+        }
         if !is_news && document_is_foreign(self.documents.get(&uri), &self.client) {
             return Ok(());
         }
@@ -405,14 +460,21 @@ impl<'o> Server<'o> {
         let Some(document) = self.documents.get(uri) else {
             return Ok(());
         };
+        let version = document.version;
+        self.publish(uri, Some(version), &self.findings_of(uri))
+    }
+
+    /// What the last check of a document found; nothing for one that is not open.
+    fn findings_of(&self, uri: &str) -> Vec<Value> {
+        let Some(document) = self.documents.get(uri) else {
+            return Vec::new();
+        };
         let empty = Text::new(String::new(), self.client.encoding);
         let text = document.text().unwrap_or(&empty);
         let findings = document.findings.iter();
-        let diagnostics: Vec<Value> = findings
+        findings
             .map(|one| finding::diagnostic(one, text, &self.client))
-            .collect();
-        let version = document.version;
-        self.publish(uri, Some(version), &diagnostics)
+            .collect()
     }
 
     fn publish(
@@ -530,12 +592,4 @@ impl<'o> Server<'o> {
 
 fn document_is_foreign(document: Option<&Document>, client: &Client) -> bool {
     document.is_none_or(|document| document.found(&client.folders).is_none())
-}
-
-fn changed_paths(params: &Value) -> Vec<PathBuf> {
-    let changes = params.get("changes").and_then(Value::as_array);
-    let changes = changes.into_iter().flatten();
-    changes
-        .filter_map(|change| uri::to_path(change.get("uri")?.as_str()?))
-        .collect()
 }

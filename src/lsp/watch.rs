@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::lenient::Tree;
+use super::uri;
 use crate::package::reference::normalize;
 use crate::package::{config, precision};
 use crate::source::json::Node;
@@ -30,6 +31,15 @@ pub(super) fn registration() -> Value {
         "method": "workspace/didChangeWatchedFiles",
         "registerOptions": { "watchers": watchers },
     }] })
+}
+
+/// The files that a client tells of: `workspace/didChangeWatchedFiles`.
+pub(super) fn changed(params: &Value) -> Vec<PathBuf> {
+    let changes = params.get("changes").and_then(Value::as_array);
+    let changes = changes.into_iter().flatten();
+    changes
+        .filter_map(|change| uri::to_path(change.get("uri")?.as_str()?))
+        .collect()
 }
 
 /// The files that a document's findings hang on, as its text was when it was last looked at.

@@ -1,6 +1,6 @@
 //! The format-neutral description of a model file: methods, their values, where the bytes are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,8 @@ pub struct Method {
     pub name: String,
     /// Inputs in calling order.
     pub inputs: Vec<Value>,
+    /// Positions of inputs that a caller may leave out.
+    pub optional: BTreeSet<usize>,
     /// Outputs in order.
     pub outputs: Vec<Value>,
     /// A method without inputs and instructions, whose outputs are stored in the file: metadata.

@@ -3,9 +3,8 @@
 //! Invariant: reading never fails. Whatever has the wrong type is absent from the view; the schema
 //! stage reports it. Everything keeps its path, so that findings can point at it.
 
-use std::collections::HashMap;
-
 use super::{Backend, DType};
+use crate::source::hashed::Map;
 use crate::source::json::{Document, JsonPath, Member, Node};
 
 /// URI of the config schema, also the schema's `$id`.
@@ -13,6 +12,12 @@ pub const SCHEMA_ID: &str = "https://pkgtool.dev/schemas/config.schema.json";
 
 /// The file name of a config in a package.
 pub const FILE_NAME: &str = "config.json";
+
+/// The key of a signature's input tensors.
+pub const INPUTS: &str = "inputs";
+
+/// The key of a signature's output tensors.
+pub const OUTPUTS: &str = "outputs";
 
 /// One model for one backend.
 #[derive(Debug, Clone, Default)]
@@ -100,17 +105,16 @@ pub struct MethodSignature {
     pub name: String,
     /// Where it stands.
     pub path: JsonPath,
-    /// Input tensors in order; `None` if that is no array.
+    /// Input tensors in order, those of [`INPUTS`]; `None` if that is no array.
     pub inputs: Option<Vec<TensorSpec>>,
-    /// Output tensors in order; `None` if that is no array.
+    /// Output tensors in order, those of [`OUTPUTS`]; `None` if that is no array.
     pub outputs: Option<Vec<TensorSpec>>,
 }
 
-/// A tensor as a config says it.
+/// A tensor as a config says it. Where it stands follows from its place among others: a path for each would
+/// be most of what a view costs.
 #[derive(Debug, Clone)]
 pub struct TensorSpec {
-    /// Where it stands.
-    pub path: JsonPath,
     /// Semantic name.
     pub name: Option<String>,
     /// Sizes, -1 for a dynamic dimension; `None` unless all are integers.
@@ -202,7 +206,8 @@ impl Variant {
                 })
                 .collect()
         } else {
-            FileRef::read(node, "file", &path).into_iter().collect()
+            let file = FileRef::read(node, "file", &path);
+            file.map_or_else(Vec::new, |file| vec![file])
         };
         Self {
             position,
@@ -220,7 +225,7 @@ impl Variant {
     }
 
     /// The declared signatures by component; those of a single-file variant stand under `None`.
-    pub fn methods_by_component(&self) -> HashMap<Option<&str>, &MethodGroup> {
+    pub fn methods_by_component(&self) -> Map<Option<&str>, &MethodGroup> {
         let groups = match &self.methods {
             Methods::Absent => &[][..],
             Methods::Declared { groups, .. } => groups,
@@ -269,27 +274,21 @@ impl Methods {
 impl MethodSignature {
     fn read(node: &Node, name: &str, path: JsonPath) -> Self {
         let tensors = |key| {
-            let at = path.key(key);
             let value = node.get(key)?;
             let array = matches!(value.kind, crate::source::json::Kind::Array(_));
-            array.then(|| {
-                let elements = value.elements().iter().enumerate();
-                elements
-                    .map(|(i, element)| TensorSpec::read(element, at.index(i)))
-                    .collect()
-            })
+            array.then(|| value.elements().iter().map(TensorSpec::read).collect())
         };
         Self {
             name: name.to_owned(),
-            inputs: tensors("inputs"),
-            outputs: tensors("outputs"),
+            inputs: tensors(INPUTS),
+            outputs: tensors(OUTPUTS),
             path,
         }
     }
 }
 
 impl TensorSpec {
-    fn read(node: &Node, path: JsonPath) -> Self {
+    fn read(node: &Node) -> Self {
         let shape = node.get("shape").and_then(|shape| {
             let is_array = matches!(shape.kind, crate::source::json::Kind::Array(_));
             let sizes = shape.elements().iter().map(Node::as_i64);
@@ -302,7 +301,6 @@ impl TensorSpec {
                 .get("dtype")
                 .and_then(Node::as_str)
                 .and_then(DType::from_name),
-            path,
         }
     }
 }
@@ -315,7 +313,7 @@ fn read_signatures(node: &Node, path: &JsonPath) -> Vec<MethodSignature> {
 
 /// Whether the author meant a method signature: it has `inputs` or `outputs` that are no object.
 fn is_signature(node: &Node) -> bool {
-    ["inputs", "outputs"]
+    [INPUTS, OUTPUTS]
         .iter()
         .any(|key| node.get(key).is_some_and(|value| !value.is_object()))
 }

@@ -17,6 +17,10 @@ use super::walked::{self, Walked, strip_current_dir};
 use super::{Loaded, Roots, config, foreign, precision};
 use crate::source::hashed::{Map, Set};
 use crate::source::json::Node;
+use crate::source::spread::spread;
+
+/// Fewest paths that are looked at by several threads.
+const MANY: usize = 200;
 
 /// What a walk found.
 #[derive(Debug, Default)]
@@ -93,15 +97,17 @@ impl Found {
 impl Discovery {
     /// Looks at `paths`: a file is taken as it is, a directory is walked.
     pub fn walk(paths: &[PathBuf]) -> Self {
-        Self::walk_sieved(paths, &mut Open)
+        Self::walk_sieved(paths, &mut Open, 1)
     }
 
-    /// The same, without what a sieve leaves out of directories.
-    pub fn walk_sieved(paths: &[PathBuf], sieve: &mut dyn Sieve) -> Self {
+    /// The same, without what a sieve leaves out of directories, and by so many threads; 0 means one for each core.
+    pub fn walk_sieved(paths: &[PathBuf], sieve: &mut dyn Sieve, threads: usize) -> Self {
         let mut discovery = Self::default();
         let mut named = Vec::new();
-        for path in paths {
-            let metadata = path.metadata().ok();
+        // For a few paths a thread is not worth to be started.
+        let threads = if paths.len() < MANY { 1 } else { threads };
+        let looked = spread(paths.len(), threads, |number| paths[number].metadata().ok());
+        for (path, metadata) in paths.iter().zip(looked) {
             if metadata.as_ref().is_some_and(Metadata::is_dir) {
                 discovery.walk_directory(path, sieve);
                 continue;

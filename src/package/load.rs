@@ -145,12 +145,17 @@ fn read_bounded(path: &Path, size: u64) -> Result<Vec<u8>, LoadFault> {
     }
     // The size fits: it is at most MAX_SIZE. One more, so that the end is met without growing.
     let capacity = usize::try_from(size + 1).unwrap_or_default();
-    let mut bytes = Vec::with_capacity(capacity);
-    // One byte more than allowed: the size a file system reports is not always true.
-    let file = source::open(path).map_err(|error| unreadable(&error))?;
-    let mut file = file.take(MAX_SIZE + 1);
-    file.read_to_end(&mut bytes)
-        .map_err(|error| unreadable(&error))?;
+    let mut bytes = vec![0; capacity];
+    let mut file = source::open(path).map_err(|error| unreadable(&error))?;
+    let first = file.read(&mut bytes).map_err(|error| unreadable(&error))?;
+    bytes.truncate(first);
+    // With room for one byte more, a file that gives its size ends there. The size a file system reports is
+    // not always true: then one byte more than allowed is asked for.
+    if first as u64 != size {
+        let mut rest = file.take(MAX_SIZE + 1 - first as u64);
+        rest.read_to_end(&mut bytes)
+            .map_err(|error| unreadable(&error))?;
+    }
     if bytes.len() as u64 > MAX_SIZE {
         return Err(LoadFault::TooLarge(bytes.len() as u64));
     }

@@ -19,6 +19,7 @@ pub mod reference;
 pub mod roots;
 pub mod sieve;
 pub mod size;
+pub mod steps;
 pub mod walked;
 
 pub use backend::Backend;
@@ -26,7 +27,7 @@ pub use bare::Bare;
 pub use config::{Config, FileRef, MethodGroup, MethodSignature, Methods, TensorSpec, Variant};
 pub use discover::{Discovery, Found, FoundKind, Skipped};
 pub use dtype::DType;
-pub use listing::Listing;
+pub use listing::{Listing, Marks};
 pub use load::{LoadFault, Loaded};
 pub use precision::PrecisionList;
 pub use roots::Roots;

@@ -44,6 +44,9 @@ pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBu
     if reference.is_empty() {
         return Err(ReferenceError::Empty);
     }
+    if is_plain_name(reference) {
+        return Ok(beside(directory, reference));
+    }
     if reference.contains('\0') {
         return Err(ReferenceError::Nul);
     }
@@ -108,11 +111,33 @@ pub fn normalize(path: &Path) -> PathBuf {
 /// and a run asks for several of each file.
 fn is_normal(path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
-    let needs_a_look = |two: &[u8]| two[0] == b'/' && matches!(two[1], b'/' | b'.');
+    let needs_a_look = |(one, next): (&u8, &u8)| *one == b'/' && matches!(*next, b'/' | b'.');
+    // All pairs are looked at, which is done several at once: to stop at the first takes longer.
+    let pairs = bytes.iter().zip(bytes.iter().skip(1));
     std::path::MAIN_SEPARATOR == '/'
         && !bytes.starts_with(b".")
         && !bytes.ends_with(b"/")
-        && !bytes.windows(2).any(needs_a_look)
+        && !pairs.fold(false, |found, pair| found | needs_a_look(pair))
+}
+
+/// The path of a name in a directory, in one piece of memory.
+fn beside(directory: &Path, name: &str) -> PathBuf {
+    let mut path = PathBuf::with_capacity(directory.as_os_str().len() + 1 + name.len());
+    path.push(directory);
+    path.push(name);
+    if is_normal(&path) {
+        path
+    } else {
+        normalize(&path)
+    }
+}
+
+/// Whether a reference can be seen to be the name of a file beside the config, as nearly every one is.
+fn is_plain_name(reference: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    !reference.starts_with('.')
+        && !reference.ends_with(config::FILE_NAME)
+        && reference.bytes().all(is_plain)
 }
 
 fn is_url(reference: &str) -> bool {

@@ -7,9 +7,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::Backend;
 use super::reference::normalize;
 use super::walked::Seen;
+use super::{Backend, steps};
 use crate::source::hashed::Map;
 
 /// The working directory, and the repositories found so far.
@@ -50,7 +50,10 @@ impl Roots {
     pub fn package_root_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> PathBuf {
         match self.repository(directory, seen) {
             Some(root) => root,
-            None => directory.ancestors().nth(2).unwrap_or(directory).to_owned(),
+            None => steps::upwards(directory)
+                .nth(2)
+                .unwrap_or(directory)
+                .to_owned(),
         }
     }
 
@@ -80,7 +83,7 @@ impl Roots {
         root: &Path,
         walked_from: Option<&'a Path>,
     ) -> impl Iterator<Item = Cow<'a, Path>> {
-        let own = directory.ancestors().take(depth_below(directory, root) + 1);
+        let own = steps::upwards(directory).take(depth_below(directory, root) + 1);
         let given = walked_from.into_iter().map(|given| self.absolute(given));
         own.map(Cow::Borrowed).chain(given.map(Cow::Owned))
     }
@@ -88,7 +91,7 @@ impl Roots {
     /// The path as reports show it: relative to the working directory where it lies below it, with
     /// `/` between its parts.
     pub fn shown(&self, path: &Path) -> String {
-        let text = path.strip_prefix(&self.here).unwrap_or(path);
+        let text = steps::below(path, &self.here).unwrap_or(path);
         let text = text.to_string_lossy();
         if std::path::MAIN_SEPARATOR == '\\' {
             text.replace('\\', "/")
@@ -98,7 +101,7 @@ impl Roots {
     }
 
     fn repository(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<PathBuf> {
-        let directory = match directory.parent() {
+        let directory = match steps::above(directory) {
             Some(above) if is_backend(directory) => above,
             _ => directory,
         };
@@ -127,7 +130,7 @@ fn nearest(
     let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
     let mut passed = Vec::new();
     let mut found = None;
-    for ancestor in directory.ancestors() {
+    for ancestor in steps::upwards(directory) {
         // To know it costs nothing: no lock, no entry.
         if seen.is_some_and(|seen| seen.covers(ancestor)) {
             if is_it(ancestor) {
@@ -151,13 +154,14 @@ fn nearest(
 
 /// Whether a directory is a backend's: it is in a repository, never its root.
 fn is_backend(directory: &Path) -> bool {
-    let name = directory.file_name().and_then(|name| name.to_str());
-    name.and_then(Backend::from_name).is_some()
+    steps::name(directory)
+        .and_then(Backend::from_name)
+        .is_some()
 }
 
 /// Whether a directory is the root of a download from a hub, which has no `.git`.
 fn is_download(directory: &Path, seen: Option<Seen<'_>>) -> bool {
-    let parent = directory.parent().and_then(Path::file_name);
+    let parent = steps::above(directory).and_then(steps::name);
     let has_downloads = || directory.join(".cache/huggingface/download");
     has(directory, ".gitattributes", seen)
         || has(directory, ".cache", seen) && has_downloads().symlink_metadata().is_ok()
@@ -166,7 +170,5 @@ fn is_download(directory: &Path, seen: Option<Seen<'_>>) -> bool {
 
 /// How many directories `directory` lies below `root`; 0 if it does not.
 pub fn depth_below(directory: &Path, root: &Path) -> usize {
-    directory
-        .strip_prefix(root)
-        .map_or(0, |below| below.components().count())
+    steps::below(directory, root).map_or(0, |below| below.components().count())
 }

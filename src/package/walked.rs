@@ -1,7 +1,7 @@
 //! What was seen of directories, so that the disk is not asked for it again.
 //!
 //! Invariant: it speaks only of directories that were listed: those between what a walk found and the
-//! directory that the caller named, or one by itself.
+//! directory that the caller named, or one by itself with the one above.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -30,7 +30,7 @@ pub struct Seen<'a>(Sight<'a>);
 enum Sight<'a> {
     /// Of those below one that the caller named.
     Walk { top: &'a Path, walked: &'a Walked },
-    /// Of one.
+    /// Of one, and of the one above it.
     Listing(&'a Listing),
 }
 
@@ -67,10 +67,10 @@ impl<'a> Seen<'a> {
     }
 
     /// Whether the absolute `directory` was listed, if all on the way to it is known to be.
-    pub(super) fn covers(&self, directory: &Path) -> bool {
+    pub fn covers(&self, directory: &Path) -> bool {
         let top = match self.0 {
             Sight::Walk { top, .. } => top,
-            Sight::Listing(listing) => return listing.is_of(directory),
+            Sight::Listing(listing) => return listing.of(directory).is_some(),
         };
         let [directory, top] = [directory, top].map(|path| path.as_os_str().as_encoded_bytes());
         let rest = directory.strip_prefix(top);
@@ -83,13 +83,13 @@ impl<'a> Seen<'a> {
     /// Whether something of the name of a mark is in the absolute `directory`; `None` if the disk
     /// has to be asked.
     pub(super) fn has(&self, directory: &Path, mark: &str) -> Option<bool> {
-        self.covers(directory).then(|| match self.0 {
-            Sight::Walk { walked, .. } => {
+        match self.0 {
+            Sight::Walk { walked, .. } => self.covers(directory).then(|| {
                 let marks = &walked.marks;
                 !marks.is_empty() && marks.contains(directory.join(mark).as_os_str())
-            }
-            Sight::Listing(listing) => listing.has(mark),
-        })
+            }),
+            Sight::Listing(listing) => listing.has(directory, mark),
+        }
     }
 
     /// Whether a precision list is in the absolute `directory`; `None` if the disk has to be asked.

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,8 +39,8 @@ pub(super) struct Judgement {
     pub(super) denied_warnings: usize,
     /// How many findings baselines knew.
     pub(super) known: usize,
-    /// Files that were checked, from the file system's root.
-    pub(super) checked: BTreeSet<PathBuf>,
+    /// Files that were checked, from the file system's root; none where nobody asks.
+    pub(super) checked: BTreeSet<OsString>,
 }
 
 /// One judgement of one report.
@@ -48,6 +49,8 @@ pub(super) struct Judge<'p> {
     pub(super) baselines: &'p Baselines,
     /// Whether all rules had their facts: without models what is not found may be there.
     pub(super) is_complete: bool,
+    /// Whether a baseline is written.
+    pub(super) writes: bool,
     pub(super) today: Date,
     identities: RefCell<Identities>,
     used: RefCell<BTreeSet<(PathBuf, JsonPath)>>,
@@ -77,6 +80,7 @@ impl<'p> Judge<'p> {
             lookup,
             baselines,
             is_complete,
+            writes: false,
             today: today(),
             identities: RefCell::default(),
             used: RefCell::default(),
@@ -88,7 +92,6 @@ impl<'p> Judge<'p> {
         let mut judgement = Judgement::default();
         let roots = self.lookup.roots();
         let absolute = |path: &String| roots.absolute(Path::new(path));
-        judgement.checked = report.files.iter().map(absolute).collect();
         // In the order of a report: of what is counted, the first are those that are known.
         report.diagnostics.sort_by(|a, b| {
             let key = |it: &Diagnostic| (it.span.start, it.span.end, it.rule.code);
@@ -107,6 +110,12 @@ impl<'p> Judge<'p> {
             }
         }
         self.read_baselines();
+        // Nobody asks what was checked where nothing is settled.
+        let is_settled = !self.lookup.all_read().is_empty() || !self.known.borrow().is_empty();
+        if is_settled || self.writes {
+            let checked = report.files.iter().map(|path| absolute(path).into());
+            judgement.checked = checked.collect();
+        }
         for mut diagnostic in std::mem::take(&mut report.diagnostics) {
             let shown = &diagnostic.source.path;
             let (file, settings) = &settings_of[shown];
@@ -237,7 +246,7 @@ impl<'p> Judge<'p> {
         known
     }
 
-    fn tell_of_settings(&self, report: &mut Report, checked: &BTreeSet<PathBuf>) {
+    fn tell_of_settings(&self, report: &mut Report, checked: &BTreeSet<OsString>) {
         for settings in self.lookup.all_read() {
             let Some((file, source)) = &settings.file else {
                 continue;
@@ -263,7 +272,7 @@ impl<'p> Judge<'p> {
         settings: &Settings,
         file: &Path,
         one: &Exception,
-        checked: &BTreeSet<PathBuf>,
+        checked: &BTreeSet<OsString>,
     ) -> Option<String> {
         let Exception { rule, until, .. } = one;
         let name = rule.name;
@@ -283,7 +292,7 @@ impl<'p> Judge<'p> {
         {
             return None;
         }
-        if checked.contains(&target) {
+        if checked.contains(target.as_os_str()) {
             let place = if one.pointer.is_empty() { "" } else { " at " };
             let pointer = &one.pointer;
             return Some(format!(
@@ -295,7 +304,7 @@ impl<'p> Judge<'p> {
         is_gone.then(|| format!("there is no {} for the exception of `{name}`", one.file))
     }
 
-    fn tell_of_baselines(&self, report: &mut Report, checked: &BTreeSet<PathBuf>) {
+    fn tell_of_baselines(&self, report: &mut Report, checked: &BTreeSet<OsString>) {
         for (file, room) in self.known.borrow().iter() {
             if let (Some(problem), Some((settings, span))) = (&room.problem, &room.named) {
                 if let Some((_, source)) = &settings.file {
@@ -345,7 +354,7 @@ impl<'p> Judge<'p> {
     }
 
     /// What is left of a baseline and cannot be there any more.
-    pub(super) fn stale(&self, file: &Path, left: &Known, checked: &BTreeSet<PathBuf>) -> Known {
+    pub(super) fn stale(&self, file: &Path, left: &Known, checked: &BTreeSet<OsString>) -> Known {
         let directory = file.parent().unwrap_or(file);
         let roots = self.lookup.roots();
         let is_gone = |entry: &Entry| {
@@ -357,7 +366,7 @@ impl<'p> Judge<'p> {
             // A rule of another version is left to that version.
             let is_looked_at = rule
                 .is_some_and(|rule| settings.is_none_or(|settings| settings.looks_at(rule, &file)));
-            is_looked_at && (checked.contains(&file) || file.symlink_metadata().is_err())
+            is_looked_at && (checked.contains(file.as_os_str()) || file.symlink_metadata().is_err())
         };
         if !self.is_complete {
             return Known::new();

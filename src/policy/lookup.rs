@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::read;
 use super::settings::{Overrides, Settings};
-use crate::package::Roots;
 use crate::package::sieve::SETTINGS_FILE;
+use crate::package::{Roots, steps};
 use crate::source::hashed::Map;
 use crate::validate::Place;
 
@@ -102,14 +102,17 @@ impl Lookup {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed = Vec::new();
         let mut found = None;
-        for ancestor in place.directory.ancestors() {
-            if let Some(answer) = known().get(ancestor.as_os_str()) {
-                found.clone_from(answer);
-                break;
-            }
-            passed.push(ancestor.as_os_str().to_owned());
+        for ancestor in steps::upwards(place.directory) {
             let file = || ancestor.join(SETTINGS_FILE);
             let seen = place.seen.and_then(|seen| seen.has_settings(ancestor));
+            // What was seen costs less to ask than to remember.
+            if seen.is_none() {
+                if let Some(answer) = known().get(ancestor.as_os_str()) {
+                    found.clone_from(answer);
+                    break;
+                }
+                passed.push(ancestor.as_os_str().to_owned());
+            }
             if seen.unwrap_or_else(|| file().symlink_metadata().is_ok()) {
                 found = Some(self.file(&file()));
                 break;

@@ -28,7 +28,7 @@ pub use globs::Glob;
 pub use lookup::Origin;
 pub use read::{EXCEPTION_KEYS, KEYS, PRECISION_KEYS};
 pub use selector::{Level, Selector};
-pub use settings::{Exception, Overrides, Settings};
+pub use settings::{Cause, Exception, Overrides, Settings};
 pub use words::capabilities;
 
 use judge::{Baselines, Judge, Judgement};
@@ -171,7 +171,13 @@ impl Policy {
 
     /// What is below `paths`, without what settings leave out. Of what is named nothing is left out.
     pub fn discover(&self, paths: &[PathBuf]) -> Discovery {
-        Discovery::walk_sieved(paths, &mut sieve::ProjectSieve::new(&self.lookup))
+        self.discover_by(paths, 1)
+    }
+
+    /// The same by so many threads; 0 means one for each core.
+    fn discover_by(&self, paths: &[PathBuf], threads: usize) -> Discovery {
+        let mut sieve = sieve::ProjectSieve::new(&self.lookup);
+        Discovery::walk_sieved(paths, &mut sieve, threads)
     }
 
     /// Validates everything found under `options.paths`. A `pkgtool.toml` among them is checked itself.
@@ -184,7 +190,7 @@ impl Policy {
             .partition(|path| is_settings(path) && !path.is_dir());
         validate::check_names(&options.paths)?;
         let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
-        let mut discovery = self.discover(&paths);
+        let mut discovery = self.discover_by(&paths, options.jobs);
         validate::check_there(settings.iter().copied().chain(&discovery.absent))?;
         if let Some(list) = &options.precisions {
             discovery.add_list(list);
@@ -366,7 +372,8 @@ impl Ruling for Ruler<'_> {
             lookup.file(file);
             report.files.push(lookup.roots().shown(file));
         }
-        let judge = Judge::new(lookup, baselines, self.is_complete);
+        let mut judge = Judge::new(lookup, baselines, self.is_complete);
+        judge.writes = writes.is_some();
         let mut judgement = judge.judge(report);
         let written = writes
             .as_ref()

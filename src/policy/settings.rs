@@ -92,6 +92,17 @@ pub struct Overrides {
     pub capabilities: Vec<String>,
 }
 
+/// The setting that gives a rule another level than its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause<'s> {
+    /// `select` names others.
+    Select,
+    /// `ignore` names it so.
+    Ignore(&'s Selector),
+    /// `severity` names it so.
+    Severity(&'s Selector),
+}
+
 impl Overrides {
     /// Whether nothing is said that concerns what files are checked for.
     pub fn is_silent(&self) -> bool {
@@ -145,17 +156,40 @@ impl Settings {
 
     /// Whether a rule is looked at anywhere.
     pub fn is_selected(&self, rule: &RuleMeta) -> bool {
-        let names = |list: &[Selector]| list.iter().any(|one| one.matches(rule));
-        self.select.as_deref().is_none_or(names)
-            && !names(&self.ignore)
-            && self.level(rule) != Some(Level::Off)
+        self.in_force(rule).0 != Level::Off
     }
 
     /// The level of a rule, if one is set: what names it most exactly counts, and of equals the last.
     pub fn level(&self, rule: &RuleMeta) -> Option<Level> {
+        self.leveled(rule).map(|(_, level)| *level)
+    }
+
+    /// The level at which findings of a rule are told, and the setting that makes it another than the rule's own.
+    pub fn in_force(&self, rule: &RuleMeta) -> (Level, Option<Cause<'_>>) {
+        let names = |list: &[Selector]| list.iter().any(|one| one.matches(rule));
+        if !self.select.as_deref().is_none_or(names) {
+            return (Level::Off, Some(Cause::Select));
+        }
+        if let Some(one) = self.ignore.iter().find(|one| one.matches(rule)) {
+            return (Level::Off, Some(Cause::Ignore(one)));
+        }
+        let own = Level::At(rule.severity);
+        match self.leveled(rule) {
+            Some((one, level)) if *level != own => (*level, Some(Cause::Severity(one))),
+            _ => (own, None),
+        }
+    }
+
+    /// The globs of files in which a rule is not looked at.
+    pub fn not_looked_at(&self, rule: &RuleMeta) -> impl Iterator<Item = &str> {
+        let ignores = self.per_path_ignores.iter();
+        let ignores = ignores.filter(|(_, rules)| rules.iter().any(|one| one.matches(rule)));
+        ignores.map(|(glob, _)| glob.text())
+    }
+
+    fn leveled(&self, rule: &RuleMeta) -> Option<&(Selector, Level)> {
         let named = self.severity.iter().filter(|(one, _)| one.matches(rule));
-        let named = named.max_by_key(|(one, _)| one.precision());
-        named.map(|(_, level)| *level)
+        named.max_by_key(|(one, _)| one.precision())
     }
 
     /// A path relative to the root, with `/` between its parts; `None` outside of it.
@@ -187,6 +221,25 @@ impl Exception {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         self.file == file && pointers.into_iter().any(below)
+    }
+}
+
+impl<'s> Cause<'s> {
+    /// The setting's key in a file of settings.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Select => "select",
+            Self::Ignore(_) => "ignore",
+            Self::Severity(_) => "severity",
+        }
+    }
+
+    /// The rules as the setting names them; `None` where it does not name them.
+    pub fn rules(self) -> Option<&'s str> {
+        match self {
+            Self::Select => None,
+            Self::Ignore(one) | Self::Severity(one) => Some(one.text()),
+        }
     }
 }
 

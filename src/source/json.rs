@@ -7,13 +7,13 @@
 //! tree; look-ups find the last one, as `serde_json` does.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseErrorKind;
 use serde_json::error::Category;
 
+pub use super::key::Key;
 pub use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Node};
 pub use super::syntax::SyntaxError;
 
@@ -33,13 +33,15 @@ const FEWER_LEVELS: &str = "a config needs no more than 10 levels";
 pub struct Document {
     /// The tree with positions.
     pub root: Node,
+    /// Whether an object in it has a key twice.
+    pub repeats: bool,
 }
 
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// Into an object's member; shared, because paths are made by the thousand and keys may be long.
-    Key(Arc<str>),
+    /// Into an object's member.
+    Key(Key),
     /// Into an array's element.
     Index(usize),
 }
@@ -51,8 +53,8 @@ pub struct JsonPath(Vec<Step>);
 impl Document {
     /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
-        if let Some(root) = positions::tree(text) {
-            return Ok(Self { root });
+        if let Some((root, repeats)) = positions::tree(text) {
+            return Ok(Self { root, repeats });
         }
         Err(
             fault(text).unwrap_or_else(|| match serde_json::from_str(text) {
@@ -306,6 +308,7 @@ mod tests {
     fn paths_lead_to_spans() {
         let document = Document::parse(TEXT).expect("JSON");
         let c = JsonPath::root().key("c");
+        assert!(document.repeats);
         assert_eq!(text_at(document.key_span(&c)), "\"c\"");
         assert_eq!(text_at(document.value_span(&c.index(1))), "-1");
         assert_eq!(

@@ -63,9 +63,15 @@ pub struct Member {
 #[derive(Debug, Clone, Default)]
 pub struct Members {
     list: Vec<Member>,
+    /// Of a long list, or of one with a repeated key; nearly every object is neither.
+    index: Option<Box<Index>>,
+}
+
+#[derive(Debug, Clone)]
+struct Index {
     /// Positions in `list` by key and then by position; empty for a short list.
     by_key: Vec<usize>,
-    /// Whether a key stands twice: hardly ever, and then nobody has to look for it.
+    /// Whether a key stands twice.
     repeats: bool,
 }
 
@@ -119,6 +125,12 @@ impl Node {
     /// The integer, if it is a whole number; `1.0` is one, as in JSON Schema. One that does not
     /// fit becomes the nearest that does.
     pub fn as_i64(&self) -> Option<i64> {
+        // Nearly every number of a config.
+        if let Kind::Number(text) = &self.kind
+            && let Ok(plain) = text.parse()
+        {
+            return Some(plain);
+        }
         let number = self.as_number()?;
         number.as_i64().or_else(|| {
             let float = number.as_f64()?;
@@ -172,7 +184,7 @@ impl Members {
     pub fn effective(&self) -> impl Iterator<Item = &Member> {
         let members = self.list.iter().enumerate();
         members
-            .filter(|(at, member)| !self.repeats || self.last_position(&member.key) == Some(*at))
+            .filter(|(at, member)| !self.repeats() || self.last_position(&member.key) == Some(*at))
             .map(|(_, member)| member)
     }
 
@@ -180,31 +192,39 @@ impl Members {
     pub fn with_repetition(&self) -> impl Iterator<Item = (&Member, bool)> {
         let members = self.list.iter().enumerate();
         members.map(|(at, member)| {
-            let is_repeated = self.repeats && self.first_position(&member.key, at) != at;
+            let is_repeated = self.repeats() && self.first_position(&member.key, at) != at;
             (member, is_repeated)
         })
     }
 
+    /// Whether a key stands twice: hardly ever, and then nobody has to look for it.
+    pub(super) fn repeats(&self) -> bool {
+        self.index.as_ref().is_some_and(|index| index.repeats)
+    }
+
+    /// Positions by key; none of a short list.
+    fn by_key(&self) -> &[usize] {
+        self.index.as_ref().map_or(&[], |index| &index.by_key)
+    }
+
     /// The first position of a key that the member at `at` has.
     fn first_position(&self, key: &str, at: usize) -> usize {
-        if self.by_key.is_empty() {
+        let by_key = self.by_key();
+        if by_key.is_empty() {
             let earlier = self.list[..at].iter();
             return earlier.take_while(|member| member.key != key).count();
         }
-        let before = self
-            .by_key
-            .partition_point(|&at| self.list[at].key.as_str() < key);
-        self.by_key.get(before).copied().unwrap_or(at)
+        let before = by_key.partition_point(|&at| self.list[at].key.as_str() < key);
+        by_key.get(before).copied().unwrap_or(at)
     }
 
     fn last_position(&self, key: &str) -> Option<usize> {
-        if self.by_key.is_empty() {
+        let by_key = self.by_key();
+        if by_key.is_empty() {
             return self.list.iter().rposition(|member| member.key == key);
         }
-        let after = self
-            .by_key
-            .partition_point(|&at| self.list[at].key.as_str() <= key);
-        let at = *self.by_key.get(after.checked_sub(1)?)?;
+        let after = by_key.partition_point(|&at| self.list[at].key.as_str() <= key);
+        let at = *by_key.get(after.checked_sub(1)?)?;
         (self.list[at].key == key).then_some(at)
     }
 }
@@ -233,11 +253,9 @@ impl From<Vec<Member>> for Members {
             };
             list.iter().enumerate().any(is_repeated)
         };
-        Self {
-            list,
-            by_key,
-            repeats,
-        }
+        let index = repeats || !by_key.is_empty();
+        let index = index.then(|| Box::new(Index { by_key, repeats }));
+        Self { list, index }
     }
 }
 

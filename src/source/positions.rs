@@ -8,24 +8,28 @@ use compact_str::CompactString;
 use serde_json::Number;
 
 use super::Span;
-use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Node};
+use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Members, Node};
 
 /// Digits that a number may have without a look at its size: 64-bit floats reach to 308.
 const SURELY_FINITE: usize = 300;
 
+/// Bytes that are looked at together.
+const WORD: usize = 8;
+
 /// Members and elements for which room is made when there is one.
 const FIRST_ROOM: usize = 4;
 
-/// The tree of a JSON text; `None` if it is no JSON, or too large.
-pub(super) fn tree(text: &str) -> Option<Node> {
+/// The tree of a JSON text, and whether an object in it has a key twice; `None` if it is no JSON, or too large.
+pub(super) fn tree(text: &str) -> Option<(Node, bool)> {
     let mut scan = Scan {
         text,
         at: 0,
         values: 0,
         depth: 0,
+        repeats: false,
     };
     let root = scan.value()?;
-    scan.next_byte().is_none().then_some(root)
+    scan.next_byte().is_none().then_some((root, scan.repeats))
 }
 
 /// A walk through the text.
@@ -34,6 +38,7 @@ struct Scan<'t> {
     at: usize,
     values: usize,
     depth: usize,
+    repeats: bool,
 }
 
 impl Scan<'_> {
@@ -45,7 +50,11 @@ impl Scan<'_> {
         let first = self.next_byte()?;
         let start = self.at;
         let kind = match first {
-            b'{' => Kind::Object(self.listed(b'}', Self::member)?.into()),
+            b'{' => {
+                let members = Members::from(self.listed(b'}', Self::member)?);
+                self.repeats |= members.repeats();
+                Kind::Object(members)
+            }
             b'[' => Kind::Array(self.listed(b']', Self::value)?),
             b'"' => Kind::String(self.string()?),
             b't' => self.word("true", Kind::Bool(true))?,
@@ -107,8 +116,7 @@ impl Scan<'_> {
         let mut is_plain = true;
         loop {
             let rest = self.text.as_bytes().get(self.at..)?;
-            let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
-            let length = rest.iter().position(ends)?;
+            let length = plain_length(rest)?;
             self.at += length + 1;
             match rest[length] {
                 b'"' => break,
@@ -143,13 +151,58 @@ impl Scan<'_> {
         is_number.then(|| Kind::Number(text.into()))
     }
 
+    /// Goes behind spaces, as most white space is.
+    fn skip_indentation(&mut self) {
+        const SPACES: u64 = u64::from_le_bytes([b' '; WORD]);
+        let bytes = self.text.as_bytes();
+        while let Some(eight) = bytes.get(self.at..).and_then(<[u8]>::first_chunk::<WORD>) {
+            let others = u64::from_le_bytes(*eight) ^ SPACES;
+            self.at += others.trailing_zeros() as usize / 8;
+            if others != 0 {
+                break;
+            }
+        }
+    }
+
     /// The next byte that is no white space, which is where the walk then stands.
     fn next_byte(&mut self) -> Option<u8> {
-        let rest = self.text.as_bytes().get(self.at..)?;
-        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-        self.at += rest.iter().take_while(|byte| is_space(byte)).count();
-        self.text.as_bytes().get(self.at).copied()
+        let bytes = self.text.as_bytes();
+        loop {
+            match *bytes.get(self.at)? {
+                b'\n' => {
+                    self.at += 1;
+                    self.skip_indentation();
+                }
+                b' ' | b'\t' | b'\r' => self.at += 1,
+                byte => return Some(byte),
+            }
+        }
     }
+}
+
+/// How many bytes from the beginning are a string's own: up to a quote, a backslash or a control character.
+fn plain_length(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD>) {
+        let ends = ends_in(u64::from_le_bytes(*eight));
+        if ends != 0 {
+            return Some(at + ends.trailing_zeros() as usize / 8);
+        }
+        at += WORD;
+    }
+    let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
+    let rest = bytes[at..].iter().position(ends)?;
+    Some(at + rest)
+}
+
+/// The highest bit of each byte that ends a plain part of a string; above the lowest such byte others may be marked,
+/// too.
+fn ends_in(word: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; WORD]);
+    const HIGH: u64 = ONES << 7;
+    let below = |limit: u64, word: u64| word.wrapping_sub(ONES * limit) & !word;
+    let is = |byte: u8| below(1, word ^ (ONES * u64::from(byte)));
+    (is(b'"') | is(b'\\') | below(0x20, word)) & HIGH
 }
 
 /// Whether a text is a whole number of JSON that a 64-bit float surely reaches, as most dimensions and
@@ -181,7 +234,8 @@ mod tests {
     #[test]
     fn every_value_knows_its_place() {
         let text = " { \"a\\\"\" : [ true , -1.5E+3,null ] , \"\" : \"\\\\\" } ";
-        let root = tree(text).expect("a tree");
+        let (root, repeats) = tree(text).expect("a tree");
+        assert!(!repeats);
         let mut found = Vec::new();
         parts(&root, text, &mut found);
         let array = "[ true , -1.5E+3,null ]";
@@ -198,6 +252,23 @@ mod tests {
         assert_eq!(found, words);
         assert_eq!(root.members()[0].key, "a\"");
         assert!(matches!(&root.members()[1].value.kind, Kind::String(text) if text == "\\"));
+    }
+
+    #[test]
+    fn plain_parts_end_where_the_first_end_is() {
+        let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
+        for length in 0..20 {
+            for byte in 0..=u8::MAX {
+                for filler in [b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xa2, 0xff] {
+                    let mut bytes = vec![filler; length];
+                    bytes.extend([byte, filler, byte, b'"', 0, filler]);
+                    let expected = bytes.iter().position(ends);
+                    assert_eq!(super::plain_length(&bytes), expected, "{bytes:?}");
+                    bytes.truncate(length);
+                    assert_eq!(super::plain_length(&bytes), None);
+                }
+            }
+        }
     }
 
     #[test]
@@ -255,7 +326,7 @@ mod tests {
         ) {
             let text = parts.concat();
             let read: Result<serde_json::Value, _> = serde_json::from_str(&text);
-            let tree = tree(&text).map(|node| node.to_value());
+            let tree = tree(&text).map(|(node, _)| node.to_value());
             prop_assert_eq!(tree, read.ok(), "{}", text);
         }
     }

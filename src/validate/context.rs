@@ -202,6 +202,11 @@ impl<'a> Context<'a> {
         self.violated.reaches_into(path)
     }
 
+    /// The same for the root's member of this key.
+    pub(super) fn is_violated_at(&self, key: &str) -> bool {
+        !self.violations.is_empty() && self.is_violated(&JsonPath::root().key(key))
+    }
+
     /// The number at `path` as it is written: a number's value is the nearest that fits.
     pub(super) fn written(&self, path: &JsonPath) -> Option<&'a str> {
         match &self.document()?.node(path)?.kind {

@@ -21,6 +21,11 @@ use crate::source::{self, elsewhere, lfs};
 /// Most comparisons with other files that are remembered.
 const MAX_COMPARED: usize = 64;
 
+/// Files of a config, more or less.
+const FILES_OF_CONFIG: usize = 3;
+/// Most files for which room is made before they are known.
+const MAX_RESERVED: usize = 100_000;
+
 /// The facts about one referenced file.
 #[derive(Debug)]
 pub struct FileFacts {
@@ -30,8 +35,8 @@ pub struct FileFacts {
     pub state: FileState,
     /// What it says as a model; `None` unless it is one that was opened.
     pub model: Option<ModelFacts>,
-    json: OnceLock<Result<RootKeys, String>>,
-    weights: OnceLock<Option<Weights>>,
+    json: OnceLock<Box<Result<RootKeys, String>>>,
+    weights: OnceLock<Option<Box<Weights>>>,
     /// A number that no other facts of the process have.
     number: u64,
     /// Numbers of facts that these were compared with, and whether the content was the same.
@@ -89,6 +94,12 @@ impl FileCache {
         }
     }
 
+    /// Makes room for the files of so many configs.
+    pub(super) fn reserve(&self, configs: usize) {
+        let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        facts.reserve(configs.saturating_mul(FILES_OF_CONFIG).min(MAX_RESERVED));
+    }
+
     /// A cache that asks `kept` first.
     pub(super) fn keeping(open_models: bool, kept: Arc<Kept<FileFacts>>) -> Self {
         Self {
@@ -102,15 +113,15 @@ impl FileCache {
     }
 
     /// The facts about the file at `path`.
-    pub(super) fn facts(&self, path: &Path, is_model: bool) -> Arc<FileFacts> {
+    pub(super) fn facts(&self, path: PathBuf, is_model: bool) -> Arc<FileFacts> {
         let cell = {
             let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
-            let cell = facts.entry((path.into(), is_model)).or_default();
+            let cell = facts.entry((path.clone().into(), is_model)).or_default();
             Arc::clone(cell)
         };
         let opens = is_model && self.open_models;
         let look = || match &self.kept {
-            Some(kept) => kept.facts(path, opens, || FileFacts::look(path, opens)),
+            Some(kept) => kept.facts(&path, opens, || FileFacts::look(path.clone(), opens)),
             None => Arc::new(FileFacts::look(path, opens)),
         };
         Arc::clone(cell.get_or_init(look))
@@ -118,17 +129,17 @@ impl FileCache {
 }
 
 impl FileFacts {
-    pub(super) fn look(path: &Path, open_model: bool) -> Self {
+    pub(super) fn look(path: PathBuf, open_model: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let state = FileState::look(path);
+        let state = FileState::look(&path);
         let model = match state {
             FileState::File(_) | FileState::Directory(_) if open_model => {
-                Some(ModelFacts::read(path))
+                Some(ModelFacts::read(&path))
             }
             _ => None,
         };
         Self {
-            path: path.to_owned(),
+            path,
             state,
             model,
             json: OnceLock::new(),
@@ -140,14 +151,17 @@ impl FileFacts {
 
     /// The keys at the root of a JSON file, or why it is none; read once, as a stream.
     pub(super) fn json(&self) -> &Result<RootKeys, String> {
-        self.json
-            .get_or_init(|| tokenizer::read(&self.path).map_err(|error| error.to_string()))
+        let read = || tokenizer::read(&self.path).map_err(|error| error.to_string());
+        self.json.get_or_init(|| Box::new(read()))
     }
 
     /// How precise its weights are, if it is a model that was read; looked for once.
     pub(super) fn weights(&self) -> Option<&Weights> {
-        let look = || Some(Weights::of(&self.path, self.model.as_ref()?.info()?));
-        self.weights.get_or_init(look).as_ref()
+        let look = || {
+            let info = self.model.as_ref()?.info()?;
+            Some(Box::new(Weights::of(&self.path, info)))
+        };
+        self.weights.get_or_init(look).as_deref()
     }
 
     /// Whether nothing is at the path.

@@ -28,14 +28,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rayon::prelude::*;
-
 use crate::diagnostic::{Diagnostic, Finding, Report, RuleMeta, SourceText};
+use crate::package::sieve::Open;
 use crate::package::{
-    Discovery, Found, FoundKind, Listing, Loaded, PrecisionList, Roots, Seen, Skipped, Walked,
-    discover, foreign, model_file, roots,
+    Discovery, Found, FoundKind, Listing, Loaded, Marks, PrecisionList, Roots, Seen, Skipped,
+    Walked, discover, foreign, model_file, roots, steps,
 };
 use crate::source::hashed::Map;
+use crate::source::spread::spread;
 use context::{Context, Precisions};
 use files::FileCache;
 use limit::Worst;
@@ -109,7 +109,7 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 /// Validates everything found under `options.paths`.
 pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Error> {
     check_names(&options.paths)?;
-    let mut discovery = Discovery::walk(&options.paths);
+    let mut discovery = Discovery::walk_sieved(&options.paths, &mut Open, options.jobs);
     check_there(&discovery.absent)?;
     if let Some(list) = &options.precisions {
         discovery.add_list(list);
@@ -161,8 +161,10 @@ pub fn validate_ruled(
 ) -> Result<Outcome, Error> {
     let run = Run::new(options, &discovery.walked, ruling)?;
     let total = discovery.found.len();
+    run.files.reserve(total);
     let done = std::sync::atomic::AtomicUsize::new(0);
-    let check = |found: &Found| {
+    let check = |number: usize| {
+        let found: &Found = &discovery.found[number];
         let checked = match contents.get(&found.path) {
             Some(bytes) => run.check_loaded(found, &Loaded::from_bytes(bytes.clone())),
             None => run.check(found),
@@ -171,13 +173,7 @@ pub fn validate_ruled(
         progress(now, total);
         checked
     };
-    let checked: Vec<Checked> = if total < 2 || options.jobs == 1 {
-        discovery.found.iter().map(check).collect()
-    } else {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(options.jobs);
-        let pool = pool.build()?;
-        pool.install(|| discovery.found.par_iter().map(check).collect())
-    };
+    let checked = spread(total, options.jobs, check);
     Ok(collect(checked, discovery, &run))
 }
 
@@ -229,6 +225,7 @@ struct Run<'a> {
     embedded: Arc<Precisions>,
     lists: Mutex<Map<OsString, Option<Arc<Precisions>>>>,
     roots: Roots,
+    marks: Mutex<Map<OsString, Option<Marks>>>,
 }
 
 impl<'a> Run<'a> {
@@ -255,6 +252,7 @@ impl<'a> Run<'a> {
             embedded: Arc::new(Precisions::trusted(PrecisionList::embedded())),
             lists: Mutex::default(),
             roots: Roots::new(),
+            marks: Mutex::default(),
         }
     }
 
@@ -277,16 +275,20 @@ impl<'a> Run<'a> {
         {
             return self.foreign(found, owner);
         }
-        let directory = found.path.parent().unwrap_or(Path::new("")).to_owned();
+        let directory = steps::above(&found.path)
+            .unwrap_or(Path::new(""))
+            .to_owned();
         let absolute = self.roots.absolute(&directory);
         let top = found.walked_from.as_deref();
         let listing;
         let mut seen = top.and_then(|top| self.walked.below(top));
         if seen.is_none() {
-            listing = Listing::read(&directory, &absolute);
+            listing = Listing::read(&directory, &absolute)
+                .map(|listing| listing.with_above(self.marks_above(&absolute)));
             seen = listing.as_ref().map(Seen::listed);
         }
         let root = self.roots.package_root_seen(&absolute, seen);
+        let depth = roots::depth_below(&absolute, &root);
         let place = Place {
             directory: &absolute,
             seen,
@@ -302,7 +304,7 @@ impl<'a> Run<'a> {
         let context = Context::build(&context::Inputs {
             loaded,
             is_list,
-            depth: roots::depth_below(&absolute, &root),
+            depth,
             absolute: &absolute,
             directory: &directory,
             models: seen.map(|seen| seen.models_in(&directory)),
@@ -317,7 +319,9 @@ impl<'a> Run<'a> {
             }
             let mut findings = Vec::new();
             (rule.check)(&context, &mut findings);
-            worst.add(findings);
+            if !findings.is_empty() {
+                worst.add(findings);
+            }
         }
         let path = self.roots.shown(&found.path);
         Checked::File {
@@ -330,6 +334,18 @@ impl<'a> Run<'a> {
             diagnostics: worst.locate(|| SourceText::new(path.clone(), loaded.text.clone())),
             path,
         }
+    }
+
+    /// What is in the directory above, in which several configs' directories may stand.
+    fn marks_above(&self, absolute: &Path) -> Option<Marks> {
+        let above = steps::above(absolute)?;
+        let marks = || self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = marks().get(above.as_os_str()) {
+            return *known;
+        }
+        let found = Marks::read(above);
+        marks().insert(above.into(), found);
+        found
     }
 
     fn foreign(&self, found: &Found, owner: &str) -> Checked {

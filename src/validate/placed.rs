@@ -13,7 +13,7 @@ use super::interfaces::{Between, Side, difference};
 use super::rules;
 use crate::diagnostic::{Anchor, Diagnostic, SourceText};
 use crate::model::ModelInfo;
-use crate::package::{Backend, Config, Loaded};
+use crate::package::{Backend, Config, Loaded, steps};
 use crate::source::hashed::{Map, Set};
 use crate::source::{JsonPath, Span};
 
@@ -30,6 +30,8 @@ pub(super) struct Placed {
     model: String,
     size: Option<String>,
     backend: Option<Backend>,
+    /// Whether its directory is named after its backend.
+    is_at_home: bool,
     said: Vec<Said>,
     model_span: Span,
     /// Models of the first variant; none where backends are called differently by their nature.
@@ -81,8 +83,15 @@ struct Said {
     key: &'static str,
     /// The value in a form that is equal where the meaning is.
     meaning: String,
-    shown: String,
+    /// The value as it is written, where that is not its meaning.
+    written: Option<String>,
     span: Span,
+}
+
+impl Said {
+    fn shown(&self) -> &str {
+        self.written.as_ref().unwrap_or(&self.meaning)
+    }
 }
 
 impl Placed {
@@ -90,15 +99,16 @@ impl Placed {
     pub(super) fn new(context: &Context<'_>, path: &Path, shown: &str) -> Option<Self> {
         let config = context.config.as_ref()?;
         let document = context.document()?;
-        let span = |key: &str| document.value_span(&JsonPath::root().key(key));
+        // Of something that a config does not have nothing is said.
+        let span = |key: &str| document.root.get(key).unwrap_or(&document.root).span;
         let said = fields(config)
             .into_iter()
-            .filter_map(|(key, meaning, shown)| {
-                let is_sound = !context.is_violated(&JsonPath::root().key(key));
+            .filter_map(|(key, meaning, written)| {
+                let is_sound = !context.is_violated_at(key);
                 is_sound.then(|| Said {
                     key,
                     meaning,
-                    shown,
+                    written,
                     span: span(key),
                 })
             });
@@ -110,6 +120,7 @@ impl Placed {
             model: config.model.clone()?,
             size: config.size.clone(),
             backend: config.backend,
+            is_at_home: config.backend.is_some() && backend_of(context.absolute) == config.backend,
             said: said.collect(),
             model_span: span("model"),
             models: Model::all(context, config),
@@ -136,17 +147,13 @@ impl Placed {
 
     /// The backend that its directory is named after.
     fn directory_backend(&self) -> Option<Backend> {
-        Backend::from_name(name_of(&self.directory)?)
-    }
-
-    fn is_at_home(&self) -> bool {
-        self.backend.is_some() && self.directory_backend() == self.backend
+        backend_of(&self.directory)
     }
 
     /// Whether its directories name another backend or size.
     fn contradicts_its_place(&self) -> bool {
-        let other_backend = self.directory_backend().is_some() && !self.is_at_home();
-        let above = self.directory.parent().and_then(name_of);
+        let other_backend = self.directory_backend().is_some() && !self.is_at_home;
+        let above = steps::above(&self.directory).and_then(steps::name);
         let size = self.size.as_deref();
         other_backend
             || above.is_some_and(|above| size.is_some_and(|size| rules::is_other_size(above, size)))
@@ -154,38 +161,42 @@ impl Placed {
 
     /// The directories in which another config of this model, size and backend is one too many.
     fn reach(&self) -> Vec<&Path> {
-        let parent = self.directory.parent().unwrap_or(&self.directory);
+        let parent = steps::above(&self.directory).unwrap_or(&self.directory);
         if self.directory_backend().is_none() {
             return vec![parent, &self.directory];
         }
         // Sizes of one model stand beside each other, each in a directory of its own.
-        let is_size = name_of(parent).is_some_and(rules::is_size_token) && self.size.is_some();
-        let above = parent.parent().filter(|_| is_size);
+        let is_size = || steps::name(parent).is_some_and(rules::is_size_token);
+        let above = steps::above(parent).filter(|_| self.size.is_some() && is_size());
         std::iter::once(parent).chain(above).collect()
     }
 }
 
-fn name_of(path: &Path) -> Option<&str> {
-    path.file_name()?.to_str()
+fn backend_of(directory: &Path) -> Option<Backend> {
+    Backend::from_name(steps::name(directory)?)
 }
 
-/// Fields that have the same value for every backend: key, meaning, text.
-fn fields(config: &Config) -> Vec<(&'static str, String, String)> {
-    let mut fields = Vec::new();
+/// Fields that have the same value for every backend: key, meaning, and the text where that is another.
+fn fields(config: &Config) -> Vec<(&'static str, String, Option<String>)> {
+    let mut fields = Vec::with_capacity(3);
+    let mut add = |key, meaning: String, written: &str| {
+        let written = (meaning != written).then(|| written.to_owned());
+        fields.push((key, meaning, written));
+    };
     if let Some(license) = &config.license {
-        fields.push(("license", license.to_ascii_lowercase(), license.clone()));
+        add("license", license.to_ascii_lowercase(), license);
     }
     if let Some(family) = &config.family {
-        fields.push(("family", family.clone(), family.clone()));
+        add("family", family.clone(), family);
     }
-    if !config.capabilities.is_empty() {
-        let mut sorted = config.capabilities.clone();
-        sorted.sort();
-        fields.push((
-            "capabilities",
-            sorted.join(" "),
-            config.capabilities.join(", "),
-        ));
+    match &config.capabilities[..] {
+        [] => {}
+        [only] => add("capabilities", only.clone(), only),
+        several => {
+            let mut sorted = several.to_vec();
+            sorted.sort();
+            add("capabilities", sorted.join(" "), &several.join(", "));
+        }
     }
     fields
 }
@@ -204,13 +215,17 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
         return Comparison::default();
     }
     // What stands where it should comes first: of two the other one is too many.
-    let order = |one: &Placed| (!one.is_at_home(), one.shown.clone());
-    placed.sort_by_cached_key(order);
+    placed.sort_by(|one, other| {
+        let away = (!one.is_at_home, !other.is_at_home);
+        away.0
+            .cmp(&away.1)
+            .then_with(|| one.shown.cmp(&other.shown))
+    });
     let mut comparison = Comparison::default();
     find_duplicates(&placed, &mut comparison);
     let mut beside: Map<(&OsStr, &str, Option<&str>), Vec<&Placed>> = Map::default();
     for one in &placed {
-        if let Some(parent) = one.directory.parent() {
+        if let Some(parent) = steps::above(&one.directory) {
             let key = (parent.as_os_str(), one.model.as_str(), one.size.as_deref());
             let siblings = beside.entry(key).or_default();
             if siblings.iter().all(|other| other.backend != one.backend) {
@@ -273,7 +288,7 @@ fn disagreements(siblings: &[&Placed], key: &str) -> Vec<Diagnostic> {
         .map(|(one, it)| {
             let (source, span) = one.source(it.span);
             let anchor = Anchor::At(JsonPath::root().key(key), span);
-            let said = (it.shown.as_str(), usual.shown.as_str());
+            let said = (it.shown(), usual.shown());
             let finding = rules::backends_disagree(anchor, key, said, &usual_in.shown);
             finding.locate(&source, None)
         })

@@ -67,7 +67,7 @@ pub(super) fn follow(
                 file: file.clone(),
                 variant,
                 is_model,
-                facts: target.map(|path| cache.facts(&path, is_model)),
+                facts: target.map(|path| cache.facts(path, is_model)),
             }
         })
         .collect()

@@ -46,7 +46,7 @@ impl Session {
     pub fn file(&self, path: &Path, as_model: bool) -> Arc<FileFacts> {
         let opens = as_model && self.open_models;
         self.kept
-            .facts(path, opens, || FileFacts::look(path, opens))
+            .facts(path, opens, || FileFacts::look(path.to_owned(), opens))
     }
 
     /// The precision list that rules the config `found`, and its file; no file for the built-in list.

@@ -27,6 +27,13 @@ class Client(LanguageClient):
 
 
 async def main(binary, directory):
+    await told(binary, directory)
+    await asked(binary, directory)
+    print("understood")
+
+
+async def told(binary, directory):
+    """A client that is told of findings."""
     client = Client()
 
     @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
@@ -85,12 +92,66 @@ async def main(binary, directory):
     client.text_document_did_close(types.DidCloseTextDocumentParams(document))
     assert await findings(client, None) == []
 
+    await ended(client)
+
+
+async def asked(binary, directory):
+    """A client that asks for findings."""
+    client = Client()
+    refreshed = asyncio.Event()
+
+    @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    def _(params: types.PublishDiagnosticsParams):
+        client.published.put_nowait(params)
+
+    @client.feature(types.CLIENT_REGISTER_CAPABILITY)
+    def _(params: types.RegistrationParams):
+        client.registered.set()
+
+    @client.feature(types.WORKSPACE_DIAGNOSTIC_REFRESH)
+    def _(_):
+        refreshed.set()
+
+    await client.start_io(binary, "lsp")
+    asking = parameters(directory)
+    asking.capabilities.text_document.diagnostic = types.DiagnosticClientCapabilities()
+    asking.capabilities.workspace.diagnostics = types.DiagnosticWorkspaceClientCapabilities(True)
+    initialized = await client.initialize_async(asking)
+    provider = initialized.capabilities.diagnostic_provider
+    assert provider.inter_file_dependencies and not provider.workspace_diagnostics, provider
+    client.initialized(types.InitializedParams())
+    path = directory / "xnnpack" / CONFIG
+    document = types.TextDocumentIdentifier(path.as_uri())
+    opened = types.TextDocumentItem(path.as_uri(), "json", 1, path.read_text())
+    client.text_document_did_open(types.DidOpenTextDocumentParams(opened))
+
+    async def report(known=None):
+        params = types.DocumentDiagnosticParams(document, provider.identifier, known)
+        return await asyncio.wait_for(client.text_document_diagnostic_async(params), 60)
+
+    clean = await report()
+    assert isinstance(clean, types.RelatedFullDocumentDiagnosticReport), clean
+    assert not clean.items, clean
+    again = await report(clean.result_id)
+    assert isinstance(again, types.RelatedUnchangedDocumentDiagnosticReport), again
+    change = types.TextDocumentContentChangeWholeDocument("{")
+    versioned = types.VersionedTextDocumentIdentifier(2, path.as_uri())
+    client.text_document_did_change(types.DidChangeTextDocumentParams(versioned, [change]))
+    broken = await report(clean.result_id)
+    assert [finding.code for finding in broken.items] == ["PKG002"], broken
+    event = types.FileEvent((path.parent / "other.pte").as_uri(), types.FileChangeType.Created)
+    client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([event]))
+    await asyncio.wait_for(refreshed.wait(), 60)
+    assert client.published.empty(), client.published
+    await ended(client)
+
+
+async def ended(client):
     await client.shutdown_async(None)
     client.exit(None)
     await asyncio.wait_for(client._server.wait(), 60)
     assert client._server.returncode == 0, client._server.returncode
     assert not client.errors, client.errors
-    print("understood")
 
 
 def parameters(directory):

@@ -27,10 +27,13 @@ pub(super) struct Feature {
 /// How an array's sizes vary.
 #[derive(Debug, Default)]
 struct Sizes {
-    default: Vec<u64>,
-    listed: Vec<Vec<u64>>,
+    default: Shape,
+    listed: Vec<Shape>,
     ranges: Vec<(u64, Option<u64>)>,
 }
+
+/// A shape's sizes; none for one that is below zero, which is no size but says that there is none.
+type Shape = Vec<Option<u64>>;
 
 impl Feature {
     /// Reads a `FeatureDescription`.
@@ -109,8 +112,15 @@ fn array(message: Message<'_>) -> Result<ValueKind, Error> {
         match field.number {
             1 => sizes_of(&field, &mut sizes.default)?,
             2 => element = field.number()?,
-            21 => sizes.listed = listed(field.message("enumerated shapes")?)?,
-            31 => sizes.ranges = ranges(field.message("shape range")?)?,
+            // Of the two the last one counts.
+            21 => {
+                sizes.listed = listed(field.message("enumerated shapes")?)?;
+                sizes.ranges.clear();
+            }
+            31 => {
+                sizes.ranges = ranges(field.message("shape range")?)?;
+                sizes.listed.clear();
+            }
             _ => {}
         }
     }
@@ -149,7 +159,8 @@ impl Sizes {
             return Some(dims.collect());
         }
         // Without sizes it may be a scalar or open: the description of a flexible model's output is empty, too.
-        let dims: Vec<Dim> = self.default.into_iter().map(Dim::Fixed).collect();
+        let dim = |size: Option<u64>| size.map_or(range_dim(&(0, None)), Dim::Fixed);
+        let dims: Vec<Dim> = self.default.into_iter().map(dim).collect();
         (!dims.is_empty()).then_some(dims)
     }
 }
@@ -171,7 +182,11 @@ fn range_dim(&(least, most): &(u64, Option<u64>)) -> Dim {
     }
 }
 
-fn choice_dim(sizes: BTreeSet<u64>) -> Dim {
+fn choice_dim(sizes: BTreeSet<Option<u64>>) -> Dim {
+    let sizes: Option<BTreeSet<u64>> = sizes.into_iter().collect();
+    let Some(sizes) = sizes else {
+        return range_dim(&(0, None));
+    };
     match (sizes.len(), sizes.last()) {
         (1, Some(size)) => Dim::Fixed(*size),
         (_, last) => Dim::Dynamic {
@@ -182,15 +197,11 @@ fn choice_dim(sizes: BTreeSet<u64>) -> Dim {
     }
 }
 
-/// Sizes, packed or one by one. One below zero is none.
-fn sizes_of(field: &Field<'_>, into: &mut Vec<u64>) -> Result<(), Error> {
+/// Sizes, packed or one by one.
+fn sizes_of(field: &Field<'_>, into: &mut Shape) -> Result<(), Error> {
     let mut sizes = Vec::new();
     field.integers(&mut sizes)?;
-    into.extend(
-        sizes
-            .into_iter()
-            .map(|size| u64::try_from(size).unwrap_or(0)),
-    );
+    into.extend(sizes.into_iter().map(|size| u64::try_from(size).ok()));
     if into.len() > MAX_RANK {
         return Err(Error::TooMany {
             what: "dimensions of an array",
@@ -200,7 +211,7 @@ fn sizes_of(field: &Field<'_>, into: &mut Vec<u64>) -> Result<(), Error> {
     Ok(())
 }
 
-fn listed(message: Message<'_>) -> Result<Vec<Vec<u64>>, Error> {
+fn listed(message: Message<'_>) -> Result<Vec<Shape>, Error> {
     let mut shapes = Vec::new();
     for field in message.fields() {
         let field = field?;
@@ -242,14 +253,18 @@ fn ranges(message: Message<'_>) -> Result<Vec<(u64, Option<u64>)>, Error> {
     Ok(ranges)
 }
 
-/// The least and the largest size; no largest where the file has a negative one.
+/// The least and the largest size; no largest where the file has a negative one, or none: a size of 0 at most would be
+/// no array.
 fn range(message: Message<'_>) -> Result<(u64, Option<u64>), Error> {
-    let (mut least, mut most) = (0, Some(0));
+    let (mut least, mut most) = (0, None);
     for field in message.fields() {
         let field = field?;
         match field.number {
             1 => least = field.number()?,
-            2 => most = u64::try_from(field.number()?.cast_signed()).ok(),
+            2 => {
+                let size = u64::try_from(field.number()?.cast_signed()).ok();
+                most = size.filter(|size| *size > 0);
+            }
             _ => {}
         }
     }

@@ -175,7 +175,10 @@ impl Outline {
             let values = |features: &[Feature]| -> Vec<Value> {
                 features.iter().map(|found| found.value.clone()).collect()
             };
+            let inputs = function.inputs.iter().enumerate();
+            let optional = inputs.filter(|(_, input)| input.optional);
             methods.push(Method {
+                optional: optional.map(|(at, _)| at).collect(),
                 inputs: values(&function.inputs),
                 outputs: values(&function.outputs),
                 operators: self.operators(function),

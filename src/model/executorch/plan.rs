@@ -2,7 +2,7 @@
 //!
 //! Invariant: every index in the plan was found to be in range, whether it is used here or not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::delegate::Payloads;
 use super::error::{Error, Place};
@@ -68,6 +68,7 @@ impl Plan {
                 constant: inputs.is_empty() && code.instructions == 0,
                 delegates,
                 operators: code.counts(),
+                optional: BTreeSet::new(),
             },
             inputs,
             outputs,

@@ -28,12 +28,12 @@ rule! {
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let required = context.demands.map_or(&[][..], |demands| &demands.capabilities);
-    let path = JsonPath::root().key("capabilities");
-    let Some(config) = context.config.as_ref() else {
+    let Some(config) = context.config.as_ref().filter(|_| !required.is_empty()) else {
         return;
     };
+    let path = JsonPath::root().key("capabilities");
     // What is no list of capabilities is told by the schema.
-    if required.is_empty() || config.capabilities.is_empty() || context.is_violated(&path) {
+    if config.capabilities.is_empty() || context.is_violated(&path) {
         return;
     }
     let missing = required.iter().filter(|one| !config.capabilities.contains(one));

@@ -49,6 +49,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// Bytes of the external data that is there.
 pub(super) fn present_bytes(file: &Referenced) -> u64 {
     let external = file.model_info().map_or(&[][..], |info| &info.external);
+    if external.is_empty() {
+        return 0;
+    }
     let Some(directory) = directory_of(file) else {
         return 0;
     };

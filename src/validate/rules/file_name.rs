@@ -6,7 +6,7 @@ use std::path::Path;
 use super::backend_delegate;
 use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
 use crate::package::naming::{Expected, NameFault};
-use crate::package::{Config, Variant};
+use crate::package::{Config, Variant, steps};
 use crate::source::JsonPath;
 use crate::source::same_file::is_same_file;
 use crate::validate::context::Context;
@@ -112,7 +112,7 @@ fn judge<'a>(
         backend,
         precision,
     };
-    let name = Path::new(&file.file.reference).file_name()?.to_str()?;
+    let name = steps::name(Path::new(&file.file.reference))?;
     let fault = expected.check(name, list.tokens()).err()?;
     let told = match &fault {
         // A line that was copied and not changed is `file-shared`'s, or `variant-duplicate`'s.
@@ -192,7 +192,7 @@ impl Judged<'_> {
 
 /// A token of the config, unless it is itself at fault: then no name can follow it.
 fn token<'t>(context: &Context<'_>, key: &str, token: Option<&'t str>) -> Option<&'t str> {
-    let is_sound = || context.violations.is_empty() || !context.is_violated(&JsonPath::root().key(key));
+    let is_sound = || !context.is_violated_at(key);
     token.filter(|token| !is_placeholder(token) && is_sound())
 }
 

@@ -1,12 +1,11 @@
 //! `file-unlisted`: a model file that no variant names.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
 use crate::diagnostic::{Anchor, Finding, Fix};
-use crate::package::model_file;
 use crate::package::reference::normalize;
+use crate::package::{model_file, steps};
 use crate::source::hashed::Set;
 use crate::source::same_file::is_same_file;
 use crate::validate::context::Context;
@@ -50,10 +49,11 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if !complete || !clear || files.any(|file| !is_followed(file)) {
         return;
     }
+    let directory = normalize(context.directory);
     let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
-    let listed: Set<&OsStr> = facts.map(|facts| facts.path.as_os_str()).collect();
-    let is_listed =
-        |name: &String| listed.contains(normalize(&context.directory.join(name)).as_os_str());
+    let here = facts.filter(|facts| steps::above(&facts.path) == Some(&directory));
+    let listed: Set<&str> = here.filter_map(|facts| steps::name(&facts.path)).collect();
+    let is_listed = |name: &String| listed.contains(name.as_str());
     let mut unlisted: Vec<String> = match context.models_beside {
         Some(names) => names.iter().filter(|name| !is_listed(name)).cloned().collect(),
         None => model_files(context.directory).filter(|name| !is_listed(name)).collect(),

@@ -29,7 +29,7 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    if let Some(document) = context.document() {
+    if let Some(document) = context.document().filter(|document| document.repeats) {
         visit(&document.root, Trail::root(), context, findings);
     }
 }

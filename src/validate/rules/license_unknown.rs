@@ -37,13 +37,13 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if license.is_empty() || is_placeholder(license) {
         return;
     }
-    let path = JsonPath::root().key("license");
+    let path = || JsonPath::root().key("license");
     let mut fix = None;
     let (what, help) = match license::judge(license) {
         License::Known => return,
         License::Meant(meant) => {
             if let [one] = &meant[..] {
-                fix = context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), one.as_str()));
+                fix = context.fix(Applicability::Unsafe, &Mend::replace(path(), one.as_str()));
             }
             let words: Vec<String> = meant.iter().map(|name| format!("\"{name}\"")).collect();
             let help = match &words[..] {
@@ -57,7 +57,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             "SPDX: https://spdx.org/licenses; `LicenseRef-NAME` for one of your own".to_owned(),
         ),
     };
-    let anchor = Anchor::Value(path);
+    let anchor = Anchor::Value(path());
     let finding = RULE.meta.finding(anchor, format!("`{license}` {what}"));
     findings.push(finding.help(help).fix(fix));
 }

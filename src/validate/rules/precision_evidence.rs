@@ -45,23 +45,20 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let Some(meaning) = Meaning::of_token(token) else {
             continue;
         };
-        let files: Vec<&Referenced> = context
-            .files_of(index)
-            .filter(|file| file.is_model)
-            .collect();
+        let files = || context.files_of(index).filter(|file| file.is_model);
         // Of a component that cannot be read nothing is known: it may be the quantised one.
+        let found: Option<Vec<&Weights>> = files()
+            .map(|file| file.facts.as_ref().ok()?.weights())
+            .collect();
         let mut weights = Weights::none();
-        let mut all_read = !files.is_empty();
-        for file in &files {
-            let found = file.facts.as_ref().ok().and_then(|facts| facts.weights());
-            match found {
-                Some(found) => weights.add(found),
-                None => all_read = false,
-            }
+        for one in found.iter().flatten() {
+            weights.add(one);
         }
+        let all_read = found.is_some_and(|found| !found.is_empty());
         let Some(told) = weights.contradiction(meaning).filter(|_| all_read) else {
             continue;
         };
+        let files: Vec<&Referenced> = files().collect();
         let names = files.iter().map(|file| format!("`{}`", file.file.reference));
         let verb = if files.len() == 1 { "" } else { " together" };
         let told = if files.len() == 1 {

@@ -1,8 +1,7 @@
 //! `size-mismatch`: `size_bytes` that is not the size.
 
-use std::collections::BTreeMap;
-
 use crate::diagnostic::{Anchor, Applicability, Finding};
+use crate::source::hashed::Map;
 use crate::validate::context::Context;
 use crate::validate::files::{FileState, ModelFacts};
 use crate::validate::mend::Mend;
@@ -60,7 +59,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// Bytes of the variant's files, bytes of their external data, number of files; `None` unless all
 /// sizes are known.
 fn total(context: &Context<'_>, variant: usize) -> Option<(u64, u64, usize)> {
-    let mut sizes = BTreeMap::new();
+    // A file that is named twice counts once.
+    let mut sizes = Map::default();
     let mut external: u64 = 0;
     for file in context.files_of(variant) {
         let facts = file.facts.as_ref().ok()?;
@@ -69,7 +69,7 @@ fn total(context: &Context<'_>, variant: usize) -> Option<(u64, u64, usize)> {
         if broken || matches!(facts.state, FileState::Empty) || file.is_wrong_directory() {
             return None;
         }
-        if sizes.insert(&facts.path, facts.size()?).is_none() {
+        if sizes.insert(facts.path.as_os_str(), facts.size()?).is_none() {
             external = external.saturating_add(super::external_data::present_bytes(file));
         }
     }

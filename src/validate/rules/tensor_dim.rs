@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use crate::diagnostic::{Anchor, Applicability, Finding};
+use crate::package::config::{INPUTS, OUTPUTS};
 use crate::package::{MethodSignature, Methods, TensorSpec};
+use crate::source::JsonPath;
 use crate::validate::context::Context;
 use crate::validate::signature::Kind;
 
@@ -31,21 +33,35 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let known = context.mismatches.iter().filter(|mismatch| mismatch.kind == Kind::Dim);
     let known: HashMap<_, _> =
         known.filter_map(|mismatch| Some((&mismatch.path, mismatch.mend.as_ref()?))).collect();
-    for tensor in tensors(context) {
+    for (tensor, place) in tensors(context) {
         let Some(shape) = &tensor.shape else { continue };
         for (i, size) in shape.iter().enumerate().filter(|(_, size)| !(-1..i64::MAX).contains(*size)) {
-            let anchor = Anchor::Value(tensor.path.key("shape").index(i));
-            let path = tensor.path.key("shape").index(i);
+            let whole = place.shape();
+            let path = whole.index(i);
+            let anchor = Anchor::Value(path.clone());
             let written = context.written(&path).map_or_else(|| size.to_string(), str::to_owned);
             let finding = RULE.meta.finding(anchor, format!("{written} is no dimension"));
-            let mend = known.get(&tensor.path.key("shape"));
+            let mend = known.get(&whole);
             let fix = mend.and_then(|mend| context.fix(Applicability::Safe, mend));
             findings.push(finding.help("a size of 0 or more, or -1 for a dynamic dimension").fix(fix));
         }
     }
 }
 
-fn tensors<'a>(context: &'a Context<'_>) -> impl Iterator<Item = &'a TensorSpec> {
+/// Where a tensor is declared.
+struct Place<'a> {
+    method: &'a JsonPath,
+    side: &'static str,
+    index: usize,
+}
+
+impl Place<'_> {
+    fn shape(&self) -> JsonPath {
+        self.method.key(self.side).index(self.index).key("shape")
+    }
+}
+
+fn tensors<'a>(context: &'a Context<'_>) -> impl Iterator<Item = (&'a TensorSpec, Place<'a>)> {
     let methods = context.variants().iter().flat_map(|variant| {
         let groups = match &variant.methods {
             Methods::Absent => &[][..],
@@ -53,7 +69,10 @@ fn tensors<'a>(context: &'a Context<'_>) -> impl Iterator<Item = &'a TensorSpec>
         };
         groups.iter().flat_map(|group| &group.methods)
     });
-    methods.flat_map(|MethodSignature { inputs, outputs, .. }| {
-        inputs.iter().flatten().chain(outputs.iter().flatten())
+    methods.flat_map(|MethodSignature { path: method, inputs, outputs, .. }| {
+        [(INPUTS, inputs), (OUTPUTS, outputs)].into_iter().flat_map(move |(side, specs)| {
+            let specs = specs.iter().flatten().enumerate();
+            specs.map(move |(index, spec)| (spec, Place { method, side, index }))
+        })
     })
 }

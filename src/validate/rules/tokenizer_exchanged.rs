@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
-use crate::source::JsonPath;
+use crate::source::json::Step;
 use crate::validate::context::Context;
 use crate::validate::mend::Mend;
 use crate::validate::references::Referenced;
@@ -39,9 +39,8 @@ enum Kind {
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let at = |key: &str| {
-        let path = JsonPath::root().key(key);
         let mut files = context.files.iter().filter(|file| file.variant.is_none());
-        files.find(|file| file.file.path == path)
+        files.find(|file| matches!(file.file.path.steps(), [Step::Key(one)] if &**one == key))
     };
     let (tokenizer, config) = (at("tokenizer"), at("tokenizer_config"));
     let kinds = (tokenizer.map(kind), config.map(kind));

@@ -8,6 +8,9 @@ use crate::source::hashed::Map;
 use crate::validate::context::Context;
 use crate::validate::mend::Mend;
 
+/// Variants that are compared each with each.
+const FEW: usize = 8;
+
 rule! {
     /// # What it checks
     /// No two variants of a config have the same precision.
@@ -29,6 +32,9 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    if !has_repetition(context.variants()) {
+        return;
+    }
     let mut first = Map::default();
     for variant in context.variants() {
         let Some(precision) = &variant.precision else {
@@ -55,6 +61,12 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             }));
         }
     }
+}
+
+/// Whether a precision may stand twice: of few variants it is known without a table.
+fn has_repetition(variants: &[Variant]) -> bool {
+    let known = |variant: &Variant| variants.iter().filter(|other| other.precision == variant.precision).count();
+    variants.len() > FEW || variants.iter().any(|variant| known(variant) > 1)
 }
 
 /// The one other precision that the names of a variant's files say.

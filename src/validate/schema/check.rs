@@ -254,6 +254,8 @@ fn check_object<'a>(
     }
     let rest = match &schema.others {
         Others::Each(schema) => Some(&**schema),
+        // Nothing is asked of any member.
+        Others::Any if schema.properties.is_empty() => return,
         Others::Any | Others::None => None,
     };
     let mut unknown = Vec::new();

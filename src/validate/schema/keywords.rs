@@ -4,7 +4,6 @@
 //! 2020-12 means them; any other is an error, never passed over. References lead to definitions of the
 //! same schema and never in a circle.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use serde_json::{Map, Value};
@@ -40,12 +39,16 @@ pub(super) struct Schema {
     /// Of objects.
     pub(super) min_properties: usize,
     pub(super) required: Vec<String>,
-    pub(super) properties: BTreeMap<String, Schema>,
+    pub(super) properties: Properties,
     pub(super) others: Others,
     /// `$ref` and `allOf`: every one holds as well.
     pub(super) all: Vec<Schema>,
     pub(super) condition: Option<Box<Condition>>,
 }
+
+/// `properties`, in the order of their keys. A schema has so few that a walk over them costs less than a search.
+#[derive(Debug, Default)]
+pub(super) struct Properties(Vec<(String, Schema)>);
 
 /// `additionalProperties`.
 #[derive(Debug, Default)]
@@ -76,7 +79,11 @@ pub(super) enum Type {
 
 /// `^[…]+$`: at least one character, and only of these ranges.
 #[derive(Debug)]
-pub(super) struct Pattern(Vec<(char, char)>);
+pub(super) struct Pattern {
+    ranges: Vec<(char, char)>,
+    /// The same for the characters of ASCII, a bit each.
+    ascii: u128,
+}
 
 /// The formats that are in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +100,24 @@ impl Schema {
             left_out,
         };
         reader.schema(&root, 0)
+    }
+}
+
+impl Properties {
+    /// The schema of this key's value.
+    pub(super) fn get(&self, key: &str) -> Option<&Schema> {
+        let mut properties = self.0.iter();
+        let property = properties.find(|(name, _)| name == key);
+        property.map(|(_, schema)| schema)
+    }
+
+    /// The keys, in their order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -117,7 +142,9 @@ impl Type {
             | (Self::String, Kind::String(_)) => true,
             (Self::Integer, Kind::Number(written)) => {
                 let number = || value.as_number()?.as_f64();
-                !written.contains(['.', 'e', 'E']) || number().is_some_and(|it| it.fract() == 0.0)
+                let may_have_fraction = |byte: u8| matches!(byte, b'.' | b'e' | b'E');
+                !written.bytes().any(may_have_fraction)
+                    || number().is_some_and(|it| it.fract() == 0.0)
             }
             _ => false,
         }
@@ -159,15 +186,25 @@ impl Pattern {
                 _ => ranges.push((first, first)),
             }
         }
-        Some(Self(ranges))
+        let within = |c: u8| {
+            ranges
+                .iter()
+                .any(|(first, last)| (*first..=*last).contains(&char::from(c)))
+        };
+        let ascii = (0..128)
+            .filter(|c| within(*c))
+            .fold(0, |all, c| all | 1 << c);
+        Some(Self { ranges, ascii })
     }
 
     /// Whether a text has this form.
     pub(super) fn fits(&self, text: &str) -> bool {
-        let within = |c| {
-            self.0
-                .iter()
-                .any(|(first, last)| (*first..=*last).contains(&c))
+        let within = |c: char| match u8::try_from(c) {
+            Ok(c) if c.is_ascii() => self.ascii >> c & 1 == 1,
+            _ => {
+                let mut ranges = self.ranges.iter();
+                ranges.any(|(first, last)| (*first..=*last).contains(&c))
+            }
         };
         !text.is_empty() && text.chars().all(within)
     }
@@ -208,8 +245,10 @@ impl Reader<'_> {
                     let properties = value.as_object().ok_or_else(wrong)?;
                     for (name, value) in properties {
                         let property = self.schema(value, depth)?;
-                        schema.properties.insert(name.clone(), property);
+                        schema.properties.0.push((name.clone(), property));
                     }
+                    let list = &mut schema.properties.0;
+                    list.sort_by(|(one, _), (other, _)| one.cmp(other));
                 }
                 "additionalProperties" => {
                     schema.others = match value {
@@ -228,6 +267,13 @@ impl Reader<'_> {
                 "then" | "else" if keywords.contains_key("if") => {}
                 _ => return Err(format!("`{name}`: {value} is not known")),
             }
+        }
+        // What only refers to a definition is that.
+        let only_refers = |name: &String| name == "$ref" || SILENT.contains(&name.as_str());
+        if keywords.keys().all(only_refers)
+            && let Some(definition) = schema.all.pop()
+        {
+            return Ok(definition);
         }
         Ok(schema)
     }

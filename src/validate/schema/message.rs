@@ -82,7 +82,7 @@ fn enumerated<W: AsRef<str>>(words: &[W], last: &str) -> String {
 
 /// Which keys there are, or which one was meant.
 pub(super) fn unknown_key_help(key: &str, schema: &Schema) -> String {
-    let allowed: Vec<&str> = schema.properties.keys().map(String::as_str).collect();
+    let allowed: Vec<&str> = schema.properties.keys().collect();
     match suggest::nearest(key, allowed.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("remove it; the keys here are {}", list(&allowed)),

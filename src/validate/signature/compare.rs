@@ -1,9 +1,12 @@
 //! One declared method against one of the model's.
 
+use std::collections::{BTreeSet, HashSet};
+
 use serde_json::{Value as Json, json};
 
 use super::{Kind, Mismatch, may_mend};
 use crate::model::{Dim, Dynamism, ElementType, Method, TensorInfo, Value};
+use crate::package::config::{INPUTS, OUTPUTS};
 use crate::package::{DType, MethodSignature, TensorSpec};
 use crate::source::JsonPath;
 use crate::validate::listing::listed;
@@ -16,8 +19,9 @@ enum Side {
     Output,
 }
 
-/// A tensor's place: side, position among the tensors, and file.
+/// A tensor's place: where its method is declared, side, position among the tensors, and file.
 struct Place<'a> {
+    method: &'a JsonPath,
     side: Side,
     index: usize,
     file: &'a str,
@@ -30,14 +34,18 @@ pub(super) fn method(
     file: &str,
     out: &mut Vec<Mismatch>,
 ) {
+    let none = BTreeSet::new();
     let sides = [
-        (Side::Input, &declared.inputs, &method.inputs),
-        (Side::Output, &declared.outputs, &method.outputs),
+        (
+            Side::Input,
+            &declared.inputs,
+            (&*method.inputs, &method.optional),
+        ),
+        (Side::Output, &declared.outputs, (&*method.outputs, &none)),
     ];
     for (side, specs, values) in sides {
         if let Some(specs) = specs {
-            let at = declared.path.key(side.key());
-            compare_side(side, specs, values, &at, file, out);
+            compare_side(side, specs, values, &declared.path, file, out);
         }
     }
 }
@@ -45,15 +53,13 @@ pub(super) fn method(
 fn compare_side(
     side: Side,
     specs: &[TensorSpec],
-    values: &[Value],
-    at: &JsonPath,
+    (values, optional): (&[Value], &BTreeSet<usize>),
+    method: &JsonPath,
     file: &str,
     out: &mut Vec<Mismatch>,
 ) {
-    let tensors: Vec<(&Value, &TensorInfo)> = values
-        .iter()
-        .filter_map(|value| Some((value, value.tensor()?)))
-        .collect();
+    let at = || method.key(side.key());
+    let tensors = meant(specs, values, optional);
     let others: Vec<&str> = values
         .iter()
         .filter(|value| value.tensor().is_none())
@@ -61,16 +67,16 @@ fn compare_side(
         .collect();
     if specs.len() != tensors.len() {
         let may_mend = may_mend(out, tensors.len());
-        let mut mismatch = count_mismatch(side, specs.len(), &tensors, &others, at, file);
+        let mut mismatch = count_mismatch(side, specs.len(), &tensors, &others, &at(), file);
         let list = may_mend.then(|| recounted(side, specs, &tensors)).flatten();
-        mismatch.mend = list.map(|list| Mend::replace(at.clone(), list));
+        mismatch.mend = list.map(|list| Mend::replace(at(), list));
         out.push(mismatch);
         return;
     }
     if !others.is_empty() {
         out.push(Mismatch {
             kind: Kind::Inexpressible,
-            path: at.clone(),
+            path: at(),
             message: format!(
                 "`{file}` also has {} that {} no tensor: {}",
                 counted(others.len(), side.noun()),
@@ -82,8 +88,47 @@ fn compare_side(
         });
     }
     for (index, (spec, (value, info))) in specs.iter().zip(tensors).enumerate() {
-        let place = Place { side, index, file };
+        let place = Place {
+            method,
+            side,
+            index,
+            file,
+        };
         place.compare(spec, value, info, out);
+    }
+}
+
+/// The tensors that are declared: all, or those without what a caller may leave out and a config does.
+fn meant<'v>(
+    specs: &[TensorSpec],
+    values: &'v [Value],
+    optional: &BTreeSet<usize>,
+) -> Vec<(&'v Value, &'v TensorInfo)> {
+    let tensors = |is_meant: &dyn Fn(usize, &Value) -> bool| -> Vec<_> {
+        let values = values.iter().enumerate();
+        let meant = values.filter(|(at, value)| is_meant(*at, value));
+        meant
+            .filter_map(|(_, value)| Some((value, value.tensor()?)))
+            .collect()
+    };
+    let all = tensors(&|_, _| true);
+    if optional.is_empty() || specs.len() >= all.len() {
+        return all;
+    }
+    let named: HashSet<&str> = specs
+        .iter()
+        .filter_map(|spec| spec.name.as_deref())
+        .collect();
+    let is_named = |value: &Value| {
+        let name = value.name.as_deref();
+        name.is_some_and(|name| named.contains(name))
+    };
+    let some = tensors(&|at, value| !optional.contains(&at) || is_named(value));
+    // To call a model without anything is what nobody means.
+    if some.len() == specs.len() && !some.is_empty() {
+        some
+    } else {
+        all
     }
 }
 
@@ -153,6 +198,7 @@ fn recounted(side: Side, specs: &[TensorSpec], tensors: &[(&Value, &TensorInfo)]
 fn fits(side: Side, spec: &TensorSpec, value: &Value, info: &TensorInfo) -> bool {
     let mut differences = Vec::new();
     let place = Place {
+        method: &JsonPath::root(),
         side,
         index: 0,
         file: "",
@@ -164,8 +210,8 @@ fn fits(side: Side, spec: &TensorSpec, value: &Value, info: &TensorInfo) -> bool
 impl Side {
     fn key(self) -> &'static str {
         match self {
-            Self::Input => "inputs",
-            Self::Output => "outputs",
+            Self::Input => INPUTS,
+            Self::Output => OUTPUTS,
         }
     }
 
@@ -178,6 +224,11 @@ impl Side {
 }
 
 impl Place<'_> {
+    /// Where a field of the tensor stands.
+    fn path(&self, key: &str) -> JsonPath {
+        self.method.key(self.side.key()).index(self.index).key(key)
+    }
+
     fn compare(
         &self,
         spec: &TensorSpec,
@@ -188,7 +239,7 @@ impl Place<'_> {
         self.compare_name(spec, value, out);
         self.compare_dtype(spec, info, out);
         if let (Some(shape), Some(dims)) = (&spec.shape, &info.dims) {
-            out.extend(self.compare_shape(spec, shape, info, dims));
+            out.extend(self.compare_shape(shape, info, dims));
         }
     }
 
@@ -198,7 +249,7 @@ impl Place<'_> {
         {
             out.push(self.mismatch(
                 Kind::Name,
-                spec.path.key("name"),
+                self.path("name"),
                 &format!("is named `{declared}`, the model names it `{real}`"),
                 "keep it if the name is a curated one; otherwise leave `name` out".to_owned(),
                 None,
@@ -208,19 +259,19 @@ impl Place<'_> {
 
     fn compare_dtype(&self, spec: &TensorSpec, info: &TensorInfo, out: &mut Vec<Mismatch>) {
         let Some(declared) = spec.dtype else { return };
-        let path = spec.path.key("dtype");
+        let path = || self.path("dtype");
         match &info.element {
             ElementType::Known(real) if *real == declared => {}
             ElementType::Known(real) => out.push(self.mismatch(
                 Kind::DType,
-                path.clone(),
+                path(),
                 &format!("is declared as {declared}, the model says {real}"),
                 format!("write \"dtype\": \"{real}\""),
-                Some(Mend::replace(path, real.name())),
+                Some(Mend::replace(path(), real.name())),
             )),
             ElementType::Other(real) => out.push(self.mismatch(
                 Kind::Inexpressible,
-                path,
+                path(),
                 &format!("is {real} in the model, which a config cannot say"),
                 format!(
                     "the format's dtypes: {}",
@@ -231,14 +282,8 @@ impl Place<'_> {
         }
     }
 
-    fn compare_shape(
-        &self,
-        spec: &TensorSpec,
-        shape: &[i64],
-        info: &TensorInfo,
-        dims: &[Dim],
-    ) -> Option<Mismatch> {
-        let path = spec.path.key("shape");
+    fn compare_shape(&self, shape: &[i64], info: &TensorInfo, dims: &[Dim]) -> Option<Mismatch> {
+        let path = self.path("shape");
         let write = format!("the model says {info}");
         if shape.len() != dims.len() {
             let message = format!(
@@ -324,7 +369,9 @@ impl Place<'_> {
         help: String,
         mend: Option<Mend>,
     ) -> Mismatch {
-        let Self { side, index, file } = self;
+        let Self {
+            side, index, file, ..
+        } = self;
         Mismatch {
             kind,
             path,

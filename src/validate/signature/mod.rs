@@ -64,8 +64,12 @@ const MAX_MISMATCHES: usize = 20_000;
 pub(super) fn compare_all(config: &Config, files: &[Referenced]) -> Vec<Mismatch> {
     let mut mismatches = Vec::new();
     for (index, variant) in config.variants.iter().enumerate() {
+        let files = files_of(files, index);
+        if files.iter().all(|file| file.model_info().is_none()) {
+            continue;
+        }
         let groups = variant.methods_by_component();
-        for file in files_of(files, index) {
+        for file in files {
             if mismatches.len() >= MAX_MISMATCHES {
                 return mismatches;
             }

@@ -5,3 +5,4 @@ mod completion;
 mod findings;
 mod hover;
 mod protocol;
+mod pull;

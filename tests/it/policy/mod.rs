@@ -1,6 +1,7 @@
 //! What a project asks of its packages: settings, command lines, baselines, walks.
 
 mod baseline;
+mod listed;
 mod properties;
 mod schema;
 mod settings;

@@ -55,6 +55,14 @@ pub(crate) fn able() -> Value {
     })
 }
 
+/// One that asks for findings.
+pub(crate) fn asking() -> Value {
+    let mut able = able();
+    able["textDocument"]["diagnostic"] = json!({ "dynamicRegistration": false });
+    able["workspace"]["diagnostics"] = json!({ "refreshSupport": true });
+    able
+}
+
 impl Editor {
     /// Starts a server and says nothing to it.
     pub(crate) fn start() -> Self {
@@ -189,6 +197,16 @@ impl Editor {
             .iter()
             .map(|one| one["code"].as_str().expect("a code").to_owned());
         codes.collect()
+    }
+
+    /// The report on a document, for a client that has this result of it already.
+    #[track_caller]
+    pub(crate) fn report(&mut self, path: &Path, known: Option<&Value>) -> Value {
+        let mut params = json!({ "textDocument": { "uri": uri(path) }, "identifier": "pkgtool" });
+        if let Some(known) = known {
+            params["previousResultId"] = known.clone();
+        }
+        self.ask("textDocument/diagnostic", params)
     }
 
     /// Asks about the place at `|` in a text that the document has without it.

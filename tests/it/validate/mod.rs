@@ -1,6 +1,7 @@
 //! Validation as a whole, through the library and through the binary.
 
 mod bounds;
+mod core_ml;
 mod formats;
 mod hostile;
 mod properties;

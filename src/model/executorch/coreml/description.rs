@@ -103,17 +103,27 @@ fn array(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
             _ => {}
         }
     }
-    let exactly = |size: &u64| Sizes {
-        least: *size,
-        most: Some(*size),
-    };
     let dims = match (said.pop(), said.pop()) {
-        (None, _) => Some(usual.iter().map(exactly).collect()),
+        (None, _) => Some(usual.into_iter().map(exactly).collect()),
         (Some(said), None) => said,
         // The last one counts in protobuf, but two kinds of them say two things.
         (Some(_), Some(_)) => None,
     };
     Ok(dims.filter(|dims: &Vec<Sizes>| dims.len() <= MAX_RANK))
+}
+
+/// A size that a shape has. One below zero says that there is none.
+fn exactly(size: u64) -> Sizes {
+    match i64::try_from(size) {
+        Ok(_) => Sizes {
+            least: size,
+            most: Some(size),
+        },
+        Err(_) => Sizes {
+            least: 0,
+            most: None,
+        },
+    }
 }
 
 /// Whole shapes: of each dimension the smallest and the largest size.
@@ -135,19 +145,18 @@ fn enumerated(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
             }
         }
         let Some(known) = &mut all else {
-            let exactly = |size| Sizes {
-                least: size,
-                most: Some(size),
-            };
             all = Some(shape.into_iter().map(exactly).collect());
             continue;
         };
         if known.len() != shape.len() {
             return Ok(None);
         }
-        for (known, size) in known.iter_mut().zip(shape) {
-            known.least = known.least.min(size);
-            known.most = known.most.map(|most| most.max(size));
+        for (known, other) in known.iter_mut().zip(shape.into_iter().map(exactly)) {
+            known.least = known.least.min(other.least);
+            known.most = known
+                .most
+                .zip(other.most)
+                .map(|(one, other)| one.max(other));
         }
     }
     Ok(all)
@@ -181,4 +190,43 @@ fn ranges(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
         dims.push(Sizes { least, most });
     }
     Ok(Some(dims))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::Walk;
+    use super::{Sizes, array};
+    use crate::model::executorch::body::ByteRange;
+    use crate::source::Pages;
+
+    fn sizes(shape: &[u8], varies: &[u8]) -> Option<Vec<Sizes>> {
+        let length = u8::try_from(shape.len()).expect("short");
+        let bytes = [&[0x0a, length][..], shape, varies].concat();
+        let pages = Pages::new(&bytes);
+        let walk = Walk::new(&pages);
+        let size = bytes.len() as u64;
+        array(walk.message(ByteRange { offset: 0, size }, "array")).expect("an array")
+    }
+
+    #[test]
+    fn a_size_below_zero_is_no_limit() {
+        let minus_one = [&[0xff; 9][..], &[1]].concat();
+        let fixed = |size| Sizes {
+            least: size,
+            most: Some(size),
+        };
+        let open = Sizes {
+            least: 0,
+            most: None,
+        };
+        assert_eq!(sizes(&[1, 4], &[]), Some(vec![fixed(1), fixed(4)]));
+        let shape = [&minus_one[..], &[4]].concat();
+        assert_eq!(sizes(&shape, &[]), Some(vec![open, fixed(4)]));
+        // Two shapes, one of which leaves its first size open.
+        let other = [&[0x0a, 13, 0x0a, 11][..], &shape].concat();
+        let shapes = [&[0x0a, 4, 0x0a, 2, 2, 4][..], &other].concat();
+        let length = u8::try_from(shapes.len()).expect("short");
+        let varies = [&[0xaa, 1, length][..], &shapes].concat();
+        assert_eq!(sizes(&[2, 4], &varies), Some(vec![open, fixed(4)]));
+    }
 }

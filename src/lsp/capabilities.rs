@@ -1,0 +1,37 @@
+//! What this server says that it can do.
+
+use serde_json::{Value, json};
+
+use super::action;
+use super::client::Client;
+
+/// The answer to `initialize`.
+pub(super) fn offered(client: &Client) -> Value {
+    let mut capabilities = json!({
+        "positionEncoding": client.encoding.name(),
+        "textDocumentSync": { "openClose": true, "change": 2, "save": { "includeText": false } },
+        "hoverProvider": true,
+        "completionProvider": { "triggerCharacters": ["\"", ":", "/", " "] },
+        "codeActionProvider": if client.actions {
+            json!({ "codeActionKinds": ["quickfix", action::FIX_ALL] })
+        } else {
+            json!(false)
+        },
+        "documentSymbolProvider": true,
+        "documentLinkProvider": { "resolveProvider": false },
+        "workspace": {
+            "workspaceFolders": { "supported": true, "changeNotifications": true },
+        },
+    });
+    if client.pulls {
+        capabilities["diagnosticProvider"] = json!({
+            "identifier": "pkgtool",
+            "interFileDependencies": true,
+            "workspaceDiagnostics": false,
+        });
+    }
+    json!({
+        "capabilities": capabilities,
+        "serverInfo": { "name": "pkgtool", "version": env!("CARGO_PKG_VERSION") },
+    })
+}

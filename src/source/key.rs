@@ -1,0 +1,105 @@
+//! A member's key as a step of a path.
+//!
+//! Invariant: to make or copy one costs no memory of its own where it is short, as nearly every key is, and
+//! no second text where it is long: paths are made by the thousand.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use compact_str::CompactString;
+
+/// Longest key, in bytes, that is kept in place.
+const MAX_SHORT: usize = 24;
+
+/// A key; equal, ordered and hashed as its text.
+#[derive(Clone)]
+pub struct Key(Form);
+
+#[derive(Clone)]
+enum Form {
+    Short(CompactString),
+    Long(Arc<str>),
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self(if text.len() <= MAX_SHORT {
+            Form::Short(text.into())
+        } else {
+            Form::Long(text.into())
+        })
+    }
+}
+
+impl Deref for Key {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match &self.0 {
+            Form::Short(text) => text,
+            Form::Long(text) => text,
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, MAX_SHORT};
+
+    #[test]
+    fn a_key_is_its_text_at_every_length() {
+        let texts: Vec<String> = (0..2 * MAX_SHORT)
+            .map(|length| "k".repeat(length))
+            .collect();
+        for one in &texts {
+            assert_eq!(&*Key::from(one.as_str()), one);
+            for other in &texts {
+                let keys = [one, other].map(|text| Key::from(text.as_str()));
+                assert_eq!(keys[0] == keys[1], one == other);
+                assert_eq!(keys[0].cmp(&keys[1]), one.cmp(other));
+            }
+        }
+        assert_eq!(size_of::<Key>(), MAX_SHORT);
+    }
+}

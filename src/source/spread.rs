@@ -1,0 +1,82 @@
+//! Work on many things of one kind, by as many threads as are wanted; the caller is one of them.
+//!
+//! Invariant: results are in the order of the things, whoever made them. A thread that cannot be started is
+//! one fewer: the others do its part.
+
+use std::num::NonZero;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Most things that a thread takes at once.
+const MAX_TAKEN: usize = 8;
+
+/// Times that a thread comes back, so that none has the longest part at the end.
+const TURNS: usize = 16;
+
+/// What `work` makes of the numbers below `count`. 0 threads means one for each core.
+pub fn spread<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let threads = match threads {
+        _ if count < 2 => 1,
+        0 => cores(),
+        wanted => wanted,
+    };
+    let threads = threads.min(count);
+    if threads < 2 {
+        return (0..count).map(work).collect();
+    }
+    let taken = (count / threads / TURNS).clamp(1, MAX_TAKEN);
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut portions = Vec::new();
+        loop {
+            let first = next.fetch_add(taken, Ordering::Relaxed);
+            if first >= count {
+                return portions;
+            }
+            let numbers = first..count.min(first + taken);
+            portions.push((first, numbers.map(&work).collect::<Vec<T>>()));
+        }
+    };
+    let mut portions = thread::scope(|scope| {
+        let helper = || thread::Builder::new().spawn_scoped(scope, take).ok();
+        let helpers: Vec<_> = (1..threads).map_while(|_| helper()).collect();
+        let mut portions = take();
+        for helper in helpers {
+            match helper.join() {
+                Ok(theirs) => portions.extend(theirs),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        portions
+    });
+    portions.sort_unstable_by_key(|(first, _)| *first);
+    portions.into_iter().flat_map(|(_, made)| made).collect()
+}
+
+/// Asked for once: the answer stands in several files.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_TAKEN, spread};
+
+    #[test]
+    fn results_are_in_order_whoever_made_them() {
+        for count in [0, 1, 2, MAX_TAKEN, 100 * MAX_TAKEN + 3] {
+            for threads in [0, 1, 2, 7] {
+                let expected: Vec<usize> = (0..count).map(|number| number * 3).collect();
+                assert_eq!(spread(count, threads, |number| number * 3), expected);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "number 77")]
+    fn a_panic_is_the_callers() {
+        spread(100, 2, |number| assert!(number != 77, "number {number}"));
+    }
+}
