@@ -19,6 +19,8 @@ enum Gives {
     /// One tensor of the shape of its inputs, which are all of one shape, each element from those at its
     /// place: the library may turn its axes.
     Elements(DatumType),
+    /// One tensor of the shape of its first input; others may have one element where that has many.
+    Repeated(DatumType),
 }
 
 /// An operator of ours.
@@ -68,6 +70,20 @@ impl Kernel {
     pub(in crate::engine::tract) fn holding(mut self, bytes: usize) -> Self {
         self.held = bytes;
         self
+    }
+
+    /// An operator that gives a tensor of its first input's shape, each element from those at its place, where
+    /// others' elements are repeated along what they have one of.
+    pub(super) fn repeating<V: IntoTValue>(
+        name: &'static str,
+        dtype: DatumType,
+        function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
+    ) -> Self {
+        let gives = Gives::Repeated(dtype);
+        Self {
+            gives,
+            ..Self::new(name, tvec!(), function)
+        }
     }
 
     /// How many bytes of weights its function keeps, and an address that is the same for all who share it.
@@ -120,7 +136,9 @@ impl TypedOp for Kernel {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         match &self.gives {
             Gives::Facts(facts) => Ok(facts.iter().cloned().collect()),
-            Gives::Elements(dtype) => Ok(tvec!(dtype.fact(inputs[0].shape.clone()))),
+            Gives::Elements(dtype) | Gives::Repeated(dtype) => {
+                Ok(tvec!(dtype.fact(inputs[0].shape.clone())))
+            }
         }
     }
 
@@ -131,7 +149,12 @@ impl TypedOp for Kernel {
         _: InOut,
         change: &AxisOp,
     ) -> TractResult<Option<AxisChangeConsequence>> {
-        let turns = matches!(self.gives, Gives::Elements(_));
+        let turns = match self.gives {
+            Gives::Facts(_) => false,
+            Gives::Elements(_) => true,
+            // Dimensions of which one has many cannot be taken together.
+            Gives::Repeated(_) => matches!(change, AxisOp::Move(..)),
+        };
         Ok(turns.then(|| AxisChangeConsequence::new(model, node, None, change)))
     }
 

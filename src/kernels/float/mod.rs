@@ -10,6 +10,7 @@ mod gather;
 mod packed;
 mod product;
 mod registers;
+mod scale;
 mod sum;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ mod tile;
 
 pub(crate) use convolution::Convolution;
 pub(crate) use product::Product;
+pub(crate) use scale::scale_rows;
 pub(crate) use sum::sum_of_rows;
 
 pub(crate) use crate::kernels::window::Channels;

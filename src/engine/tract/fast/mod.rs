@@ -8,10 +8,12 @@
 
 mod chain;
 mod convolution;
+mod gate;
 mod product;
 mod sum;
 
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cnn::Conv;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::nn::Reduce;
@@ -23,15 +25,23 @@ pub(super) fn rewrite(mut model: TypedModel) -> TractResult<TypedModel> {
     let cpu = Cpu::chosen();
     let mut replaced = false;
     // Kernels that the graph moves before it uses them are known only then.
-    let is_one =
-        |node: &TypedNode| node.op_is::<Conv>() || node.op_is::<EinSum>() || node.op_is::<Reduce>();
+    let is_one = |node: &TypedNode| {
+        let is_binary = node.op_is::<TypedBinOp>();
+        is_binary || node.op_is::<Conv>() || node.op_is::<EinSum>() || node.op_is::<Reduce>()
+    };
     let has_one = model.nodes().iter().any(is_one);
     if !has_one {
         return Ok(model);
     }
     model.prop_consts()?;
     for node in model.eval_order()? {
-        for rule in [convolution::replaced, product::replaced, sum::replaced] {
+        let rules = [
+            convolution::replaced,
+            product::replaced,
+            sum::replaced,
+            gate::replaced,
+        ];
+        for rule in rules {
             if let Some(patch) = rule(&model, model.node(node), cpu)? {
                 patch.apply(&mut model)?;
                 replaced = true;
