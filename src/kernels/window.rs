@@ -46,8 +46,9 @@ impl Window {
         if sizes.iter().flatten().all(|size| (1..=MOST).contains(size)) {
             return Ok(());
         }
+        let [kernel, stride, dilation] = sizes;
         Err(format!(
-            "a window has {self:?}; sizes from 1 to {MOST} are wanted"
+            "a window of {kernel:?}, strides {stride:?} and dilations {dilation:?}; sizes from 1 to {MOST} are wanted"
         ))
     }
 }

@@ -27,6 +27,9 @@ const MOVES: [&str; 12] = [
     "Unsqueeze",
 ];
 
+/// Most elements of a window of which the largest is taken: each is looked at for each output.
+const MOST_TAPS: i64 = 1 << 16;
+
 /// A tensor of numbers whose bytes are known.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
@@ -252,9 +255,10 @@ impl Group<'_> {
         let mut numbers = Vec::new();
         for at in 0..count {
             let own = scale(&held.scales, at)?;
-            let step = from.scale * scale(&weights.scales, at)?;
-            same &= (own - step).abs() <= step.abs() * 1e-5;
-            numbers.push(steps.get(at % steps.len())? * f64::from(own));
+            let of_sums = from.scale * scale(&weights.scales, at)?;
+            same &= (own - of_sums).abs() <= of_sums.abs() * 1e-5;
+            let step = steps.get(at % steps.len().max(1))?;
+            numbers.push(step * f64::from(own));
         }
         #[expect(clippy::cast_possible_truncation, reason = "they were of int32")]
         let whole = || steps.iter().map(|step| *step as i64).collect();
@@ -401,8 +405,13 @@ impl Group<'_> {
     fn largest(&self) -> Option<Vec<NodeProto>> {
         let input = self.input(0)?;
         let declared = attribute(self.operator, "kernel_shape")?;
+        let taps = declared
+            .ints
+            .iter()
+            .try_fold(1_i64, |all, size| all.checked_mul(*size));
         let sound = (1..=2).contains(&declared.ints.len())
             && declared.ints.iter().all(|size| *size > 0)
+            && taps.is_some_and(|taps| taps <= MOST_TAPS)
             && integer(self.operator, "storage_order", 0) == 0
             && !self.operator.output.iter().skip(1).any(|it| !it.is_empty());
         if !sound {
@@ -499,9 +508,10 @@ fn steps_of(numbers: &[f64], scale: f32, weights: &Held, factors: &[f32]) -> Opt
     let count = numbers.len().max(weights.scales.len());
     let steps = (0..count).map(|at| {
         let number = numbers.get(at % numbers.len().max(1))?;
-        let step = f64::from(scale * weights.scales[at % weights.scales.len()]);
+        let own = weights.scales.get(at % weights.scales.len().max(1))?;
+        let step = f64::from(scale * own);
         let steps = number / step;
-        let is_fine = factors[at % factors.len()].abs() <= FINE;
+        let is_fine = factors.get(at % factors.len().max(1))?.abs() <= FINE;
         let is_exact = *number == 0.0;
         let known = is_exact || is_fine && steps.abs() <= MOST;
         #[expect(clippy::cast_possible_truncation, reason = "held to 30 bits")]

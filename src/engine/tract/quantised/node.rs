@@ -123,14 +123,20 @@ pub(super) fn floats(node: &NodeProto, name: &str) -> Vec<f32> {
 }
 
 /// A list of whole numbers, if the node has it.
-pub(super) fn integers<T>(node: &NodeProto, name: &str) -> TractResult<Option<Vec<T>>>
-where
-    T: TryFrom<i64>,
-    T::Error: std::error::Error + Send + Sync + 'static,
-{
-    let found = attribute(node, name).map(|found| found.ints.iter());
-    let found = found.map(|ints| ints.map(|int| T::try_from(*int)).collect::<Result<_, _>>());
-    Ok(found.transpose()?)
+pub(super) fn integers<T: TryFrom<i64>>(
+    node: &NodeProto,
+    name: &str,
+) -> TractResult<Option<Vec<T>>> {
+    let Some(found) = attribute(node, name) else {
+        return Ok(None);
+    };
+    let integers = found.ints.iter().map(|int| T::try_from(*int).ok());
+    let integers: Option<Vec<T>> = integers.collect();
+    let integers = integers.with_context(|| {
+        let ints = &found.ints;
+        format!("{name} {ints:?}: numbers that are negative, or too large, are not supported")
+    })?;
+    Ok(Some(integers))
 }
 
 /// The type of tensors of such bytes.

@@ -293,6 +293,11 @@ fn grids_that_are_none_change_nothing() {
         ("ws", stored("ws", &[3], FLOAT, &[1, 2, 3])),
         ("wz", stored("wz", &[3], INT8, &[1, 2, 3])),
         ("b", stored("b", &[3], INT32, &[1, 2, 3])),
+        ("b", stored("b", &[0], INT32, &[])),
+        ("bs", stored("bs", &[0], FLOAT, &[])),
+        ("ws", stored("ws", &[0], FLOAT, &[])),
+        ("wz", stored("wz", &[0], INT8, &[])),
+        ("s", stored("s", &[0], FLOAT, &[])),
     ] {
         let mut graph = Graph::of_bytes();
         graph.weights();
