@@ -39,7 +39,7 @@ pub struct Listing {
     above: Option<Marks>,
 }
 
-/// Which of [`MARKS`] are in a directory.
+/// Which of the names that say something of a directory are in it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Marks(u8);
 

@@ -5,16 +5,16 @@
 //! (`QLinearConv`). Computed as written, all three are done in float32. Here such a group becomes one node
 //! with an operator on [`crate::kernels::bytes`]:
 //!
-//! 1. [`unfold`]: operators of ONNX Runtime that have no other form are written as such groups.
-//! 2. [`fuse`]: groups become nodes ([`node`] has their form). What no kernel takes (weights that no constant holds, grids
-//!    of channels, other operators) stays as it was.
+//! 1. [`mod@unfold`]: operators of ONNX Runtime that have no other form are written as such groups.
+//! 2. [`mod@fuse`]: groups become nodes ([`node`] has their form). What no kernel takes (weights that no constant
+//!    holds, grids of channels, other operators) stays as it was.
 //! 3. [`register`]: the library's reader builds operators of these nodes.
 //!
 //! Where a run decides how numbers become bytes (`DynamicQuantizeLinear`, `MatMulInteger`), sums stay integers
 //! ([`dynamic`]).
 //!
-//! A convolution or product sums whole numbers, so it is more exact than its float32; all else is what float32 gives,
-//! to the last bit. A bias in float32 is rounded to a step of the sums, which are at least 64 to a step
+//! A convolution or product sums whole numbers, so it is more exact than its float32; all else is what float32
+//! gives, to the last bit. A bias in float32 is rounded to a step of the sums, which are at least 64 to a step
 //! of the output.
 
 mod axes;
