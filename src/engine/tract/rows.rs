@@ -1,6 +1,7 @@
 //! Products of rows with packed weights, as operators in the library's graph.
 
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_hir::infer::{Solver, TensorProxy};
 
 use super::kernel::Kernel;
 use super::pool::{computed_anew, computed_bytes};
@@ -40,6 +41,24 @@ pub(super) fn product_of_byte_rows(
         Ok(tvec!(computed_bytes(dtype, &shape, inputs, work)?))
     });
     Ok(kernel.holding(bytes))
+}
+
+/// Rows of `inputs` become rows of `outputs`: what a reader says of a product's shapes.
+pub(super) fn rules_of_rows<'r, 'p: 'r>(
+    s: &mut Solver<'r>,
+    [rows, products]: [&'p TensorProxy; 2],
+    [inputs, outputs]: [usize; 2],
+) -> TractResult<()> {
+    s.equals(&products.rank, &rows.rank)?;
+    s.given(&rows.rank, move |s, rank| {
+        let rank = usize::try_from(rank)?;
+        ensure!(rank > 0, "a product of one number");
+        for axis in 0..rank - 1 {
+            s.equals(&products.shape[axis], &rows.shape[axis])?;
+        }
+        s.equals(&rows.shape[rank - 1], inputs.to_dim())?;
+        s.equals(&products.shape[rank - 1], outputs.to_dim())
+    })
 }
 
 /// This shape with another last dimension.

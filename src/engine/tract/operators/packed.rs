@@ -11,7 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::logic::wire_with_rank_broadcast;
 
 use super::super::graph::{has_input, integer};
-use super::super::rows::product_of_rows;
+use super::super::rows::{product_of_rows, rules_of_rows};
 use super::indices::Built;
 use crate::kernels::Cpu;
 use crate::kernels::rows::{Bits, PackedProduct, Sizes};
@@ -137,16 +137,11 @@ impl Expansion for Product {
     ) -> TractResult<()> {
         check_output_arity(outputs, 1)?;
         s.equals(&outputs[0].datum_type, &inputs[0].datum_type)?;
-        s.equals(&outputs[0].rank, &inputs[0].rank)?;
-        s.given(&inputs[0].rank, move |s, rank| {
-            let rank = usize::try_from(rank)?;
-            ensure!(rank > 0, "a product of one number");
-            for axis in 0..rank - 1 {
-                s.equals(&outputs[0].shape[axis], &inputs[0].shape[axis])?;
-            }
-            s.equals(&inputs[0].shape[rank - 1], self.sizes.inputs.to_dim())?;
-            s.equals(&outputs[0].shape[rank - 1], self.sizes.outputs.to_dim())
-        })
+        rules_of_rows(
+            s,
+            [&inputs[0], &outputs[0]],
+            [self.sizes.inputs, self.sizes.outputs],
+        )
     }
 
     fn wire(

@@ -9,7 +9,7 @@ use super::product::Bytes;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::operators::Built;
 use crate::engine::tract::pool::{computed_from_bytes, computed_to_bytes};
-use crate::engine::tract::rows::{turned, with_last};
+use crate::engine::tract::rows::{rules_of_rows, turned, with_last};
 use crate::kernels::bytes::elementwise::{Grid, Range};
 use crate::kernels::bytes::real::extent;
 use crate::kernels::bytes::{Sign, SumProduct};
@@ -144,16 +144,7 @@ impl Expansion for Product {
         if let Some(zero) = inputs.get(2) {
             s.equals(&inputs[0].datum_type, &zero.datum_type)?;
         }
-        s.equals(&inputs[0].rank, &outputs[0].rank)?;
-        s.given(&inputs[0].rank, move |s, rank| {
-            let rank = usize::try_from(rank)?;
-            ensure!(rank > 0, "a product of one number");
-            for axis in 0..rank - 1 {
-                s.equals(&outputs[0].shape[axis], &inputs[0].shape[axis])?;
-            }
-            s.equals(&inputs[0].shape[rank - 1], self.sizes[0].to_dim())?;
-            s.equals(&outputs[0].shape[rank - 1], self.sizes[1].to_dim())
-        })
+        rules_of_rows(s, [&inputs[0], &outputs[0]], self.sizes)
     }
 
     fn wire(

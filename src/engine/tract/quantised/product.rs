@@ -7,7 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::node;
 use crate::engine::tract::graph::integer;
 use crate::engine::tract::operators::Built;
-use crate::engine::tract::rows::{product_of_byte_rows, turned};
+use crate::engine::tract::rows::{product_of_byte_rows, rules_of_rows, turned};
 use crate::kernels::Cpu;
 use crate::kernels::bytes::elementwise::Grid;
 use crate::kernels::bytes::{Product, Requantize, Sign, product};
@@ -141,16 +141,7 @@ impl Expansion for Operator {
         check_output_arity(outputs, 1)?;
         s.equals(&inputs[0].datum_type, node::datum_type(self.from.sign))?;
         s.equals(&outputs[0].datum_type, node::datum_type(self.sign))?;
-        s.equals(&inputs[0].rank, &outputs[0].rank)?;
-        s.given(&inputs[0].rank, move |s, rank| {
-            let rank = usize::try_from(rank)?;
-            ensure!(rank > 0, "a product of one number");
-            for axis in 0..rank - 1 {
-                s.equals(&outputs[0].shape[axis], &inputs[0].shape[axis])?;
-            }
-            s.equals(&inputs[0].shape[rank - 1], self.sizes[0].to_dim())?;
-            s.equals(&outputs[0].shape[rank - 1], self.sizes[1].to_dim())
-        })
+        rules_of_rows(s, [&inputs[0], &outputs[0]], self.sizes)
     }
 
     fn wire(
