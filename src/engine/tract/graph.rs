@@ -240,12 +240,27 @@ pub(super) fn has_input(node: &NodeProto, place: usize) -> bool {
     node.input.get(place).is_some_and(|name| !name.is_empty())
 }
 
+/// Whether the node's operator is of the default domain.
+pub(super) fn is_default(node: &NodeProto) -> bool {
+    matches!(node.domain.as_str(), "" | "ai.onnx")
+}
+
+/// A node of the default domain without a name, which makes one tensor.
+pub(super) fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
+    NodeProto {
+        op_type: operator.to_owned(),
+        input: inputs.iter().map(|input| (*input).to_owned()).collect(),
+        output: vec![output.to_owned()],
+        ..NodeProto::default()
+    }
+}
+
 /// The operator's full name; the default domain is left out.
 pub(super) fn operator(node: &NodeProto) -> String {
-    match node.domain.as_str() {
-        "" | "ai.onnx" => node.op_type.clone(),
-        domain => format!("{domain}::{}", node.op_type),
+    if is_default(node) {
+        return node.op_type.clone();
     }
+    format!("{}::{}", node.domain, node.op_type)
 }
 
 /// The name by which the library knows a node.

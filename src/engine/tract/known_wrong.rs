@@ -3,7 +3,7 @@
 
 use tract_onnx::pb::NodeProto;
 
-use super::graph::{Stored, attribute, has_input, integer, text};
+use super::graph::{Stored, attribute, has_input, integer, is_default, text};
 use super::scaled::is_spelt_out;
 
 /// An operator that is computed wrongly under a condition.
@@ -111,7 +111,7 @@ const FLOAT: i64 = 1;
 
 /// Why `node` would be computed wrongly, if it would.
 pub(super) fn known_wrong(node: &NodeProto, stored: &Stored<'_>) -> Option<&'static str> {
-    if !matches!(node.domain.as_str(), "" | "ai.onnx") {
+    if !is_default(node) {
         return None;
     }
     KNOWN_WRONG

@@ -2,7 +2,7 @@
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::graph::{Stored, attribute, each_graph_mut, has_input, integer};
+use super::graph::{Stored, attribute, each_graph_mut, has_input, integer, is_default, step};
 
 /// ONNX's codes of element types and attribute types.
 const FLOAT: i32 = 1;
@@ -26,7 +26,7 @@ fn shapes_of_scales(model: &ModelProto) -> Vec<(String, Vec<i64>)> {
     let stored = Stored::of(model);
     let mut found = Vec::new();
     super::graph::each_node(model, &mut |node| {
-        if is_default(node, "QuantizeLinear") && is_spelt_out(node, &stored) {
+        if is_whole(node, "QuantizeLinear") && is_spelt_out(node, &stored) {
             let shape = stored.shape(&node.input[1]).expect("it was just found");
             found.push((node.input[1].clone(), shape.to_vec()));
         }
@@ -38,11 +38,11 @@ fn spell_out_graph(graph: &mut GraphProto, scales: &[(String, Vec<i64>)]) {
     for mut node in std::mem::take(&mut graph.node) {
         let alpha = attribute(&node, "alpha").map_or(1.0, |alpha| alpha.f);
         let is_scaled = (alpha - 1.0).abs() > f32::EPSILON;
-        if is_scaled && is_default(&node, "Swish") {
+        if is_scaled && is_whole(&node, "Swish") {
             graph.node.extend(swish(&node, alpha));
         } else {
             let is_typed = integer(&node, "output_dtype", 0) == i64::from(INT8);
-            if is_typed && is_default(&node, "QuantizeLinear") && !has_input(&node, 2) {
+            if is_typed && is_whole(&node, "QuantizeLinear") && !has_input(&node, 2) {
                 let scale = scales
                     .iter()
                     .find(|(name, _)| node.input.get(1) == Some(name));
@@ -75,18 +75,9 @@ fn swish(node: &NodeProto, alpha: f32) -> [NodeProto; 5] {
 }
 
 /// An operator of the default domain, with its first input and output.
-fn is_default(node: &NodeProto, operator: &str) -> bool {
+fn is_whole(node: &NodeProto, operator: &str) -> bool {
     let has_ends = has_input(node, 0) && !node.output.is_empty();
-    has_ends && node.op_type == operator && matches!(node.domain.as_str(), "" | "ai.onnx")
-}
-
-fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
-    NodeProto {
-        op_type: operator.to_owned(),
-        input: inputs.iter().map(|input| (*input).to_owned()).collect(),
-        output: vec![output.to_owned()],
-        ..NodeProto::default()
-    }
+    has_ends && node.op_type == operator && is_default(node)
 }
 
 fn number(output: &str, value: f32) -> NodeProto {

@@ -27,6 +27,14 @@ pub(crate) struct Range {
     pub(crate) most: i32,
 }
 
+impl Range {
+    /// All numbers that bytes of this kind stand for.
+    pub(crate) const fn whole(sign: Sign) -> Self {
+        let (least, most) = sign.range();
+        Self { least, most }
+    }
+}
+
 /// A byte's number: its bits turned to count from 0, less what stands for zero then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader {

@@ -13,11 +13,7 @@ const BLOCK: usize = 60;
 
 /// A product: packed weights, and how its sums become bytes.
 #[derive(Debug)]
-pub(crate) struct Product {
-    dense: Dense,
-    inputs: usize,
-    repeats: usize,
-}
+pub(crate) struct Product(Packed);
 
 /// What a product is made of.
 #[derive(Debug, Clone)]
@@ -43,60 +39,44 @@ pub(crate) struct Parts<'a> {
 impl Product {
     /// Packs weights for these instructions.
     pub(crate) fn new(cpu: Cpu, parts: &Parts<'_>) -> Result<Self, String> {
-        let [inputs, outputs] = parts.sizes;
-        if inputs == 0 || outputs == 0 {
-            return Err(format!(
-                "a product of {inputs} inputs and {outputs} outputs"
-            ));
-        }
-        check_length("the weights", parts.weights.len(), &[outputs, inputs])?;
+        let [_, outputs] = parts.sizes;
+        check_weights(parts.sizes, parts.weights)?;
         let (limits, factors) = parts.requantize.check(parts.sign_out, outputs)?;
         let sums = Sums {
             cpu,
             sign: parts.sign_in,
             zero: parts.input_zero,
         };
-        let repeated = fitting(parts.weights, parts.weight_zeros, outputs)?;
-        let bias = sums.bias(&repeated, parts.bias, outputs)?;
-        let repeats = repeated.len() / parts.weights.len();
-        let dense = Dense::new(
+        let weights = fitting(parts.weights, parts.weight_zeros, outputs)?;
+        let bias = sums.bias(&weights, parts.bias, outputs)?;
+        let packed = Packed::new(
             cpu,
-            &dense::Parts {
-                sizes: [1, outputs, repeats, inputs],
-                weights: &repeated,
-                bias: &bias,
-                factors: &factors,
-                limits,
-                flip: sums.flip(),
-            },
+            parts.sizes,
+            &weights,
+            &bias,
+            &factors,
+            limits,
+            sums.flip(),
         );
-        Ok(Self {
-            dense,
-            inputs,
-            repeats,
-        })
+        Ok(Self(packed))
     }
 
     /// Bytes of the packed weights.
     pub(crate) fn bytes(&self) -> usize {
-        self.dense.bytes()
+        self.0.dense.bytes()
     }
 
     /// Computes rows of bytes.
     pub(crate) fn run(&self, input: &[u8], output: &mut [u8], split: Split) -> Result<(), String> {
-        let sizes = [self.inputs, self.repeats];
-        rows(&self.dense, sizes, input, output, split, |bytes| {
-            Target::Bytes(bytes)
-        })
+        self.0
+            .rows(input, output, split, |bytes| Target::Bytes(bytes))
     }
 }
 
 /// A product whose sums stay 32-bit integers, of inputs whose zero point only a run knows.
 #[derive(Debug)]
 pub(crate) struct SumProduct {
-    dense: Dense,
-    inputs: usize,
-    repeats: usize,
+    packed: Packed,
     sign: Sign,
     /// The sum of each output's weights, their zero points taken off.
     totals: Vec<i32>,
@@ -106,45 +86,30 @@ impl SumProduct {
     /// Packs weights `[output][input]`, with zero points as [`Parts`] has them, for inputs of this sign.
     pub(crate) fn new(
         cpu: Cpu,
-        [inputs, outputs]: [usize; 2],
+        sizes: [usize; 2],
         weights: &[i8],
         zeros: &[i32],
         sign: Sign,
     ) -> Result<Self, String> {
-        if inputs == 0 || outputs == 0 {
-            return Err(format!(
-                "a product of {inputs} inputs and {outputs} outputs"
-            ));
-        }
-        check_length("the weights", weights.len(), &[outputs, inputs])?;
-        let repeated = fitting(weights, zeros, outputs)?;
-        let repeats = repeated.len() / weights.len();
-        let flip = dense::wants_sign(cpu) != (sign == Sign::Signed);
-        let dense = Dense::new(
-            cpu,
-            &dense::Parts {
-                sizes: [1, outputs, repeats, inputs],
-                weights: &repeated,
-                bias: &vec![0; outputs],
-                factors: &vec![1.0; outputs],
-                limits: Limits::NONE,
-                flip,
-            },
-        );
-        let of_outputs = repeated.chunks_exact(repeats * inputs);
+        check_weights(sizes, weights)?;
+        let [_, outputs] = sizes;
+        let weights = fitting(weights, zeros, outputs)?;
+        let of_outputs = weights.chunks_exact(weights.len() / outputs);
         let totals = of_outputs.map(|weights| weights.iter().map(|it| i32::from(*it)).sum());
+        let totals = totals.collect();
+        let flip = Sums { cpu, sign, zero: 0 }.flip();
+        let (bias, factors) = (vec![0; outputs], vec![1.0; outputs]);
+        let packed = Packed::new(cpu, sizes, &weights, &bias, &factors, Limits::NONE, flip);
         Ok(Self {
-            dense,
-            inputs,
-            repeats,
+            packed,
             sign,
-            totals: totals.collect(),
+            totals,
         })
     }
 
     /// Bytes of the packed weights.
     pub(crate) fn bytes(&self) -> usize {
-        self.dense.bytes() + size_of_val(self.totals.as_slice())
+        self.packed.dense.bytes() + size_of_val(self.totals.as_slice())
     }
 
     /// Computes rows of sums, for inputs of this zero point.
@@ -156,13 +121,12 @@ impl SumProduct {
         split: Split,
     ) -> Result<(), String> {
         self.sign.check("a zero point of the input", zero)?;
-        let zero = zero_of(self.sign, self.dense.flip, zero);
-        let sizes = [self.inputs, self.repeats];
-        rows(&self.dense, sizes, input, output, split, |sums| {
-            Target::Sums(sums)
-        })?;
+        let dense = &self.packed.dense;
+        let zero = zero_of(self.sign, dense.flip, zero);
+        self.packed
+            .rows(input, output, split, |sums| Target::Sums(sums))?;
         if zero != 0 {
-            let outputs = self.dense.outputs;
+            let outputs = dense.outputs;
             split.rows(output, outputs, outputs, |_, output| {
                 for row in output.chunks_exact_mut(outputs) {
                     for (sum, total) in row.iter_mut().zip(&self.totals) {
@@ -175,64 +139,111 @@ impl SumProduct {
     }
 }
 
-/// Computes rows of inputs and repeats of these sizes.
-fn rows<T: Send>(
-    dense: &Dense,
-    [inputs, repeats]: [usize; 2],
-    input: &[u8],
-    output: &mut [T],
-    split: Split,
-    target: impl Fn(&mut [T]) -> Target<'_> + Sync,
-) -> Result<(), String> {
-    let outputs = dense.outputs;
-    let rows = output.len() / outputs;
-    check_length("the output", output.len(), &[rows, outputs])?;
-    check_length("the input", input.len(), &[rows, inputs])?;
-    // The last row's last inputs are read as four: rows are as long as that.
-    let length = inputs.next_multiple_of(INPUTS);
-    let mut longer = Vec::new();
-    let input = if length == inputs {
-        input
-    } else {
-        longer.resize(rows * length, 0);
-        let pairs = longer
-            .chunks_exact_mut(length)
-            .zip(input.chunks_exact(inputs));
-        pairs.for_each(|(to, from)| to[..inputs].copy_from_slice(from));
-        &longer
-    };
-    let slice = |row: usize| input[row * length..(row + 1) * length].as_chunks().0;
-    if rows == 1 {
-        let together = dense.panel_lines();
-        let columns = (together * CHANNELS).min(outputs);
-        let rows = Rows::new(dense, 1, |_, _| slice(0));
-        let cost = repeats * length * columns;
-        split.rows(output, columns, cost, |panel, output| {
-            let lines = panel * together;
-            let part = Part {
-                group: 0,
-                lines: lines..lines + output.len().div_ceil(CHANNELS),
-                stride: outputs,
-                column: 0,
-            };
-            dispatch::block(dense, &part, &rows, &mut target(output));
-        });
-        return Ok(());
+/// What is wrong with weights of inputs and outputs of these sizes, if anything is.
+fn check_weights([inputs, outputs]: [usize; 2], weights: &[i8]) -> Result<(), String> {
+    if inputs == 0 || outputs == 0 {
+        return Err(format!(
+            "a product of {inputs} inputs and {outputs} outputs"
+        ));
     }
-    let cost = repeats * length * outputs;
-    split.rows(output, outputs, cost, |first, output| {
-        for (block, output) in output.chunks_mut(BLOCK * outputs).enumerate() {
-            let first = first + block * BLOCK;
-            let count = output.len() / outputs;
-            let rows = Rows::new(dense, count, |row, _| slice(first + row));
-            let part = Part {
-                group: 0,
-                lines: 0..dense.group_lines(),
-                stride: outputs,
-                column: 0,
-            };
-            dispatch::block(dense, &part, &rows, &mut target(output));
+    check_length("the weights", weights.len(), &[outputs, inputs])
+}
+
+/// Packed weights, and the inputs that rows have.
+#[derive(Debug)]
+struct Packed {
+    dense: Dense,
+    inputs: usize,
+    /// How often rows are read; see [`fitting`].
+    repeats: usize,
+}
+
+impl Packed {
+    /// Packs weights, repeated where they must be.
+    fn new(
+        cpu: Cpu,
+        [inputs, outputs]: [usize; 2],
+        weights: &[i8],
+        bias: &[i32],
+        factors: &[f32],
+        limits: Limits,
+        flip: bool,
+    ) -> Self {
+        let repeats = weights.len() / (inputs * outputs);
+        let parts = dense::Parts {
+            sizes: [1, outputs, repeats, inputs],
+            weights,
+            bias,
+            factors,
+            limits,
+            flip,
+        };
+        Self {
+            dense: Dense::new(cpu, &parts),
+            inputs,
+            repeats,
         }
-    });
-    Ok(())
+    }
+
+    /// Computes rows, each of which goes to its `target`.
+    fn rows<T: Send>(
+        &self,
+        input: &[u8],
+        output: &mut [T],
+        split: Split,
+        target: impl Fn(&mut [T]) -> Target<'_> + Sync,
+    ) -> Result<(), String> {
+        let (dense, inputs, repeats) = (&self.dense, self.inputs, self.repeats);
+        let outputs = dense.outputs;
+        let rows = output.len() / outputs;
+        check_length("the output", output.len(), &[rows, outputs])?;
+        check_length("the input", input.len(), &[rows, inputs])?;
+        // The last row's last inputs are read as four: rows are as long as that.
+        let length = inputs.next_multiple_of(INPUTS);
+        let mut longer = Vec::new();
+        let input = if length == inputs {
+            input
+        } else {
+            longer.resize(rows * length, 0);
+            let pairs = longer
+                .chunks_exact_mut(length)
+                .zip(input.chunks_exact(inputs));
+            pairs.for_each(|(to, from)| to[..inputs].copy_from_slice(from));
+            &longer
+        };
+        let slice = |row: usize| input[row * length..(row + 1) * length].as_chunks().0;
+        if rows == 1 {
+            let together = dense.panel_lines();
+            let columns = (together * CHANNELS).min(outputs);
+            let rows = Rows::new(dense, 1, |_, _| slice(0));
+            let cost = repeats * length * columns;
+            split.rows(output, columns, cost, |panel, output| {
+                let lines = panel * together;
+                let part = Part {
+                    group: 0,
+                    lines: lines..lines + output.len().div_ceil(CHANNELS),
+                    stride: outputs,
+                    column: 0,
+                };
+                dispatch::block(dense, &part, &rows, &mut target(output));
+            });
+            return Ok(());
+        }
+        let cost = repeats * length * outputs;
+        split.rows(output, outputs, cost, |first, output| {
+            for (block, output) in output.chunks_mut(BLOCK * outputs).enumerate() {
+                let first = first + block * BLOCK;
+                let count = output.len() / outputs;
+                let rows = Rows::new(dense, count, |row, _| slice(first + row));
+                let part = Part {
+                    group: 0,
+                    lines: 0..dense.group_lines(),
+                    stride: outputs,
+                    column: 0,
+                };
+                dispatch::block(dense, &part, &rows, &mut target(output));
+            }
+        });
+        Ok(())
+    }
 }

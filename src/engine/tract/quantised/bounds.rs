@@ -45,7 +45,10 @@ impl Bounds {
 pub(super) fn place(grid: Grid, number: f32) -> i32 {
     let (least, most) = grid.sign.range();
     let steps = (number / grid.scale).round_ties_even();
-    #[expect(clippy::cast_possible_truncation, reason = "held to 24 bits")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "held to 24 bits, and no number is 0"
+    )]
     let steps = steps.clamp(-1e7, 1e7) as i32;
     (steps + grid.zero_point).clamp(least, most)
 }

@@ -7,6 +7,7 @@ use tract_onnx::pb::{ModelProto, TensorProto};
 use tract_onnx::prelude::Tensor;
 
 use crate::engine::tract::graph::{attribute, each_graph};
+use crate::kernels::bytes::Sign;
 
 /// ONNX's codes of element types.
 const FLOAT: i32 = 1;
@@ -30,6 +31,17 @@ pub(super) enum Element {
     Int32,
     Int64,
     Other,
+}
+
+impl Element {
+    /// What bytes of it stand for, if it is a byte.
+    pub(super) const fn sign(self) -> Option<Sign> {
+        match self {
+            Self::Int8 => Some(Sign::Signed),
+            Self::Uint8 => Some(Sign::Unsigned),
+            _ => None,
+        }
+    }
 }
 
 /// A stored tensor.

@@ -19,7 +19,7 @@ use crate::kernels::window::{Channels, Placed};
 
 /// Reads a convolution.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
-    let shape: Vec<usize> = node::integers(node, "w_shape")?.context("no shape of weights")?;
+    let shape = node::shape(node)?;
     let [outputs, inputs, window @ ..] = shape.as_slice() else {
         bail!("weights of {} dimensions", shape.len());
     };
@@ -110,13 +110,12 @@ struct Operator {
 }
 
 impl Operator {
-    fn kernel(&self, stored: &Tensor) -> TractResult<Convolution> {
+    fn kernel(&self, weights: &[i8]) -> TractResult<Convolution> {
         let channels = Channels {
             input: self.spec.input_channels,
             output: self.spec.output_channels,
             groups: self.groups,
         };
-        let weights = self.weights.bytes.signed(stored)?;
         let taps = self.spec.kernel_shape.iter().product::<usize>();
         // `[o, i, h, w]` becomes `[o, h, w, i]`.
         let of_output = weights.chunks_exact(channels.input / self.groups * taps);
@@ -173,9 +172,7 @@ impl Expansion for Operator {
         model: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let stored = model.outlet_fact(inputs[1])?.konst.clone();
-        let stored = stored.context("weights not known before it runs are not supported")?;
-        let kernel = self.kernel(&stored)?;
+        let kernel = self.kernel(&self.weights.bytes.signed(model, inputs[1])?)?;
         let bytes = kernel.bytes();
         let run = move |placed: &Placed, from: &[&[u8]], to: &mut [u8], split| {
             kernel.run(placed, from[0], to, split)

@@ -4,6 +4,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
+use super::bounds::place;
 use super::node;
 use super::product::Bytes;
 use crate::engine::tract::kernel::Kernel;
@@ -17,7 +18,7 @@ use crate::kernels::{Cpu, Split};
 
 /// Reads a product.
 pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
-    let sizes: Vec<usize> = node::integers(node, "w_shape")?.context("no shape of weights")?;
+    let sizes = node::shape(node)?;
     let &[inputs, outputs] = sizes.as_slice() else {
         bail!("a matrix of {} dimensions", sizes.len());
     };
@@ -94,12 +95,11 @@ impl Expansion for Quantization {
                 if !of_run.scale.is_normal() {
                     // Nothing but zeros, or steps too small or too large for float32.
                     to.iter_mut().zip(from[0]).for_each(|(to, number)| {
-                        *to = placed(of_run, *number);
+                        *to = of_run.sign.byte(place(of_run, *number));
                     });
                     return Ok(());
                 }
-                let (least, most) = of_run.sign.range();
-                of_run.round(cpu, Range { least, most }, from[0], to, split)
+                of_run.round(cpu, Range::whole(of_run.sign), from[0], to, split)
             };
             let bytes = computed_to_bytes(DatumType::U8, inputs[0].shape(), inputs, work)?;
             let zero = of_run.sign.byte(of_run.zero_point);
@@ -108,17 +108,6 @@ impl Expansion for Quantization {
         });
         model.wire_node(prefix, kernel, inputs)
     }
-}
-
-/// The byte of one number, on a grid of any scale.
-fn placed(grid: Grid, number: f32) -> u8 {
-    let steps = (number / grid.scale).round_ties_even();
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "held to 24 bits, and no number is 0"
-    )]
-    let steps = steps.clamp(-1e7, 1e7) as i32;
-    grid.sign.byte((steps + grid.zero_point).clamp(0, 255))
 }
 
 #[derive(Debug, Clone)]
@@ -153,8 +142,6 @@ impl Expansion for Product {
         model: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let stored = model.outlet_fact(inputs[1])?.konst.clone();
-        let stored = stored.context("weights not known before it runs are not supported")?;
         let rows = model.outlet_fact(inputs[0])?;
         let sign = match rows.datum_type {
             DatumType::I8 => Sign::Signed,
@@ -162,7 +149,7 @@ impl Expansion for Product {
             other => bail!("rows of {other:?}"),
         };
         let [_, outputs] = self.sizes;
-        let weights = turned(&self.weights.signed(&stored)?, outputs);
+        let weights = turned(&self.weights.signed(model, inputs[1])?, outputs);
         let (cpu, zeros) = (Cpu::chosen(), self.weights.zeros());
         let product = SumProduct::new(cpu, self.sizes, &weights, &zeros, sign);
         let product = product.map_err(TractError::msg)?;
@@ -208,7 +195,7 @@ mod tests {
         assert_eq!(of([-510.0, 0.0]), (2.0, 255));
         assert_eq!(of([0.0, 0.0]), (0.0, 0));
         let tiny = grid([0.0, f32::MIN_POSITIVE]);
-        assert_eq!(placed(tiny, f32::MIN_POSITIVE), 255);
-        assert_eq!(placed(grid([0.0; 2]), 0.0), 0);
+        assert_eq!(place(tiny, f32::MIN_POSITIVE), 255);
+        assert_eq!(place(grid([0.0; 2]), 0.0), 0);
     }
 }

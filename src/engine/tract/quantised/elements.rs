@@ -95,8 +95,7 @@ impl Expansion for Real {
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let (to, cpu) = (self.to, Cpu::chosen());
-        let (least, most) = to.sign.range();
-        let range = Range { least, most };
+        let range = Range::whole(to.sign);
         let dtype = node::datum_type(to.sign);
         let kernel = Kernel::of_elements("ToGrid", dtype, move |inputs| {
             let work = |from: &[&[f32]], output: &mut [u8], split| {

@@ -9,7 +9,9 @@ use super::constants::{Constants, Element, Load};
 use super::graph::{drop_unread, makers, outputs, readers};
 use super::groups::{Held, Target, group, group_of_word, sums};
 use super::node;
-use crate::engine::tract::graph::{attribute, each_graph_mut, each_node, has_input, integer};
+use crate::engine::tract::graph::{
+    attribute, each_graph_mut, each_node, has_input, integer, is_default,
+};
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Range};
 
@@ -159,11 +161,7 @@ impl Pass<'_> {
         let scale = self.constants.float(node.input.get(1)?)?;
         let (sign, zero_point) = if has_input(node, 2) {
             let zero = self.constants.get(&node.input[2])?;
-            let sign = match zero.element {
-                Element::Int8 => Sign::Signed,
-                Element::Uint8 => Sign::Unsigned,
-                _ => return None,
-            };
+            let sign = zero.element.sign()?;
             let [zero] = zero.values.as_deref()? else {
                 return None;
             };
@@ -276,8 +274,7 @@ impl Pass<'_> {
     ) -> Option<NodeProto> {
         let held = self.held.get(value)?;
         let (from, bytes) = (held.grid()?, held.bytes.clone());
-        let (least, most) = grid.sign.range();
-        let mut same = from == grid && range == Range { least, most };
+        let mut same = from == grid && range == Range::whole(grid.sign);
         let alone = |name: &str| self.readers.get(name) == Some(&1);
         if from == grid && !same && alone(&bytes) && alone(value) {
             let maker = self.ours.get(&bytes);
@@ -294,11 +291,7 @@ impl Pass<'_> {
         if same {
             return Some(node::new("Identity", name, &[&bytes], output));
         }
-        let mut bytes = node::new(node::ELEMENTS, name, &[&bytes], output);
-        node::put_grid(&mut bytes, "x", from);
-        node::put_grid(&mut bytes, "y", grid);
-        node::put_range(&mut bytes, range);
-        Some(bytes)
+        Some(node::rounded(name, &bytes, [from, grid], range, output))
     }
 
     /// The bounds that a node holds its input to, if it does nothing else.
@@ -318,8 +311,4 @@ impl Pass<'_> {
             _ => None,
         }
     }
-}
-
-fn is_default(node: &NodeProto) -> bool {
-    matches!(node.domain.as_str(), "" | "ai.onnx")
 }

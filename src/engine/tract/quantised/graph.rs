@@ -1,6 +1,6 @@
 //! Who makes and who reads the tensors of a graph.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tract_onnx::pb::{GraphProto, NodeProto};
 
@@ -52,13 +52,8 @@ pub(super) fn drop_unread(
     before: &HashMap<String, usize>,
 ) {
     let now = readers(nodes, outputs);
-    let unread: HashSet<String> = before
-        .keys()
-        .filter(|name| !now.contains_key(*name))
-        .cloned()
-        .collect();
+    let no_longer_read = |name: &String| before.contains_key(name) && !now.contains_key(name);
     nodes.retain(|node| {
-        let is_unread = node.output.iter().all(|output| unread.contains(output));
-        node.op_type != "DequantizeLinear" || !is_unread
+        node.op_type != "DequantizeLinear" || !node.output.iter().all(no_longer_read)
     });
 }

@@ -8,7 +8,6 @@ use super::axes::axes_of;
 use super::constants::{Constants, Element};
 use super::node;
 use crate::engine::tract::graph::{attribute, has_input, integer};
-use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Range};
 
 /// Operators that move elements and look at none, with one input that is moved.
@@ -44,14 +43,6 @@ pub(super) struct Held {
 }
 
 impl Held {
-    fn sign(&self) -> Option<Sign> {
-        match self.element {
-            Element::Int8 => Some(Sign::Signed),
-            Element::Uint8 => Some(Sign::Unsigned),
-            _ => None,
-        }
-    }
-
     /// The grid of all its elements, if they are on one.
     pub(super) fn grid(&self) -> Option<Grid> {
         let ([scale], [zero_point]) = (&*self.scales, &*self.zeros) else {
@@ -59,7 +50,7 @@ impl Held {
         };
         let (scale, zero_point) = (*scale, *zero_point);
         let known = scale.is_normal() && scale > 0.0;
-        let sign = self.sign().filter(|_| known)?;
+        let sign = self.element.sign().filter(|_| known)?;
         Some(Grid {
             sign,
             scale,
@@ -149,14 +140,13 @@ pub(super) fn group_of_word(constants: &Constants, word: &NodeProto) -> Option<V
     let weights = held(w, w_scale, w_zero)?;
     let output = word.output.first()?;
     let grid = held(output, y_scale, y_zero)?.grid()?;
-    let (least, most) = grid.sign.range();
     let group = Group {
         constants,
         held: &HashMap::new(),
         operator: word,
         target: Target {
             grid,
-            range: Range { least, most },
+            range: Range::whole(grid.sign),
             output,
         },
     };
@@ -180,11 +170,7 @@ pub(super) fn sums(
     [rows, matrix]: [&str; 2],
 ) -> Option<NodeProto> {
     let stored = constants.get(matrix)?;
-    let sign = match stored.element {
-        Element::Int8 => Sign::Signed,
-        Element::Uint8 => Sign::Unsigned,
-        _ => return None,
-    };
+    let sign = stored.element.sign()?;
     let &[inputs, outputs] = stored.dims.as_slice() else {
         return None;
     };
@@ -209,8 +195,7 @@ pub(super) fn sums(
     }
     node::put_sign(&mut made, "w", sign);
     node::put_integers(&mut made, "w_zero_points", zeros);
-    let sizes = [i64::try_from(inputs).ok()?, i64::try_from(outputs).ok()?];
-    node::put_integers(&mut made, "w_shape", sizes.to_vec());
+    node::put_shape(&mut made, &[inputs, outputs])?;
     Some(made)
 }
 
@@ -278,7 +263,7 @@ impl Group<'_> {
         (outputs, axis): (usize, i64),
         bias: &Bias,
     ) -> Option<NodeProto> {
-        let (from, sign) = (input.grid()?, weights.sign()?);
+        let (from, sign) = (input.grid()?, weights.element.sign()?);
         let to = self.target.grid;
         let fits = |count: usize| count == 1 || count == outputs;
         let rank = i64::try_from(self.constants.get(&weights.bytes)?.dims.len()).ok()?;
@@ -343,8 +328,7 @@ impl Group<'_> {
         let attributes = self.operator.attribute.iter();
         let kept = attributes.filter(|it| it.name != "kernel_shape").cloned();
         made.attribute.extend(kept);
-        let sizes = stored.dims.iter().map(|size| i64::try_from(*size).ok());
-        node::put_integers(&mut made, "w_shape", sizes.collect::<Option<_>>()?);
+        node::put_shape(&mut made, &stored.dims)?;
         Some(made)
     }
 
@@ -363,8 +347,7 @@ impl Group<'_> {
         }
         let mut made = self.weighted(node::PRODUCT, (rows, matrix), (outputs, axis), bias)?;
         node::put_integer(&mut made, "is_turned", turned.into());
-        let sizes = [i64::try_from(inputs).ok()?, i64::try_from(outputs).ok()?];
-        node::put_integers(&mut made, "w_shape", sizes.to_vec());
+        node::put_shape(&mut made, &[inputs, outputs])?;
         Some(made)
     }
 
@@ -421,7 +404,7 @@ impl Group<'_> {
             let name = &self.operator.name;
             let mut made = node::new(node::LARGEST, name, &[&input.bytes], output);
             made.attribute.clone_from(&self.operator.attribute);
-            node::put_sign(&mut made, "x", input.sign()?);
+            node::put_sign(&mut made, "x", input.element.sign()?);
             Some(made)
         })
     }
@@ -471,8 +454,7 @@ impl Group<'_> {
 
     /// Whether bytes of this grid are those of the target already.
     fn is_kept(&self, grid: Grid) -> bool {
-        let (least, most) = grid.sign.range();
-        grid == self.target.grid && self.target.range == Range { least, most }
+        grid == self.target.grid && self.target.range == Range::whole(grid.sign)
     }
 
     /// What keeps the grid of its input, with what makes the target of it.
@@ -492,11 +474,8 @@ impl Group<'_> {
     }
 
     fn rounded(&self, bytes: &str, grid: Grid, output: &str) -> NodeProto {
-        let mut made = node::new(node::ELEMENTS, "", &[bytes], output);
-        node::put_grid(&mut made, "x", grid);
-        node::put_grid(&mut made, "y", self.target.grid);
-        node::put_range(&mut made, self.target.range);
-        made
+        let grids = [grid, self.target.grid];
+        node::rounded("", bytes, grids, self.target.range, output)
     }
 }
 

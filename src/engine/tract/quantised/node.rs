@@ -4,7 +4,7 @@ use tract_onnx::pb::{AttributeProto, NodeProto};
 use tract_onnx::prelude::{DatumType, TractResult};
 use tract_onnx::tract_core::internal::TractErrorContext as _;
 
-use crate::engine::tract::graph::{attribute, integer};
+use crate::engine::tract::graph::{attribute, integer, step};
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Range};
 
@@ -27,11 +27,8 @@ const INTS: i32 = 7;
 /// A node of these inputs, which becomes `output`.
 pub(super) fn new(operator: &str, name: &str, inputs: &[&str], output: &str) -> NodeProto {
     NodeProto {
-        op_type: operator.to_owned(),
         name: name.to_owned(),
-        input: inputs.iter().map(|input| (*input).to_owned()).collect(),
-        output: vec![output.to_owned()],
-        ..NodeProto::default()
+        ..step(operator, inputs, output)
     }
 }
 
@@ -75,6 +72,33 @@ pub(super) fn put_grid(node: &mut NodeProto, of: &str, grid: Grid) {
     });
     put_integer(node, &format!("{of}_zero_point"), grid.zero_point.into());
     put_sign(node, of, grid.sign);
+}
+
+/// A node that makes of bytes on one grid those of another, held to a range.
+pub(super) fn rounded(
+    name: &str,
+    bytes: &str,
+    [from, to]: [Grid; 2],
+    range: Range,
+    output: &str,
+) -> NodeProto {
+    let mut made = new(ELEMENTS, name, &[bytes], output);
+    put_grid(&mut made, "x", from);
+    put_grid(&mut made, "y", to);
+    put_range(&mut made, range);
+    made
+}
+
+/// Adds the sizes of a stored tensor of weights; `None` where they are too large to be told.
+pub(super) fn put_shape(node: &mut NodeProto, shape: &[usize]) -> Option<()> {
+    let sizes = shape.iter().map(|size| i64::try_from(*size).ok());
+    put_integers(node, "w_shape", sizes.collect::<Option<_>>()?);
+    Some(())
+}
+
+/// The sizes of the stored weights.
+pub(super) fn shape(node: &NodeProto) -> TractResult<Vec<usize>> {
+    integers(node, "w_shape")?.context("no shape of weights")
 }
 
 /// Adds what the bytes of a tensor stand for.

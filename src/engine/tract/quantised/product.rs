@@ -54,7 +54,10 @@ impl Bytes {
     }
 
     /// What is stored, as numbers of -128 to 127: those without a sign count from -128.
-    pub(super) fn signed(&self, stored: &Tensor) -> TractResult<Vec<i8>> {
+    pub(super) fn signed(&self, model: &TypedModel, weights: OutletId) -> TractResult<Vec<i8>> {
+        let stored = &model.outlet_fact(weights)?.konst;
+        let stored = stored.as_ref();
+        let stored = stored.context("weights not known before it runs are not supported")?;
         let dtype = stored.datum_type();
         ensure!(
             dtype == node::datum_type(self.sign),
@@ -81,7 +84,7 @@ impl Bytes {
 
 /// Reads a product.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
-    let sizes: Vec<usize> = node::integers(node, "w_shape")?.context("no shape of weights")?;
+    let sizes = node::shape(node)?;
     let &[inputs, outputs] = sizes.as_slice() else {
         bail!("a matrix of {} dimensions", sizes.len());
     };
@@ -107,8 +110,7 @@ struct Operator {
 }
 
 impl Operator {
-    fn kernel(&self, stored: &Tensor) -> TractResult<Product> {
-        let mut weights = self.weights.bytes.signed(stored)?;
+    fn kernel(&self, mut weights: Vec<i8>) -> TractResult<Product> {
         if !self.is_turned {
             weights = turned(&weights, self.sizes[1]);
         }
@@ -150,9 +152,7 @@ impl Expansion for Operator {
         model: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let stored = model.outlet_fact(inputs[1])?.konst.clone();
-        let stored = stored.context("weights not known before it runs are not supported")?;
-        let kernel = self.kernel(&stored)?;
+        let kernel = self.kernel(self.weights.bytes.signed(model, inputs[1])?)?;
         let bytes = kernel.bytes();
         let run = move |from: &[u8], to: &mut [u8], split| kernel.run(from, to, split);
         let shape = model.outlet_fact(inputs[0])?.shape.to_tvec();

@@ -9,7 +9,8 @@ use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorPr
 
 use super::exact::{ADDITIVE_MASK, CAST_TO_INT64};
 use super::graph::{
-    Floats, Integers, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, opset,
+    Floats, Integers, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default,
+    opset, step,
 };
 
 /// ONNX's codes of element types and attribute types.
@@ -63,7 +64,7 @@ fn fill_with_float(node: &mut NodeProto) {
 fn spell_out(graph: &mut GraphProto, opset: i64) {
     let nodes = std::mem::take(&mut graph.node);
     for node in nodes {
-        let is_default = matches!(node.domain.as_str(), "" | "ai.onnx");
+        let is_default = is_default(&node);
         match (node.input.as_slice(), node.output.as_slice()) {
             ([input], [output]) if is_default && node.op_type == "Softplus" => {
                 graph.node.extend(softplus(input, output));
@@ -184,15 +185,6 @@ fn flat_log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> Vec<Nod
     nodes.push(step("Shape", &[input], &part("shape")));
     nodes.push(step("Reshape", &[&part("rows"), &part("shape")], output));
     nodes
-}
-
-fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
-    NodeProto {
-        op_type: operator.to_owned(),
-        input: inputs.iter().map(|input| (*input).to_owned()).collect(),
-        output: vec![output.to_owned()],
-        ..NodeProto::default()
-    }
 }
 
 fn named(name: &str, kind: i32) -> AttributeProto {

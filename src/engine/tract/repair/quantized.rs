@@ -4,8 +4,8 @@
 
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
-use super::super::graph::{Floats, Shapes};
-use super::{FLOAT, INT, INT64, named, step};
+use super::super::graph::{Floats, Shapes, step};
+use super::{FLOAT, INT, INT64, named};
 
 /// Rewrites the products of a graph whose scales it stores.
 pub(super) fn repair(graph: &mut GraphProto, floats: &Floats, shapes: &Shapes) {

@@ -3,8 +3,8 @@
 
 use tract_onnx::pb::{GraphProto, TensorProto, ValueInfoProto, type_proto};
 
-use super::super::graph::Integers;
-use super::{INT64, step};
+use super::super::graph::{Integers, step};
+use super::INT64;
 
 /// Larger than any axis, and no number that means something else.
 const FAR: i64 = 1 << 30;

@@ -24,7 +24,7 @@ use crate::tensor::DType;
 pub(super) fn range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
     let (least, most) = grid.sign.range();
     let Some(real) = limited(clamp) else {
-        return Range { least, most };
+        return Range::whole(grid.sign);
     };
     let place = |x: f32| {
         let place = (f64::from(x) / f64::from(grid.scale)).round_ties_even();
@@ -149,8 +149,7 @@ impl Lowering<'_> {
             };
             return filled(self.builder, "Regrid", &[outlet], work);
         }
-        let (least, most) = to.sign.range();
-        if range == (Range { least, most }) {
+        if range == Range::whole(to.sign) {
             return Ok(outlet);
         }
         let work = move |bytes: &[&[u8]], output: &mut [u8], split| {
