@@ -1,23 +1,37 @@
 //! Work divided among the threads of the pool that it runs on.
 //!
 //! A thread that waits for work sleeps soon, and to wake it takes longer than many an operator. So whoever divides work
-//! again within [`AWAKE`] asks the others to go on looking for more for as long, and to let other programs run in
-//! between. One that looks for what does not come takes time from its neighbour on the same core.
+//! again within [`AWAKE`] asks the others to go on looking for more for as long. One that looks for what does not come
+//! takes time from its neighbour on the same core, so it lets others run when it has looked for [`SPIN`].
+//!
+//! Threads take the parts of an operator one after the other, until none is left: one that comes late, or whose core
+//! others use, does less.
 
-use std::sync::Arc;
+use std::hint;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::Yield;
-use rayon::prelude::*;
 
-/// Multiplications below which work is not divided: handing over a part takes some microseconds.
-const LEAST_WORK: usize = 250_000;
+/// Multiplications below which work is not divided: handing over a part takes about a microsecond, and what one
+/// thread wrote is far from the other.
+const LEAST_WORK: usize = 125_000;
+
+/// Multiplications of a part where there are more parts than threads.
+const LEAST_PART: usize = 1_000_000;
+
+/// Parts for each thread, at most.
+const PARTS: usize = 4;
 
 /// How long threads look for more work after some was divided, in nanoseconds. Operators of one run follow each
 /// other faster.
 const AWAKE: u64 = 200_000;
+
+/// How long they look without letting other programs run, in nanoseconds, and how long one waits so for another that
+/// has not finished its part.
+const SPIN: u64 = 50_000;
 
 /// Looks for work between two at the clock.
 const LOOKS: usize = 16;
@@ -72,9 +86,18 @@ impl Watch {
     }
 
     fn look(&self) {
-        while self.now().saturating_sub(self.last.load(Ordering::Relaxed)) < AWAKE {
+        loop {
+            let since = self.now().saturating_sub(self.last.load(Ordering::Relaxed));
+            if since >= AWAKE {
+                return;
+            }
             for _ in 0..LOOKS {
-                if !matches!(rayon::yield_now(), Some(Yield::Executed)) {
+                if matches!(rayon::yield_now(), Some(Yield::Executed)) {
+                    continue;
+                }
+                if since < SPIN {
+                    hint::spin_loop();
+                } else {
                     thread::yield_now();
                 }
             }
@@ -121,14 +144,39 @@ impl Split {
             return;
         }
         WATCH.with(|watch| watch.call(self.threads - 1));
-        let each = rows.div_ceil(parts);
-        let chunks = output.par_chunks_mut(each * row).enumerate();
-        chunks.for_each(|(part, chunk)| work(part * each, chunk));
+        let more = rows.saturating_mul(cost) / LEAST_PART;
+        let each = rows.div_ceil(more.clamp(parts, parts * PARTS));
+        let chunks = output.chunks_mut(each * row).enumerate();
+        let left = AtomicUsize::new(chunks.len());
+        let chunks = Mutex::new(chunks);
+        together(parts, &|| {
+            let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some((part, chunk)) = next() {
+                work(part * each, chunk);
+                left.fetch_sub(1, Ordering::Relaxed);
+            }
+            // Whoever is done sooner need not sleep for the little that is missing.
+            let start = Instant::now();
+            while left.load(Ordering::Relaxed) > 0 && start.elapsed() < Duration::from_nanos(SPIN) {
+                hint::spin_loop();
+            }
+        });
     }
 
     /// Into how many parts this many rows are divided.
     pub(crate) fn parts(self, rows: usize, cost: usize) -> usize {
         let worth = rows.saturating_mul(cost) / LEAST_WORK;
         self.threads.min(rows).min(worth.max(1))
+    }
+}
+
+/// Calls `work` on so many threads, or on fewer if others have no time before it is done.
+fn together(threads: usize, work: &(impl Fn() + Sync)) {
+    match threads {
+        0 | 1 => work(),
+        _ => {
+            let half = threads / 2;
+            rayon::join(|| together(threads - half, work), || together(half, work));
+        }
     }
 }
