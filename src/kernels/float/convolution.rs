@@ -35,10 +35,10 @@ enum Kernel {
     Depthwise(Depthwise),
 }
 
-/// One run.
+/// One run of a product.
 struct Run<'a> {
-    placed: &'a Placed,
-    input: &'a [f32],
+    taps: &'a Taps,
+    source: Source<'a>,
     added: Option<&'a [f32]>,
 }
 
@@ -65,9 +65,8 @@ impl Convolution {
         let kernel = if let Some(cpu) = depthwise_with(cpu, channels) {
             Kernel::Depthwise(Depthwise::new(cpu, window, channels.input, weights, bias))
         } else {
-            let (lanes, _) = tile::shape(cpu);
             let depth = window.taps() * channels.inner();
-            let panels = Panels::new(lanes, channels.groups, weights, depth, bias);
+            let panels = Panels::new(tile::shape(cpu), channels.groups, weights, depth, bias);
             Kernel::Product(Taps::new(window, channels), panels)
         };
         Ok(Self {
@@ -99,31 +98,36 @@ impl Convolution {
         if let Some(added) = added {
             check_length("numbers to be added", added.len(), output.len())?;
         }
-        let run = Run {
-            placed,
-            input,
-            added,
-        };
         match &self.kernel {
             Kernel::Depthwise(depthwise) => {
                 let row = placed.output[1] * outputs;
-                split.rows(output, row, row * self.window.taps(), |first, rows| {
+                // A multiplication here takes about twice as long as in a product.
+                let cost = row * self.window.taps() * 2;
+                split.rows(output, row, cost, |first, rows| {
                     depthwise.rows(placed, input, self.range, [first, row], added, rows);
                     super::activate(self.cpu, self.rest, rows);
                 });
             }
             Kernel::Product(taps, panels) => {
                 let width = panels.width();
+                let source = Source::new(taps, placed, input);
+                let run = Run {
+                    taps,
+                    source,
+                    added,
+                };
                 if self.channels.groups == 1 && output.len() == outputs && outputs > width {
-                    split.rows(output, width, panels.depth * width, |first, columns| {
+                    // Weights are read for one pixel: that takes longer than to multiply.
+                    let cost = panels.depth * width * 4;
+                    split.rows(output, width, cost, |first, columns| {
                         let from = first * width;
                         let chosen = panels.of(0, from, from + columns.len());
-                        self.block(&run, taps, 0, [0, 1], chosen, from, columns);
+                        self.block(&run, 0, [0, 1], chosen, from, columns);
                         super::activate(self.cpu, self.rest, columns);
                     });
                 } else {
                     split.rows(output, outputs, panels.depth * outputs, |first, pixels| {
-                        self.pixels(&run, taps, panels, first, pixels);
+                        self.pixels(&run, panels, first, pixels);
                     });
                 }
             }
@@ -140,27 +144,20 @@ impl Convolution {
     }
 
     /// The output's pixels from `first` on.
-    fn pixels(
-        &self,
-        run: &Run<'_>,
-        taps: &Taps,
-        panels: &Panels,
-        first: usize,
-        output: &mut [f32],
-    ) {
+    fn pixels(&self, run: &Run<'_>, panels: &Panels, first: usize, output: &mut [f32]) {
         let Channels {
             output: outputs,
             groups,
             ..
         } = self.channels;
-        let (_, most) = tile::shape(self.cpu);
+        let most = tile::shape(self.cpu).most;
         let (mut first, mut output) = (first, output);
-        let tiles = (TILES * MANY_TAPS / taps.count()).clamp(1, TILES);
+        let tiles = (TILES * MANY_TAPS / run.taps.count()).clamp(1, TILES);
         for pixels in tile::tiles(output.len() / outputs, tiles * most) {
             let (block, after) = output.split_at_mut(pixels * outputs);
             for group in 0..groups {
                 let chosen = panels.of(group, 0, self.channels.outer());
-                self.block(run, taps, group, [first, pixels], chosen, 0, block);
+                self.block(run, group, [first, pixels], chosen, 0, block);
             }
             super::activate(self.cpu, self.rest, block);
             (first, output) = (first + pixels, after);
@@ -168,35 +165,28 @@ impl Convolution {
     }
 
     /// Some pixels, from `first` on, by some panels of a group. `output` begins at the first pixel's channel `from`.
-    #[expect(clippy::too_many_arguments, reason = "a block has two axes")]
     fn block<'a>(
         &self,
         run: &Run<'_>,
-        taps: &Taps,
         group: usize,
         [first, pixels]: [usize; 2],
         panels: impl Iterator<Item = Panel<'a>>,
         from: usize,
         output: &mut [f32],
     ) {
-        let (_, most) = tile::shape(self.cpu);
-        let source = Source::new(taps, run.placed, run.input);
-        let mut scratch = Vec::new();
-        let mut slices = Vec::with_capacity(pixels * taps.count());
+        let most = tile::shape(self.cpu).most;
+        let (mut scratch, count) = (Vec::new(), run.taps.count());
+        let mut slices = Vec::with_capacity(pixels * count);
         let channel = group * self.channels.inner();
-        taps.gather(
-            &source,
-            [first, pixels, most],
-            channel,
-            &mut scratch,
-            &mut slices,
-        );
+        let chosen = [first, pixels, most];
+        run.taps
+            .gather(&run.source, chosen, channel, &mut scratch, &mut slices);
         let outputs = self.channels.output;
         let added = run.added.map(|added| &added[first * outputs + from..]);
         for panel in panels {
             let strip = tile::Strip {
                 taps: &slices,
-                count: taps.count(),
+                count,
                 pixels,
                 range: self.range,
                 stride: outputs,
@@ -228,6 +218,6 @@ fn depthwise_with(cpu: Cpu, channels: Channels) -> Option<Cpu> {
     }
     let no_more = Cpu::all().filter(|other| other.level() <= cpu.level());
     no_more
-        .filter(|cpu| tile::shape(*cpu).0 <= channels.input)
+        .filter(|cpu| tile::shape(*cpu).lanes <= channels.input)
         .max_by_key(|cpu| cpu.level())
 }

@@ -75,53 +75,84 @@ impl Taps {
         scratch: &'a mut Vec<f32>,
         slices: &mut Vec<&'a [f32]>,
     ) {
+        let placed = source.placed;
+        let [height, width] = placed.input;
+        let is_plain = self.window == Window::PIXEL
+            && placed.before == [0; 2]
+            && placed.output == placed.input;
+        if is_plain {
+            let from = &source.input[first * self.channels + channel..];
+            let from = from.chunks(self.channels).take(pixels);
+            slices.extend(from.map(|pixel| &pixel[..self.run]));
+            return;
+        }
         scratch.clear();
         if self.rows {
-            self.each(source.placed, [first, pixels, most], |image, y, x| {
-                self.put_together(source, image, y, x, scratch);
+            self.each(placed, [first, pixels, most], |corner, pixels| {
+                self.put_together(source, corner, pixels, scratch);
             });
         }
         let mut borders = scratch.chunks_exact(self.run);
-        let [height, width] = source.placed.input;
-        self.each(source.placed, [first, pixels, most], |image, y, x| {
-            slices.push(if y >= height || (x >= width && !self.rows) {
-                &source.zeros
-            } else if self.rows && !self.is_inside(x, width) {
-                borders.next().unwrap_or_default()
-            } else {
-                &source.input[((image * height + y) * width + x) * self.channels + channel..]
-                    [..self.run]
-            });
+        let step = self.window.stride[1];
+        let reach = if self.rows { self.window.kernel[1] } else { 1 };
+        self.each(placed, [first, pixels, most], |[image, y, x], pixels| {
+            if y >= height {
+                slices.extend(std::iter::repeat_n(&*source.zeros, pixels));
+                return;
+            }
+            let line = (image * height + y) * width * self.channels;
+            let line = &source.input[line..][..width * self.channels];
+            if x < width && (pixels - 1) * step + reach <= width - x {
+                let from = &line[x * self.channels + channel..];
+                let from = from.windows(self.run).step_by(step * self.channels);
+                slices.extend(from.take(pixels));
+                return;
+            }
+            slices.extend((0..pixels).map(|pixel| {
+                let x = x.wrapping_add(pixel * step);
+                if self.rows && !self.is_inside(x, width) {
+                    borders.next().unwrap_or_default()
+                } else if x >= width {
+                    &source.zeros
+                } else {
+                    &line[x * self.channels + channel..][..self.run]
+                }
+            }));
         });
     }
 
-    /// Calls `found` with the image, row and column of each tap. Rows and columns before the first one are
-    /// numbers that no image has.
+    /// Calls `found` for each tap of each tile, with the image, row and column of the first pixel's, and with how many
+    /// pixels follow in the same row of the output. Rows and columns before the first one are numbers that no image has.
     fn each(
         &self,
         placed: &Placed,
         [first, pixels, most]: [usize; 3],
-        mut found: impl FnMut(usize, usize, usize),
+        mut found: impl FnMut([usize; 3], usize),
     ) {
         let Window {
             kernel,
             stride,
             dilation,
         } = self.window;
-        let mut first = first;
+        let mut first = placed.pixel(first);
         for rows in tile::tiles(pixels, most) {
+            let mut after = first;
             for down in 0..kernel[0] {
                 for right in 0..self.columns() {
-                    let [mut image, mut y, mut x] = placed.pixel(first);
-                    for _ in 0..rows {
+                    let [mut image, mut y, mut x] = first;
+                    let mut rest = rows;
+                    while rest > 0 {
+                        let here = rest.min(placed.output[1] - x);
                         let down = y * stride[0] + down * dilation[0];
                         let right = x * stride[1] + right * dilation[1];
-                        found(
+                        let corner = [
                             image,
                             down.wrapping_sub(placed.before[0]),
                             right.wrapping_sub(placed.before[1]),
-                        );
-                        x += 1;
+                        ];
+                        found(corner, here);
+                        rest -= here;
+                        x += here;
                         if x == placed.output[1] {
                             (x, y) = (0, y + 1);
                         }
@@ -129,9 +160,10 @@ impl Taps {
                             (y, image) = (0, image + 1);
                         }
                     }
+                    after = [image, y, x];
                 }
             }
-            first += rows;
+            first = after;
         }
     }
 
@@ -140,27 +172,35 @@ impl Taps {
         x < width && self.window.kernel[1] <= width - x
     }
 
-    /// Appends a window's row if it is partly outside of the image.
+    /// Appends the windows' rows that are partly outside of the image, of pixels that follow each other.
     fn put_together(
         &self,
         source: &Source<'_>,
-        image: usize,
-        y: usize,
-        x: usize,
+        [image, y, x]: [usize; 3],
+        pixels: usize,
         scratch: &mut Vec<f32>,
     ) {
         let [height, width] = source.placed.input;
-        if y >= height || self.is_inside(x, width) {
+        let step = self.window.stride[1];
+        let is_inside =
+            self.is_inside(x, width) && (pixels - 1) * step + self.window.kernel[1] <= width - x;
+        if y >= height || is_inside {
             return;
         }
-        let row =
-            &source.input[(image * height + y) * width * self.channels..][..width * self.channels];
-        for right in 0..self.window.kernel[1] {
-            let x = x.wrapping_add(right);
-            if x < width {
-                scratch.extend_from_slice(&row[x * self.channels..][..self.channels]);
-            } else {
-                scratch.resize(scratch.len() + self.channels, 0.0);
+        let line = (image * height + y) * width * self.channels;
+        let line = &source.input[line..][..width * self.channels];
+        for pixel in 0..pixels {
+            let x = x.wrapping_add(pixel * step);
+            if self.is_inside(x, width) {
+                continue;
+            }
+            for right in 0..self.window.kernel[1] {
+                let x = x.wrapping_add(right);
+                if x < width {
+                    scratch.extend_from_slice(&line[x * self.channels..][..self.channels]);
+                } else {
+                    scratch.resize(scratch.len() + self.channels, 0.0);
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Weights in the order in which kernels read them, aligned for the widest registers.
 
+use super::tile::Shape;
+
 /// Bytes of a cache line, and of the widest register.
 const LINE: usize = 64;
 
@@ -38,13 +40,12 @@ impl Packed {
     }
 }
 
-/// Weights of a product in panels, each as wide as two registers of output channels; the last one of a group may be
-/// of one. A panel is the bias of its channels and then, for each input, their weights. Channels that fill
-/// up the last register are zeros.
+/// Weights of a product in panels, each as wide as two registers of output channels; the last ones of a group may be
+/// of one, and of half of one. A panel is the bias of its channels and then, for each input, their weights. Channels
+/// that fill up the last register are zeros.
 pub(super) struct Panels {
     packed: Packed,
-    /// Numbers in a register.
-    lanes: usize,
+    shape: Shape,
     /// Inputs of each output.
     pub(super) depth: usize,
     /// Output channels of a group.
@@ -53,7 +54,7 @@ pub(super) struct Panels {
     group: usize,
 }
 
-/// A panel, or several.
+/// A panel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Panel<'a> {
     /// Its bias and weights.
@@ -62,12 +63,14 @@ pub(super) struct Panel<'a> {
     pub(super) column: usize,
     /// Its output channels.
     pub(super) columns: usize,
+    /// The same with those that are zeros.
+    pub(super) wide: usize,
 }
 
 impl Panels {
     /// Packs weights `[out][depth]`.
     pub(super) fn new(
-        lanes: usize,
+        shape: Shape,
         groups: usize,
         weights: &[f32],
         depth: usize,
@@ -75,38 +78,35 @@ impl Panels {
     ) -> Self {
         let outputs = weights.len() / depth;
         let outer = outputs / groups;
-        let group = outer.next_multiple_of(lanes) * (depth + 1);
-        let mut panels = Self {
-            packed: Packed::zeros(groups * group),
-            lanes,
+        let columns: usize = shape.panels(0, outer).map(|[_, wide]| wide).sum();
+        let group = columns * (depth + 1);
+        let mut packed = Packed::zeros(groups * group);
+        let channels = weights.chunks_exact(depth).enumerate();
+        let rest = packed.values_mut().chunks_exact_mut(group.max(1));
+        for (number, values) in rest.enumerate() {
+            for [start, wide] in shape.panels(0, outer) {
+                let first = number * outer + start;
+                let panel = &mut values[start * (depth + 1)..][..wide * (depth + 1)];
+                let channels = channels.clone().skip(first).take(wide.min(outer - start));
+                for (column, (channel, row)) in channels.enumerate() {
+                    panel[column] = bias.map_or(0.0, |bias| bias[channel]);
+                    let places = panel[column..].iter_mut().step_by(wide).skip(1);
+                    places.zip(row).for_each(|(place, weight)| *place = *weight);
+                }
+            }
+        }
+        Self {
+            packed,
+            shape,
             depth,
             outer,
             group,
-        };
-        let width = panels.width();
-        for channel in 0..outputs {
-            let (number, within) = (channel / outer, channel % outer);
-            let start = within / width * width;
-            let wide = (outer - start).next_multiple_of(lanes).min(width);
-            let first = number * group + start * (depth + 1);
-            let panel = &mut panels.packed.values_mut()[first..];
-            panel[within - start] = bias.map_or(0.0, |bias| bias[channel]);
-            let row = &weights[channel * depth..][..depth];
-            for (place, weight) in panel[within - start..]
-                .iter_mut()
-                .step_by(wide)
-                .skip(1)
-                .zip(row)
-            {
-                *place = *weight;
-            }
         }
-        panels
     }
 
     /// Output channels of a whole panel.
     pub(super) const fn width(&self) -> usize {
-        2 * self.lanes
+        2 * self.shape.lanes
     }
 
     /// The panels with output channels `from..to` of a group; `from` is the first one of a panel.
@@ -117,15 +117,16 @@ impl Panels {
         to: usize,
     ) -> impl Iterator<Item = Panel<'_>> {
         let values = &self.packed.values()[group * self.group..][..self.group];
-        let width = self.width();
-        (from..to).step_by(width).map(move |start| {
-            let wide = (self.outer - start).next_multiple_of(self.lanes).min(width);
-            Panel {
-                values: &values[start * (self.depth + 1)..][..wide * (self.depth + 1)],
+        let of_channel = self.depth + 1;
+        self.shape
+            .panels(from, self.outer)
+            .take_while(move |[start, _]| *start < to)
+            .map(move |[start, wide]| Panel {
+                values: &values[start * of_channel..][..wide * of_channel],
                 column: group * self.outer + start,
-                columns: (self.outer - start).min(width),
-            }
-        })
+                columns: (self.outer - start).min(wide),
+                wide,
+            })
     }
 
     /// Memory held, in bytes.

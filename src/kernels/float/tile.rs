@@ -21,14 +21,45 @@ pub(super) struct Strip<'a> {
     pub(super) column: usize,
 }
 
-/// Numbers in a register, and the most pixels of a tile.
-pub(super) const fn shape(cpu: Cpu) -> (usize, usize) {
-    match cpu.level() {
-        Level::Plain => (4, 4),
-        Level::Avx2 | Level::Avx2Vnni => (8, 6),
-        Level::Avx512 | Level::Avx512Vnni => (16, 10),
-        Level::Neon | Level::NeonDot => (4, 8),
+/// What a tile is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// Numbers in a register.
+    pub(super) lanes: usize,
+    /// Numbers in the register that the last channels may go into: half as many, or as many.
+    half: usize,
+    /// The most pixels.
+    pub(super) most: usize,
+}
+
+impl Shape {
+    /// The first channel and the width of each panel of channels `from..to`.
+    pub(super) fn panels(self, from: usize, to: usize) -> impl Iterator<Item = [usize; 2]> {
+        let Self { lanes, half, .. } = self;
+        let mut start = from;
+        std::iter::from_fn(move || {
+            let wide = match to.checked_sub(start)? {
+                0 => return None,
+                rest if rest <= half => half,
+                rest if rest <= lanes + half % lanes => lanes,
+                _ => 2 * lanes,
+            };
+            let panel = [start, wide];
+            start = to.min(start + wide);
+            Some(panel)
+        })
     }
+}
+
+/// What tiles are made of with these instructions.
+pub(super) const fn shape(cpu: Cpu) -> Shape {
+    let (lanes, half, most) = match cpu.level() {
+        Level::Plain => (4, 4, 4),
+        Level::Avx2 | Level::Avx2Vnni => (8, 8, 6),
+        Level::Avx512 | Level::Avx512Vnni => (16, 8, 10),
+        Level::Neon | Level::NeonDot => (4, 4, 8),
+    };
+    Shape { lanes, half, most }
 }
 
 /// The pixels of each tile, as even as can be: of so many pixels in tiles of at most `most`.
@@ -42,14 +73,14 @@ macro_rules! tile {
     (#[$set:meta] $registers:ident, $most:literal: $($rows:literal)*) => {
         use crate::kernels::float::packed::Panel;
         use crate::kernels::float::registers::$registers::{LANES, clamp, fused, lane, load, splat, store};
-        use super::Strip;
+        use crate::kernels::float::tile::Strip;
 
         /// All tiles of a strip by one panel.
         #[$set]
         pub(super) fn strip(strip: &Strip<'_>, panel: Panel<'_>, added: Option<&[f32]>, output: &mut [f32]) {
-            let two = panel.columns > LANES;
+            let two = panel.wide > LANES;
             let (mut taps, mut first) = (strip.taps, 0);
-            for rows in super::tiles(strip.pixels, $most) {
+            for rows in crate::kernels::float::tile::tiles(strip.pixels, $most) {
                 let (head, tail) = taps.split_at(strip.count * rows);
                 taps = tail;
                 let start = first * strip.stride + strip.column;
@@ -167,7 +198,33 @@ mod avx2 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    tile!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")] avx512, 10: 1 2 3 4 5 6 7 8 9 10);
+    use super::Strip;
+    use crate::kernels::float::packed::Panel;
+    use crate::kernels::float::registers::avx512::LANES;
+
+    mod whole {
+        tile!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")] avx512, 10: 1 2 3 4 5 6 7 8 9 10);
+    }
+
+    /// Half a register is one of AVX2's.
+    mod half {
+        tile!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")] avx2, 10: 1 2 3 4 5 6 7 8 9 10);
+    }
+
+    /// All tiles of a strip by one panel.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn strip(
+        strip: &Strip<'_>,
+        panel: Panel<'_>,
+        added: Option<&[f32]>,
+        output: &mut [f32],
+    ) {
+        if panel.wide < LANES {
+            half::strip(strip, panel, added, output);
+        } else {
+            whole::strip(strip, panel, added, output);
+        }
+    }
 }
 
 #[cfg(target_arch = "aarch64")]

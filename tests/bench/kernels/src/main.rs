@@ -96,13 +96,16 @@ const fn depthwise(
 }
 
 /// Layers of mobilenet_v2, mobilenet_v3_small and resnet18.
-const LAYERS: [Layer; 24] = [
+const LAYERS: [Layer; 27] = [
     product("12544x32x16", [112, 112], 32, 16),
     product("12544x16x96", [112, 112], 16, 96),
     product("3136x96x24", [56, 56], 96, 24),
     product("3136x24x144", [56, 56], 24, 144),
     product("784x192x32", [28, 28], 192, 32),
     product("196x576x96", [14, 14], 576, 96),
+    product("196x576x16", [14, 14], 576, 16),
+    product("196x576x8", [14, 14], 576, 8),
+    product("196x576x24", [14, 14], 576, 24),
     product("49x960x160", [7, 7], 960, 160),
     product("49x320x1280", [7, 7], 320, 1280),
     product("1x1280x1000", [1, 1], 1280, 1000),
