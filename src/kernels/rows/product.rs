@@ -69,15 +69,19 @@ impl Packed {
         split.rows(&mut sums, rows, cost, |first, sums| {
             panels(self.cpu, &work, first, sums);
         });
-        for (panel, sums) in sums.chunks_exact(rows).enumerate() {
-            for (row, sums) in output.chunks_exact_mut(self.sizes.outputs).zip(sums) {
-                let (panels, rest) = row.as_chunks_mut::<PANEL>();
-                match panels.get_mut(panel) {
-                    Some(to) => *to = *sums,
-                    None => rest.copy_from_slice(&sums[..rest.len()]),
+        let outputs = self.sizes.outputs;
+        split.rows(output, outputs, outputs, |first, output| {
+            for (row, output) in (first..).zip(output.chunks_exact_mut(outputs)) {
+                let (panels, rest) = output.as_chunks_mut::<PANEL>();
+                let mut sums = sums.iter().skip(row).step_by(rows);
+                for (to, sums) in panels.iter_mut().zip(&mut sums) {
+                    *to = *sums;
+                }
+                if let Some(sums) = sums.next() {
+                    rest.copy_from_slice(&sums[..rest.len()]);
                 }
             }
-        }
+        });
     }
 }
 
@@ -109,7 +113,7 @@ impl DynamicProduct {
     ) -> Result<(), String> {
         self.0.check(rows, input, output)?;
         let sizes = self.0.sizes;
-        let quantized = Quantized::of(input, sizes.inputs, sizes.group);
+        let quantized = Quantized::of(self.0.cpu, input, sizes.inputs, sizes.group, split);
         let inputs = Inputs::Rounded(&quantized);
         self.0.run(rows, inputs, output, split);
         Ok(())

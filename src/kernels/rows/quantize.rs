@@ -1,10 +1,16 @@
 //! Rows rounded to 255 steps between their extremes, as XNNPACK's dynamic quantisation does.
 
+use crate::kernels::simd::compiled;
+use crate::kernels::{Cpu, Split};
+
 /// Added and taken away, it rounds what is below 2²² to whole numbers, halves to even.
 const AWAY: f32 = 12_582_912.0;
 
+/// What it costs to round a number, in multiplications of a product.
+const COST: usize = 16;
+
 /// Into what steps a row is rounded.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Steps {
     /// Steps in 1.
     scale: f32,
@@ -16,6 +22,7 @@ impl Steps {
     /// Scale and zero point from a row's extremes, 0 among them, the zero point nudged to an integer by
     /// whichever end has the smaller error.
     #[expect(clippy::float_cmp, reason = "a row of zeros only")]
+    #[inline(always)]
     pub(crate) fn of(row: &[f32]) -> Self {
         let (low, high) = extremes(row);
         let scale = if low == high {
@@ -47,17 +54,20 @@ impl Steps {
 
     /// Which step is 0; 0 for a row without any, which has infinite numbers.
     #[expect(clippy::cast_possible_truncation, reason = "a small integer")]
+    #[inline(always)]
     pub(super) fn zero(self) -> i32 {
         self.zero as i32
     }
 
     /// The step that a number is rounded to, in the lower eight bits.
+    #[inline(always)]
     pub(super) fn place(self, x: f32, zero: i32) -> i32 {
         // Numbers near `AWAY` have their whole part in their lower bits.
         let whole = self.away(x).to_bits().wrapping_sub(AWAY.to_bits());
         whole.cast_signed().wrapping_add(zero)
     }
 
+    #[inline(always)]
     fn away(self, x: f32) -> f32 {
         let (least, most) = (-128.0 - self.zero, 127.0 - self.zero);
         (x * self.scale).max(least).min(most) + AWAY
@@ -65,6 +75,7 @@ impl Steps {
 }
 
 /// The least and the greatest of a row and 0; what is no number counts as none.
+#[inline(always)]
 fn extremes(row: &[f32]) -> (f32, f32) {
     let (eights, rest) = row.as_chunks::<8>();
     let (mut lows, mut highs) = ([0.0_f32; 8], [0.0_f32; 8]);
@@ -94,51 +105,92 @@ pub(super) struct Quantized {
 
 impl Quantized {
     /// Rows of this many inputs, in groups that divide them.
-    pub(super) fn of(input: &[f32], inputs: usize, group: usize) -> Self {
-        let rows = input.chunks_exact(inputs);
-        let groups = rows.len() * (inputs / group);
+    pub(super) fn of(cpu: Cpu, input: &[f32], inputs: usize, group: usize, split: Split) -> Self {
+        let rows = input.len() / inputs;
+        let groups = inputs / group;
+        let octets = groups * group.div_ceil(8);
         let mut quantized = Self {
-            octets: Vec::with_capacity(groups * group.div_ceil(8)),
-            sums: Vec::with_capacity(groups),
-            steps: Vec::with_capacity(rows.len()),
+            octets: vec![[0; 2]; rows * octets],
+            sums: vec![0; rows * groups],
+            steps: vec![Steps::default(); rows],
         };
-        for row in rows {
-            let steps = Steps::of(row);
-            for group in row.chunks_exact(group) {
-                quantized.group(group, steps);
+        let places = quantized
+            .octets
+            .chunks_exact_mut(octets)
+            .zip(quantized.sums.chunks_exact_mut(groups))
+            .zip(&mut quantized.steps);
+        let rows = places.zip(input.chunks_exact(inputs));
+        let mut rows: Vec<Row<'_>> = rows
+            .map(|(((octets, sums), steps), input)| Row {
+                input,
+                octets,
+                sums,
+                steps,
+            })
+            .collect();
+        split.rows(&mut rows, 1, inputs * COST, |_, rows| {
+            for row in rows {
+                rounded(cpu, row, group);
             }
-            quantized.steps.push(steps);
-        }
+        });
         quantized
-    }
-
-    fn group(&mut self, group: &[f32], steps: Steps) {
-        let zero = steps.zero();
-        let mut sum = 0_i32;
-        let (eights, rest) = group.as_chunks::<8>();
-        for eight in eights {
-            let places = eight.map(|x| signed(steps.place(x, zero)));
-            sum = sum.wrapping_add(places.iter().sum());
-            self.octets.push(joined(places));
-        }
-        if !rest.is_empty() {
-            let mut places = [0; 8];
-            for (place, x) in places.iter_mut().zip(rest) {
-                *place = signed(steps.place(*x, zero));
-            }
-            sum = sum.wrapping_add(places.iter().sum());
-            self.octets.push(joined(places));
-        }
-        self.sums.push(sum);
     }
 }
 
+/// A row, and where it is written to.
+pub(super) struct Row<'a> {
+    input: &'a [f32],
+    octets: &'a mut [[i32; 2]],
+    sums: &'a mut [i32],
+    steps: &'a mut Steps,
+}
+
+compiled! {
+    fn rounded(row: &mut Row<'_>, group: usize) {
+        *row.steps = Steps::of(row.input);
+        let groups = row.input.chunks_exact(group);
+        let octets = row.octets.chunks_exact_mut(group.div_ceil(8));
+        for ((input, octets), sum) in groups.zip(octets).zip(&mut *row.sums) {
+            *sum = group_of(*row.steps, input, octets);
+        }
+    }
+}
+
+/// Writes a group of a row, and gives its sum.
+#[inline(always)]
+fn group_of(steps: Steps, input: &[f32], octets: &mut [[i32; 2]]) -> i32 {
+    let zero = steps.zero();
+    let (eights, rest) = input.as_chunks::<8>();
+    let mut sums = [0_i32; 8];
+    let (whole, last) = octets.split_at_mut(eights.len());
+    for (octet, eight) in whole.iter_mut().zip(eights) {
+        let places = eight.map(|x| signed(steps.place(x, zero)));
+        for (sum, place) in sums.iter_mut().zip(places) {
+            *sum = sum.wrapping_add(place);
+        }
+        *octet = joined(places);
+    }
+    if let [octet] = last {
+        let mut places = [0; 8];
+        for (place, x) in places.iter_mut().zip(rest) {
+            *place = signed(steps.place(*x, zero));
+        }
+        for (sum, place) in sums.iter_mut().zip(places) {
+            *sum = sum.wrapping_add(place);
+        }
+        *octet = joined(places);
+    }
+    sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+}
+
 /// The lower eight bits as a signed number.
+#[inline(always)]
 fn signed(x: i32) -> i32 {
     (x << 24) >> 24
 }
 
 /// Eight numbers of eight bits as two of 32.
+#[inline(always)]
 fn joined(x: [i32; 8]) -> [i32; 2] {
     let four =
         |[a, b, c, d]: [i32; 4]| (a & 255) | ((b & 255) << 8) | ((c & 255) << 16) | (d << 24);
