@@ -117,6 +117,50 @@ pub enum NodeKind {
     },
 }
 
+impl NodeKind {
+    /// Ids of the values that it reads.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<u32> {
+        match self {
+            Self::Binary { a, b, .. } | Self::MatMul { a, b, .. } => vec![*a, *b],
+            Self::Unary { input, .. }
+            | Self::Transpose { input, .. }
+            | Self::Resize { input, .. }
+            | Self::Pad { input, .. }
+            | Self::GlobalAvgPool { input, .. }
+            | Self::Reshape { input, .. }
+            | Self::Slice { input, .. } => vec![*input],
+            Self::FullyConnected {
+                input,
+                filter,
+                bias,
+                ..
+            }
+            | Self::Conv(Conv {
+                input,
+                filter,
+                bias,
+                ..
+            }) => [Some(*input), Some(*filter), *bias]
+                .into_iter()
+                .flatten()
+                .collect(),
+            Self::AvgPool(pool) | Self::MaxPool(pool) | Self::ArgMaxPool { pool, .. } => {
+                vec![pool.input]
+            }
+            Self::Concatenate { inputs, .. } => inputs.clone(),
+            Self::Attention {
+                query,
+                key,
+                value,
+                scale,
+                mask,
+                ..
+            } => vec![*query, *key, *value, *scale, *mask],
+        }
+    }
+}
+
 /// Elementwise, with broadcasting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "XNNPACK's own names say it")]

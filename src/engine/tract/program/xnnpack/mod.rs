@@ -9,6 +9,7 @@ mod constant;
 mod convolve;
 mod node;
 mod packed;
+mod ranges;
 mod weighted;
 mod whole;
 
@@ -66,7 +67,7 @@ pub(super) fn lower(
 ) -> Result<(), Failure> {
     let graph = Graph::read(frame.weights.program(), payload)
         .map_err(|error| Failure::new(error.to_string()))?;
-    let graph = &graph;
+    let graph = &ranges::joined(graph);
     let counts = (graph.inputs.len(), graph.outputs.len());
     let (inputs, outputs) = frame.begin_call(scope, args, counts)?;
     let mut held = HashMap::new();

@@ -1,0 +1,105 @@
+//! Nodes that do nothing but hold a value to a range, joined with the node that gives the value, as XNNPACK joins them.
+
+use std::collections::HashMap;
+
+use crate::model::executorch::xnnpack::{Conv, Graph, Node, NodeKind, UnaryKind};
+
+/// The graph with fewer nodes. A value that others read too stays as it is, and so does one that is rounded to another
+/// grid when it is held to the range.
+pub(super) fn joined(mut graph: Graph) -> Graph {
+    let mut readers: HashMap<u32, usize> = HashMap::new();
+    for id in graph.nodes.iter().flat_map(|node| node.kind.inputs()) {
+        *readers.entry(id).or_default() += 1;
+    }
+    for id in &graph.outputs {
+        *readers.entry(*id).or_default() += 1;
+    }
+    let mut nodes: Vec<Node> = Vec::with_capacity(graph.nodes.len());
+    // Where the node stands that gives a value.
+    let mut given: HashMap<u32, usize> = HashMap::new();
+    for node in graph.nodes {
+        if let NodeKind::Unary {
+            kind: UnaryKind::Clamp,
+            input,
+            output,
+        } = node.kind
+        {
+            let is_alone = readers.get(&input) == Some(&1);
+            let [from, to] = [input, output].map(|id| graph.values.get(&id));
+            let is_same = from.zip(to).is_some_and(|(from, to)| {
+                from.datatype == to.datatype && from.quantization == to.quantization
+            });
+            let before = given.get(&input).filter(|_| is_alone && is_same);
+            if let Some(&at) = before
+                && let Some(range) = both(nodes[at].clamp, node.clamp)
+                && let Some(place) = output_of(&mut nodes[at].kind)
+            {
+                *place = output;
+                nodes[at].clamp = range;
+                given.insert(output, at);
+                continue;
+            }
+        }
+        let mut node = node;
+        if let Some(output) = output_of(&mut node.kind) {
+            given.insert(*output, nodes.len());
+        }
+        nodes.push(node);
+    }
+    graph.nodes = nodes;
+    graph
+}
+
+/// The output of a node that holds what it gives to a range at no cost.
+fn output_of(kind: &mut NodeKind) -> Option<&mut u32> {
+    match kind {
+        NodeKind::Binary { output, .. }
+        | NodeKind::FullyConnected { output, .. }
+        | NodeKind::Conv(Conv { output, .. }) => Some(output),
+        _ => None,
+    }
+}
+
+type Clamp = Option<(f32, f32)>;
+
+/// One range that does what two do, one after the other, if there is such a one.
+fn both(first: Clamp, second: Clamp) -> Option<Clamp> {
+    let (Some(first), Some(second)) = (first, second) else {
+        return Some(first.or(second));
+    };
+    // Neither is for ranges without an end that is a number.
+    let is_known = [first.0, first.1, second.0, second.1]
+        .iter()
+        .all(|end| !end.is_nan());
+    let (least, most) = (first.0.max(second.0), first.1.min(second.1));
+    (is_known && least <= most).then_some(Some((least, most)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::both;
+
+    #[test]
+    fn two_ranges_are_one_where_they_meet() {
+        assert_eq!(both(None, None), Some(None));
+        assert_eq!(both(Some((0.0, 6.0)), None), Some(Some((0.0, 6.0))));
+        assert_eq!(both(None, Some((0.0, 6.0))), Some(Some((0.0, 6.0))));
+        let infinite = (f32::NEG_INFINITY, f32::INFINITY);
+        assert_eq!(
+            both(Some(infinite), Some((0.0, 6.0))),
+            Some(Some((0.0, 6.0)))
+        );
+        assert_eq!(
+            both(Some((0.0, 6.0)), Some((-1.0, 2.0))),
+            Some(Some((0.0, 2.0)))
+        );
+        assert_eq!(
+            both(Some((0.0, 6.0)), Some((6.0, 9.0))),
+            Some(Some((6.0, 6.0)))
+        );
+        // The last one decides, which no range of both does.
+        assert_eq!(both(Some((0.0, 6.0)), Some((7.0, 9.0))), None);
+        assert_eq!(both(Some((f32::NAN, 6.0)), Some((0.0, 9.0))), None);
+        assert_eq!(both(Some((0.0, 6.0)), Some((0.0, f32::NAN))), None);
+    }
+}
