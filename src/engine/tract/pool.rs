@@ -28,6 +28,29 @@ pub(super) fn computed<F: Datum + Copy, T: Datum + Copy>(
     Ok(output)
 }
 
+/// Several tensors of this shape, likewise.
+pub(super) fn computed_together(
+    shape: &[usize],
+    count: usize,
+    inputs: &[TValue],
+    work: impl FnOnce(&[&[f32]], &mut [&mut [f32]], Split) -> Result<(), String> + Send,
+) -> TractResult<TVec<Arc<Tensor>>> {
+    let outputs = (0..count).map(|_| spare::tensor(DatumType::F32, shape));
+    let mut outputs: TVec<Arc<Tensor>> = outputs.collect::<TractResult<_>>()?;
+    {
+        let tensors = outputs.iter_mut().map(|output| {
+            let tensor = Arc::get_mut(output).context("a tensor that is read")?;
+            tensor.try_as_plain_ram_mut()
+        });
+        let mut views: TVec<_> = tensors.collect::<TractResult<_>>()?;
+        let to = views.iter_mut().map(|view| view.as_slice_mut::<f32>());
+        let mut to: TVec<&mut [f32]> = to.collect::<TractResult<_>>()?;
+        of_elements(inputs, |from, split| work(from, &mut to, split))?;
+    }
+    outputs.iter().for_each(spare::keep);
+    Ok(outputs)
+}
+
 /// The same in memory of its own, for what operators of the library then change in place.
 pub(super) fn computed_anew<F: Datum + Copy, T: Datum + Copy>(
     shape: &[usize],

@@ -69,7 +69,7 @@ impl Runner {
         let plan = || {
             multithread_tract_scope(executor.clone(), || {
                 let mut model = if optimise {
-                    fast::rewrite(model)?.into_optimized()?
+                    fast::optimized(model)?
                 } else {
                     model
                 };

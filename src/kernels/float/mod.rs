@@ -7,18 +7,22 @@ mod activate;
 mod convolution;
 mod depthwise;
 mod gather;
+mod normal;
 mod packed;
 mod product;
 mod registers;
 mod scale;
+mod steps;
 mod sum;
 #[cfg(test)]
 mod tests;
 mod tile;
 
 pub(crate) use convolution::Convolution;
+pub(crate) use normal::{Moments, normalise_rows};
 pub(crate) use product::Product;
 pub(crate) use scale::scale_rows;
+pub(crate) use steps::{InPlace, Operand, Operation, Step, Steps};
 pub(crate) use sum::sum_of_rows;
 
 pub(crate) use crate::kernels::window::Channels;

@@ -25,6 +25,7 @@ mod slice;
 
 pub(super) use cast::CAST_TO_INT64;
 pub(super) use mask::ADDITIVE_MASK;
+pub(super) use pointwise::function_of;
 
 use tract_linalg::multithread::Executor;
 use tract_onnx::Onnx;

@@ -3,6 +3,7 @@
 //! them: what is out of the range in which they are good is computed again.
 
 use half::f16;
+use tract_linalg::multithread::par_chunks_mut;
 use tract_linalg::routines::Func;
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -12,6 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::mended::{Mend, mended};
 use crate::engine::tract::kernel::Kernel;
+use crate::kernels::float::InPlace;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
@@ -52,6 +54,38 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     Some(mended(operator, mend))
 }
 
+/// What computes a function of this name in place, [`CHUNK`] numbers of float32 at most, if it is known here.
+pub(in crate::engine::tract) fn function_of(name: &str) -> Option<InPlace> {
+    Some(match name {
+        "Sigmoid" => |values| told(sigmoid(values)),
+        "Silu" => |values| told(silu(values)),
+        "Erf" => |values| told(erf(values)),
+        "HardSwish" => |values| told(hard_swish(values)),
+        "GeluExact" => |values| told(gelu(values)),
+        "GeluApproximate" => |values| told(gelu_by_tanh(values)),
+        "Tanh" => |values| told(tanh(values)),
+        "Neg" => |values| each(values, |value| -value),
+        "Abs" => |values| each(values, f32::abs),
+        "Square" => |values| each(values, |value| value * value),
+        "Sqrt" => |values| each(values, f32::sqrt),
+        "Rsqrt" => |values| each(values, |value| value.sqrt().recip()),
+        "Recip" => |values| each(values, f32::recip),
+        _ => return None,
+    })
+}
+
+fn told(outcome: TractResult<()>) -> Result<(), String> {
+    outcome.map_err(|error| format!("{error:#}"))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
+fn each(values: &mut [f32], function: impl Fn(f32) -> f32) -> Result<(), String> {
+    for value in values {
+        *value = function(*value);
+    }
+    Ok(())
+}
+
 type OnChunk = fn(&mut [f32]) -> TractResult<()>;
 
 /// Applies a function to a tensor of floats chunk by chunk; other tensors are the library's matter.
@@ -70,7 +104,10 @@ fn each_chunk(
         let mut plain = tensor.try_as_plain_ram_mut()?;
         if dtype == DatumType::F32 {
             let values = plain.as_slice_mut::<f32>()?;
-            values.chunks_mut(CHUNK).try_for_each(function)?;
+            let count = values.len();
+            par_chunks_mut(values, 1, count, |_, part| {
+                part.chunks_mut(CHUNK).try_for_each(function)
+            })?;
         } else {
             let mut wide = [0.0; CHUNK];
             for part in plain.as_slice_mut::<f16>()?.chunks_mut(CHUNK) {

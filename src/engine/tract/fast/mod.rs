@@ -10,6 +10,7 @@ mod chain;
 mod convolution;
 mod gate;
 mod product;
+mod region;
 mod sum;
 
 use tract_onnx::tract_core::internal::*;
@@ -20,8 +21,16 @@ use tract_onnx::tract_core::ops::nn::Reduce;
 
 use crate::kernels::Cpu;
 
+/// The graph, optimised by the library, with operators of ours in the place of its own.
+pub(super) fn optimized(model: TypedModel) -> TractResult<TypedModel> {
+    let mut model = rewrite(model)?.into_decluttered()?;
+    region::join(&mut model, Cpu::chosen())?;
+    model.optimize()?;
+    Ok(model)
+}
+
 /// Puts operators of ours in the place of the library's.
-pub(super) fn rewrite(mut model: TypedModel) -> TractResult<TypedModel> {
+fn rewrite(mut model: TypedModel) -> TractResult<TypedModel> {
     let cpu = Cpu::chosen();
     let mut replaced = false;
     // Kernels that the graph moves before it uses them are known only then.

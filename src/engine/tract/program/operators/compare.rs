@@ -1,16 +1,17 @@
 //! Comparisons, logic, choices.
 
+use tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::BinMiniOp;
 use tract_onnx::tract_core::ops::logic::{
-    And, Iff, Or, Xor, comp_eq, comp_gt, comp_gte, comp_lt, comp_lte, comp_ne, not,
+    And, Or, Xor, comp_eq, comp_gt, comp_gte, comp_lt, comp_lte, comp_ne, not,
 };
 
 use super::super::builder::Wire;
 use super::super::datum_type;
 use super::call::{Call, Table};
-use super::elements::{broadcast_strides, floats, places};
+use super::elements::{broadcast_strides, floats, places, strides};
 use super::promotion::{promoted, promoted_with_scalar, widened};
 use crate::tensor::DType;
 
@@ -112,19 +113,22 @@ fn chosen(call: &mut Call<'_, '_>) -> TractResult<()> {
     let (a, b) = (call.tensor(1)?, call.tensor(2)?);
     let dtype = widened(promoted(a.dtype, b.dtype));
     let (a, b) = (call.tensor_as(1, dtype)?, call.tensor_as(2, dtype)?);
-    let inputs = [condition, a, b];
+    let wire = either(call, dtype, [condition, a, b])?;
+    call.give(3, wire)
+}
+
+/// Elements of the second or the third of tensors that are broadcast, as the first has it.
+fn either(call: &mut Call<'_, '_>, dtype: DType, inputs: [OutletId; 3]) -> TractResult<Wire> {
     let shape = call.frame.builder.broadcast_shape(&inputs)?;
     let size = datum_type(dtype).size_of();
-    let wire =
-        call.frame
-            .builder
-            .kernel("Choose", dtype, &shape, &inputs, move |inputs| match size {
-                1 => choose::<1>(inputs),
-                2 => choose::<2>(inputs),
-                4 => choose::<4>(inputs),
-                _ => choose::<8>(inputs),
-            })?;
-    call.give(3, wire)
+    call.frame
+        .builder
+        .kernel("Choose", dtype, &shape, &inputs, move |inputs| match size {
+            1 => choose::<1>(inputs),
+            2 => choose::<2>(inputs),
+            4 => choose::<4>(inputs),
+            _ => choose::<8>(inputs),
+        })
 }
 
 /// Elements of `N` bytes of one tensor or the other. The library's own goes through indices one by one.
@@ -133,40 +137,90 @@ fn choose<const N: usize>(inputs: &[TValue]) -> TractResult<Tensor> {
     let shape = multi_broadcast(&shapes)?;
     let mut chosen = Tensor::zero_dt(inputs[1].datum_type(), &shape)?;
     let (to, _) = chosen.as_bytes_mut().as_chunks_mut::<N>();
-    let conditions = inputs[0].as_bytes();
+    let (conditions, _) = inputs[0].as_bytes().as_chunks::<1>();
     let (yes, _) = inputs[1].as_bytes().as_chunks::<N>();
     let (no, _) = inputs[2].as_bytes().as_chunks::<N>();
-    let whole = |at: usize| shapes[at] == &*shape;
-    match (whole(0), yes, no) {
-        (true, [yes], _) if whole(2) => {
+    let rows = Rows::of(&shape, shapes);
+    let count = to.len();
+    par_chunks_mut(to, rows.row, count, |first, to| {
+        for (row, to) in (first..).zip(to.chunks_exact_mut(rows.row)) {
+            let conditions = rows.of_input(0, row, conditions);
+            let (yes, no) = (rows.of_input(1, row, yes), rows.of_input(2, row, no));
+            choose_row(conditions, yes, no, to);
+        }
+        Ok(())
+    })?;
+    Ok(chosen)
+}
+
+/// A row of choices: each slice is as long, or of one element that stands for all.
+fn choose_row<T: Copy>(conditions: &[[u8; 1]], yes: &[T], no: &[T], to: &mut [T]) {
+    match (conditions, yes, no) {
+        ([condition], _, _) if to.len() > 1 => match if *condition == [0] { no } else { yes } {
+            [one] => to.fill(*one),
+            all => to.copy_from_slice(all),
+        },
+        (_, [yes], [no]) => {
+            for (to, condition) in to.iter_mut().zip(conditions) {
+                *to = if *condition == [0] { *no } else { *yes };
+            }
+        }
+        (_, [yes], _) => {
             for ((to, condition), no) in to.iter_mut().zip(conditions).zip(no) {
-                *to = if *condition == 0 { *no } else { *yes };
+                *to = if *condition == [0] { *no } else { *yes };
             }
         }
-        (true, _, [no]) if whole(1) => {
+        (_, _, [no]) => {
             for ((to, condition), yes) in to.iter_mut().zip(conditions).zip(yes) {
-                *to = if *condition == 0 { *no } else { *yes };
-            }
-        }
-        _ if whole(0) && whole(1) && whole(2) => {
-            let sources = yes.iter().zip(no);
-            for ((to, condition), (yes, no)) in to.iter_mut().zip(conditions).zip(sources) {
-                *to = if *condition == 0 { *no } else { *yes };
+                *to = if *condition == [0] { *no } else { *yes };
             }
         }
         _ => {
-            let from = |at: usize| places(&shape, &broadcast_strides(shapes[at], &shape));
-            let sources = from(0).into_iter().zip(from(1)).zip(from(2));
-            for (to, ((condition, of_yes), of_no)) in to.iter_mut().zip(sources) {
-                *to = if conditions[condition] == 0 {
-                    no[of_no]
-                } else {
-                    yes[of_yes]
-                };
+            for ((to, condition), (yes, no)) in
+                to.iter_mut().zip(conditions).zip(yes.iter().zip(no))
+            {
+                *to = if *condition == [0] { *no } else { *yes };
             }
         }
     }
-    Ok(chosen)
+}
+
+/// Where rows of a shape lie in inputs that are broadcast to it: of each input a row is a slice, or one element.
+struct Rows<const N: usize> {
+    /// Elements of a row, 1 at least.
+    row: usize,
+    /// Of each input, where each row begins.
+    starts: [Vec<usize>; N],
+    /// Of each input, whether one element stands for a row.
+    ones: [bool; N],
+}
+
+impl<const N: usize> Rows<N> {
+    fn of(shape: &[usize], inputs: [&[usize]; N]) -> Self {
+        let own = strides(shape);
+        let of_inputs = inputs.map(|input| broadcast_strides(input, shape));
+        let all = |strides: &[usize], inner: usize, like: &[usize]| {
+            (inner..shape.len()).all(|at| shape[at] == 1 || strides[at] == like[at])
+        };
+        let zeros = vec![0; shape.len()];
+        let is_row = |inner: &usize| {
+            let mut inputs = of_inputs.iter();
+            inputs.all(|strides| all(strides, *inner, &own) || all(strides, *inner, &zeros))
+        };
+        let inner = (0..shape.len()).find(is_row).unwrap_or(shape.len());
+        let row = shape[inner..].iter().product::<usize>().max(1);
+        Self {
+            row,
+            ones: std::array::from_fn(|at| row > 1 && all(&of_inputs[at], inner, &zeros)),
+            starts: of_inputs.map(|strides| places(&shape[..inner], &strides[..inner])),
+        }
+    }
+
+    /// What an input has for a row.
+    fn of_input<'a, T>(&self, input: usize, row: usize, values: &'a [T]) -> &'a [T] {
+        let length = if self.ones[input] { 1 } else { self.row };
+        &values[self.starts[input][row]..][..length]
+    }
 }
 
 fn masked_fill(call: &mut Call<'_, '_>) -> TractResult<()> {
@@ -175,7 +229,6 @@ fn masked_fill(call: &mut Call<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, dtype)?;
     let mask = call.tensor_as(1, DType::Bool)?;
     let value = call.scalar(2, dtype, 0)?;
-    let [mask, value, input] = call.frame.builder.same_rank([mask, value, input])?;
-    let outlet = call.frame.builder.wire(Iff, &[mask, value, input])?;
-    call.give(3, Wire { outlet, dtype })
+    let wire = either(call, dtype, [mask, value, input])?;
+    call.give(3, wire)
 }

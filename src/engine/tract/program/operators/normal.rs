@@ -6,6 +6,9 @@ use tract_onnx::tract_core::ops::math;
 use super::super::builder::Wire;
 use super::call::{Call, Table};
 use crate::engine::tract::kernel::Kernel;
+use crate::engine::tract::pool::computed_anew;
+use crate::kernels::Cpu;
+use crate::kernels::float::{Moments, normalise_rows};
 use crate::tensor::DType;
 
 /// The operators of this theme.
@@ -22,34 +25,15 @@ pub(super) const TABLE: Table = &[
     ),
 ];
 
-/// Rows, each normalised to mean 0 and variance 1: the rows, their means, the inverses of their
-/// standard deviations.
-#[expect(clippy::cast_precision_loss, reason = "a count of elements")]
-fn normalise(input: &Tensor, row: usize, eps: f32) -> TractResult<(Tensor, Vec<f32>, Vec<f32>)> {
-    let mut output = input.deep_clone();
-    let (mut means, mut scales) = (Vec::new(), Vec::new());
-    let mut view = output.try_as_plain_ram_mut()?;
-    for row in view.as_slice_mut::<f32>()?.chunks_exact_mut(row.max(1)) {
-        let count = row.len() as f32;
-        let mean = sum(row.iter().copied()) / count;
-        let variance = sum(row.iter().map(|x| (x - mean) * (x - mean))) / count;
-        let scale = 1.0 / (variance + eps).sqrt();
-        for x in row.iter_mut() {
-            *x = (*x - mean) * scale;
-        }
-        means.push(mean);
-        scales.push(scale);
-    }
-    Ok((output, means, scales))
-}
-
-/// A sum in several lanes: faster, and more exact than one after another.
-fn sum(values: impl Iterator<Item = f32>) -> f32 {
-    let mut lanes = [0.0_f32; 16];
-    for (at, value) in values.enumerate() {
-        lanes[at % 16] += value;
-    }
-    lanes.iter().sum()
+/// Rows, each normalised to mean 0 and variance 1: the rows, and the moments of each.
+fn normalise(inputs: &[TValue], row: usize, eps: f32) -> TractResult<(Tensor, Vec<Moments>)> {
+    let cpu = Cpu::chosen();
+    let row = row.max(1);
+    let mut moments = vec![Moments::default(); inputs[0].len() / row];
+    let output = computed_anew(inputs[0].shape(), inputs, |from, to, split| {
+        normalise_rows(cpu, (row, eps), from[0], to, &mut moments, split)
+    })?;
+    Ok((output, moments))
 }
 
 /// Normalises rows of the last `inner` dimensions, then scales and shifts by tensors of that shape.
@@ -96,7 +80,7 @@ fn normalised(
     let rank = moments.len();
     let kernel = Kernel::new("Normalise", facts, move |inputs| {
         let row = row(inputs[0].shape());
-        let (rows, means, scales) = normalise(&inputs[0], row, eps)?;
+        let (rows, moments) = normalise(inputs, row, eps)?;
         let mut shape = inputs[0].shape().to_vec();
         // Outer dimensions keep their sizes, those of a row become 1.
         let mut left = row;
@@ -110,10 +94,14 @@ fn normalised(
         let shape = if shape.len() == rank {
             shape
         } else {
-            vec![means.len()]
+            vec![moments.len()]
         };
-        let moment = |values: &[f32]| Tensor::from_shape(&shape, values);
-        let (means, scales) = (moment(&means)?, moment(&scales)?);
+        let of_rows = |moment: fn(&Moments) -> f32| {
+            let values: Vec<f32> = moments.iter().map(moment).collect();
+            Tensor::from_shape(&shape, &values)
+        };
+        let means = of_rows(|moments| moments.mean)?;
+        let scales = of_rows(|moments| moments.scale)?;
         Ok(tvec!(rows, means, scales))
     });
     call.frame.builder.wire_all(kernel, &[input])

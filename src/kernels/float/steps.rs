@@ -1,0 +1,372 @@
+//! Functions of numbers that follow each other, computed piece by piece: what one gives the next finds in the nearest
+//! cache.
+
+use std::cell::RefCell;
+use std::mem;
+use std::sync::{Mutex, PoisonError};
+
+use crate::kernels::length::check_length;
+use crate::kernels::simd::compiled;
+use crate::kernels::{Cpu, Split};
+
+/// Numbers that are computed at a time.
+const PIECE: usize = 256;
+
+/// Numbers that a thread takes at a time.
+const PART: usize = 16 * PIECE;
+
+/// What it costs to apply a function to a number, in multiplications of a product.
+const FUNCTION_COST: usize = 32;
+
+/// What it costs to combine two numbers, likewise.
+const PAIR_COST: usize = 8;
+
+thread_local! {
+    /// Room for pieces, from one run to the next.
+    static ROOM: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Numbers of a step, as many as a piece has.
+type Piece = Vec<f32>;
+
+/// A function that is applied in place.
+pub(crate) type InPlace = fn(&mut [f32]) -> Result<(), String>;
+
+/// What is made of two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// `a + b`.
+    Add,
+    /// `a - b`.
+    Subtract,
+    /// `a * b`.
+    Multiply,
+    /// `a / b`.
+    Divide,
+}
+
+/// Where a step takes its numbers from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operand {
+    /// An input.
+    Input(usize),
+    /// What a step before this one gave.
+    Step(usize),
+}
+
+/// A step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// Two numbers are combined.
+    Pair(Operation, [Operand; 2]),
+    /// A function is applied.
+    Function(InPlace, Operand),
+}
+
+impl Step {
+    fn operands(&self) -> &[Operand] {
+        match self {
+            Self::Pair(_, operands) => operands,
+            Self::Function(_, operand) => std::slice::from_ref(operand),
+        }
+    }
+
+    const fn cost(&self) -> usize {
+        match self {
+            Self::Pair(..) => PAIR_COST,
+            Self::Function(..) => FUNCTION_COST,
+        }
+    }
+}
+
+/// Steps that are run together.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    cpu: Cpu,
+    inputs: usize,
+    outputs: usize,
+    steps: Vec<Placed>,
+    /// Pieces that are needed at the same time.
+    pieces: usize,
+}
+
+/// A step in its place.
+#[derive(Debug)]
+struct Placed {
+    step: Step,
+    /// The piece that it writes.
+    piece: usize,
+    /// Which output it is, if it is one.
+    output: Option<usize>,
+}
+
+/// Some numbers of each output, and where they begin.
+struct Part<'a> {
+    start: usize,
+    outputs: Vec<&'a mut [f32]>,
+}
+
+impl Steps {
+    /// Steps of so many inputs. Fails unless each takes what is there before it, and outputs are steps.
+    pub(crate) fn new(
+        cpu: Cpu,
+        inputs: usize,
+        steps: &[Step],
+        outputs: &[usize],
+    ) -> Result<Self, String> {
+        if let Some(output) = outputs.iter().find(|output| **output >= steps.len()) {
+            return Err(format!("output {output} of {} steps", steps.len()));
+        }
+        // The last step that reads what one gives, or itself.
+        let mut last: Vec<usize> = (0..steps.len()).collect();
+        for (at, step) in steps.iter().enumerate() {
+            for operand in step.operands() {
+                match *operand {
+                    Operand::Input(input) if input < inputs => {}
+                    Operand::Step(before) if before < at => last[before] = at,
+                    other => return Err(format!("step {at} takes {other:?}, which is not there")),
+                }
+            }
+        }
+        let (mut free, mut pieces) = (Vec::new(), 0);
+        let mut placed: Vec<Placed> = Vec::with_capacity(steps.len());
+        for (at, step) in steps.iter().enumerate() {
+            let piece = free.pop().unwrap_or(pieces);
+            pieces = pieces.max(piece + 1);
+            placed.push(Placed {
+                step: *step,
+                piece,
+                output: outputs.iter().position(|output| *output == at),
+            });
+            let read = placed.iter().zip(&last).filter(|(_, last)| **last == at);
+            free.extend(read.map(|(placed, _)| placed.piece));
+        }
+        Ok(Self {
+            cpu,
+            inputs,
+            outputs: outputs.len(),
+            steps: placed,
+            pieces,
+        })
+    }
+
+    /// Runs the steps for each of `length` places. An input has so many numbers, or one that stands for all; an output
+    /// has so many.
+    pub(crate) fn run(
+        &self,
+        length: usize,
+        inputs: &[&[f32]],
+        outputs: &mut [&mut [f32]],
+        split: Split,
+    ) -> Result<(), String> {
+        check_length("the inputs", inputs.len(), &[self.inputs])?;
+        check_length("the outputs", outputs.len(), &[self.outputs])?;
+        for input in inputs.iter().filter(|input| input.len() != 1) {
+            check_length("an input", input.len(), &[length])?;
+        }
+        let count = length.div_ceil(PART);
+        let parts = (0..count).map(|part| Part {
+            start: part * PART,
+            outputs: Vec::with_capacity(outputs.len()),
+        });
+        let mut parts: Vec<Part<'_>> = parts.collect();
+        for output in outputs {
+            check_length("an output", output.len(), &[length])?;
+            for (part, output) in parts.iter_mut().zip(output.chunks_mut(PART)) {
+                part.outputs.push(output);
+            }
+        }
+        let cost: usize = self.steps.iter().map(|placed| placed.step.cost()).sum();
+        let failure = Mutex::new(Ok(()));
+        split.rows(&mut parts, 1, PART.min(length) * cost, |_, parts| {
+            for part in parts {
+                let outcome = self.part(length, inputs, part);
+                if outcome.is_err() {
+                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+                }
+            }
+        });
+        failure.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn part(&self, length: usize, inputs: &[&[f32]], part: &mut Part<'_>) -> Result<(), String> {
+        let mut room = ROOM.take();
+        let pieces = self.pieces + inputs.len();
+        if room.len() < pieces {
+            room.resize_with(pieces, || vec![0.0; PIECE]);
+        }
+        for (piece, input) in room[self.pieces..].iter_mut().zip(inputs) {
+            if let [one] = input {
+                piece.fill(*one);
+            }
+        }
+        let end = length.min(part.start + PART);
+        for start in (part.start..end).step_by(PIECE) {
+            let count = PIECE.min(end - start);
+            for Placed {
+                step,
+                piece,
+                output,
+            } in &self.steps
+            {
+                let mut to = mem::take(&mut room[*piece]);
+                let from = |operand: &Operand| match *operand {
+                    Operand::Step(step) => &room[self.steps[step].piece][..count],
+                    Operand::Input(input) if inputs[input].len() == 1 => {
+                        &room[self.pieces + input][..count]
+                    }
+                    Operand::Input(input) => &inputs[input][start..start + count],
+                };
+                match step {
+                    Step::Pair(operation, [a, b]) => {
+                        pair(self.cpu, *operation, from(a), from(b), &mut to[..count]);
+                    }
+                    Step::Function(function, operand) => {
+                        to[..count].copy_from_slice(from(operand));
+                        function(&mut to[..count])?;
+                    }
+                }
+                if let Some(output) = output {
+                    let output = &mut part.outputs[*output][start - part.start..];
+                    output[..count].copy_from_slice(&to[..count]);
+                }
+                room[*piece] = to;
+            }
+        }
+        ROOM.set(room);
+        Ok(())
+    }
+}
+
+compiled! {
+    fn pair(operation: Operation, a: &[f32], b: &[f32], to: &mut [f32]) {
+        let all = to.iter_mut().zip(a.iter().zip(b));
+        match operation {
+            Operation::Add => all.for_each(|(to, (a, b))| *to = a + b),
+            Operation::Subtract => all.for_each(|(to, (a, b))| *to = a - b),
+            Operation::Multiply => all.for_each(|(to, (a, b))| *to = a * b),
+            Operation::Divide => all.for_each(|(to, (a, b))| *to = a / b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Operand, Operation, PART, Step, Steps};
+    use crate::kernels::{Cpu, Split};
+
+    const OPERATIONS: [Operation; 4] = [
+        Operation::Add,
+        Operation::Subtract,
+        Operation::Multiply,
+        Operation::Divide,
+    ];
+
+    /// One place after the other.
+    fn plainly(steps: &[Step], inputs: &[Vec<f32>], place: usize) -> Vec<f32> {
+        let mut given: Vec<f32> = Vec::new();
+        for step in steps {
+            let of = |operand: &Operand| match *operand {
+                Operand::Step(step) => given[step],
+                Operand::Input(input) => inputs[input][place.min(inputs[input].len() - 1)],
+            };
+            let number = match step {
+                Step::Function(function, operand) => {
+                    let mut one = [of(operand)];
+                    function(&mut one).expect("it does not fail");
+                    one[0]
+                }
+                Step::Pair(Operation::Add, [a, b]) => of(a) + of(b),
+                Step::Pair(Operation::Subtract, [a, b]) => of(a) - of(b),
+                Step::Pair(Operation::Multiply, [a, b]) => of(a) * of(b),
+                Step::Pair(Operation::Divide, [a, b]) => of(a) / of(b),
+            };
+            given.push(number);
+        }
+        given
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as the functions of the engine")]
+    fn negated(values: &mut [f32]) -> Result<(), String> {
+        values.iter_mut().for_each(|value| *value = -*value);
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn steps_are_what_they_are_one_by_one(
+            length in prop_oneof![0..600_usize, (PART - 3)..(3 * PART)],
+            ones in prop::collection::vec(any::<bool>(), 1..4),
+            drawn in prop::collection::vec((0..5_usize, any::<u16>(), any::<u16>()), 1..20),
+            threads in 1..3_usize,
+        ) {
+            let inputs = ones.len();
+            let operand = |drawn: u16, at: usize| match usize::from(drawn) % (inputs + at) {
+                input if input < inputs => Operand::Input(input),
+                step => Operand::Step(step - inputs),
+            };
+            let steps = drawn.iter().enumerate().map(|(at, (kind, a, b))| {
+                let [a, b] = [*a, *b].map(|drawn| operand(drawn, at));
+                OPERATIONS.get(*kind).map_or(Step::Function(negated, a), |of| Step::Pair(*of, [a, b]))
+            });
+            let steps: Vec<Step> = steps.collect();
+            let outputs: Vec<usize> = (0..steps.len()).rev().step_by(3).collect();
+            let number = |at: usize| f32::from(u8::try_from(at * 7 % 251).unwrap_or(0)) + 0.5;
+            let given = ones.iter().enumerate().map(|(input, one)| {
+                (0..if *one { 1 } else { length }).map(|at| number(at + input)).collect()
+            });
+            let given: Vec<Vec<f32>> = given.collect();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+            for cpu in Cpu::all() {
+                let steps_of = Steps::new(cpu, inputs, &steps, &outputs).expect("steps");
+                let mut results = vec![vec![f32::NAN; length]; outputs.len()];
+                // What one run leaves behind no other sees.
+                for _ in 0..2 {
+                    let from: Vec<&[f32]> = given.iter().map(Vec::as_slice).collect();
+                    let mut to: Vec<&mut [f32]> = results.iter_mut().map(Vec::as_mut_slice).collect();
+                    let done = pool.install(|| steps_of.run(length, &from, &mut to, Split::current()));
+                    prop_assert_eq!(done, Ok(()));
+                }
+                for place in 0..length {
+                    let wanted = plainly(&steps, &given, place);
+                    for (result, output) in results.iter().zip(&outputs) {
+                        let (result, wanted) = (result[place], wanted[*output]);
+                        prop_assert!(
+                            result.to_bits() == wanted.to_bits() || result.is_nan() && wanted.is_nan(),
+                            "{result} {wanted}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        let cpu = Cpu::chosen();
+        let sum = |a, b| Step::Pair(Operation::Add, [a, b]);
+        let (input, step) = (Operand::Input(0), Operand::Step(0));
+        assert!(Steps::new(cpu, 0, &[sum(input, input)], &[0]).is_err());
+        assert!(Steps::new(cpu, 1, &[sum(input, step)], &[0]).is_err());
+        assert!(Steps::new(cpu, 1, &[sum(input, input)], &[1]).is_err());
+        let steps =
+            Steps::new(cpu, 1, &[sum(input, input), sum(input, step)], &[1]).expect("steps");
+        let run =
+            |input: &[f32], output: &mut [f32]| steps.run(3, &[input], &mut [output], Split::ONE);
+        assert_eq!(run(&[1.0; 3], &mut [0.0; 3]), Ok(()));
+        assert!(run(&[1.0; 2], &mut [0.0; 3]).is_err());
+        assert!(run(&[1.0; 3], &mut [0.0; 2]).is_err());
+        assert!(steps.run(3, &[], &mut [], Split::ONE).is_err());
+    }
+
+    #[test]
+    fn a_failure_is_told() {
+        let fail = |_: &mut [f32]| Err("as it should".to_owned());
+        let steps = [Step::Function(fail, Operand::Input(0))];
+        let steps = Steps::new(Cpu::chosen(), 1, &steps, &[0]).expect("steps");
+        let told = steps.run(2, &[&[1.0]], &mut [&mut [0.0; 2]], Split::ONE);
+        assert_eq!(told, Err("as it should".to_owned()));
+    }
+}
