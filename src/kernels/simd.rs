@@ -69,7 +69,8 @@ pub(super) mod x86 {
 #[cfg(target_arch = "aarch64")]
 pub(super) mod arm {
     use std::arch::aarch64::{
-        float32x4_t, int8x16_t, int32x4_t, uint8x16_t, vld1q_f32, vld1q_s32, vld1q_u8, vst1q_f32,
+        float32x4_t, int8x16_t, int32x4_t, uint8x16_t, vaddq_s32, vget_low_s8, vld1q_f32,
+        vld1q_s32, vld1q_u8, vmull_high_s8, vmull_s8, vpaddlq_s16, vpaddq_s32, vst1q_f32,
         vst1q_s32, vst1q_u8,
     };
 
@@ -84,7 +85,20 @@ pub(super) mod arm {
         }
     }
 
-    /// Adds to each of four sums four products of bytes.
+    /// Adds to each of four sums four products of bytes, which are widened to 16 bits and added in pairs.
+    #[target_feature(enable = "neon")]
+    #[inline]
+    pub(in crate::kernels) fn dot_pairs_128(
+        sums: int32x4_t,
+        left: int8x16_t,
+        right: int8x16_t,
+    ) -> int32x4_t {
+        let low = vpaddlq_s16(vmull_s8(vget_low_s8(left), vget_low_s8(right)));
+        let high = vpaddlq_s16(vmull_high_s8(left, right));
+        vaddq_s32(sums, vpaddq_s32(low, high))
+    }
+
+    /// Adds to each of four sums four products of bytes, by the instruction for it.
     #[target_feature(enable = "neon,dotprod")]
     #[inline]
     #[expect(

@@ -133,21 +133,5 @@ macro_rules! of_128_bits {
     };
 }
 
-/// Products of 16 bits, added in pairs.
-#[target_feature(enable = "neon")]
-#[inline]
-fn dot_of_pairs(
-    sums: std::arch::aarch64::int32x4_t,
-    words: std::arch::aarch64::int8x16_t,
-    weights: std::arch::aarch64::int8x16_t,
-) -> std::arch::aarch64::int32x4_t {
-    use std::arch::aarch64::{
-        vaddq_s32, vget_low_s8, vmull_high_s8, vmull_s8, vpaddlq_s16, vpaddq_s32,
-    };
-    let low = vpaddlq_s16(vmull_s8(vget_low_s8(words), vget_low_s8(weights)));
-    let high = vpaddlq_s16(vmull_high_s8(words, weights));
-    vaddq_s32(sums, vpaddq_s32(low, high))
-}
-
 of_128_bits!(dot, "neon,dotprod", rows: [1 2 3 4 5 6], { dot_bytes_128 });
-of_128_bits!(pairs, "neon", rows: [1 2 3 4], { super::dot_of_pairs });
+of_128_bits!(pairs, "neon", rows: [1 2 3 4], { dot_pairs_128 });

@@ -1,6 +1,6 @@
 //! Sums of products of bytes, and the steps in float32 after them.
 //!
-//! What is here is the one source for all registers; `levels.rs` has the instructions.
+//! What is here is the one source for all registers; `levels.rs` and `neon.rs` have the instructions.
 
 /// Products of bytes in a module. It has `Ints` and `Floats`, `LANES` of them in a register, and functions over
 /// them.
@@ -15,7 +15,7 @@ macro_rules! byte_tiles {
             output: &mut [Lanes<f32>; M],
         ) {
             let (groups, octets) = (work.sizes.groups(), work.sizes.octets());
-            let offset = work.bits.offset();
+            let offset = offset(work.bits);
             let of_rows = &rows.steps[row..row + M];
             let mut zeros = [ints(0); M];
             for m in 0..M {

@@ -1,11 +1,13 @@
 //! Sums of products for each kind of register.
 //!
-//! A tile is some rows by some registers of a panel. Each module here has the instructions; what is done with
-//! them has one source (`levels`, `byte_tiles`, `real_tiles`).
+//! A tile is some rows by some registers of a panel. Each module here, and in `neon.rs`, has the instructions; what is
+//! done with them has one source (`levels`, `byte_tiles`, `real_tiles`).
 
 use super::super::Cpu;
 use super::super::cpu::Level;
 use super::super::simd;
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 use super::panels::Lanes;
 use super::work::Work;
 
@@ -44,14 +46,30 @@ pub(super) fn panels(cpu: Cpu, work: &Work<'_>, first: usize, output: &mut [Lane
             first: usize,
             output: &mut [Lanes<f32>]
         ),
+        #[cfg(target_arch = "aarch64")]
+        Level::NeonDot => simd::inside!(
+            "neon,dotprod",
+            neon::dot::panels,
+            work: &Work<'_>,
+            first: usize,
+            output: &mut [Lanes<f32>]
+        ),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => simd::inside!(
+            "neon",
+            neon::pairs::panels,
+            work: &Work<'_>,
+            first: usize,
+            output: &mut [Lanes<f32>]
+        ),
         _ => plain::panels(work, first, output),
     }
 }
 
 /// A module's steps through panels and rows; `$rows` is how many rows a tile has at most, `$registers` how
-/// many registers then.
+/// many registers then, and `$alone` how many if it has a single row.
 macro_rules! levels {
-    ($(#[$attribute:meta])* $rows:literal, $registers:literal) => {
+    ($(#[$attribute:meta])* $rows:literal, $registers:literal, $alone:literal) => {
         use crate::kernels::rows::panels::{Bits, Lanes, PANEL, Step};
         use crate::kernels::rows::quantize::Quantized;
         use crate::kernels::rows::work::{Inputs, Reals, Work};
@@ -59,9 +77,9 @@ macro_rules! levels {
         /// Registers of a panel.
         const REGISTERS: usize = PANEL / LANES;
 
-/// Computes panels from `first` on.
+        /// Computes panels from `first` on.
         $(#[$attribute])*
-        pub(super) fn panels(work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
+        pub(in crate::kernels::rows) fn panels(work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
             let rows = work.rows;
             let each = rows.div_ceil(rows.div_ceil($rows).max(1)).max(1);
             for (panel, output) in output.chunks_exact_mut(rows.max(1)).enumerate() {
@@ -83,8 +101,11 @@ macro_rules! levels {
             output: &mut [Lanes<f32>],
         ) {
             if let [output] = output {
-                let output = std::array::from_mut(output);
-                return tile::<FOUR, 1, REGISTERS>(work, [panel, row, 0], output);
+                for register in (0..REGISTERS).step_by($alone) {
+                    let output = std::array::from_mut(&mut *output);
+                    tile::<FOUR, 1, $alone>(work, [panel, row, register], output);
+                }
+                return;
             }
             for register in (0..REGISTERS).step_by($registers) {
                 let at = [panel, row, register];
@@ -119,6 +140,9 @@ macro_rules! levels {
         crate::kernels::rows::real_tiles::real_tiles!($(#[$attribute])*);
     };
 }
+
+#[cfg(target_arch = "aarch64")]
+pub(super) use levels;
 
 /// Functions over registers, by the names of their instructions.
 #[cfg(target_arch = "x86_64")]
@@ -192,6 +216,11 @@ macro_rules! registers {
             $convert($and($shift_by(x, $set_int(shift)), $set_int(mask)))
         }
 
+        /// What is added to weights as they are multiplied.
+        const fn offset(bits: Bits) -> i32 {
+            bits.offset()
+        }
+
         #[inline]
         $(#[$attribute])*
         fn add_ints(a: Ints, b: Ints) -> Ints {
@@ -237,7 +266,7 @@ macro_rules! wide {
             _mm512_and_si512 _mm512_srli_epi32 _mm512_srlv_epi32 _mm512_add_epi32 _mm512_mullo_epi32,
             _mm512_cvtepi32_ps _mm512_mul_ps _mm512_fmadd_ps
         );
-        levels!($(#[$attribute])* 6, 2);
+        levels!($(#[$attribute])* 6, 2, 2);
     };
 }
 
@@ -254,7 +283,7 @@ macro_rules! narrow {
             _mm256_and_si256 _mm256_srli_epi32 _mm256_srlv_epi32 _mm256_add_epi32 _mm256_mullo_epi32,
             _mm256_cvtepi32_ps _mm256_mul_ps _mm256_fmadd_ps
         );
-        levels!($(#[$attribute])* 3, 2);
+        levels!($(#[$attribute])* 3, 2, 4);
     };
 }
 
@@ -347,7 +376,7 @@ mod plain {
     type Ints = [i32; LANES];
     type Floats = [f32; LANES];
 
-    levels!(1, 4);
+    levels!(1, 4, 4);
 
     fn ints(x: i32) -> Ints {
         [x; LANES]
@@ -385,6 +414,11 @@ mod plain {
     #[expect(clippy::cast_precision_loss, reason = "a byte")]
     fn part(x: Ints, shift: i32, mask: i32) -> Floats {
         x.map(|x| ((x >> shift) & mask) as f32)
+    }
+
+    /// What is added to weights as they are multiplied.
+    const fn offset(bits: Bits) -> i32 {
+        bits.offset()
     }
 
     fn dot(mut sum: Ints, unsigned: Ints, signed: Ints) -> Ints {

@@ -6,6 +6,8 @@
 
 mod byte_tiles;
 mod levels;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod panels;
 mod product;
 mod quantize;

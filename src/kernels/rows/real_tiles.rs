@@ -1,6 +1,6 @@
 //! Sums of products of real numbers with small weights, which become real numbers in registers only.
 //!
-//! What is here is the one source for all registers; `levels.rs` has the instructions.
+//! What is here is the one source for all registers; `levels.rs` and `neon.rs` have the instructions.
 
 /// Products of real numbers in a module. It has `Ints` and `Floats`, `LANES` of them in a register, and
 /// functions over them.
