@@ -58,8 +58,8 @@ macro_rules! of_128_bits {
             #[target_feature(enable = $features)]
             #[inline]
             fn splat<const FLIP: bool>(word: [u8; 4]) -> int8x16_t {
-                let words = vdupq_n_u32(u32::from_ne_bytes(word));
-                flipped::<FLIP>(vreinterpretq_u8_u32(words))
+                let flip = if FLIP { 0x8080_8080 } else { 0 };
+                vreinterpretq_s8_u32(vdupq_n_u32(u32::from_ne_bytes(word) ^ flip))
             }
 
             #[target_feature(enable = $features)]

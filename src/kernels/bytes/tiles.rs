@@ -135,8 +135,15 @@ macro_rules! tiles {
                     }
                 }
             }
+            // What is indexed by a loop that is not unrolled is in memory: the sums would be written there at each step.
+            let mut finished = [[[0; CHANNELS]; LINES]; ROWS];
             for row in 0..ROWS {
                 for line in 0..LINES {
+                    store_integers(&mut finished[row][line], sums[row][line]);
+                }
+            }
+            for (row, finished) in finished.iter().enumerate() {
+                for (line, sums) in finished.iter().enumerate() {
                     let start = place.start + row * place.stride + line * CHANNELS;
                     let width = place.width.saturating_sub(line * CHANNELS).min(CHANNELS);
                     match target {
@@ -144,17 +151,15 @@ macro_rules! tiles {
                             let to = &mut bytes[start..start + width];
                             let factors = &panel.factors[line];
                             if let Ok(to) = <&mut [u8; CHANNELS]>::try_from(&mut *to) {
-                                store_bytes(to, sums[row][line], factors, dense.limits);
+                                store_bytes(to, integers(sums), factors, dense.limits);
                             } else {
                                 let mut all = [0; CHANNELS];
-                                store_bytes(&mut all, sums[row][line], factors, dense.limits);
+                                store_bytes(&mut all, integers(sums), factors, dense.limits);
                                 to.copy_from_slice(&all[..width]);
                             }
                         }
                         Target::Sums(numbers) => {
-                            let mut all = [0; CHANNELS];
-                            store_integers(&mut all, sums[row][line]);
-                            numbers[start..start + width].copy_from_slice(&all[..width]);
+                            numbers[start..start + width].copy_from_slice(&sums[..width]);
                         }
                     }
                 }
