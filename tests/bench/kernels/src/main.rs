@@ -201,3 +201,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
     Ok(pool.install(table)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::kernels::Cpu;
+
+    /// Where the processor is known: its set of instructions must be found, or the tests run without it.
+    #[test]
+    fn the_best_set_of_instructions_is_found() {
+        if let Ok(expected) = std::env::var("PKGTOOL_BEST_INSTRUCTIONS") {
+            assert_eq!(Cpu::best().level().name(), expected);
+        }
+    }
+}
