@@ -13,6 +13,7 @@ mod length;
 pub(crate) mod rows;
 mod simd;
 pub(crate) mod split;
+pub(crate) mod turn;
 pub(crate) mod window;
 
 pub(crate) use cpu::Cpu;

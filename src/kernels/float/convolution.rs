@@ -5,7 +5,7 @@ use std::fmt;
 use super::depthwise::Depthwise;
 use super::gather::{Source, Taps};
 use super::packed::{Panel, Panels};
-use super::{Activation, Channels, check_length, tile};
+use super::{Activation, Channels, check_length, single, tile};
 use crate::kernels::window::{Placed, Window};
 use crate::kernels::{Cpu, Split};
 
@@ -183,16 +183,24 @@ impl Convolution {
             .gather(&run.source, chosen, channel, &mut scratch, &mut slices);
         let outputs = self.channels.output;
         let added = run.added.map(|added| &added[first * outputs + from..]);
+        let strip = |column| tile::Strip {
+            taps: &slices,
+            count,
+            pixels,
+            range: self.range,
+            stride: outputs,
+            column,
+        };
+        let mut panels: Vec<Panel<'_>> = panels.collect();
+        if pixels == 1 {
+            let width = 2 * tile::shape(self.cpu).lanes;
+            let whole = panels.partition_point(|panel| panel.columns == width);
+            let rest = panels.split_off(whole);
+            single::single(self.cpu, &strip(from), &panels, added, output);
+            panels = rest;
+        }
         for panel in panels {
-            let strip = tile::Strip {
-                taps: &slices,
-                count,
-                pixels,
-                range: self.range,
-                stride: outputs,
-                column: panel.column - from,
-            };
-            tile::strip(self.cpu, &strip, panel, added, output);
+            tile::strip(self.cpu, &strip(panel.column - from), panel, added, output);
         }
     }
 }

@@ -12,6 +12,7 @@ mod packed;
 mod product;
 mod registers;
 mod scale;
+mod single;
 mod steps;
 mod sum;
 #[cfg(test)]

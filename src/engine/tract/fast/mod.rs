@@ -12,6 +12,7 @@ mod gate;
 mod product;
 mod region;
 mod sum;
+mod turn;
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
@@ -26,6 +27,7 @@ pub(super) fn optimized(model: TypedModel) -> TractResult<TypedModel> {
     let mut model = rewrite(model)?.into_decluttered()?;
     region::join(&mut model, Cpu::chosen())?;
     model.optimize()?;
+    turn::settle(&mut model);
     Ok(model)
 }
 

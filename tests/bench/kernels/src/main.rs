@@ -96,7 +96,7 @@ const fn depthwise(
 }
 
 /// Layers of mobilenet_v2, mobilenet_v3_small and resnet18.
-const LAYERS: [Layer; 27] = [
+const LAYERS: [Layer; 28] = [
     product("12544x32x16", [112, 112], 32, 16),
     product("12544x16x96", [112, 112], 16, 96),
     product("3136x96x24", [56, 56], 96, 24),
@@ -109,6 +109,7 @@ const LAYERS: [Layer; 27] = [
     product("49x960x160", [7, 7], 960, 160),
     product("49x320x1280", [7, 7], 320, 1280),
     product("1x1280x1000", [1, 1], 1280, 1000),
+    product("1x128x512", [1, 1], 128, 512),
     dense("stem 3x3 s2 3-32", 112, 3, 2, 3, 32),
     dense("stem 7x7 s2 3-64", 112, 7, 2, 3, 64),
     dense("3x3 56 64-64", 56, 3, 1, 64, 64),

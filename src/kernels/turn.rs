@@ -1,0 +1,87 @@
+//! Axes that change places.
+
+use super::Split;
+use super::length::check_length;
+
+/// Rows of the output that are written together: what they read lies side by side.
+const ROWS: usize = 32;
+
+/// What it costs to move an element, in multiplications of a product.
+const COST: usize = 4;
+
+/// Turns `[lead, a, b, run]` to `[lead, b, a, run]`.
+pub(crate) fn turned<T: Copy + Send + Sync>(
+    [lead, a, b, run]: [usize; 4],
+    input: &[T],
+    output: &mut [T],
+    split: Split,
+) -> Result<(), String> {
+    check_length("the input", input.len(), &[lead, a, b, run])?;
+    check_length("the output", output.len(), &[input.len()])?;
+    if input.is_empty() {
+        return Ok(());
+    }
+    let row = a * run;
+    split.rows(output, row, row * COST, |first, output| {
+        let (mut at, mut rest) = (first, output);
+        while !rest.is_empty() {
+            let (block, column) = (at / b, at % b);
+            let rows = ROWS.min(b - column).min(rest.len() / row);
+            let (to, behind) = rest.split_at_mut(rows * row);
+            for (place, from) in input[block * b * row..][..b * row]
+                .chunks_exact(b * run)
+                .enumerate()
+            {
+                let from = &from[column * run..][..rows * run];
+                if run == 1 {
+                    for (to, from) in to[place..].iter_mut().step_by(row).zip(from) {
+                        *to = *from;
+                    }
+                } else {
+                    for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(run)) {
+                        to[place * run..][..run].copy_from_slice(from);
+                    }
+                }
+            }
+            (at, rest) = (at + rows, behind);
+        }
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::turned;
+    use crate::kernels::Split;
+
+    proptest! {
+        #[test]
+        fn every_element_is_where_it_belongs(
+            lead in 0..4_usize, a in 0..40_usize, b in 0..70_usize, run in 0..5_usize, threads in 1..3_usize,
+        ) {
+            let input: Vec<usize> = (0..lead * a * b * run).collect();
+            let mut output = vec![usize::MAX; input.len()];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+            let done = pool.install(|| turned([lead, a, b, run], &input, &mut output, Split::current()));
+            prop_assert_eq!(done, Ok(()));
+            for (place, found) in output.iter().enumerate() {
+                let (within, x, y) = (place % run, place / run % a, place / run / a % b);
+                let block = place / run / a / b;
+                prop_assert_eq!(*found, ((block * a + x) * b + y) * run + within);
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_lengths_are_refused() {
+        assert_eq!(
+            turned([1, 2, 3, 1], &[0; 6], &mut [0; 6], Split::ONE),
+            Ok(())
+        );
+        assert!(turned([1, 2, 4, 1], &[0; 6], &mut [0; 6], Split::ONE).is_err());
+        assert!(turned([1, 2, 3, 1], &[0; 6], &mut [0; 5], Split::ONE).is_err());
+        assert!(turned([2, usize::MAX, 3, 1], &[0; 6], &mut [0; 6], Split::ONE).is_err());
+    }
+}
