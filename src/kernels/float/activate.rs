@@ -57,7 +57,7 @@ fn sigmoid(value: f32) -> f32 {
 
 /// `e^x` within some units of the last place: 0 below -87.3 and infinite above 88.4.
 #[inline(always)]
-fn exponential(value: f32) -> f32 {
+pub(super) fn exponential(value: f32) -> f32 {
     // Added to a small number, it leaves the nearest whole number in the last bits.
     const WHOLE: f32 = 12_582_912.0;
     // ln 2 in two parts, so that whole multiples of the first are exact.

@@ -4,6 +4,7 @@
 //! the vocabulary of [`registers`], and compiled for each instruction set.
 
 mod activate;
+mod attention;
 mod convolution;
 mod depthwise;
 mod gather;
@@ -19,6 +20,7 @@ mod sum;
 mod tests;
 mod tile;
 
+pub(crate) use attention::{Attention, Lines};
 pub(crate) use convolution::Convolution;
 pub(crate) use normal::{Moments, normalise_rows};
 pub(crate) use product::Product;

@@ -6,12 +6,15 @@
 //! they are moved around each one, and the library cancels the moves between two. Weights that no constant
 //! holds, other dtypes and windows of three dimensions stay with the library.
 
+mod attention;
 mod chain;
 mod convolution;
 mod gate;
 mod product;
 mod region;
 mod sum;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 use tract_onnx::tract_core::internal::*;
@@ -25,7 +28,9 @@ use crate::kernels::Cpu;
 /// The graph, optimised by the library, with operators of ours in the place of its own.
 pub(super) fn optimized(model: TypedModel) -> TractResult<TypedModel> {
     let mut model = rewrite(model)?.into_decluttered()?;
-    region::join(&mut model, Cpu::chosen())?;
+    let cpu = Cpu::chosen();
+    attention::join(&mut model, cpu)?;
+    region::join(&mut model, cpu)?;
     model.optimize()?;
     turn::settle(&mut model);
     Ok(model)

@@ -7,6 +7,9 @@ use super::super::builder::Wire;
 use super::super::frame::Slot;
 use super::call::{Call, Table};
 use super::elements::Indices;
+use crate::engine::tract::pool::computed_anew;
+use crate::kernels::Cpu;
+use crate::kernels::float::{Attention, Lines};
 use crate::tensor::DType;
 
 /// The operators of this theme.
@@ -271,49 +274,57 @@ impl<'t> Heads<'t> {
         scale: Option<f32>,
     ) -> TractResult<Tensor> {
         // A mask says itself which keys count.
-        let end = match mask {
+        let keys = match mask {
             Some(_) => self.most,
             None => self.start + self.length,
         };
-        let scale = scale.unwrap_or_else(|| 1.0 / (self.width as f32).sqrt());
         let mask = mask
-            .map(|mask| Mask::new(mask, self.length, end))
+            .map(|mask| Mask::new(mask, self.length, keys))
             .transpose()?;
-        let mut output = vec![0.0; self.query.len()];
-        let mut scores = vec![0.0_f32; end];
-        for (at, to) in output.chunks_exact_mut(self.width.max(1)).enumerate() {
-            let head = at % self.count;
-            let row = at / self.count % self.length;
-            let batch = at / self.count / self.length;
-            let seen = if causal { self.start + row + 1 } else { end };
-            let query = &self.query[at * self.width..(at + 1) * self.width];
-            let line = |from: &'t [f32], place: usize| {
-                let head = head / (self.count / self.shared);
-                let start = ((batch * self.most + place) * self.shared + head) * self.width;
-                &from[start..start + self.width]
+        let heads = 0..self.batch * self.count;
+        let of_heads = |rows: usize, among: usize| -> Vec<usize> {
+            let of_head = |head: usize| {
+                let (batch, head) = (head / self.count, head % self.count);
+                (batch * rows * among + head * among / self.count) * self.width
             };
-            for (place, score) in scores[..seen].iter_mut().enumerate() {
-                let key = line(self.keys, place);
-                let product: f32 = query.iter().zip(key).map(|(a, b)| a * b).sum();
-                *score = product * scale + mask.as_ref().map_or(0.0, |mask| mask.at(row, place));
-            }
-            let most = scores[..seen]
-                .iter()
-                .copied()
-                .fold(f32::NEG_INFINITY, f32::max);
-            let mut sum = 0.0;
-            for score in &mut scores[..seen] {
-                *score = (*score - most).exp();
-                sum += *score;
-            }
-            for (place, score) in scores[..seen].iter().enumerate() {
-                let share = score / sum;
-                for (to, value) in to.iter_mut().zip(line(self.values, place)) {
-                    *to += share * value;
-                }
-            }
-        }
-        Tensor::from_shape(&[self.batch, self.length, self.count, self.width], &output)
+            heads.clone().map(of_head).collect()
+        };
+        let of_queries = of_heads(self.length, self.count);
+        let of_keys = of_heads(self.most, self.shared);
+        let of_mask = vec![0; heads.len()];
+        let rows = 0..self.batch * self.length * self.count;
+        let places = rows.map(|row| {
+            let (line, head) = (row / self.count, row % self.count);
+            [line / self.length * self.count + head, line % self.length]
+        });
+        let places: Vec<[usize; 2]> = places.collect();
+        let cached = |elements| Lines {
+            elements,
+            starts: &of_keys,
+            stride: self.shared * self.width,
+        };
+        let attention = Attention {
+            queries: Lines {
+                elements: self.query,
+                starts: &of_queries,
+                stride: self.count * self.width,
+            },
+            keys: cached(self.keys),
+            values: cached(self.values),
+            mask: mask.map(|mask| Lines {
+                elements: mask.values,
+                starts: &of_mask,
+                stride: mask.columns,
+            }),
+            sizes: [self.length, keys, self.width, self.width],
+            scale: scale.unwrap_or_else(|| 1.0 / (self.width as f32).sqrt()),
+            seen: causal.then_some(self.start + 1),
+            zeros: false,
+        };
+        let shape = [self.batch, self.length, self.count, self.width];
+        computed_anew::<f32, f32>(&shape, &[], |_, to, split| {
+            attention.run(Cpu::chosen(), &places, to, split)
+        })
     }
 }
 
@@ -338,9 +349,5 @@ impl<'t> Mask<'t> {
             values: mask.try_as_plain_ram()?.as_slice::<f32>()?,
             columns: wide,
         })
-    }
-
-    fn at(&self, row: usize, column: usize) -> f32 {
-        self.values[row * self.columns + column]
     }
 }

@@ -278,7 +278,7 @@ fn told(call: &mut Call<'_, '_>, any: bool, axes: &[usize], keep: bool) -> Tract
     let lines = Lines::along(builder, truth, axes)?;
     let depth = lines.lead.len();
     let wire = builder.kernel(
-        "Any",
+        if any { "Any" } else { "All" },
         DType::Bool,
         &lines.lead,
         &[lines.moved],

@@ -1,0 +1,487 @@
+//! Which products with a softmax between them become one operator, which holds the scores of a few queries at a time
+//! instead of all.
+//!
+//! Matched when the library has simplified the graph, so that what only turned axes is part of the products. Between
+//! them may stand a factor, a mask that is added, and PyTorch's way to give zeros to queries that see nothing.
+
+use std::collections::HashSet;
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind};
+
+use crate::engine::tract::kernel::Kernel;
+use crate::engine::tract::pool::computed;
+use crate::kernels::Cpu;
+use crate::kernels::float::{Attention, Lines};
+
+/// Puts one operator in the place of each.
+pub(super) fn join(model: &mut TypedModel, cpu: Cpu) -> TractResult<()> {
+    let mut joined = false;
+    for id in model.eval_order()? {
+        if let Some(patch) = Found::at(model, id)?.map(|found| found.patch(model, cpu)) {
+            patch?.apply(model)?;
+            joined = true;
+        }
+    }
+    if joined {
+        model.compact()?;
+    }
+    Ok(())
+}
+
+/// An attention that was found around a softmax.
+struct Found {
+    scores: Scores,
+    mask: Option<OutletId>,
+    scale: f32,
+    zeros: bool,
+    /// What takes the weights: its node, the values, how axes stand in it.
+    product: usize,
+    values: OutletId,
+    values_axes: Vec<char>,
+    output_axes: Vec<char>,
+    /// The weights' axes, by the letters of that product.
+    weights_axes: Vec<char>,
+}
+
+/// The product of queries and keys, and the letters of their axes.
+struct Scores {
+    queries: OutletId,
+    keys: OutletId,
+    queries_axes: Vec<char>,
+    keys_axes: Vec<char>,
+    axes: Vec<char>,
+}
+
+impl Found {
+    fn at(model: &TypedModel, id: usize) -> TractResult<Option<Self>> {
+        let node = model.node(id);
+        let Some(softmax) = node.op_as::<Softmax>() else {
+            return Ok(None);
+        };
+        let fact = &node.outputs[0].fact;
+        let is_plain = softmax.kind == SoftmaxKind::Softmax
+            && softmax.quant_output_dt.is_none()
+            && fact.datum_type == DatumType::F32
+            && fact.rank() >= 2
+            && *softmax.axes == [fact.rank() - 1];
+        if !is_plain {
+            return Ok(None);
+        }
+        let masked = node.inputs[0];
+        let (weights, zeros) = match guarded(model, masked, id)? {
+            Some(weights) => (weights, true),
+            None if readers(model, masked) == 1 => (OutletId::new(id, 0), false),
+            None => return Ok(None),
+        };
+        let mut found = masked;
+        let mask = added(model, found)?;
+        if let Some((scores, _)) = mask {
+            if readers(model, scores) != 1 {
+                return Ok(None);
+            }
+            found = scores;
+        }
+        let factor = scaled(model, found)?;
+        if let Some((scores, _)) = factor {
+            if readers(model, scores) != 1 {
+                return Ok(None);
+            }
+            found = scores;
+        }
+        let Some(scores) = Scores::of(model, found) else {
+            return Ok(None);
+        };
+        let [reader] = &*model.outlet_successors(weights) else {
+            return Ok(None);
+        };
+        if model.outputs.contains(&weights) {
+            return Ok(None);
+        }
+        let product = model.node(reader.node);
+        let Some((axes, outputs)) = plain_product(product) else {
+            return Ok(None);
+        };
+        let found = Self {
+            scores,
+            mask: mask.map(|(_, mask)| mask),
+            scale: factor.map_or(1.0, |(_, factor)| factor),
+            zeros,
+            product: product.id,
+            values: product.inputs[1 - reader.slot],
+            values_axes: axes[1 - reader.slot].clone(),
+            weights_axes: axes[reader.slot].clone(),
+            output_axes: outputs,
+        };
+        let is_one = found.is_attention(model)? && product.inputs[0] != product.inputs[1];
+        Ok(is_one.then_some(found))
+    }
+
+    /// Whether axes stand where an attention has them: `[.., query, size]`, `[.., key, size]`, `[.., key, width]` and
+    /// `[.., width]`, whatever the order before the last one is.
+    fn is_attention(&self, model: &TypedModel) -> TractResult<bool> {
+        let Scores {
+            queries,
+            keys,
+            queries_axes,
+            keys_axes,
+            axes,
+        } = &self.scores;
+        let rank = axes.len();
+        let (query, key) = (axes[rank - 2], axes[rank - 1]);
+        let size = queries_axes.last();
+        let is_one = |outlet: OutletId, letters: &[char], letter: char| {
+            let at = letters.iter().position(|it| *it == letter);
+            TractResult::Ok(match at {
+                Some(at) => model.outlet_fact(outlet)?.shape[at].is_one(),
+                None => true,
+            })
+        };
+        let mut fits = size == keys_axes.last()
+            && size.is_some_and(|size| !axes.contains(size))
+            && queries_axes.contains(&query)
+            && !queries_axes.contains(&key)
+            && keys_axes.contains(&key)
+            && !keys_axes.contains(&query);
+        // What is in neither the scores nor the last axis is of one element.
+        for letter in queries_axes
+            .iter()
+            .filter(|it| !axes.contains(it) && Some(*it) != size)
+        {
+            fits &= is_one(*queries, queries_axes, *letter)?;
+        }
+        for letter in keys_axes
+            .iter()
+            .filter(|it| !axes.contains(it) && Some(*it) != size)
+        {
+            fits &= is_one(*keys, keys_axes, *letter)?;
+        }
+        let (query, key) = (self.weights_axes[rank - 2], self.weights_axes[rank - 1]);
+        let lead = &self.weights_axes[..rank - 2];
+        let width = self.values_axes.last();
+        fits &= width == self.output_axes.last()
+            && width.is_some_and(|width| !self.weights_axes.contains(width))
+            && self.values_axes.contains(&key)
+            && !self.output_axes.contains(&key)
+            && self.output_axes.contains(&query)
+            && !self.values_axes.contains(&query);
+        let weights = model
+            .node(self.product)
+            .inputs
+            .iter()
+            .find(|it| **it != self.values);
+        for letter in lead.iter().filter(|it| !self.output_axes.contains(it)) {
+            fits &= match weights {
+                Some(weights) => is_one(*weights, &self.weights_axes, *letter)?,
+                None => false,
+            };
+        }
+        let known = |it: &&char| self.weights_axes.contains(it) || Some(*it) == width;
+        for letter in self.values_axes.iter().filter(|it| !known(it)) {
+            fits &= is_one(self.values, &self.values_axes, *letter)?;
+        }
+        let output = OutletId::new(self.product, 0);
+        for letter in self.output_axes.iter().filter(|it| !known(it)) {
+            fits &= is_one(output, &self.output_axes, *letter)?;
+        }
+        Ok(fits)
+    }
+
+    fn patch(self, model: &TypedModel, cpu: Cpu) -> TractResult<TypedModelPatch> {
+        let product = model.node(self.product);
+        let mut inputs = tvec!(self.scores.queries, self.scores.keys, self.values);
+        inputs.extend(self.mask);
+        let facts = tvec!(product.outputs[0].fact.without_value());
+        let (name, output) = (product.name.clone(), OutletId::new(product.id, 0));
+        let mut patch = TypedModelPatch::new("scores of a few queries at a time");
+        let taps = patch.taps(model, &inputs)?;
+        let kernel = Kernel::new("Attend", facts, move |inputs| {
+            Ok(tvec!(self.run(cpu, inputs)?))
+        });
+        let wire = patch.wire_node(name, kernel, &taps)?;
+        patch.shunt_outside(model, output, wire[0])?;
+        Ok(patch)
+    }
+
+    fn run(&self, cpu: Cpu, inputs: &[TValue]) -> TractResult<Arc<Tensor>> {
+        let Scores {
+            queries_axes,
+            keys_axes,
+            axes,
+            ..
+        } = &self.scores;
+        let queries = Axes::new(queries_axes, inputs[0].shape());
+        let keys = Axes::new(keys_axes, inputs[1].shape());
+        let values = Axes::new(&self.values_axes, inputs[2].shape());
+        let rank = axes.len();
+        // Axes before the queries' are heads, by the letters of each product.
+        let heads: Vec<[char; 2]> = (0..rank - 2)
+            .map(|at| [axes[at], self.weights_axes[at]])
+            .collect();
+        let sizes: Vec<usize> = heads
+            .iter()
+            .map(|[of_scores, of_weights]| {
+                let sizes = [
+                    queries.size(*of_scores),
+                    keys.size(*of_scores),
+                    values.size(*of_weights),
+                ];
+                sizes.into_iter().max().unwrap_or(1)
+            })
+            .collect();
+        let starts = |axes: &Axes<'_>, letter: usize| {
+            let strides: Vec<usize> = heads
+                .iter()
+                .map(|head| axes.repeated(head[letter]))
+                .collect();
+            places(&sizes, &strides)
+        };
+        let of_mask = self.mask.map(|_| {
+            let shape = inputs[3].shape();
+            let letters = &axes[rank - shape.len().min(rank)..];
+            Axes::new(letters, shape)
+        });
+        let (query, key) = (axes[rank - 2], axes[rank - 1]);
+        let size = queries_axes.last().copied().unwrap_or_default();
+        let width = self.values_axes.last().copied().unwrap_or_default();
+        let counts = [
+            queries.size(query),
+            keys.size(key),
+            queries.size(size),
+            values.size(width),
+        ];
+        // The output's rows: of each, its head and its query.
+        let row = &self.output_axes[..self.output_axes.len() - 1];
+        let (mut shape, mut of_heads, mut of_queries) = (TVec::new(), Vec::new(), Vec::new());
+        for letter in row {
+            let head = heads.iter().position(|head| head[1] == *letter);
+            let is_query = *letter == self.weights_axes[rank - 2];
+            shape.push(match head {
+                Some(head) => sizes[head],
+                None if is_query => counts[0],
+                None => 1,
+            });
+            of_heads.push(head.map_or(0, |head| sizes[head + 1..].iter().product()));
+            of_queries.push(usize::from(is_query));
+        }
+        let rows = places(&shape, &of_heads)
+            .into_iter()
+            .zip(places(&shape, &of_queries));
+        let rows: Vec<[usize; 2]> = rows.map(|(head, query)| [head, query]).collect();
+        shape.push(counts[3]);
+        let [of_queries, of_keys, of_values] =
+            [starts(&queries, 0), starts(&keys, 0), starts(&values, 1)];
+        let mask_starts = of_mask
+            .as_ref()
+            .map(|mask| starts(mask, 0))
+            .unwrap_or_default();
+        computed::<f32, f32>(&shape, inputs, |from, to, split| {
+            let lines = |at: usize, starts, stride| Lines {
+                elements: from[at],
+                starts,
+                stride,
+            };
+            let attention = Attention {
+                queries: lines(0, &of_queries, queries.stride(query)),
+                keys: lines(1, &of_keys, keys.stride(key)),
+                values: lines(2, &of_values, values.stride(self.weights_axes[rank - 1])),
+                mask: of_mask
+                    .as_ref()
+                    .map(|mask| lines(3, &mask_starts, mask.repeated(query))),
+                sizes: counts,
+                scale: self.scale,
+                seen: None,
+                zeros: self.zeros,
+            };
+            attention.run(cpu, &rows, to, split)
+        })
+    }
+}
+
+impl Scores {
+    /// The product that gives these scores, if it is one of two tensors.
+    fn of(model: &TypedModel, outlet: OutletId) -> Option<Self> {
+        let node = model.node(outlet.node);
+        let (inputs, axes) = plain_product(node)?;
+        let query = *axes.get(axes.len().checked_sub(2)?)?;
+        let first = usize::from(!inputs[0].contains(&query));
+        Some(Self {
+            queries: node.inputs[first],
+            keys: node.inputs[1 - first],
+            queries_axes: inputs[first].clone(),
+            keys_axes: inputs[1 - first].clone(),
+            axes,
+        })
+    }
+}
+
+/// The letters of the inputs' axes and of the output's, if it is a product of two tensors of float32.
+fn plain_product(node: &TypedNode) -> Option<([Vec<char>; 2], Vec<char>)> {
+    let product = node.op_as::<EinSum>()?;
+    let is_plain = product.q_params.is_none()
+        && product.operating_dt == DatumType::F32
+        && node.outputs[0].fact.datum_type == DatumType::F32
+        && node.inputs.len() == 2;
+    let (inputs, outputs) = product.axes.to_strs();
+    let is_once =
+        |axes: &String| axes.chars().collect::<HashSet<_>>().len() == axes.chars().count();
+    let is_plain = is_plain && inputs.iter().chain(&outputs).all(is_once);
+    let letters = |axes: &String| axes.chars().collect();
+    let output: Vec<char> = letters(&outputs[0]);
+    (is_plain && !output.is_empty()).then(|| ([letters(&inputs[0]), letters(&inputs[1])], output))
+}
+
+/// How many operators read a tensor; the model's own outputs are read by many.
+fn readers(model: &TypedModel, outlet: OutletId) -> usize {
+    if model.outputs.contains(&outlet) {
+        return usize::MAX;
+    }
+    model.outlet_successors(outlet).len()
+}
+
+/// The operands of this operator of two tensors, if it gives this outlet.
+fn pair(model: &TypedModel, outlet: OutletId, name: &str) -> Option<[OutletId; 2]> {
+    let node = model.node(outlet.node);
+    let op = node.op_as::<TypedBinOp>().filter(|op| op.1.is_none())?;
+    (op.0.name() == name).then(|| [node.inputs[0], node.inputs[1]])
+}
+
+/// Scores and the mask that is added to them: one row or one for each query, for all heads or for each.
+fn added(model: &TypedModel, outlet: OutletId) -> TractResult<Option<(OutletId, OutletId)>> {
+    let Some([a, b]) = pair(model, outlet, "Add") else {
+        return Ok(None);
+    };
+    let shape = &model.outlet_fact(outlet)?.shape;
+    for (scores, mask) in [(a, b), (b, a)] {
+        let is_scores =
+            plain_product(model.node(scores.node)).is_some() || scaled(model, scores)?.is_some();
+        let (of_scores, of_mask) = (model.outlet_fact(scores)?, model.outlet_fact(mask)?);
+        let fits = is_scores
+            && of_scores.shape == *shape
+            && of_mask.rank() == shape.rank()
+            && of_mask.datum_type == DatumType::F32
+            && of_mask.shape[shape.rank() - 1] == shape[shape.rank() - 1];
+        if fits {
+            return Ok(Some((scores, mask)));
+        }
+    }
+    Ok(None)
+}
+
+/// Scores and the number that they are multiplied by.
+fn scaled(model: &TypedModel, outlet: OutletId) -> TractResult<Option<(OutletId, f32)>> {
+    let Some([a, b]) = pair(model, outlet, "Mul") else {
+        return Ok(None);
+    };
+    for (scores, factor) in [(a, b), (b, a)] {
+        if let Some(factor) = one_number(model, factor)?
+            && plain_product(model.node(scores.node)).is_some()
+        {
+            return Ok(Some((scores, factor)));
+        }
+    }
+    Ok(None)
+}
+
+/// The number that a constant of one element of float32 is.
+fn one_number(model: &TypedModel, outlet: OutletId) -> TractResult<Option<f32>> {
+    let known = model.outlet_fact(outlet)?.konst.as_ref();
+    let known =
+        known.filter(|it| it.datum_type() == DatumType::F32 && it.is_plain_ram() && it.len() == 1);
+    known.map(|it| it.cast_to_scalar::<f32>()).transpose()
+}
+
+/// Weights that are zeros where all scores of a query are -∞: `where(not any(not (scores == -inf)), 0, softmax)`, if
+/// that is all that is done with the scores and the softmax.
+fn guarded(model: &TypedModel, scores: OutletId, softmax: usize) -> TractResult<Option<OutletId>> {
+    let [choice] = &*model.outlet_successors(OutletId::new(softmax, 0)) else {
+        return Ok(None);
+    };
+    let choice = model.node(choice.node);
+    let is_kernel = |node: &TypedNode, name: &str| node.op_is::<Kernel>() && node.op.name() == name;
+    if !is_kernel(choice, "Choose")
+        || choice.inputs[2].node != softmax
+        || readers(model, scores) != 2
+    {
+        return Ok(None);
+    }
+    let zeros = model.outlet_fact(choice.inputs[1])?.konst.as_ref();
+    let is_zero =
+        |it: &Arc<Tensor>| it.datum_type() == DatumType::F32 && it.is_all_zero().unwrap_or(false);
+    if !zeros.is_some_and(is_zero) {
+        return Ok(None);
+    }
+    // From the condition back to the scores.
+    let rank = model.outlet_fact(scores)?.rank();
+    let is_not = |node: &TypedNode| {
+        node.op_as::<ElementWiseOp>()
+            .is_some_and(|op| op.0.name() == "Not")
+    };
+    let steps: [&dyn Fn(&TypedNode) -> bool; 4] = [
+        &|node| node.op_as::<AxisOp>() == Some(&AxisOp::Add(rank - 1)),
+        &is_not,
+        &|node| is_kernel(node, "Any") && node.outputs[0].fact.rank() + 1 == rank,
+        &is_not,
+    ];
+    let mut outlet = choice.inputs[0];
+    for is_step in steps {
+        let node = model.node(outlet.node);
+        if !is_step(node) || readers(model, outlet) != 1 {
+            return Ok(None);
+        }
+        outlet = node.inputs[0];
+    }
+    let Some([a, b]) = pair(model, outlet, "CompEq").filter(|_| readers(model, outlet) == 1) else {
+        return Ok(None);
+    };
+    let is_guard = a == scores && one_number(model, b)? == Some(f32::NEG_INFINITY);
+    Ok(is_guard.then(|| OutletId::new(choice.id, 0)))
+}
+
+/// Axes of a tensor in memory, by their letters.
+struct Axes<'a> {
+    letters: &'a [char],
+    shape: &'a [usize],
+}
+
+impl<'a> Axes<'a> {
+    fn new(letters: &'a [char], shape: &'a [usize]) -> Self {
+        Self { letters, shape }
+    }
+
+    /// The size of an axis, 1 if there is none.
+    fn size(&self, letter: char) -> usize {
+        let at = self.letters.iter().position(|it| *it == letter);
+        at.map_or(1, |at| self.shape[at])
+    }
+
+    /// Elements from one place of an axis to the next.
+    fn stride(&self, letter: char) -> usize {
+        let at = self.letters.iter().position(|it| *it == letter);
+        at.map_or(0, |at| self.shape[at + 1..].iter().product())
+    }
+
+    /// The same, where one element stands for all.
+    fn repeated(&self, letter: char) -> usize {
+        if self.size(letter) == 1 {
+            0
+        } else {
+            self.stride(letter)
+        }
+    }
+}
+
+/// Of all places of a shape, row major, the sum of their coordinates times strides.
+fn places(shape: &[usize], strides: &[usize]) -> Vec<usize> {
+    let mut all = vec![0];
+    for (size, stride) in shape.iter().zip(strides) {
+        let next = all
+            .iter()
+            .flat_map(|start| (0..*size).map(move |at| start + at * stride));
+        all = next.collect();
+    }
+    all
+}
