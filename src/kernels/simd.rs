@@ -168,11 +168,13 @@ macro_rules! enter {
 }
 
 /// A function of plain Rust that is compiled for each kind of register: the compiler lays its loops into them.
+/// Those of NEON are there on every processor of aarch64, for which plain Rust is compiled anyway.
 macro_rules! compiled {
     ($(#[$documentation:meta])*
      fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$documentation])*
         pub(super) fn $name(cpu: crate::kernels::Cpu, $($argument: $type),*) {
+            #[cfg(target_arch = "x86_64")]
             use crate::kernels::{cpu::Level, simd};
 
             #[inline(always)]
