@@ -8,6 +8,7 @@ mod attention;
 mod convolution;
 mod depthwise;
 mod gather;
+mod matrix;
 mod normal;
 mod packed;
 mod product;

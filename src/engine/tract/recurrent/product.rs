@@ -14,6 +14,7 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::plan::SimplePlan;
 use tract_onnx::tract_core::tract_data::itertools::izip;
 
+use super::super::fast;
 use super::cell::Number;
 
 /// Products of so many multiplications take longer to plan for than to compute.
@@ -78,7 +79,7 @@ impl Product {
         let outputs = model.wire_node("product", product, &[state, weights])?;
         model.select_output_outlets(&outputs)?;
         Ok(Self {
-            plan: SimplePlan::new(model.into_optimized()?)?,
+            plan: SimplePlan::new(fast::optimized(model)?)?,
             idle: Arc::default(),
             is_stored: stored.is_some(),
             rows: rows.len(),
