@@ -158,12 +158,15 @@ impl Attention<'_> {
             sums: Packed::zeros(most * across),
         };
         for rows in rows.chunk_by_mut(|a, b| a.head == b.head) {
-            rows.iter_mut().for_each(|row| row.output.fill(0.0));
+            for row in &mut *rows {
+                row.output.fill(0.0);
+            }
             for first in (0..keys).step_by(KEYS) {
                 let block = [first, KEYS.min(keys - first)];
                 if rows.len() < MANY {
-                    rows.iter_mut()
-                        .for_each(|row| self.one(cpu, row, block, &mut room.scores));
+                    for row in &mut *rows {
+                        self.one(cpu, row, block, &mut room.scores);
+                    }
                     continue;
                 }
                 self.pack(rows[0].head, block, across, &mut room);
@@ -373,7 +376,8 @@ compiled! {
             *factor = 1.0;
             return;
         }
-        *factor = if *most == now { 1.0 } else { exponential(*most - now) };
+        // Where it stays, nothing is scaled: `exponential` of 0 is 1 but for a rounding.
+        *factor = if *most < now { exponential(*most - now) } else { 1.0 };
         *most = now;
         let mut sums = [0.0_f32; LANES];
         for scores in scores.chunks_mut(LANES) {

@@ -1,4 +1,8 @@
 //! Rows brought to mean 0 and variance 1.
+#![expect(
+    clippy::inline_always,
+    reason = "only what is part of a function is compiled for its instructions"
+)]
 
 use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;

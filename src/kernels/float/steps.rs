@@ -85,7 +85,7 @@ pub(crate) struct Steps {
     cpu: Cpu,
     inputs: usize,
     outputs: usize,
-    steps: Vec<Placed>,
+    placed: Vec<Placed>,
     /// Pieces that are needed at the same time.
     pieces: usize,
 }
@@ -145,7 +145,7 @@ impl Steps {
             cpu,
             inputs,
             outputs: outputs.len(),
-            steps: placed,
+            placed,
             pieces,
         })
     }
@@ -176,7 +176,7 @@ impl Steps {
                 part.outputs.push(output);
             }
         }
-        let cost: usize = self.steps.iter().map(|placed| placed.step.cost()).sum();
+        let cost: usize = self.placed.iter().map(|placed| placed.step.cost()).sum();
         let failure = Mutex::new(Ok(()));
         split.rows(&mut parts, 1, PART.min(length) * cost, |_, parts| {
             for part in parts {
@@ -207,11 +207,11 @@ impl Steps {
                 step,
                 piece,
                 output,
-            } in &self.steps
+            } in &self.placed
             {
                 let mut to = mem::take(&mut room[*piece]);
                 let from = |operand: &Operand| match *operand {
-                    Operand::Step(step) => &room[self.steps[step].piece][..count],
+                    Operand::Step(step) => &room[self.placed[step].piece][..count],
                     Operand::Input(input) if inputs[input].len() == 1 => {
                         &room[self.pieces + input][..count]
                     }
@@ -290,7 +290,9 @@ mod tests {
 
     #[expect(clippy::unnecessary_wraps, reason = "as the functions of the engine")]
     fn negated(values: &mut [f32]) -> Result<(), String> {
-        values.iter_mut().for_each(|value| *value = -*value);
+        for value in values {
+            *value = -*value;
+        }
         Ok(())
     }
 

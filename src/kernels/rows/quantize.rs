@@ -1,4 +1,8 @@
 //! Rows rounded to 255 steps between their extremes, as XNNPACK's dynamic quantisation does.
+#![expect(
+    clippy::inline_always,
+    reason = "only what is part of a function is compiled for its instructions"
+)]
 
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};

@@ -95,7 +95,7 @@ impl Found {
         let Some(scores) = Scores::of(model, found) else {
             return Ok(None);
         };
-        let [reader] = &*model.outlet_successors(weights) else {
+        let [reader] = model.outlet_successors(weights) else {
             return Ok(None);
         };
         if model.outputs.contains(&weights) {
@@ -397,7 +397,7 @@ fn one_number(model: &TypedModel, outlet: OutletId) -> TractResult<Option<f32>> 
 /// Weights that are zeros where all scores of a query are -∞: `where(not any(not (scores == -inf)), 0, softmax)`, if
 /// that is all that is done with the scores and the softmax.
 fn guarded(model: &TypedModel, scores: OutletId, softmax: usize) -> TractResult<Option<OutletId>> {
-    let [choice] = &*model.outlet_successors(OutletId::new(softmax, 0)) else {
+    let [choice] = model.outlet_successors(OutletId::new(softmax, 0)) else {
         return Ok(None);
     };
     let choice = model.node(choice.node);

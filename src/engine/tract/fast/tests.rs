@@ -100,7 +100,7 @@ impl Case {
         );
         let given = self.results(model)?;
         assert_eq!(given.shape(), wanted.shape());
-        let [given, wanted] = [&given, &wanted].map(|tensor| tensor.try_as_plain_ram());
+        let [given, wanted] = [&given, &wanted].map(Tensor::try_as_plain_ram);
         let (given, wanted) = (given?, wanted?);
         let pairs = given
             .as_slice::<f32>()?
