@@ -27,8 +27,10 @@ use crate::kernels::Cpu;
 
 /// The graph, optimised by the library, with operators of ours in the place of its own.
 pub(super) fn optimized(model: TypedModel) -> TractResult<TypedModel> {
-    let mut model = rewrite(model)?.into_decluttered()?;
     let cpu = Cpu::chosen();
+    let mut model = rewrite(model, cpu)?.into_decluttered()?;
+    // The library has turned axes: where channels stood first, sums went along the last ones.
+    replace(&mut model, cpu, &[sum::replaced])?;
     attention::join(&mut model, cpu)?;
     region::join(&mut model, cpu)?;
     model.optimize()?;
@@ -37,9 +39,7 @@ pub(super) fn optimized(model: TypedModel) -> TractResult<TypedModel> {
 }
 
 /// Puts operators of ours in the place of the library's.
-fn rewrite(mut model: TypedModel) -> TractResult<TypedModel> {
-    let cpu = Cpu::chosen();
-    let mut replaced = false;
+fn rewrite(mut model: TypedModel, cpu: Cpu) -> TractResult<TypedModel> {
     // Kernels that the graph moves before it uses them are known only then.
     let is_one = |node: &TypedNode| {
         let is_binary = node.op_is::<TypedBinOp>();
@@ -50,16 +50,26 @@ fn rewrite(mut model: TypedModel) -> TractResult<TypedModel> {
         return Ok(model);
     }
     model.prop_consts()?;
+    let rules = [
+        convolution::replaced,
+        product::replaced,
+        sum::replaced,
+        gate::replaced,
+    ];
+    replace(&mut model, cpu, &rules)?;
+    Ok(model)
+}
+
+/// What takes the place of a node, if anything does.
+type Rule = fn(&TypedModel, &TypedNode, Cpu) -> TractResult<Option<TypedModelPatch>>;
+
+/// Puts in the place of each node what the first rule for it says.
+fn replace(model: &mut TypedModel, cpu: Cpu, rules: &[Rule]) -> TractResult<()> {
+    let mut replaced = false;
     for node in model.eval_order()? {
-        let rules = [
-            convolution::replaced,
-            product::replaced,
-            sum::replaced,
-            gate::replaced,
-        ];
         for rule in rules {
-            if let Some(patch) = rule(&model, model.node(node), cpu)? {
-                patch.apply(&mut model)?;
+            if let Some(patch) = rule(model, model.node(node), cpu)? {
+                patch.apply(model)?;
                 replaced = true;
                 break;
             }
@@ -68,5 +78,5 @@ fn rewrite(mut model: TypedModel) -> TractResult<TypedModel> {
     if replaced {
         model.compact()?;
     }
-    Ok(model)
+    Ok(())
 }
