@@ -17,6 +17,7 @@ use super::holdings::Holdings;
 use super::plans::Planned;
 use super::recurrence::{Memory, memory, start_anew};
 use super::watch::{Watch, watch};
+use crate::kernels::float::InPlace;
 
 type State = SimpleState<tract_onnx::prelude::TypedFact, Box<dyn tract_onnx::prelude::TypedOp>>;
 
@@ -35,6 +36,15 @@ impl From<Failure> for Unplanned {
             optimising: false,
         }
     }
+}
+
+/// What computes rightly what the library does not.
+#[derive(Clone, Copy)]
+pub(super) struct Mending {
+    /// Functions by their names, in place.
+    pub(super) functions: fn(&str) -> Option<InPlace>,
+    /// Has the last word on an optimised graph.
+    pub(super) settle: fn(&mut TypedModel),
 }
 
 /// A graph that can be run again and again.
@@ -56,12 +66,12 @@ impl Planned for Runner {
 }
 
 impl Runner {
-    /// Plans the graph that `build` gives, optimised if that is wanted. `settle` has the last word.
+    /// Plans the graph that `build` gives, optimised if that is wanted.
     pub(super) fn new(
         executor: &Executor,
         optimise: bool,
         build: impl FnOnce() -> TractResult<TypedModel>,
-        settle: fn(&mut TypedModel),
+        mending: Mending,
     ) -> Result<Self, Unplanned> {
         let mut model = guarded(build)?;
         start_anew(&mut model);
@@ -69,11 +79,11 @@ impl Runner {
         let plan = || {
             multithread_tract_scope(executor.clone(), || {
                 let mut model = if optimise {
-                    fast::optimized(model)?
+                    fast::optimized(model, mending.functions)?
                 } else {
                     model
                 };
-                settle(&mut model);
+                (mending.settle)(&mut model);
                 spawned(model, executor)
             })
         };

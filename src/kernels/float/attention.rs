@@ -5,7 +5,7 @@
 
 use super::activate::exponential;
 use super::packed::Packed;
-use super::{matrix, tile};
+use super::{matrix, shape};
 use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
@@ -148,8 +148,8 @@ impl Attention<'_> {
     /// Rows of the output, those of a head after each other.
     fn rows(&self, cpu: Cpu, rows: &mut [Row<'_>]) {
         let [_, keys, size, width] = self.sizes;
-        let most = tile::shape(cpu).most;
-        let across = 2 * tile::shape(cpu).lanes;
+        let most = shape::of(cpu).most;
+        let across = 2 * shape::of(cpu).lanes;
         let across = width.next_multiple_of(across);
         let mut room = Room {
             keys: Packed::zeros(size * KEYS),

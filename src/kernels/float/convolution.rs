@@ -5,7 +5,7 @@ use std::fmt;
 use super::depthwise::Depthwise;
 use super::gather::{Source, Taps};
 use super::packed::{Panel, Panels};
-use super::{Activation, Channels, check_length, single, tile};
+use super::{Activation, Channels, check_length, shape, single, tile};
 use crate::kernels::window::{Placed, Window};
 use crate::kernels::{Cpu, Split};
 
@@ -66,7 +66,7 @@ impl Convolution {
             Kernel::Depthwise(Depthwise::new(cpu, window, channels.input, weights, bias))
         } else {
             let depth = window.taps() * channels.inner();
-            let panels = Panels::new(tile::shape(cpu), channels.groups, weights, depth, bias);
+            let panels = Panels::new(shape::of(cpu), channels.groups, weights, depth, bias);
             Kernel::Product(Taps::new(window, channels), panels)
         };
         Ok(Self {
@@ -150,7 +150,7 @@ impl Convolution {
             groups,
             ..
         } = self.channels;
-        let most = tile::shape(self.cpu).most;
+        let most = shape::of(self.cpu).most;
         let (mut first, mut output) = (first, output);
         let tiles = (TILES * MANY_TAPS / run.taps.count()).clamp(1, TILES);
         for pixels in tile::tiles(output.len() / outputs, tiles * most) {
@@ -174,7 +174,7 @@ impl Convolution {
         from: usize,
         output: &mut [f32],
     ) {
-        let most = tile::shape(self.cpu).most;
+        let most = shape::of(self.cpu).most;
         let (mut scratch, count) = (Vec::new(), run.taps.count());
         let mut slices = Vec::with_capacity(pixels * count);
         let channel = group * self.channels.inner();
@@ -193,7 +193,7 @@ impl Convolution {
         };
         let mut panels: Vec<Panel<'_>> = panels.collect();
         if pixels == 1 {
-            let width = 2 * tile::shape(self.cpu).lanes;
+            let width = 2 * shape::of(self.cpu).lanes;
             let whole = panels.partition_point(|panel| panel.columns == width);
             let rest = panels.split_off(whole);
             single::single(self.cpu, &strip(from), &panels, added, output);
@@ -226,6 +226,6 @@ fn depthwise_with(cpu: Cpu, channels: Channels) -> Option<Cpu> {
     }
     let no_more = Cpu::all().filter(|other| other.level() <= cpu.level());
     no_more
-        .filter(|cpu| tile::shape(*cpu).lanes <= channels.input)
+        .filter(|cpu| shape::of(*cpu).lanes <= channels.input)
         .max_by_key(|cpu| cpu.level())
 }

@@ -14,6 +14,7 @@ mod packed;
 mod product;
 mod registers;
 mod scale;
+mod shape;
 mod single;
 mod steps;
 mod sum;

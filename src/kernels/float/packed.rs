@@ -1,6 +1,6 @@
 //! Weights in the order in which kernels read them, aligned for the widest registers.
 
-use super::tile::Shape;
+use super::shape::Shape;
 
 /// Bytes of a cache line, and of the widest register.
 const LINE: usize = 64;

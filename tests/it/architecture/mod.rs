@@ -204,7 +204,7 @@ const INSIDE: &[(&str, &[&str])] = &[
         &["engine/tract/program/operators"],
     ),
     ("engine/tract/quantised", &["engine/tract/operators"]),
-    ("engine/tract/recurrent", &[]),
+    ("engine/tract/recurrent", &["engine/tract/fast"]),
     ("engine/tract/repair", &["engine/tract/exact"]),
     ("gateway/metrics", &[]),
     ("gateway/routes", &["gateway/metrics"]),

@@ -25,13 +25,18 @@ mod slice;
 
 pub(super) use cast::CAST_TO_INT64;
 pub(super) use mask::ADDITIVE_MASK;
-pub(super) use pointwise::function_of;
 
 use tract_linalg::multithread::Executor;
 use tract_onnx::Onnx;
 use tract_onnx::tract_core::internal::{TractResult, TypedModel, TypedOp};
 
-use super::runner::{Runner, Unplanned};
+use super::runner::{Mending, Runner, Unplanned};
+
+/// What is known here of optimised graphs.
+pub(super) const MENDING: Mending = Mending {
+    functions: pointwise::function_of,
+    settle,
+};
 
 /// Puts builders of ours in place of the library's.
 pub(super) fn register(library: &mut Onnx) {
@@ -79,7 +84,7 @@ pub(super) fn runner(
     optimise: bool,
     build: impl FnOnce() -> TractResult<TypedModel>,
 ) -> Result<Runner, Unplanned> {
-    Runner::new(executor, optimise, || prepare(build()?), settle)
+    Runner::new(executor, optimise, || prepare(build()?), MENDING)
 }
 
 /// Looks at a graph before it is optimised; an error says what cannot be planned rightly.
@@ -102,7 +107,7 @@ pub(super) fn repeated(mut model: TypedModel) -> TractResult<TypedModel> {
 }
 
 /// Looks at an optimised graph: its operators do not change any more.
-pub(super) fn settle(model: &mut TypedModel) {
+fn settle(model: &mut TypedModel) {
     for node in &mut model.nodes {
         let replaced = settled(&node.name, node.op.as_ref());
         if let Some(replaced) = replaced {

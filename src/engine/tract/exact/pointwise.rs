@@ -54,8 +54,9 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     Some(mended(operator, mend))
 }
 
-/// What computes a function of this name in place, [`CHUNK`] numbers of float32 at most, if it is known here.
-pub(in crate::engine::tract) fn function_of(name: &str) -> Option<InPlace> {
+/// What computes a function of this name in place, [`CHUNK`] numbers of float32 at most, if it is known here. A
+/// reciprocal is looked at by itself ([`super::product`]).
+pub(super) fn function_of(name: &str) -> Option<InPlace> {
     Some(match name {
         "Sigmoid" => |values| told(sigmoid(values)),
         "Silu" => |values| told(silu(values)),
@@ -69,7 +70,6 @@ pub(in crate::engine::tract) fn function_of(name: &str) -> Option<InPlace> {
         "Square" => |values| each(values, |value| value * value),
         "Sqrt" => |values| each(values, f32::sqrt),
         "Rsqrt" => |values| each(values, |value| value.sqrt().recip()),
-        "Recip" => |values| each(values, f32::recip),
         _ => return None,
     })
 }

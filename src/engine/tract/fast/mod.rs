@@ -24,15 +24,20 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::nn::Reduce;
 
 use crate::kernels::Cpu;
+use crate::kernels::float::InPlace;
 
-/// The graph, optimised by the library, with operators of ours in the place of its own.
-pub(super) fn optimized(model: TypedModel) -> TractResult<TypedModel> {
+/// The graph, optimised by the library, with operators of ours in the place of its own. `functions` computes those of
+/// single numbers, by their names.
+pub(super) fn optimized(
+    model: TypedModel,
+    functions: fn(&str) -> Option<InPlace>,
+) -> TractResult<TypedModel> {
     let cpu = Cpu::chosen();
     let mut model = rewrite(model, cpu)?.into_decluttered()?;
     // The library has turned axes: where channels stood first, sums went along the last ones.
     replace(&mut model, cpu, &[sum::replaced])?;
     attention::join(&mut model, cpu)?;
-    region::join(&mut model, cpu)?;
+    region::join(&mut model, cpu, functions)?;
     model.optimize()?;
     turn::settle(&mut model);
     Ok(model)

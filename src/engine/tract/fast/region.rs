@@ -15,7 +15,6 @@ use tract_onnx::tract_core::ops::cnn::Conv;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 
-use crate::engine::tract::exact::function_of;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::pool::computed_together;
 use crate::kernels::Cpu;
@@ -32,12 +31,17 @@ enum Kind {
 }
 
 /// Puts one operator in the place of each region.
-pub(super) fn join(model: &mut TypedModel, cpu: Cpu) -> TractResult<()> {
+pub(super) fn join(
+    model: &mut TypedModel,
+    cpu: Cpu,
+    functions: fn(&str) -> Option<InPlace>,
+) -> TractResult<()> {
     let order = model.eval_order()?;
-    let regions = regions(model, &order)?;
+    let kinds = kinds(model, functions)?;
+    let regions = regions(model, &order, &kinds)?;
     let mut joined = false;
     for members in regions {
-        if let Some(patch) = Region::of(model, &members)?.patch(model, cpu)? {
+        if let Some(patch) = Region::of(model, &members, &kinds)?.patch(model, cpu)? {
             patch.apply(model)?;
             joined = true;
         }
@@ -52,14 +56,14 @@ pub(super) fn join(model: &mut TypedModel, cpu: Cpu) -> TractResult<()> {
 ///
 /// An operator's level is one more than that of those that it takes something from, unless these are operators on
 /// single numbers of the same shape. No way out of a region leads back into it, since levels only grow along it.
-fn regions(model: &TypedModel, order: &[usize]) -> TractResult<Vec<Vec<usize>>> {
+fn regions(model: &TypedModel, order: &[usize], kinds: &Kinds) -> TractResult<Vec<Vec<usize>>> {
     let mut levels: HashMap<usize, usize> = HashMap::new();
     // Of each operator in a region, the region.
     let mut of: HashMap<usize, usize> = HashMap::new();
     let mut regions: Vec<Vec<usize>> = Vec::new();
     for &id in order {
         let node = model.node(id);
-        let kind = kind(model, node)?;
+        let kind = kinds.get(&id);
         let mut level = 0;
         for input in &node.inputs {
             let is_beside = kind.is_some()
@@ -99,8 +103,25 @@ fn regions(model: &TypedModel, order: &[usize]) -> TractResult<Vec<Vec<usize>>> 
     Ok(regions)
 }
 
+/// What operators on single numbers do, by their nodes.
+type Kinds = HashMap<usize, Kind>;
+
+fn kinds(model: &TypedModel, functions: fn(&str) -> Option<InPlace>) -> TractResult<Kinds> {
+    let mut kinds = Kinds::new();
+    for node in model.nodes() {
+        if let Some(kind) = kind(model, node, functions)? {
+            kinds.insert(node.id, kind);
+        }
+    }
+    Ok(kinds)
+}
+
 /// What an operator does, if it is one on single numbers of float32 whose inputs have its shape, or one element.
-fn kind(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Kind>> {
+fn kind(
+    model: &TypedModel,
+    node: &TypedNode,
+    functions: fn(&str) -> Option<InPlace>,
+) -> TractResult<Option<Kind>> {
     let kind = if let Some(op) = node.op_as::<TypedBinOp>().filter(|op| op.1.is_none()) {
         match op.0.name() {
             "Add" => Kind::Pair(Operation::Add),
@@ -110,7 +131,7 @@ fn kind(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Kind>> {
             _ => return Ok(None),
         }
     } else if let Some(function) = node.op_as::<ElementWiseOp>().filter(|op| op.1.is_none()) {
-        match function_of(&function.0.name()) {
+        match functions(&function.0.name()) {
             Some(function) => Kind::Function(function),
             None => return Ok(None),
         }
@@ -143,7 +164,7 @@ struct Region {
 }
 
 impl Region {
-    fn of(model: &TypedModel, members: &[usize]) -> TractResult<Self> {
+    fn of(model: &TypedModel, members: &[usize], kinds: &Kinds) -> TractResult<Self> {
         let mut region = Self {
             members: members.to_vec(),
             shape: model.node(members[0]).outputs[0].fact.shape.clone(),
@@ -160,7 +181,7 @@ impl Region {
                 Some(step) => Ok(Operand::Step(step)),
                 None => region.input(model, outlet).map(Operand::Input),
             };
-            let step = match (kind(model, node)?, &*node.inputs) {
+            let step = match (kinds.get(id).copied(), &*node.inputs) {
                 (Some(Kind::Pair(operation)), &[a, b]) => Step::Pair(
                     operation,
                     [operand(a, &mut region)?, operand(b, &mut region)?],
@@ -315,7 +336,7 @@ mod tests {
     }
 
     fn results(mut model: TypedModel) -> TractResult<Vec<Vec<f32>>> {
-        exact::settle(&mut model);
+        (exact::MENDING.settle)(&mut model);
         let values: Vec<f32> = (0..32_u8)
             .map(|at| f32::from(at * 7 % 32) / 4.0 - 4.0)
             .collect();
@@ -343,7 +364,7 @@ mod tests {
         ) {
             let mut model = graph(&drawn).expect("a graph");
             let wanted = results(model.clone()).expect("results");
-            join(&mut model, Cpu::chosen()).expect("regions");
+            join(&mut model, Cpu::chosen(), exact::MENDING.functions).expect("regions");
             let found = results(model).expect("results of regions");
             for (found, wanted) in found.iter().flatten().zip(wanted.iter().flatten()) {
                 let is_same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
@@ -375,7 +396,7 @@ mod tests {
         let squashed = wire("squashed", Box::new(math::tanh()), &[cell])?;
         let hidden = wire("hidden", binary(Box::new(Mul)), &[gate[3], squashed])?;
         model.select_output_outlets(&[hidden, cell])?;
-        join(&mut model, Cpu::chosen())?;
+        join(&mut model, Cpu::chosen(), exact::MENDING.functions)?;
         assert_eq!(count(&model, "Steps"), 1);
         assert_eq!(model.nodes().len(), 3, "{model}");
         Ok(())
@@ -392,7 +413,7 @@ mod tests {
         let three = model.wire_node("three", TypedBinOp(Box::new(Mul), None), &[one, total])?[0];
         let four = model.wire_node("four", math::neg(), &[three])?[0];
         model.select_output_outlets(&[four])?;
-        join(&mut model, Cpu::chosen())?;
+        join(&mut model, Cpu::chosen(), exact::MENDING.functions)?;
         assert_eq!(count(&model, "Steps"), 2);
         Ok(())
     }
@@ -406,7 +427,7 @@ mod tests {
         let one = model.wire_node("one", math::neg(), &[input])?[0];
         let two = model.wire_node("two", TypedBinOp(Box::new(Add), None), &[one, input])?[0];
         model.select_output_outlets(&[two])?;
-        join(&mut model, Cpu::chosen())?;
+        join(&mut model, Cpu::chosen(), exact::MENDING.functions)?;
         assert_eq!(count(&model, "Steps"), 1);
         let plan = model.into_runnable()?;
         for rows in [1, 5, 2] {

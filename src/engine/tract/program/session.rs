@@ -145,12 +145,12 @@ impl ProgramSession {
             outputs,
             states,
         } = lower()?;
-        let planned = Runner::new(&self.executor, optimise, || Ok(model), exact::settle);
+        let planned = Runner::new(&self.executor, optimise, || Ok(model), exact::MENDING);
         let runner = planned.or_else(|unplanned| {
             // The library's optimiser joins what is repeated with a product, and fails if both sides are.
             let model = lower().map_err(|_| unplanned.failure.clone())?.model;
             let model = || exact::repeated(model);
-            let planned = Runner::new(&self.executor, optimise, model, exact::settle);
+            let planned = Runner::new(&self.executor, optimise, model, exact::MENDING);
             planned.map_err(|_| unplanned.failure)
         })?;
         let mut holdings = runner.holdings().clone();
