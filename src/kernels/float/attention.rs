@@ -221,7 +221,7 @@ impl Attention<'_> {
             .map(|row| self.queries.row(row.head, row.query, size));
         let queries: Vec<&[f32]> = queries.collect();
         matrix::products(cpu, &queries, room.keys.values(), KEYS, &mut room.scores);
-        let mut factors = [0.0; 16];
+        let mut factors = vec![0.0; rows.len()];
         for ((row, scores), factor) in rows
             .iter_mut()
             .zip(room.scores.chunks_exact_mut(KEYS))

@@ -243,11 +243,16 @@ impl Region {
         let views: Vec<_> = views.map(|(_, view)| view.clone()).collect();
         let outputs = self.outputs.len();
         let kernel = Kernel::new("Steps", facts.collect(), move |inputs| {
-            let whole = inputs.iter().zip(&views).filter(|(_, view)| view.is_none());
-            let largest = whole
-                .map(|(input, _)| input)
-                .max_by_key(|input| input.len());
-            let shape = match (&shape, largest) {
+            let pairs = inputs.iter().zip(&views);
+            let mut whole = pairs
+                .filter(|(_, view)| view.is_none())
+                .map(|(input, _)| input);
+            // What has one element may stand for all, and all may be none.
+            let like = whole
+                .clone()
+                .find(|input| input.len() != 1)
+                .or_else(|| whole.next());
+            let shape = match (&shape, like) {
                 (Some(shape), _) => shape,
                 (None, Some(input)) => input.shape(),
                 (None, None) => bail!("steps of tensors without a size"),
@@ -426,11 +431,13 @@ mod tests {
         let input = model.add_source("x", f32::fact(&[size.to_dim(), 3.to_dim()]))?;
         let one = model.wire_node("one", math::neg(), &[input])?[0];
         let two = model.wire_node("two", TypedBinOp(Box::new(Add), None), &[one, input])?[0];
-        model.select_output_outlets(&[two])?;
+        let factor = model.add_const("factor", Tensor::from_shape(&[1, 1], &[2.0_f32])?)?;
+        let three = model.wire_node("three", TypedBinOp(Box::new(Mul), None), &[factor, two])?[0];
+        model.select_output_outlets(&[three])?;
         join(&mut model, Cpu::chosen(), exact::MENDING.functions)?;
         assert_eq!(count(&model, "Steps"), 1);
         let plan = model.into_runnable()?;
-        for rows in [1, 5, 2] {
+        for rows in [1, 5, 0, 2] {
             let input = Tensor::from_shape(&[rows, 3], &vec![2.0_f32; rows * 3])?;
             let output = plan.run(tvec![input.into_tvalue()])?;
             assert_eq!(output[0].shape(), [rows, 3]);
