@@ -176,6 +176,8 @@ impl Attention<'_> {
             }
             for row in rows {
                 let share = match row.most {
+                    // A sum of nothing.
+                    _ if keys == 0 => 0.0,
                     f32::NEG_INFINITY if self.zeros && !row.sum.is_nan() => 0.0,
                     f32::NEG_INFINITY => f32::NAN,
                     _ => row.sum.recip(),
@@ -553,6 +555,7 @@ mod tests {
             of.run(Cpu::chosen(), places, &mut [0.0; 3], Split::ONE)
         };
         assert_eq!(run(3, [2, 2, 3, 3], &[[0, 1]]), Ok(()));
+        assert_eq!(run(3, [2, 0, 3, 3], &[[0, 1]]), Ok(()));
         assert!(run(4, [2, 2, 3, 3], &[[0, 1]]).is_err());
         assert!(run(3, [2, 3, 3, 3], &[[0, 1]]).is_err());
         assert!(run(usize::MAX, [2, 2, 3, 3], &[[0, 1]]).is_err());
