@@ -180,3 +180,20 @@ fn together(threads: usize, work: &(impl Fn() + Sync)) {
         }
     }
 }
+
+/// Calls `work` for each group of `count` rows of `row` elements that `rows`, from number `first` on, have a part in: with
+/// the group, the number of its first row there, and the rows.
+pub(crate) fn by_group<T>(
+    first: usize,
+    [count, row]: [usize; 2],
+    rows: &mut [T],
+    mut work: impl FnMut(usize, usize, &mut [T]),
+) {
+    let (mut at, mut rest) = (first, rows);
+    while !rest.is_empty() {
+        let here = (count - at % count).min(rest.len() / row);
+        let (rows, behind) = rest.split_at_mut(here * row);
+        work(at / count, at % count, rows);
+        (at, rest) = (at + here, behind);
+    }
+}

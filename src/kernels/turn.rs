@@ -2,6 +2,7 @@
 
 use super::Split;
 use super::length::check_length;
+use super::split::by_group;
 
 /// Rows of the output that are written together: what they read lies side by side.
 const ROWS: usize = 32;
@@ -23,28 +24,24 @@ pub(crate) fn turned<T: Copy + Send + Sync>(
     }
     let row = a * run;
     split.rows(output, row, row * COST, |first, output| {
-        let (mut at, mut rest) = (first, output);
-        while !rest.is_empty() {
-            let (block, column) = (at / b, at % b);
-            let rows = ROWS.min(b - column).min(rest.len() / row);
-            let (to, behind) = rest.split_at_mut(rows * row);
-            for (place, from) in input[block * b * row..][..b * row]
-                .chunks_exact(b * run)
-                .enumerate()
-            {
-                let from = &from[column * run..][..rows * run];
-                if run == 1 {
-                    for (to, from) in to[place..].iter_mut().step_by(row).zip(from) {
-                        *to = *from;
-                    }
-                } else {
-                    for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(run)) {
-                        to[place * run..][..run].copy_from_slice(from);
+        by_group(first, [b, row], output, |block, first, rows| {
+            let from = &input[block * b * row..][..b * row];
+            for (number, to) in rows.chunks_mut(ROWS * row).enumerate() {
+                let column = first + number * ROWS;
+                for (place, from) in from.chunks_exact(b * run).enumerate() {
+                    let from = &from[column * run..][..to.len() / a];
+                    if run == 1 {
+                        for (to, from) in to[place..].iter_mut().step_by(row).zip(from) {
+                            *to = *from;
+                        }
+                    } else {
+                        for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(run)) {
+                            to[place * run..][..run].copy_from_slice(from);
+                        }
                     }
                 }
             }
-            (at, rest) = (at + rows, behind);
-        }
+        });
     });
     Ok(())
 }

@@ -85,6 +85,11 @@ impl Placed {
         Ok(())
     }
 
+    /// Whether each pixel of the output sees the one at its place and no other.
+    pub(crate) fn is_pixelwise(&self, window: Window) -> bool {
+        window == Window::PIXEL && self.before == [0; 2] && self.output == self.input
+    }
+
     /// Images, rows and columns of the output's pixel number `pixel`.
     pub(crate) const fn pixel(&self, pixel: usize) -> [usize; 3] {
         let [height, width] = self.output;

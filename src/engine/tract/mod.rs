@@ -51,6 +51,7 @@ mod names;
     reason = "the library calls every reader of a node alike"
 )]
 mod operators;
+mod places;
 mod plan;
 mod plans;
 mod pool;

@@ -19,23 +19,19 @@ pub(super) fn computed<F: Datum + Copy, T: Datum + Copy>(
     inputs: &[TValue],
     work: impl FnOnce(&[&[F]], &mut [T], Split) -> Result<(), String> + Send,
 ) -> TractResult<Arc<Tensor>> {
-    let mut output = spare::tensor(T::datum_type(), shape)?;
-    let tensor = Arc::get_mut(&mut output).context("a tensor that is read")?;
-    let mut view = tensor.try_as_plain_ram_mut()?;
-    let to = view.as_slice_mut::<T>()?;
-    of_elements(inputs, |from, split| work(from, to, split))?;
-    spare::keep(&output);
-    Ok(output)
+    let work = |from: &[&[F]], to: &mut [&mut [T]], split| work(from, to[0], split);
+    let outputs = computed_together(shape, 1, inputs, work)?;
+    outputs.into_iter().next().context("no tensor")
 }
 
 /// Several tensors of this shape, likewise.
-pub(super) fn computed_together(
+pub(super) fn computed_together<F: Datum + Copy, T: Datum + Copy>(
     shape: &[usize],
     count: usize,
     inputs: &[TValue],
-    work: impl FnOnce(&[&[f32]], &mut [&mut [f32]], Split) -> Result<(), String> + Send,
+    work: impl FnOnce(&[&[F]], &mut [&mut [T]], Split) -> Result<(), String> + Send,
 ) -> TractResult<TVec<Arc<Tensor>>> {
-    let outputs = (0..count).map(|_| spare::tensor(DatumType::F32, shape));
+    let outputs = (0..count).map(|_| spare::tensor(T::datum_type(), shape));
     let mut outputs: TVec<Arc<Tensor>> = outputs.collect::<TractResult<_>>()?;
     {
         let tensors = outputs.iter_mut().map(|output| {
@@ -43,8 +39,8 @@ pub(super) fn computed_together(
             tensor.try_as_plain_ram_mut()
         });
         let mut views: TVec<_> = tensors.collect::<TractResult<_>>()?;
-        let to = views.iter_mut().map(|view| view.as_slice_mut::<f32>());
-        let mut to: TVec<&mut [f32]> = to.collect::<TractResult<_>>()?;
+        let to = views.iter_mut().map(|view| view.as_slice_mut::<T>());
+        let mut to: TVec<&mut [T]> = to.collect::<TractResult<_>>()?;
         of_elements(inputs, |from, split| work(from, &mut to, split))?;
     }
     outputs.iter().for_each(spare::keep);

@@ -301,10 +301,7 @@ impl<'a> Images<'a> {
     /// What the windows of pixels read from a channel on.
     fn rows(&self, dense: &Dense, pixels: Range<usize>, channel: usize) -> Rows<'a> {
         let [height, width] = self.placed.input;
-        let plain = self.window == Window::PIXEL
-            && self.placed.before == [0; 2]
-            && self.placed.output == self.placed.input;
-        if plain && dense.taps == 1 {
+        if self.placed.is_pixelwise(self.window) && dense.taps == 1 {
             return Rows::new(dense, pixels.len(), |row, _| {
                 let start = (pixels.start + row) * self.channels + channel;
                 self.input[start..].as_chunks().0

@@ -191,13 +191,14 @@ impl Convolution {
             stride: outputs,
             column,
         };
-        let mut panels: Vec<Panel<'_>> = panels.collect();
         if pixels == 1 {
             let width = 2 * shape::of(self.cpu).lanes;
-            let whole = panels.partition_point(|panel| panel.columns == width);
-            let rest = panels.split_off(whole);
-            single::single(self.cpu, &strip(from), &panels, added, output);
-            panels = rest;
+            let (whole, rest): (Vec<_>, Vec<_>) = panels.partition(|panel| panel.columns == width);
+            single::single(self.cpu, &strip(from), &whole, added, output);
+            for panel in rest {
+                tile::strip(self.cpu, &strip(panel.column - from), panel, added, output);
+            }
+            return;
         }
         for panel in panels {
             tile::strip(self.cpu, &strip(panel.column - from), panel, added, output);

@@ -77,10 +77,7 @@ impl Taps {
     ) {
         let placed = source.placed;
         let [height, width] = placed.input;
-        let is_plain = self.window == Window::PIXEL
-            && placed.before == [0; 2]
-            && placed.output == placed.input;
-        if is_plain {
+        if placed.is_pixelwise(self.window) {
             let from = &source.input[first * self.channels + channel..];
             let from = from.chunks(self.channels).take(pixels);
             slices.extend(from.map(|pixel| &pixel[..self.run]));

@@ -2,6 +2,7 @@
 
 use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
+use crate::kernels::split::by_group;
 use crate::kernels::{Cpu, Split};
 
 compiled! {
@@ -38,20 +39,15 @@ pub(crate) fn scale_rows(
         return Ok(());
     }
     split.rows(output, row, row, |first, output| {
-        let (mut at, mut rest) = (first, output);
-        while !rest.is_empty() {
-            let group = at / count;
-            let rows = (count - at % count).min(rest.len() / row);
-            let (to, behind) = rest.split_at_mut(rows * row);
-            let from = &input[at * row..(at + rows) * row];
+        by_group(first, [count, row], output, |group, at, to| {
+            let from = &input[(group * count + at) * row..][..to.len()];
             let factors = &factors[group * row..(group + 1) * row];
             if let [factor] = factors {
                 by_one(cpu, *factor, from, to);
             } else {
                 by_row(cpu, factors, from, to);
             }
-            (at, rest) = (at + rows, behind);
-        }
+        });
     });
     Ok(())
 }

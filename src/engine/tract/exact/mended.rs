@@ -7,18 +7,28 @@ use tract_onnx::tract_core::internal::*;
 /// Runs an operator and mends what it would do wrongly.
 pub(super) type Mend = fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>>;
 
+/// The same with what it was made with.
+type MendWith =
+    dyn Fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>> + Send + Sync;
+
 /// An operator in a plan, with what mends it.
 #[derive(Clone)]
 pub(super) struct Mended {
     inner: Box<dyn TypedOp>,
-    mend: Mend,
+    mend: Arc<MendWith>,
 }
 
 /// `operator` with its mend, to stand in its place.
-pub(super) fn mended(operator: &dyn TypedOp, mend: Mend) -> Box<dyn TypedOp> {
+pub(super) fn mended(
+    operator: &dyn TypedOp,
+    mend: impl Fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>>
+    + Send
+    + Sync
+    + 'static,
+) -> Box<dyn TypedOp> {
     Box::new(Mended {
         inner: tract_onnx::tract_core::dyn_clone::clone_box(operator),
-        mend,
+        mend: Arc::new(mend),
     })
 }
 

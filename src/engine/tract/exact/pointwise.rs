@@ -11,7 +11,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_hir::internal::*;
 
-use super::mended::{Mend, mended};
+use super::mended::mended;
 use crate::engine::tract::kernel::Kernel;
 use crate::kernels::float::InPlace;
 
@@ -33,49 +33,47 @@ const SATURATED: f32 = 4.0;
 /// What stands in the place of this operator of a plan, if anything does.
 pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let element_wise = operator.as_op().downcast_ref::<ElementWiseOp>()?;
-    let mend: Mend = match element_wise.0.name().as_str() {
-        "Sigmoid" => |inner, context, inputs| each_chunk(inner, context, inputs, sigmoid),
-        "Silu" => |inner, context, inputs| each_chunk(inner, context, inputs, silu),
-        "Erf" => |inner, context, inputs| each_chunk(inner, context, inputs, erf),
-        "HardSwish" => |inner, context, inputs| each_chunk(inner, context, inputs, hard_swish),
-        "Asinh" => {
-            |inner, context, inputs| each_double(inner, context, inputs, asinh, asinh_of_double)
-        }
-        "Acosh" => {
-            |inner, context, inputs| each_double(inner, context, inputs, acosh, acosh_of_double)
-        }
-        "GeluExact" => |inner, context, inputs| each_chunk(inner, context, inputs, gelu),
-        "GeluApproximate" => {
-            |inner, context, inputs| each_chunk(inner, context, inputs, gelu_by_tanh)
-        }
-        "Tanh" => |inner, context, inputs| each_chunk(inner, context, inputs, tanh),
+    let name = element_wise.0.name();
+    if let Some(function) = known(&name) {
+        return Some(mended(operator, move |inner, context, inputs| {
+            each_chunk(inner, context, inputs, function)
+        }));
+    }
+    let (on_chunk, on_double): (InPlace, fn(f64) -> f64) = match name.as_str() {
+        "Asinh" => (asinh, asinh_of_double),
+        "Acosh" => (acosh, acosh_of_double),
         _ => return None,
     };
-    Some(mended(operator, mend))
+    Some(mended(operator, move |inner, context, inputs| {
+        each_double(inner, context, inputs, on_chunk, on_double)
+    }))
 }
 
-/// What computes a function of this name in place, [`CHUNK`] numbers of float32 at most, if it is known here. A
-/// reciprocal is looked at by itself ([`super::product`]).
+/// What computes a function of this name in place, [`CHUNK`] numbers of float32 at most, as a plan does. A reciprocal
+/// is looked at by itself ([`super::product`]).
 pub(super) fn function_of(name: &str) -> Option<InPlace> {
-    Some(match name {
-        "Sigmoid" => |values| told(sigmoid(values)),
-        "Silu" => |values| told(silu(values)),
-        "Erf" => |values| told(erf(values)),
-        "HardSwish" => |values| told(hard_swish(values)),
-        "GeluExact" => |values| told(gelu(values)),
-        "GeluApproximate" => |values| told(gelu_by_tanh(values)),
-        "Tanh" => |values| told(tanh(values)),
-        "Neg" => |values| each(values, |value| -value),
-        "Abs" => |values| each(values, f32::abs),
-        "Square" => |values| each(values, |value| value * value),
-        "Sqrt" => |values| each(values, f32::sqrt),
-        "Rsqrt" => |values| each(values, |value| value.sqrt().recip()),
-        _ => return None,
+    known(name).or(match name {
+        "Neg" => Some(|values| each(values, |value| -value)),
+        "Abs" => Some(|values| each(values, f32::abs)),
+        "Square" => Some(|values| each(values, |value| value * value)),
+        "Sqrt" => Some(|values| each(values, f32::sqrt)),
+        "Rsqrt" => Some(|values| each(values, |value| value.sqrt().recip())),
+        _ => None,
     })
 }
 
-fn told(outcome: TractResult<()>) -> Result<(), String> {
-    outcome.map_err(|error| format!("{error:#}"))
+/// The functions of float32 that the library's kernels are not good at everywhere.
+fn known(name: &str) -> Option<InPlace> {
+    Some(match name {
+        "Sigmoid" => sigmoid,
+        "Silu" => silu,
+        "Erf" => erf,
+        "HardSwish" => hard_swish,
+        "GeluExact" => gelu,
+        "GeluApproximate" => gelu_by_tanh,
+        "Tanh" => tanh,
+        _ => return None,
+    })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as of the others")]
@@ -86,14 +84,12 @@ fn each(values: &mut [f32], function: impl Fn(f32) -> f32) -> Result<(), String>
     Ok(())
 }
 
-type OnChunk = fn(&mut [f32]) -> TractResult<()>;
-
 /// Applies a function to a tensor of floats chunk by chunk; other tensors are the library's matter.
 fn each_chunk(
     inner: &dyn TypedOp,
     context: &EvalContext,
     mut inputs: TVec<TValue>,
-    function: OnChunk,
+    function: InPlace,
 ) -> TractResult<TVec<TValue>> {
     let dtype = inputs[0].datum_type();
     if dtype != DatumType::F32 && dtype != DatumType::F16 {
@@ -106,7 +102,8 @@ fn each_chunk(
             let values = plain.as_slice_mut::<f32>()?;
             let count = values.len();
             par_chunks_mut(values, 1, count, |_, part| {
-                part.chunks_mut(CHUNK).try_for_each(function)
+                let mut chunks = part.chunks_mut(CHUNK);
+                chunks.try_for_each(function).map_err(TractError::msg)
             })?;
         } else {
             let mut wide = [0.0; CHUNK];
@@ -115,7 +112,7 @@ fn each_chunk(
                 for (to, from) in wide.iter_mut().zip(&*part) {
                     *to = from.to_f32();
                 }
-                function(wide)?;
+                function(wide).map_err(TractError::msg)?;
                 for (to, from) in part.iter_mut().zip(wide) {
                     *to = f16::from_f32(*from);
                 }
@@ -130,7 +127,7 @@ fn each_double(
     inner: &dyn TypedOp,
     context: &EvalContext,
     mut inputs: TVec<TValue>,
-    on_chunk: OnChunk,
+    on_chunk: InPlace,
     function: fn(f64) -> f64,
 ) -> TractResult<TVec<TValue>> {
     if inputs[0].datum_type() != DatumType::F64 {
@@ -151,16 +148,17 @@ fn patched(
     fast: Func,
     is_good: impl Fn(f32) -> bool,
     exact: impl Fn(f32) -> f32,
-) -> TractResult<()> {
-    let fast = fast.ew_f32()?;
+) -> Result<(), String> {
+    let told = |error: TractError| format!("{error:#}");
+    let fast = fast.ew_f32().map_err(told)?;
     // No early end: the whole chunk in a few instructions.
     if values.iter().fold(true, |all, value| all & is_good(*value)) {
-        return fast.run(values);
+        return fast.run(values).map_err(told);
     }
     let mut before = [0.0; CHUNK];
     let before = &mut before[..values.len()];
     before.copy_from_slice(values);
-    fast.run(values)?;
+    fast.run(values).map_err(told)?;
     for (value, before) in values.iter_mut().zip(before) {
         if !is_good(*before) {
             *value = exact(*before);
@@ -179,11 +177,11 @@ fn logistic(value: f32) -> f32 {
     1.0 / (1.0 + (-value).exp())
 }
 
-fn sigmoid(values: &mut [f32]) -> TractResult<()> {
+fn sigmoid(values: &mut [f32]) -> Result<(), String> {
     patched(values, Func::Sigmoid, |value| value >= LOW, logistic)
 }
 
-fn silu(values: &mut [f32]) -> TractResult<()> {
+fn silu(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Silu,
@@ -192,7 +190,7 @@ fn silu(values: &mut [f32]) -> TractResult<()> {
     )
 }
 
-fn tanh(values: &mut [f32]) -> TractResult<()> {
+fn tanh(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Tanh,
@@ -201,7 +199,7 @@ fn tanh(values: &mut [f32]) -> TractResult<()> {
     )
 }
 
-fn hard_swish(values: &mut [f32]) -> TractResult<()> {
+fn hard_swish(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Hardswish,
@@ -230,13 +228,13 @@ fn acosh_of_double(value: f64) -> f64 {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as of the others")]
-fn asinh(values: &mut [f32]) -> TractResult<()> {
+fn asinh(values: &mut [f32]) -> Result<(), String> {
     in_double(values, asinh_of_double);
     Ok(())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as of the others")]
-fn acosh(values: &mut [f32]) -> TractResult<()> {
+fn acosh(values: &mut [f32]) -> Result<(), String> {
     in_double(values, acosh_of_double);
     Ok(())
 }
@@ -249,7 +247,7 @@ fn in_double(values: &mut [f32], function: fn(f64) -> f64) {
     }
 }
 
-fn erf(values: &mut [f32]) -> TractResult<()> {
+fn erf(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Erf,
@@ -270,7 +268,7 @@ fn erf(values: &mut [f32]) -> TractResult<()> {
 }
 
 /// The error function to be added to one: small numbers need not be right by themselves.
-fn erf_beside_one(values: &mut [f32]) -> TractResult<()> {
+fn erf_beside_one(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Erf,
@@ -285,7 +283,7 @@ fn erf_beside_one(values: &mut [f32]) -> TractResult<()> {
     )
 }
 
-fn gelu(values: &mut [f32]) -> TractResult<()> {
+fn gelu(values: &mut [f32]) -> Result<(), String> {
     let mut scaled = [0.0; CHUNK];
     let scaled = &mut scaled[..values.len()];
     for (to, from) in scaled.iter_mut().zip(&*values) {
@@ -299,7 +297,7 @@ fn gelu(values: &mut [f32]) -> TractResult<()> {
 }
 
 /// The approximation of [`gelu`] by a hyperbolic tangent; where that comes near -1 little is left of it.
-fn gelu_by_tanh(values: &mut [f32]) -> TractResult<()> {
+fn gelu_by_tanh(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Gelu,

@@ -12,24 +12,21 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind};
 
+use super::chain::only_reader;
 use crate::engine::tract::kernel::Kernel;
+use crate::engine::tract::places::places;
 use crate::engine::tract::pool::computed;
 use crate::kernels::Cpu;
 use crate::kernels::float::{Attention, Lines};
 
-/// Puts one operator in the place of each.
-pub(super) fn join(model: &mut TypedModel, cpu: Cpu) -> TractResult<()> {
-    let mut joined = false;
-    for id in model.eval_order()? {
-        if let Some(patch) = Found::at(model, id)?.map(|found| found.patch(model, cpu)) {
-            patch?.apply(model)?;
-            joined = true;
-        }
-    }
-    if joined {
-        model.compact()?;
-    }
-    Ok(())
+/// What takes the place of the last product, if this node is the softmax of an attention.
+pub(super) fn replaced(
+    model: &TypedModel,
+    node: &TypedNode,
+    cpu: Cpu,
+) -> TractResult<Option<TypedModelPatch>> {
+    let found = Found::at(model, node)?;
+    found.map(|found| found.patch(model, cpu)).transpose()
 }
 
 /// An attention that was found around a softmax.
@@ -40,6 +37,7 @@ struct Found {
     zeros: bool,
     /// What takes the weights: its node, the values, how axes stand in it.
     product: usize,
+    weights: OutletId,
     values: OutletId,
     values_axes: Vec<char>,
     output_axes: Vec<char>,
@@ -57,8 +55,7 @@ struct Scores {
 }
 
 impl Found {
-    fn at(model: &TypedModel, id: usize) -> TractResult<Option<Self>> {
-        let node = model.node(id);
+    fn at(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Self>> {
         let Some(softmax) = node.op_as::<Softmax>() else {
             return Ok(None);
         };
@@ -72,35 +69,26 @@ impl Found {
             return Ok(None);
         }
         let masked = node.inputs[0];
-        let (weights, zeros) = match guarded(model, masked, id)? {
+        let (weights, zeros) = match guarded(model, masked, node.id)? {
             Some(weights) => (weights, true),
-            None if readers(model, masked) == 1 => (OutletId::new(id, 0), false),
+            None if only_reader(model, masked).is_some() => (node.id.into(), false),
             None => return Ok(None),
         };
         let mut found = masked;
         let mask = added(model, found)?;
         if let Some((scores, _)) = mask {
-            if readers(model, scores) != 1 {
-                return Ok(None);
-            }
             found = scores;
         }
         let factor = scaled(model, found)?;
         if let Some((scores, _)) = factor {
-            if readers(model, scores) != 1 {
-                return Ok(None);
-            }
             found = scores;
         }
         let Some(scores) = Scores::of(model, found) else {
             return Ok(None);
         };
-        let [reader] = model.outlet_successors(weights) else {
+        let Some(reader) = only_reader(model, weights) else {
             return Ok(None);
         };
-        if model.outputs.contains(&weights) {
-            return Ok(None);
-        }
         let product = model.node(reader.node);
         let Some((axes, outputs)) = plain_product(product) else {
             return Ok(None);
@@ -111,6 +99,7 @@ impl Found {
             scale: factor.map_or(1.0, |(_, factor)| factor),
             zeros,
             product: product.id,
+            weights,
             values: product.inputs[1 - reader.slot],
             values_axes: axes[1 - reader.slot].clone(),
             weights_axes: axes[reader.slot].clone(),
@@ -133,60 +122,45 @@ impl Found {
         let rank = axes.len();
         let (query, key) = (axes[rank - 2], axes[rank - 1]);
         let size = queries_axes.last();
-        let is_one = |outlet: OutletId, letters: &[char], letter: char| {
-            let at = letters.iter().position(|it| *it == letter);
-            TractResult::Ok(match at {
-                Some(at) => model.outlet_fact(outlet)?.shape[at].is_one(),
-                None => true,
-            })
+        // What an operand has beside these axes is of one element.
+        let has_only = |outlet: OutletId, letters: &[char], known: &[&[char]]| {
+            let axes = letters.iter().zip(&*model.outlet_fact(outlet)?.shape);
+            let is_known = |letter: &char| known.iter().any(|known| known.contains(letter));
+            TractResult::Ok(
+                axes.into_iter()
+                    .all(|(letter, size)| is_known(letter) || size.is_one()),
+            )
         };
-        let mut fits = size == keys_axes.last()
+        let is_product = size == keys_axes.last()
             && size.is_some_and(|size| !axes.contains(size))
             && queries_axes.contains(&query)
             && !queries_axes.contains(&key)
             && keys_axes.contains(&key)
             && !keys_axes.contains(&query);
-        // What is in neither the scores nor the last axis is of one element.
-        for letter in queries_axes
-            .iter()
-            .filter(|it| !axes.contains(it) && Some(*it) != size)
-        {
-            fits &= is_one(*queries, queries_axes, *letter)?;
-        }
-        for letter in keys_axes
-            .iter()
-            .filter(|it| !axes.contains(it) && Some(*it) != size)
-        {
-            fits &= is_one(*keys, keys_axes, *letter)?;
-        }
+        let of_scores = [&**axes, size.map(std::slice::from_ref).unwrap_or_default()];
         let (query, key) = (self.weights_axes[rank - 2], self.weights_axes[rank - 1]);
-        let lead = &self.weights_axes[..rank - 2];
         let width = self.values_axes.last();
-        fits &= width == self.output_axes.last()
+        let is_sum = width == self.output_axes.last()
             && width.is_some_and(|width| !self.weights_axes.contains(width))
             && self.values_axes.contains(&key)
             && !self.output_axes.contains(&key)
             && self.output_axes.contains(&query)
             && !self.values_axes.contains(&query);
-        let weights = model
-            .node(self.product)
-            .inputs
-            .iter()
-            .find(|it| **it != self.values);
-        for letter in lead.iter().filter(|it| !self.output_axes.contains(it)) {
-            fits &= match weights {
-                Some(weights) => is_one(*weights, &self.weights_axes, *letter)?,
-                None => false,
-            };
-        }
-        let known = |it: &&char| self.weights_axes.contains(it) || Some(*it) == width;
-        for letter in self.values_axes.iter().filter(|it| !known(it)) {
-            fits &= is_one(self.values, &self.values_axes, *letter)?;
-        }
-        let output = OutletId::new(self.product, 0);
-        for letter in self.output_axes.iter().filter(|it| !known(it)) {
-            fits &= is_one(output, &self.output_axes, *letter)?;
-        }
+        let of_values = [
+            &*self.weights_axes,
+            width.map(std::slice::from_ref).unwrap_or_default(),
+        ];
+        let fits = is_product
+            && is_sum
+            && has_only(*queries, queries_axes, &of_scores)?
+            && has_only(*keys, keys_axes, &of_scores)?
+            && has_only(
+                self.weights,
+                &self.weights_axes,
+                &[&self.output_axes, &[key]],
+            )?
+            && has_only(self.values, &self.values_axes, &of_values)?
+            && has_only(self.product.into(), &self.output_axes, &of_values)?;
         Ok(fits)
     }
 
@@ -334,14 +308,6 @@ fn plain_product(node: &TypedNode) -> Option<([Vec<char>; 2], Vec<char>)> {
     (is_plain && !output.is_empty()).then(|| ([letters(&inputs[0]), letters(&inputs[1])], output))
 }
 
-/// How many operators read a tensor; the model's own outputs are read by many.
-fn readers(model: &TypedModel, outlet: OutletId) -> usize {
-    if model.outputs.contains(&outlet) {
-        return usize::MAX;
-    }
-    model.outlet_successors(outlet).len()
-}
-
 /// The operands of this operator of two tensors, if it gives this outlet.
 fn pair(model: &TypedModel, outlet: OutletId, name: &str) -> Option<[OutletId; 2]> {
     let node = model.node(outlet.node);
@@ -356,8 +322,9 @@ fn added(model: &TypedModel, outlet: OutletId) -> TractResult<Option<(OutletId, 
     };
     let shape = &model.outlet_fact(outlet)?.shape;
     for (scores, mask) in [(a, b), (b, a)] {
-        let is_scores =
-            plain_product(model.node(scores.node)).is_some() || scaled(model, scores)?.is_some();
+        let is_scores = only_reader(model, scores).is_some()
+            && (plain_product(model.node(scores.node)).is_some()
+                || scaled(model, scores)?.is_some());
         let (of_scores, of_mask) = (model.outlet_fact(scores)?, model.outlet_fact(mask)?);
         let fits = is_scores
             && of_scores.shape == *shape
@@ -378,6 +345,7 @@ fn scaled(model: &TypedModel, outlet: OutletId) -> TractResult<Option<(OutletId,
     };
     for (scores, factor) in [(a, b), (b, a)] {
         if let Some(factor) = one_number(model, factor)?
+            && only_reader(model, scores).is_some()
             && plain_product(model.node(scores.node)).is_some()
         {
             return Ok(Some((scores, factor)));
@@ -397,14 +365,15 @@ fn one_number(model: &TypedModel, outlet: OutletId) -> TractResult<Option<f32>> 
 /// Weights that are zeros where all scores of a query are -∞: `where(not any(not (scores == -inf)), 0, softmax)`, if
 /// that is all that is done with the scores and the softmax.
 fn guarded(model: &TypedModel, scores: OutletId, softmax: usize) -> TractResult<Option<OutletId>> {
-    let [choice] = model.outlet_successors(OutletId::new(softmax, 0)) else {
+    let Some(choice) = only_reader(model, softmax.into()) else {
         return Ok(None);
     };
     let choice = model.node(choice.node);
     let is_kernel = |node: &TypedNode, name: &str| node.op_is::<Kernel>() && node.op.name() == name;
     if !is_kernel(choice, "Choose")
         || choice.inputs[2].node != softmax
-        || readers(model, scores) != 2
+        || model.outlet_successors(scores).len() != 2
+        || model.outputs.contains(&scores)
     {
         return Ok(None);
     }
@@ -429,16 +398,18 @@ fn guarded(model: &TypedModel, scores: OutletId, softmax: usize) -> TractResult<
     let mut outlet = choice.inputs[0];
     for is_step in steps {
         let node = model.node(outlet.node);
-        if !is_step(node) || readers(model, outlet) != 1 {
+        if !is_step(node) || only_reader(model, outlet).is_none() {
             return Ok(None);
         }
         outlet = node.inputs[0];
     }
-    let Some([a, b]) = pair(model, outlet, "CompEq").filter(|_| readers(model, outlet) == 1) else {
+    let Some([a, b]) = pair(model, outlet, "CompEq") else {
         return Ok(None);
     };
-    let is_guard = a == scores && one_number(model, b)? == Some(f32::NEG_INFINITY);
-    Ok(is_guard.then(|| OutletId::new(choice.id, 0)))
+    let is_guard = only_reader(model, outlet).is_some()
+        && a == scores
+        && one_number(model, b)? == Some(f32::NEG_INFINITY);
+    Ok(is_guard.then(|| choice.id.into()))
 }
 
 /// Axes of a tensor in memory, by their letters.
@@ -472,16 +443,4 @@ impl<'a> Axes<'a> {
             self.stride(letter)
         }
     }
-}
-
-/// Of all places of a shape, row major, the sum of their coordinates times strides.
-fn places(shape: &[usize], strides: &[usize]) -> Vec<usize> {
-    let mut all = vec![0];
-    for (size, stride) in shape.iter().zip(strides) {
-        let next = all
-            .iter()
-            .flat_map(|start| (0..*size).map(move |at| start + at * stride));
-        all = next.collect();
-    }
-    all
 }

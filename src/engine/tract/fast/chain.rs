@@ -178,7 +178,7 @@ impl Chain {
 }
 
 /// The input that alone reads a value which is no output of the graph.
-fn only_reader(model: &TypedModel, outlet: OutletId) -> Option<InletId> {
+pub(super) fn only_reader(model: &TypedModel, outlet: OutletId) -> Option<InletId> {
     let is_output = model.outputs.contains(&outlet);
     match &*model.node(outlet.node).outputs[outlet.slot].successors {
         [only] if !is_output => Some(*only),

@@ -35,8 +35,7 @@ pub(super) fn optimized(
     let cpu = Cpu::chosen();
     let mut model = rewrite(model, cpu)?.into_decluttered()?;
     // The library has turned axes: where channels stood first, sums went along the last ones.
-    replace(&mut model, cpu, &[sum::replaced])?;
-    attention::join(&mut model, cpu)?;
+    replace(&mut model, cpu, &[sum::replaced, attention::replaced])?;
     region::join(&mut model, cpu, functions)?;
     model.optimize()?;
     turn::settle(&mut model);

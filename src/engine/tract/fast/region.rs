@@ -6,6 +6,7 @@
 //! what the operators would have given one by one.
 
 use std::collections::HashMap;
+use std::mem;
 use std::ops::Range;
 
 use tract_onnx::tract_core::internal::*;
@@ -63,36 +64,40 @@ fn regions(model: &TypedModel, order: &[usize], kinds: &Kinds) -> TractResult<Ve
     let mut regions: Vec<Vec<usize>> = Vec::new();
     for &id in order {
         let node = model.node(id);
-        let kind = kinds.get(&id);
         let mut level = 0;
+        // Regions of the same shape that it takes something from, and their levels.
+        let mut beside = Vec::new();
         for input in &node.inputs {
-            let is_beside = kind.is_some()
-                && of.contains_key(&input.node)
-                && model.outlet_fact(*input)?.shape == node.outputs[0].fact.shape;
             let of_input = levels.get(&input.node).copied().unwrap_or_default();
-            level = level.max(of_input + usize::from(!is_beside));
-        }
-        levels.insert(id, level);
-        if kind.is_none() {
-            continue;
-        }
-        let mut own = vec![id];
-        for input in &node.inputs {
-            let Some(&region) = of
-                .get(&input.node)
-                .filter(|region| !regions[**region].contains(&id))
-            else {
-                continue;
-            };
-            let is_same = model.outlet_fact(*input)?.shape == node.outputs[0].fact.shape;
-            if is_same && levels.get(&input.node) == Some(&level) && !own.contains(&input.node) {
-                own.append(&mut regions[region]);
+            let is_same = kinds.contains_key(&id)
+                && model.outlet_fact(*input)?.shape == node.outputs[0].fact.shape;
+            match of.get(&input.node).filter(|_| is_same) {
+                Some(region) => {
+                    level = level.max(of_input);
+                    beside.push((*region, of_input));
+                }
+                None => level = level.max(of_input + 1),
             }
         }
-        for member in &own {
-            of.insert(*member, regions.len());
+        levels.insert(id, level);
+        if !kinds.contains_key(&id) {
+            continue;
         }
-        regions.push(own);
+        beside.retain(|(_, of_region)| *of_region == level);
+        // Smaller regions move into the largest.
+        let largest = beside.iter().map(|(region, _)| *region);
+        let home = largest.max_by_key(|region| regions[*region].len());
+        let home = home.unwrap_or_else(|| {
+            regions.push(Vec::new());
+            regions.len() - 1
+        });
+        for (region, _) in beside.iter().filter(|(region, _)| *region != home) {
+            let members = mem::take(&mut regions[*region]);
+            of.extend(members.iter().map(|member| (*member, home)));
+            regions[home].extend(members);
+        }
+        of.insert(id, home);
+        regions[home].push(id);
     }
     let places: HashMap<usize, usize> =
         order.iter().enumerate().map(|(at, id)| (*id, at)).collect();

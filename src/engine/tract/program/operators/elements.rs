@@ -3,6 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::super::guard::InvalidInput;
+pub(super) use super::super::super::places::places;
 
 /// All elements as integers.
 pub(in super::super) fn ints(tensor: &Tensor) -> TractResult<Vec<i64>> {
@@ -40,20 +41,6 @@ pub(in super::super) fn of_floats(
 ) -> TractResult<Tensor> {
     let tensor = Tensor::from_shape(shape, values)?;
     Ok(tensor.cast_to_dt(to)?.into_owned())
-}
-
-/// A place for each element of a shape, row major, and what it is in another array: the sum of
-/// coordinates times strides.
-pub(super) fn places(shape: &[usize], strides: &[usize]) -> Vec<usize> {
-    let mut all = vec![0];
-    for (&size, &stride) in shape.iter().zip(strides) {
-        let mut next = Vec::with_capacity(all.len() * size);
-        for start in all {
-            next.extend((0..size).map(|at| start + at * stride));
-        }
-        all = next;
-    }
-    all
 }
 
 /// Strides of a row-major array, in elements.
