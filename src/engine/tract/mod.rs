@@ -51,6 +51,14 @@ mod names;
     reason = "the library calls every reader of a node alike"
 )]
 mod operators;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod overwrite;
 mod places;
 mod plan;
 mod plans;

@@ -6,15 +6,17 @@
 //! forgotten.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use half::{bf16, f16};
 use tract_linalg::multithread::Executor;
-use tract_onnx::prelude::{IntoTValue, TValue, TVec};
+use tract_onnx::prelude::{DatumType, IntoTValue, TValue, TVec};
 
 use super::super::agreement::agree;
 use super::super::exact;
 use super::super::guard::{Failure, guarded};
 use super::super::holdings::Holdings;
+use super::super::overwrite::address;
 use super::super::plans::{Planned, Plans};
 use super::super::runner::Runner;
 use super::super::session::{answer, executor, placement};
@@ -38,22 +40,29 @@ pub(in super::super) struct ProgramSession {
     rounding: Rounding,
     executor: Executor,
     plans: Plans<Vec<Vec<u64>>, Plan>,
-    /// What the last successful run left, by its place; what is not here is as the program has it.
-    states: HashMap<usize, TValue>,
+    /// What the last successful run left; what is not here is as the program has it.
+    states: States,
+    /// What the program has.
+    initial: HashMap<usize, Initial>,
     nodes: u64,
 }
+
+/// What a program keeps, by its place.
+type States = HashMap<usize, TValue>;
 
 struct Plan {
     runner: Runner,
     given: Vec<usize>,
     outputs: Vec<DType>,
-    states: Vec<(usize, TValue)>,
-    holdings: Holdings,
+    /// Places of states, in the order of the graph's inputs and outputs.
+    states: Vec<usize>,
+    /// Whether the run may write over each.
+    lent: Vec<bool>,
 }
 
 impl Planned for Plan {
     fn holdings(&self) -> &Holdings {
-        &self.holdings
+        self.runner.holdings()
     }
 }
 
@@ -127,6 +136,7 @@ impl ProgramSession {
             rounding: request.options.rounding,
             executor: executor(request.options.threads).map_err(|failure| failed(&failure))?,
             states: HashMap::new(),
+            initial: HashMap::new(),
             nodes: 0,
         };
         if let Some(shapes) = fixed_shapes(&session.signature) {
@@ -137,7 +147,7 @@ impl ProgramSession {
         Ok(session)
     }
 
-    fn make(&self, shapes: &Shapes, optimise: bool) -> Result<Plan, Failure> {
+    fn make(&mut self, shapes: &Shapes, optimise: bool) -> Result<Plan, Failure> {
         let lower = || lower(&self.method, shapes, &self.weights, self.rounding);
         let Lowered {
             model,
@@ -153,19 +163,18 @@ impl ProgramSession {
             let planned = Runner::new(&self.executor, optimise, model, exact::MENDING);
             planned.map_err(|_| unplanned.failure)
         })?;
-        let mut holdings = runner.holdings().clone();
         for state in &states {
-            holdings.tensor(&state.initial);
+            let initial = || Initial::of(&state.initial);
+            self.initial.entry(state.value).or_insert_with(initial);
         }
-        let states = states
-            .into_iter()
-            .map(|state| (state.value, state.initial.into_tvalue()));
+        let first = given.len();
+        let lent = (0..states.len()).map(|at| runner.overwrites(first + at));
         Ok(Plan {
             given,
             outputs,
-            states: states.collect(),
+            lent: lent.collect(),
+            states: states.into_iter().map(|state| state.value).collect(),
             runner,
-            holdings,
         })
     }
 
@@ -184,7 +193,7 @@ impl ProgramSession {
     fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
         self.check_numbers(inputs)?;
         if let Some(plan) = self.plans.general_mut() {
-            match plan.run(inputs, &self.signature, &self.states) {
+            match plan.run(inputs, &self.signature, &mut self.states, &self.initial) {
                 Ok((outputs, states)) => {
                     self.states.extend(states);
                     return Ok(outputs);
@@ -199,6 +208,9 @@ impl ProgramSession {
             .collect();
         let before = self.plans.made();
         self.prepare(&shapes)?;
+        let is_tried = self.plans.made() > before && self.plans.wants_general();
+        // What is held here is not written over.
+        let held = is_tried.then(|| self.states.clone());
         let (outputs, states) = match self.run_last(inputs) {
             // The library's optimiser left something behind that it cannot run.
             Err(failure) if failure.reason.contains(OPTIMISED_AWAY) => {
@@ -209,9 +221,8 @@ impl ProgramSession {
             }
             outcome => outcome?,
         };
-        let is_new = self.plans.made() > before;
-        if is_new && self.plans.wants_general() {
-            self.try_any_shape(inputs, &outputs);
+        if let Some(held) = held {
+            self.try_any_shape(inputs, &outputs, held);
         }
         self.states.extend(states);
         Ok(outputs)
@@ -221,15 +232,16 @@ impl ProgramSession {
         let Some(plan) = self.plans.last_mut() else {
             return Err(Failure::new("no plan was made"));
         };
-        plan.run(inputs, &self.signature, &self.states)
+        plan.run(inputs, &self.signature, &mut self.states, &self.initial)
     }
 
-    /// Takes a plan for all shapes into use, if it gives the answer that a plan for these shapes gave.
-    fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor]) {
+    /// Takes a plan for all shapes into use, if it gives the answer that a plan for these shapes gave to the same
+    /// inputs and states.
+    fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor], mut states: States) {
         self.plans.make_room();
         let shapes = any_shapes(&self.signature, inputs);
         let tried = self.make(&shapes, true).and_then(|mut plan| {
-            let (outputs, _) = plan.run(inputs, &self.signature, &self.states)?;
+            let (outputs, _) = plan.run(inputs, &self.signature, &mut states, &self.initial)?;
             Ok((plan, outputs))
         });
         match tried {
@@ -264,34 +276,111 @@ impl ProgramSession {
     }
 }
 
-/// Outputs, and the states by their values' places.
-type Ran = (Vec<Tensor>, Vec<(usize, TValue)>);
+/// Outputs, and the states that come of the run.
+type Ran = (Vec<Tensor>, States);
 
 impl Plan {
-    /// Runs it once: outputs and new states.
+    /// Runs it once. States that it may write over are taken out of `states`, and are there again, as they were, if
+    /// it fails.
     fn run(
         &mut self,
         inputs: &[Tensor],
         signature: &Signature,
-        states: &HashMap<usize, TValue>,
+        states: &mut States,
+        initial: &HashMap<usize, Initial>,
     ) -> Result<Ran, Failure> {
         let mut values: TVec<TValue> = TVec::new();
         for &place in &self.given {
             values.push(give(&inputs[place])?.into_tvalue());
         }
-        for (value, initial) in &self.states {
-            values.push(states.get(value).unwrap_or(initial).clone());
+        for place in &self.states {
+            if !states.contains_key(place) {
+                let Some(initial) = initial.get(place) else {
+                    return Err(Failure::new("a state has no beginning"));
+                };
+                states.insert(*place, initial.value()?);
+            }
+        }
+        let mut lent = Vec::new();
+        for (place, is_lent) in self.states.iter().zip(&self.lent) {
+            let address = is_lent.then(|| address(&states[place])).flatten();
+            values.push(states[place].clone());
+            if let Some(address) = address {
+                states.remove(place);
+                lent.push((*place, address));
+            }
         }
         let count = self.outputs.len() + self.states.len();
-        let mut given = self.runner.run(values, count)?;
-        let kept: Vec<TValue> = given.drain(self.outputs.len()..).collect();
-        let kept = self.states.iter().map(|(value, _)| *value).zip(kept);
-        let outputs = given
-            .into_iter()
-            .zip(&self.outputs)
-            .zip(&signature.outputs)
-            .map(|((value, dtype), spec)| take(value, *dtype, spec));
-        Ok((outputs.collect::<Result<_, _>>()?, kept.collect()))
+        let mut given = match self.runner.run(values, count) {
+            Ok(given) => given,
+            Err(failure) => {
+                self.give_back(&lent, states, TVec::new())?;
+                return Err(failure);
+            }
+        };
+        let kept: TVec<TValue> = given.drain(self.outputs.len()..).collect();
+        let promised = self.outputs.iter().zip(&signature.outputs);
+        let outputs = given.into_iter().zip(promised);
+        match outputs
+            .map(|(value, (dtype, spec))| take(value, *dtype, spec))
+            .collect()
+        {
+            Ok(outputs) => {
+                self.runner.settle();
+                Ok((outputs, self.states.iter().copied().zip(kept).collect()))
+            }
+            Err(failure) => {
+                self.give_back(&lent, states, kept)?;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Puts states that were lent to a run which came to nothing back to where they were.
+    fn give_back(
+        &mut self,
+        lent: &[(usize, usize)],
+        states: &mut States,
+        outputs: TVec<TValue>,
+    ) -> Result<(), Failure> {
+        let mut found = self.runner.undone(outputs)?;
+        for (place, address) in lent {
+            let Some(state) = found.remove(address) else {
+                states.clear();
+                let reason = "a failed run lost what the program keeps, which begins anew";
+                return Err(Failure::new(reason));
+            };
+            states.insert(*place, state);
+        }
+        Ok(())
+    }
+}
+
+/// What a program keeps, before its first run.
+enum Initial {
+    /// Zeros, which are made when they are needed.
+    Zeros(DatumType, Vec<usize>),
+    Values(TValue),
+}
+
+impl Initial {
+    fn of(tensor: &Arc<tract_onnx::prelude::Tensor>) -> Self {
+        let bytes = tensor.as_plain_ram().map(|plain| plain.as_bytes());
+        if bytes.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+            Self::Zeros(tensor.datum_type(), tensor.shape().to_vec())
+        } else {
+            Self::Values(Arc::clone(tensor).into_tvalue())
+        }
+    }
+
+    fn value(&self) -> Result<TValue, Failure> {
+        match self {
+            Self::Zeros(dtype, shape) => guarded(|| {
+                let zeros = tract_onnx::prelude::Tensor::zero_dt(*dtype, shape)?;
+                Ok(zeros.into_tvalue())
+            }),
+            Self::Values(value) => Ok(value.clone()),
+        }
     }
 }
 
@@ -371,5 +460,49 @@ impl Session for ProgramSession {
 
     fn placement(&mut self) -> Placement {
         placement(self.nodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::LoadOptions;
+    use crate::model;
+
+    fn largest(dim: &Dim) -> u64 {
+        match dim {
+            Dim::Fixed(size) | Dim::Maybe { bound: size, .. } => *size,
+            Dim::Dynamic { bound, .. } => bound.unwrap_or(1),
+        }
+    }
+
+    #[test]
+    fn caches_are_lent_to_a_run() {
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs");
+        for (name, lent) in [
+            ("cache_of_llama", 2),
+            ("cache_of_llama_prompt", 2),
+            ("cache_in_place", 0),
+            ("counter", 0),
+        ] {
+            let model = programs.join(name).with_extension("pte");
+            let (info, _) = model::open(&model).expect("fixtures can be read");
+            let method = info.method("forward").expect("the method is there");
+            let request = LoadRequest {
+                signature: Signature::of(method, None).expect("all values are tensors"),
+                model,
+                options: LoadOptions::default(),
+            };
+            let mut session = ProgramSession::new(&request, false).expect("it loads");
+            let inputs = session.signature.inputs.iter();
+            let sizes = inputs.map(|spec| spec.dims.iter().flatten().map(largest).collect());
+            let shapes: Vec<Vec<u64>> = sizes.collect();
+            session.prepare(&shapes).expect("it can be planned");
+            let plan = session.plans.last_mut().expect("it was made");
+            let found = plan.lent.iter().filter(|lent| **lent).count();
+            assert_eq!(found, lent, "{name}");
+        }
     }
 }

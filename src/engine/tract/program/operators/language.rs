@@ -7,6 +7,7 @@ use super::super::builder::Wire;
 use super::super::frame::Slot;
 use super::call::{Call, Table};
 use super::elements::Indices;
+use crate::engine::tract::overwrite::Overwrite;
 use crate::engine::tract::pool::computed_anew;
 use crate::kernels::Cpu;
 use crate::kernels::float::{Attention, Lines};
@@ -79,27 +80,23 @@ fn update(
 ) -> TractResult<()> {
     let kept = call.tensor(cache)?;
     let value = call.tensor_as(value, kept.dtype)?;
-    let shape = call.shape(kept)?;
-    let inputs = [kept.outlet, value, position];
     let check = call.indices(false);
-    let wire =
-        call.frame
-            .builder
-            .kernel("UpdateCache", kept.dtype, &shape, &inputs, move |inputs| {
-                let given = inputs[2].cast_to_scalar::<i64>()?;
-                let (cache, value) = (&inputs[0], &inputs[1]);
-                ensure!(
-                    cache.rank() == value.rank() && cache.rank() > 1,
-                    "a cache of {} dimensions for values of {}",
-                    cache.rank(),
-                    value.rank()
-                );
-                let length = value.shape()[1];
-                let (start, end) = span(&check, given, length, cache.shape()[1])?;
-                let mut updated = cache.clone().into_tensor();
-                updated.assign_slice(start..end, value, .., 1)?;
-                Ok(updated)
-            })?;
+    let write = Overwrite::new(1, move |inputs| {
+        let given = inputs[2].cast_to_scalar::<i64>()?;
+        let (Some(most), Some(length)) = (inputs[0].shape().get(1), inputs[1].shape().get(1))
+        else {
+            bail!("a cache of {} dimensions", inputs[0].rank());
+        };
+        Ok(span(&check, given, *length, *most)?.0)
+    });
+    let outlet = call
+        .frame
+        .builder
+        .wire(write, &[kept.outlet, value, position])?;
+    let wire = Wire {
+        outlet,
+        dtype: kept.dtype,
+    };
     call.give(cache, wire)?;
     if call.arg(out)? != call.arg(cache)? && out != cache {
         call.give(out, wire)?;
