@@ -279,7 +279,7 @@ impl Worker {
             Some(limit) if tells_shortage(&reason) => return self.reached(limit, doing),
             // A library that does not look at what an allocator gives says nothing before it dies.
             Some(limit) if limit.is_chosen() && reason.starts_with("signal") => {
-                let _ = write!(reason, "; it had {limit}");
+                let _ = write!(reason, ", or it got no memory: it had {limit}");
             }
             _ => {}
         }

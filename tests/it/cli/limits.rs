@@ -117,7 +117,9 @@ fn a_size_without_a_unit_is_asked_for_one() {
 }
 
 /// Wherever the limit bites (in an allocation of Rust's or of a library's, in a thread's stack, in what
-/// opens a library, in the inputs) it is named, and nothing else is blamed.
+/// opens a library, in the inputs) it is named, and nothing else is blamed. ONNX Runtime does not look at every
+/// allocation: once in some hundred times it uses what it did not get and dies without a word, which nothing tells
+/// from a bug of its own; then both are named.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_memory_limit_that_bites_is_named() {
@@ -163,8 +165,12 @@ fn a_memory_limit_that_bites_is_named() {
             bitten += 1;
             let named =
                 format!("engine reached the memory limit of {shown} (--max-memory) while it was");
+            let unlooked = format!(
+                "(SIGSEGV) (segmentation fault: a bug in the library that this model triggers), or it got no \
+                 memory: it had the memory limit of {shown} (--max-memory)"
+            );
             assert!(
-                ran.stderr.contains(&named),
+                ran.stderr.contains(&named) || engine == "ort" && ran.stderr.contains(&unlooked),
                 "{engine}, {limit}: {}",
                 ran.stderr
             );
