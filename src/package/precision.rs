@@ -47,6 +47,18 @@ impl PrecisionList {
         Self::from_document(&document)
     }
 
+    /// This list and the tokens of another that it lacks.
+    #[must_use]
+    pub fn with(&self, extra: &Self) -> Self {
+        let mut list = self.clone();
+        let unknown = |token: &&String| !self.contains(token);
+        list.quantized
+            .extend(extra.quantized.iter().filter(unknown).cloned());
+        let others = extra.non_quantized.iter().filter(unknown).cloned();
+        list.non_quantized.extend(others);
+        list
+    }
+
     /// All tokens, quantized ones first.
     pub fn tokens(&self) -> impl Iterator<Item = &str> {
         self.quantized

@@ -94,14 +94,8 @@ impl Precisions {
         if extra.tokens().next().is_none() {
             return this;
         }
-        let mut list = this.list.clone();
-        let known = |token: &&String| !this.list.contains(token);
-        list.quantized
-            .extend(extra.quantized.iter().filter(known).cloned());
-        let others = extra.non_quantized.iter().filter(known).cloned();
-        list.non_quantized.extend(others);
         Arc::new(Self {
-            list,
+            list: this.list.with(extra),
             complete: this.complete,
         })
     }

@@ -10,7 +10,8 @@ For each network of DIR: `executorch` (native) against a program that uses Execu
 tract engine on an ONNX export of the same network, and that against ONNX Runtime. All take turns, a round each; a ratio is the median
 over the rounds of the ratio of two medians. Agreement is that of the two engines on random inputs:
 largest error relative to the output's largest magnitude, share of equal outputs, and of rows with the
-largest element at the same place. Needs Linux, g++, and the feature `executorch`.
+largest element at the same place. Memory is the peak of the lowered program's process, without that of a process
+whose program has no weights, as a part of the program's file. Needs Linux, g++, and the feature `executorch`.
 """
 
 import argparse
@@ -27,6 +28,7 @@ PKGTOOL = ROOT / "target" / "release" / "pkgtool"
 BARE = ROOT / "target" / "bench-run" / "bare-executorch"
 PACKAGE = ROOT / "target" / "test-environment" / "executorch" / "executorch"
 RUNTIME = ROOT / "target" / "test-environment" / "ort" / "onnxruntime" / "capi"
+WITHOUT_WEIGHTS = ROOT / "tests" / "fixtures" / "programs" / "counter.pte"
 LIBRARIES = ["executorch", "executorch_kernels_optimized", "executorch_kernels_quantized"]
 LIBRARIES += ["executorch_backend_xnnpack", "executorch_threadpool"]
 
@@ -50,9 +52,9 @@ def main():
     print(f"\n{machine}; {options.rounds} rounds of {options.seconds} s each\n")
     print(
         "| network | threads | agreement | native | / ExecuTorch | lowered | / ExecuTorch | / tract on ONNX "
-        "| tract on ONNX | / ONNX Runtime |"
+        "| tract on ONNX | / ONNX Runtime | memory / file |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     results = []
     for network in networks:
         if options.only in (None, network["name"]):
@@ -121,6 +123,8 @@ def compare(path, threads, agreed, options):
             ratios = [a / b for a, b in zip(medians[ours], medians[peer])]
             result[f"{ours}_to_{peer}"] = statistics.median(ratios)
             result[f"{ours}_to_{peer}_range"] = [min(ratios), max(ratios)]
+    result["memory"] = memory(path, threads, options)
+    result["memory_to_file"] = result["memory"] / path.stat().st_size
     top = agreed["top1"]
     onnx = f"{result['onnx_ms']:.3f} ms" if "onnx_ms" in result else ""
     print(
@@ -129,7 +133,7 @@ def compare(path, threads, agreed, options):
         f"| {result['native_ms']:.3f} ms | {shown(result, 'native_to_bare')} "
         f"| {result['lowered_ms']:.3f} ms | {shown(result, 'lowered_to_bare')} "
         f"| {shown(result, 'lowered_to_onnx')} "
-        f"| {onnx} | {shown(result, 'onnx_to_ort')} |",
+        f"| {onnx} | {shown(result, 'onnx_to_ort')} | {result['memory_to_file']:.2f} |",
         flush=True,
     )
     return result
@@ -143,10 +147,21 @@ def shown(result, key):
 
 
 def pkgtool(engine, path, threads, options):
+    return [time * 1e6 for time in series(engine, path, threads, options)["samples_ms"]]
+
+
+def memory(path, threads, options):
+    """Bytes that a lowered program takes beyond what its process takes anyway."""
+    with_it, without = (
+        series("tract", program, threads, options)["peak_memory_bytes"] for program in (path, WITHOUT_WEIGHTS)
+    )
+    return with_it - without
+
+
+def series(engine, path, threads, options):
     command = [options.binary, "bench", path, "--engine", engine, "--threads", str(threads)]
     command += ["--rounds", "1", "--seconds", str(options.seconds), "--input", "ones"]
-    document = output([*command, "--json", "--samples"])
-    return [time * 1e6 for time in document["series"][0]["samples_ms"]]
+    return output([*command, "--json", "--samples"])["series"][0]
 
 
 def output(command):

@@ -252,7 +252,7 @@ fn choose_cpu(named: Option<&str>) -> Result<(), EngineError> {
     };
     let chosen = named.parse().and_then(Cpu::with);
     let chosen = chosen.map_err(|reason| EngineError::Unavailable {
-        what: format!("the instructions `{named}`"),
+        what: format!("the instruction set `{named}`"),
         reason,
         help: format!("leave out --cpu-features and {CPU_FEATURES}, or name others"),
     })?;

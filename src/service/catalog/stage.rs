@@ -9,10 +9,11 @@ use std::sync::Arc;
 use super::super::{Device, DeviceParts, Kind, PackageConfig, Service, ServiceSettings};
 use super::options::CatalogOptions;
 use super::survey::{Package, precision_lists};
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Report, Severity};
 use crate::package::config::variant_at;
-use crate::package::{Config, Discovery, Loaded, PrecisionList, Roots};
-use crate::validate::{self, Options};
+use crate::package::{Config, Discovery, Found, Loaded, PrecisionList, Roots};
+use crate::policy::Policy;
+use crate::validate::{self, Demands, Options, Place, Ruling};
 
 /// A service without a number.
 #[derive(Debug, Clone)]
@@ -24,7 +25,8 @@ pub(super) struct Built {
 
 /// Validates a package and makes its devices; the error has a line for each finding.
 pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<Built>, String> {
-    validate(package)?;
+    let own_tokens = OwnTokens(Policy::nearest());
+    validate(package, &own_tokens)?;
     let roots = Roots::new();
     let mut identities: BTreeMap<String, Vec<PackageConfig>> = BTreeMap::new();
     for found in &package.configs {
@@ -46,7 +48,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
         let lists = precision_lists(found, &roots);
         let parsed = PackageConfig {
             path: found.path.clone(),
-            precisions: Arc::new(precisions(lists)),
+            precisions: Arc::new(precisions(lists).with(&own_tokens.of(found))),
             config,
         };
         let name = service_name(&parsed.config);
@@ -103,7 +105,29 @@ pub(super) fn number(
     services.collect()
 }
 
-fn validate(package: &Package) -> Result<(), String> {
+/// What a project's settings are to a server: its own precision tokens are known. Which findings a project wants to be
+/// told is no reason to serve what is not sound.
+struct OwnTokens(Policy);
+
+impl OwnTokens {
+    fn of(&self, found: &Found) -> PrecisionList {
+        let settings = self.0.settings_for(&found.path);
+        settings.map_or_else(PrecisionList::default, |settings| settings.extra.clone())
+    }
+}
+
+impl Ruling for OwnTokens {
+    fn demands(&self, found: &Found, _: Place<'_>) -> Option<Arc<Demands>> {
+        Some(Arc::new(Demands {
+            extra: self.of(found),
+            ..Demands::default()
+        }))
+    }
+
+    fn judge(&self, _: &mut Report) {}
+}
+
+fn validate(package: &Package, own_tokens: &OwnTokens) -> Result<(), String> {
     let found = Discovery {
         found: package.configs.clone(),
         ..Discovery::default()
@@ -114,7 +138,8 @@ fn validate(package: &Package) -> Result<(), String> {
         open_models: true,
         jobs: 1,
     };
-    let outcome = validate::validate_found(&found, &options, &|_, _| {});
+    let nothing = BTreeMap::new();
+    let outcome = validate::validate_ruled(&found, &nothing, &options, own_tokens, &|_, _| {});
     let outcome = outcome.map_err(|error| error.to_string())?;
     let diagnostics = outcome.report.diagnostics.iter();
     let is_left_out = |it: &Diagnostic| {

@@ -16,6 +16,7 @@ use crate::package::{
     Config, Discovery, Found, FoundKind, Loaded, Roots, config, model_file, precision, reference,
     roots,
 };
+use crate::policy::Policy;
 
 /// How deep a directory of packages has its first config: in a package, in a backend's directory.
 const CONFIG_DEPTH: usize = 3;
@@ -126,14 +127,14 @@ impl Survey {
                 found.entry(package).or_default().push(one);
             }
         }
-        let roots = Roots::new();
+        let (roots, policy) = (Roots::new(), Policy::nearest());
         let packages = found.into_iter().map(|(path, configs)| Package {
             key: PackageKey {
                 directory: number,
                 path,
             },
             home: home.clone(),
-            fingerprint: Fingerprint::of(&configs, &roots),
+            fingerprint: Fingerprint::of(&configs, &roots, &policy),
             configs,
         });
         packages.collect()
@@ -169,7 +170,7 @@ pub(super) fn precision_lists(found: &Found, roots: &Roots) -> Vec<PathBuf> {
 }
 
 impl Fingerprint {
-    fn of(configs: &[Found], roots: &Roots) -> Self {
+    fn of(configs: &[Found], roots: &Roots, policy: &Policy) -> Self {
         let mut marks = BTreeMap::new();
         for found in configs {
             let directory = found.path.parent().unwrap_or(Path::new(""));
@@ -186,7 +187,10 @@ impl Fingerprint {
             }
             let others = references(found, directory, roots);
             let others = others.into_iter().flat_map(files_of);
-            for path in others.chain(precision_lists(found, roots)) {
+            let settings = policy.settings_for(&found.path);
+            let settings = settings.and_then(|settings| Some(settings.file.as_ref()?.0.clone()));
+            let lists = precision_lists(found, roots);
+            for path in others.chain(lists).chain(settings) {
                 let mark = mark(&path);
                 marks.insert(path, mark);
             }

@@ -97,6 +97,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "package",
             "model",
             "validate",
+            "policy",
             "tensor",
             "engine",
             "runtime",

@@ -191,6 +191,46 @@ async fn a_package_that_becomes_wrong_is_taken_away() {
     catalog.stop().await;
 }
 
+/// What a project's settings call a precision is one to the server, too; what they do not want told is told here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_projects_own_precisions_are_served() {
+    let packages = Tree::new();
+    add("murmur-vad", packages.root());
+    let home = packages.path("murmur-vad/xnnpack");
+    let config = fs::read_to_string(home.join("config.json")).expect("it was copied");
+    let renamed = "murmur_vad_xnnpack_a4w2.pte";
+    fs::rename(home.join("murmur_vad_xnnpack_fp32.pte"), home.join(renamed)).expect("it is there");
+    let config = config.replace("fp32", "a4w2");
+    fs::write(home.join("config.json"), &config).expect("it can be written");
+
+    let settings = packages.path("pkgtool.toml");
+    let own = "[extra-precisions]\nnon-quantized = [\"a4w2\"]\n";
+    for round in 0..3 {
+        fs::write(&settings, own).expect("it can be written");
+        let catalog = start(&[packages.root()]);
+        assert_eq!(reasons(&catalog), [], "{round}");
+        assert_eq!(names(&catalog), ["murmur_vad"], "{round}");
+        catalog.stop().await;
+
+        fs::write(&settings, "ignore = [\"precision\", \"file\"]\n").expect("it can be written");
+        let catalog = start(&[packages.root()]);
+        assert_eq!(names(&catalog), [""; 0], "{round}");
+        let reasons = reasons(&catalog);
+        assert!(reasons[0].1.contains("a4w2"), "{round}: {reasons:?}");
+        catalog.stop().await;
+    }
+
+    // A server that runs sees the list change when it looks at the packages again.
+    let catalog = start(&[packages.root()]);
+    fs::write(&settings, own).expect("it can be written");
+    fs::write(home.join("config.json"), config + "\n").expect("it can be written");
+    until(&catalog, "the service", |catalog| {
+        names(catalog) == ["murmur_vad"]
+    })
+    .await;
+    catalog.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_name_is_one_package() {
     let (first, second) = (Tree::new(), Tree::new());
