@@ -23,12 +23,14 @@ mod constants;
 mod convolution;
 mod dynamic;
 mod elements;
+mod function;
 mod fuse;
 mod graph;
 mod groups;
 mod node;
 mod pool;
 mod product;
+mod table;
 #[cfg(test)]
 mod tests;
 mod unfold;
@@ -56,4 +58,5 @@ pub(super) fn register(reader: &mut Onnx) {
     operators.insert(node::LARGEST, pool::build_largest);
     operators.insert(node::MEAN, pool::build_mean);
     operators.insert(node::AVERAGE, pool::build_average);
+    operators.insert(node::TABLE, table::build);
 }

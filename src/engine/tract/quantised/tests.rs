@@ -6,6 +6,7 @@ use tract_onnx::tensor::load_tensor;
 
 use super::node;
 use super::{fuse, unfold};
+use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::Range;
 
 const FLOAT: i32 = 1;
@@ -238,10 +239,60 @@ fn operators_on_bytes() {
         [node::ELEMENTS, node::ELEMENTS, "Concat"]
     );
     assert_eq!(of("AveragePool", &[]), [node::AVERAGE]);
-    let sigmoid = ["DequantizeLinear", "Sigmoid", "QuantizeLinear"];
-    assert_eq!(of("Sigmoid", &[]), sigmoid, "the library makes a table");
     let softmax = ["DequantizeLinear", "Softmax", node::ROUNDED];
     assert_eq!(of("Softmax", &[]), softmax);
+}
+
+#[test]
+fn functions_become_tables() {
+    for name in [
+        "Elu",
+        "Erf",
+        "Gelu",
+        "HardSigmoid",
+        "HardSwish",
+        "LeakyRelu",
+        "Mish",
+        "Selu",
+        "Sigmoid",
+        "Softplus",
+        "Softsign",
+        "Tanh",
+    ] {
+        let mut graph = Graph::new();
+        graph.node(name, &["x"], "made");
+        graph.node("QuantizeLinear", &["made", "s", "i"], "y");
+        assert_eq!(graph.operators(&["y"]), [node::TABLE], "{name}");
+    }
+    let mut graph = Graph::new();
+    graph.node("Relu", &["x"], "positive");
+    graph.node("Sigmoid", &["positive"], "sigmoid");
+    graph.node("Clip", &["sigmoid", "least", "most"], "held");
+    graph.node("QuantizeLinear", &["held", "s", "i"], "y");
+    let nodes = graph.fused(&["y"]);
+    let [made] = nodes.as_slice() else {
+        panic!("{nodes:?}");
+    };
+    assert_eq!(made.input, ["q"]);
+    assert_eq!(node::sign(made, "x"), Sign::Unsigned);
+    assert_eq!(node::sign(made, "y"), Sign::Signed);
+    let numbers = node::floats(made, "numbers");
+    assert_eq!(numbers.len(), 256);
+    // Bytes up to the zero point are no more than zero.
+    assert_eq!(numbers[..4], [0.5; 4]);
+    assert!(numbers[3] < numbers[4] && numbers[255] <= 1.0);
+
+    let mut graph = Graph::new();
+    graph.node("Sigmoid", &["x"], "made");
+    graph.round("made", "y");
+    let operators = graph.operators(&["y", "made"]);
+    let apart = ["DequantizeLinear", "Sigmoid", node::ROUNDED];
+    assert_eq!(operators, apart, "others read the numbers");
+    let mut graph = Graph::new();
+    graph.node("Sigmoid", &["x"], "made").domain = "com.example".to_owned();
+    graph.round("made", "y");
+    let apart = ["DequantizeLinear", "Sigmoid", node::ROUNDED];
+    assert_eq!(graph.operators(&["y"]), apart, "another's operator");
 }
 
 #[test]
@@ -314,6 +365,8 @@ fn words_and_sums() {
 
     for (word, attributes, becomes) in [
         ("QLinearAveragePool", &["kernel_shape"][..], node::AVERAGE),
+        ("QLinearLeakyRelu", &[], node::TABLE),
+        ("QLinearSigmoid", &[], node::TABLE),
     ] {
         let mut graph = Graph::of_bytes();
         let made = graph.node(word, &["q", "s", "z", "t", "z"], "y");

@@ -7,6 +7,7 @@ use crate::kernels::Cpu;
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{FixedSum, Grid, Pair, Range, clamp};
 use crate::kernels::bytes::real::{Operation, extent};
+use crate::kernels::bytes::table::Table;
 
 /// Grids, each with a range of its numbers.
 pub(super) fn grids() -> impl Strategy<Value = (Grid, Range)> {
@@ -208,5 +209,31 @@ proptest! {
                 assert!(clamp(cpu, (from.0.sign, from.1), &[0; 400], &mut output, split).is_err());
             });
         }
+    }
+
+    #[test]
+    fn tables_are_exact(
+        from in signs(), to in grids(), count in 0_usize..300, seed: u64, scale in -2.0_f32..2.0,
+    ) {
+        let input = bytes(seed, count);
+        #[expect(clippy::cast_precision_loss, reason = "numbers of eight bits")]
+        let mut numbers: Vec<f32> =
+            (0..=255).map(|byte| (number(from, byte) as f32 * scale).sin() * 90.0).collect();
+        let expected: Vec<u8> = input
+            .iter()
+            .map(|from| byte(to, numbers[usize::from(*from)] / to.0.scale, false))
+            .collect();
+        let table = Table::new(&numbers, to.0, to.1).expect("a table");
+        for cpu in Cpu::all() {
+            on_threads(|split| {
+                let mut output = vec![7; count];
+                table.look_up(cpu, &input, &mut output, split).expect("bytes");
+                assert!(output == expected, "{:?} differs", cpu.level());
+                assert!(table.look_up(cpu, &[0; 400], &mut output, split).is_err());
+            });
+        }
+        numbers[9] = f32::NAN;
+        prop_assert!(Table::new(&numbers, to.0, to.1).is_ok());
+        prop_assert!(Table::new(&numbers[1..], to.0, to.1).is_err());
     }
 }
