@@ -165,6 +165,12 @@ def mean(b, x, exact=True):
     return b.node("ReduceMean", [x.numbers()], axes=axes, keepdims=keeps), dims
 
 
+def without_gaps(attributes):
+    """Strides that are no larger than windows where these decide the padding: it would be below zero."""
+    if attributes.get("auto_pad", "").startswith("SAME") and "strides" in attributes:
+        attributes["strides"] = [min(pair) for pair in zip(attributes["strides"], attributes["kernel_shape"])]
+
+
 def largest(b, x, exact=True):
     rank = len(x.dims) - 2
     attributes = {"kernel_shape": [b.between(1, 3) for _ in range(rank)]}
@@ -172,8 +178,51 @@ def largest(b, x, exact=True):
     if "auto_pad" in attributes:
         # ONNX Runtime leaves dilations out of account there.
         attributes.pop("dilations", None)
+    without_gaps(attributes)
     note(b, "MaxPool", attributes)
     return b.node("MaxPool", [x.numbers()], **attributes), None
+
+
+def averaged(b, x, exact=True):
+    rank = len(x.dims) - 2
+    kernel = [b.between(1, 4) for _ in range(rank)]
+    attributes = {"kernel_shape": kernel}
+    window(b, rank, kernel, attributes, x.dims[2:])
+    padding = attributes.get("auto_pad", "")
+    # Spread windows came late, ONNX Runtime pads them as if they were not, and larger ones than images are no windows.
+    if b.opset < 19 or padding.startswith("SAME") or max(kernel) == 4:
+        attributes.pop("dilations", None)
+    if "dilations" in attributes:
+        attributes["dilations"] = [1 if size == 3 else step for size, step in zip(kernel, attributes["dilations"])]
+    without_gaps(attributes)
+    if not padding and b.chance(0.4):
+        attributes["ceil_mode"] = b.pick(0, 1, 1)
+    if b.chance(0.6):
+        attributes["count_include_pad"] = b.pick(0, 1, 1)
+    note(b, "AveragePool", attributes)
+    return b.node("AveragePool", [x.numbers()], **attributes), None
+
+
+# Functions of one number, with the operator set that they came with.
+FUNCTIONS = (
+    ("Elu", 6), ("Erf", 9), ("Gelu", 20), ("HardSigmoid", 6), ("HardSwish", 14), ("LeakyRelu", 6),
+    ("Mish", 18), ("Selu", 6), ("Sigmoid", 6), ("Softplus", 1), ("Softsign", 1), ("Tanh", 6),
+)
+
+
+def function(b, x, exact=True):
+    name = b.pick(*[name for name, since in FUNCTIONS if b.opset >= since])
+    attributes = {}
+    if name in ("Elu", "LeakyRelu") and b.chance(0.6):
+        attributes["alpha"] = b.pick(0.25, 0.5, 0.3)
+    if name == "HardSigmoid" and b.chance(0.6):
+        attributes = {"alpha": b.pick(0.25, 0.3), "beta": b.pick(0.5, 0.25)}
+    if name == "Selu" and b.chance(0.3):
+        attributes = {"alpha": 1.5, "gamma": 0.75}
+    if name == "Gelu":
+        attributes["approximate"] = b.pick(None, "none", "tanh")
+    note(b, name, attributes)
+    return b.node(name, [x.numbers()], **attributes), x.dims
 
 
 def moved(b, x, exact=True):
@@ -203,13 +252,16 @@ def quantised_groups(b):
         dims[1] = Dim(b.pick(1, 3, 4, 16))
     x = start(b, dims)
     for _ in range(b.between(1, 4)):
-        made = [pair, mean, moved]
+        made = [pair, mean, moved, function]
         if x.dims is not None and x.dims[-1].is_constant and len(x.dims) >= 2:
             made += [product, product]
         if 3 <= len(x.dims) <= 4 and x.dims[1].is_constant and all(min(dim.sizes) >= 4 for dim in x.dims[2:]):
-            made += [convolution, convolution, convolution, largest]
-        number, dims = b.pick(*made)(b, x)
-        x = finish(b, number, dims, scale=b.pick(1.0, 4.0, 16.0), like=x)
+            made += [convolution, convolution, convolution, largest, averaged, averaged]
+        chosen = b.pick(*made)
+        number, dims = chosen(b, x)
+        # Most functions give small numbers.
+        scales = (1 / 128, 1 / 32, 0.25) if chosen is function else (1.0, 4.0, 16.0)
+        x = finish(b, number, dims, scale=b.pick(*scales), like=x)
         if b.chance(0.15):
             b.output(x.name)
         if not dims:
@@ -226,7 +278,7 @@ def quantised_operators(b):
     rank = b.pick(2, 4)
     dims = [b.dim(1, 3), Dim(b.pick(1, 3, 8)), *b.dims(rank - 2, 4, 8)]
     x = start(b, dims, float(b.rng.uniform(0.01, 0.2)))
-    made = b.pick(pair, mean, product) if rank == 2 else b.pick(pair, mean, convolution)
+    made = b.pick(pair, mean, product, function) if rank == 2 else b.pick(pair, mean, convolution, averaged, function)
     number, dims = made(b, x, exact=False)
     b.output(finish(b, number, dims, scale=scale).numbers())
 
@@ -244,8 +296,8 @@ def quantised_words(b):
     if name == "QGemm":
         dims = dims[:2]
     dtype, scale, zero, names = grid(b, scale=b.pick(0.25, 1.0))
-    # Its own arithmetic is not the standard's.
-    b.atol, b.rtol = 1.01, 0
+    # Its own arithmetic is not the standard's: a byte may be a step apart.
+    b.atol, b.rtol = scale * 1.01, 0
 
     def part(dims):
         _, _, _, own = grid(b, dtype)
@@ -265,14 +317,16 @@ def quantised_words(b):
         matrix = [b.stored(b.rng.integers(-128, 128, shape).astype(np.int8)), b.stored(np.float32(b_scale)), b.stored(np.int8(0))]
         added = b.stored(b.rng.integers(-500, 500, outputs).astype(np.int32))
         inputs, attributes = [*first, *matrix, added, *names], {"transB": turned}
-        b.output(b.node(name, inputs, domain=MICROSOFT, transA=0, alpha=1.0, **attributes))
-        return
+        attributes |= {"transA": 0, "alpha": 1.0}
     else:
         inputs = [*first, *names]
         if name == "QLinearAveragePool":
             attributes = {"kernel_shape": [2, 2], "strides": b.pick([1, 1], [2, 2])}
+            attributes |= b.pick({}, {"pads": [1, 0, 1, 1]}, {"auto_pad": "SAME_UPPER"}, {"ceil_mode": 1})
+            attributes |= b.pick({}, {"count_include_pad": 1})
         if name == "QLinearReduceMean":
             attributes = {"axes": b.pick([2, 3], [1], [-1]), "keepdims": b.pick(0, 1)}
         if name == "QLinearLeakyRelu":
             attributes = {"alpha": 0.25}
-    b.output(b.node(name, inputs, domain=MICROSOFT, **attributes))
+    # As numbers: nobody infers the type of the bytes.
+    b.output(b.node("DequantizeLinear", [b.node(name, inputs, domain=MICROSOFT, **attributes), *names]))

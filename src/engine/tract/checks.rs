@@ -191,14 +191,24 @@ fn check_outputs(graph: &GraphProto) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The library counts up to an axis, whatever it is, and never comes to the end of a permutation that
-/// is none.
+/// The library counts up to an axis, whatever it is, never comes to the end of a permutation that is none, and takes
+/// one off the size of a window.
 fn check_attributes(node: &NodeProto) -> Result<(), Failure> {
     let fail = |reason: String| {
         let name = node_name(node).unwrap_or_default();
         Err(Failure::new(format!("node `{name}`: {reason}")).at(Some(operator(node))))
     };
     for attribute in &node.attribute {
+        let is_of_windows = matches!(
+            attribute.name.as_str(),
+            "kernel_shape" | "strides" | "dilations"
+        );
+        if is_of_windows && attribute.ints.iter().any(|size| *size < 1) {
+            let (name, sizes) = (&attribute.name, &attribute.ints);
+            return fail(format!(
+                "{name} {sizes:?}: sizes and steps of windows are 1 at least"
+            ));
+        }
         let single = [attribute.i];
         let values = match attribute.name.as_str() {
             "axis" => single.as_slice(),
@@ -260,6 +270,16 @@ mod tests {
             "at `Transpose`: node `t`: [0, 0, 1] is no permutation"
         );
         assert!(check_attributes(&transpose(&[0, 1 << 40])).is_err());
+        let pool = |name: &str, sizes: &[i64]| {
+            let mut node = transpose(sizes);
+            name.clone_into(&mut node.attribute[0].name);
+            check_attributes(&node)
+        };
+        assert_eq!(pool("kernel_shape", &[2, 1]), Ok(()));
+        for name in ["kernel_shape", "strides", "dilations"] {
+            assert!(pool(name, &[1, 0]).is_err());
+            assert!(pool(name, &[-1]).is_err());
+        }
     }
 
     #[test]

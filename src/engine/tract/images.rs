@@ -1,7 +1,7 @@
 //! Windows over images as the library says where they are, for kernels of ours.
 
 use tract_onnx::tract_core::internal::{Datum, DatumType, TVec, TractResult, TypedFact, tvec};
-use tract_onnx::tract_core::ops::cnn::PoolSpec;
+use tract_onnx::tract_core::ops::cnn::{PaddingSpec, PoolSpec};
 
 use super::kernel::Kernel;
 use super::pool::{computed, computed_bytes};
@@ -57,6 +57,24 @@ pub(super) fn window(spec: &PoolSpec) -> Result<Window, String> {
         stride: plane(&spec.strides())?,
         dilation: plane(&spec.dilations())?,
     })
+}
+
+/// The places of a window along an axis and those of an image of this size, padding included, where the window has more
+/// than fit: the library gives one place of it, or none.
+pub(super) fn too_large(spec: &PoolSpec, axis: usize, size: usize) -> Option<[usize; 2]> {
+    let (before, after, is_up) = match &spec.padding {
+        PaddingSpec::Explicit(before, after) => (before[axis], after[axis], false),
+        PaddingSpec::ExplicitOnnxPool(before, after, up) => (before[axis], after[axis], *up),
+        PaddingSpec::Valid => (0, 0, false),
+        // As many places as there are strides.
+        PaddingSpec::SameUpper | PaddingSpec::SameLower => return None,
+    };
+    let padded = size.saturating_add(before).saturating_add(after);
+    let steps = spec.kernel_shape[axis].saturating_sub(1);
+    let window = steps.saturating_mul(spec.dilation(axis)).saturating_add(1);
+    let missing = window.saturating_sub(padded);
+    let reaches = is_up && missing < spec.stride(axis);
+    (missing > 0 && !reaches).then_some([window, padded])
 }
 
 /// The shape that images of this shape become, and where the windows lie.

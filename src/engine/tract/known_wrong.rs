@@ -77,6 +77,18 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it pads spread windows as if they were not spread",
     },
     KnownWrong {
+        operators: &["AveragePool", "LpPool", "MaxPool"],
+        applies: |node, _| {
+            let ints = |name| attribute(node, name).map_or(&[][..], |found| &found.ints);
+            let sizes = ints("kernel_shape").iter().cycle();
+            ints("pads")
+                .iter()
+                .zip(sizes)
+                .any(|(pad, size)| pad >= size)
+        },
+        cause: "windows would lie on nothing but padding",
+    },
+    KnownWrong {
         operators: &["ConstantOfShape", "Expand", "Tile", "Reshape"],
         applies: has_large_sizes,
         cause: "it reads sizes as 32-bit numbers",
@@ -192,5 +204,25 @@ mod tests {
             ..AttributeProto::default()
         };
         assert!(known_wrong(&node("Resize", mode), &stored).is_some());
+    }
+
+    #[test]
+    fn padding_is_smaller_than_windows() {
+        let is_refused = |operator: &str, pads: &[i64]| {
+            let list = |name: &str, ints: &[i64]| AttributeProto {
+                name: name.to_owned(),
+                ints: ints.to_vec(),
+                ..AttributeProto::default()
+            };
+            let mut node = node(operator, list("kernel_shape", &[2, 3]));
+            node.attribute.push(list("pads", pads));
+            known_wrong(&node, &Stored::default()).is_some()
+        };
+        for operator in ["AveragePool", "LpPool", "MaxPool"] {
+            assert!(!is_refused(operator, &[1, 2, 1, 2]));
+            assert!(is_refused(operator, &[2, 0, 0, 0]));
+            assert!(is_refused(operator, &[0, 0, 0, 1 << 30]));
+        }
+        assert!(!is_refused("Conv", &[5, 5, 5, 5]));
     }
 }

@@ -8,6 +8,7 @@
 mod agreement;
 mod checks;
 mod elements;
+mod error_function;
 #[cfg_attr(
     not(test),
     expect(

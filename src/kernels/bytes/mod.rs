@@ -14,6 +14,7 @@ mod plain;
 pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod real;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod tiles;

@@ -5,10 +5,11 @@
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
-use tract_onnx::tract_core::ops::cnn::{Conv, MaxPool, PaddingSpec, SumPool};
+use tract_onnx::tract_core::ops::cnn::{Conv, MaxPool, SumPool};
 use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Resize};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::engine::tract::images::too_large;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::watch::WRONG;
 
@@ -39,8 +40,7 @@ pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
     Ok(())
 }
 
-/// Refuses a window that is larger than what it is put on, padding and all: the library gives one place
-/// of it, or none.
+/// Refuses a window that is larger than what it is put on, padding and all.
 fn check_window(model: &TypedModel, node: &TypedNode) -> TractResult<()> {
     let pooled = node.op_as::<MaxPool>().map(|op| &op.pool_spec);
     let pooled = pooled.or_else(|| node.op_as::<SumPool>().map(|op| &op.pool_spec));
@@ -48,24 +48,13 @@ fn check_window(model: &TypedModel, node: &TypedNode) -> TractResult<()> {
     let Some(spec) = spec else {
         return Ok(());
     };
-    let (begins, ends, is_up) = match &spec.padding {
-        PaddingSpec::Explicit(begins, ends) => (begins.clone(), ends.clone(), false),
-        PaddingSpec::ExplicitOnnxPool(begins, ends, up) => (begins.clone(), ends.clone(), *up),
-        PaddingSpec::Valid => (tvec![0; spec.rank()], tvec![0; spec.rank()], false),
-        // As many places as there are strides.
-        PaddingSpec::SameUpper | PaddingSpec::SameLower => return Ok(()),
-    };
     let input = model.outlet_fact(node.inputs[0])?;
     let shape = spec.data_format.shape(input.shape.to_tvec())?;
     for (axis, size) in shape.hw_dims().iter().enumerate() {
         let Ok(size) = size.to_usize() else {
             continue;
         };
-        let padded = size.saturating_add(begins[axis]).saturating_add(ends[axis]);
-        let steps = spec.kernel_shape[axis].saturating_sub(1);
-        let window = steps.saturating_mul(spec.dilation(axis)).saturating_add(1);
-        let missing = window.saturating_sub(padded);
-        if missing > 0 && !(is_up && missing < spec.stride(axis)) {
+        if let Some([window, padded]) = too_large(spec, axis, size) {
             bail!(
                 "a window of {window} places on {padded} (dimension {axis} of space, padding \
                  included) {WRONG}"

@@ -30,6 +30,11 @@ impl Bounds {
         }
     }
 
+    /// A number held to them.
+    pub(super) fn hold(self, number: f32) -> f32 {
+        number.max(self.least).min(self.most)
+    }
+
     /// The numbers of a grid that they become.
     pub(super) fn on(self, grid: Grid) -> Range {
         let most = place(grid, self.most);

@@ -11,6 +11,7 @@ use crate::engine::tract::graph::integer;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::operators::Built;
 use crate::engine::tract::pool::{computed_bytes, computed_to_bytes};
+use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Pair, Range, clamp};
 use crate::kernels::bytes::real::Operation;
 use crate::kernels::{Cpu, Split};
@@ -48,13 +49,13 @@ pub(super) fn build_pair(_: &ParsingContext, node: &NodeProto) -> Built {
     Ok((expand(Paired { pair, operation }), vec![]))
 }
 
-/// An operator on each element for itself.
-fn of_elements(
+/// An operator on each element for itself, which gives bytes of this sign.
+pub(super) fn of_elements(
     name: &'static str,
-    grid: Grid,
+    sign: Sign,
     work: impl Fn(&[&[u8]], &mut [u8], Split) -> Result<(), String> + Send + Sync + 'static,
 ) -> Kernel {
-    let dtype = node::datum_type(grid.sign);
+    let dtype = node::datum_type(sign);
     Kernel::of_elements(name, dtype, move |inputs| {
         Ok(tvec!(computed_bytes(
             dtype,
@@ -142,11 +143,11 @@ impl Expansion for Rounded {
         let Self { from, to, range } = *self;
         let cpu = Cpu::chosen();
         let kernel = if from == to {
-            of_elements("ClampBytes", to, move |bytes, output, split| {
+            of_elements("ClampBytes", to.sign, move |bytes, output, split| {
                 clamp(cpu, (to.sign, range), bytes[0], output, split)
             })
         } else {
-            of_elements("Regrid", to, move |bytes, output, split| {
+            of_elements("Regrid", to.sign, move |bytes, output, split| {
                 from.round_again(cpu, (to, range), bytes[0], output, split)
             })
         };
@@ -203,9 +204,13 @@ impl Expansion for Paired {
         }
         let Self { pair, operation } = *self;
         let cpu = Cpu::chosen();
-        let kernel = of_elements("PairBytes", pair.output, move |bytes, output, split| {
-            pair.compute(cpu, operation, [bytes[0], bytes[1]], output, split)
-        });
+        let kernel = of_elements(
+            "PairBytes",
+            pair.output.sign,
+            move |bytes, output, split| {
+                pair.compute(cpu, operation, [bytes[0], bytes[1]], output, split)
+            },
+        );
         model.wire_node(prefix, kernel, &inputs)
     }
 }

@@ -6,6 +6,7 @@ use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 
 use super::bounds::{Bounds, narrowed};
 use super::constants::{Constants, Element, Load};
+use super::function::{Function, function_of, numbers};
 use super::graph::{drop_unread, makers, outputs, readers};
 use super::groups::{Held, Target, group, group_of_word, sums};
 use super::node;
@@ -14,22 +15,6 @@ use crate::engine::tract::graph::{
 };
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Range};
-
-/// Functions of one number: between bytes and bytes the library makes a table of them.
-const FUNCTIONS: [&str; 12] = [
-    "Elu",
-    "Erf",
-    "Gelu",
-    "HardSigmoid",
-    "HardSwish",
-    "LeakyRelu",
-    "Mish",
-    "Selu",
-    "Sigmoid",
-    "Softplus",
-    "Softsign",
-    "Tanh",
-];
 
 /// Makes groups around quantised tensors nodes of ours.
 pub(in crate::engine::tract) fn fuse(model: &mut ModelProto, load: &Load<'_>) {
@@ -107,7 +92,10 @@ impl Pass<'_> {
                 }
                 return;
             }
-            "QuantizeLinear" => self.quantized(at).or_else(|| self.rounds(at)),
+            "QuantizeLinear" => self
+                .quantized(at)
+                .or_else(|| self.tabled(at))
+                .or_else(|| self.rounds(at)),
             "QLinearConv" | "QLinearMatMul" if is_default(node) => {
                 group_of_word(self.constants, node).map(|nodes| Fused {
                     nodes,
@@ -220,6 +208,45 @@ impl Pass<'_> {
         })
     }
 
+    /// The functions of one number that end in the `QuantizeLinear` at this place, and begin at bytes.
+    fn tabled(&self, at: usize) -> Option<Fused> {
+        let node = &self.nodes[at];
+        let (grid, output) = (self.target(node)?, node.output.first()?);
+        let mut value = node.input.first()?;
+        let (mut functions, mut parts) = (Vec::new(), Vec::new());
+        let held = loop {
+            if let Some(held) = self.held.get(value) {
+                break held;
+            }
+            let maker = *self.makers.get(value)?;
+            let found = &self.nodes[maker];
+            if !is_default(found) || self.readers.get(value) != Some(&1) {
+                return None;
+            }
+            let bounds = self.activation(found);
+            let bounded = bounds.map(|bounds| -> Function { Box::new(move |x| bounds.hold(x)) });
+            functions.push(bounded.or_else(|| function_of(found))?);
+            parts.push(maker);
+            value = found.input.first()?;
+        };
+        let from = held.grid()?;
+        let mut numbers = numbers(from)?;
+        for function in functions.iter().rev() {
+            for number in &mut numbers {
+                *number = function(*number);
+            }
+        }
+        let mut made = node::new(node::TABLE, &node.name, &[&held.bytes], output);
+        node::put_sign(&mut made, "x", from.sign);
+        node::put_grid(&mut made, "y", grid);
+        node::put_range(&mut made, Range::whole(grid.sign));
+        node::put_floats(&mut made, "numbers", &numbers);
+        Some(Fused {
+            nodes: vec![made],
+            parts,
+        })
+    }
+
     /// A `MatMulInteger` with a stored matrix, and one zero point of the other side.
     fn sums(&self, node: &NodeProto) -> Option<Fused> {
         let [rows, matrix, ..] = node.input.as_slice() else {
@@ -246,13 +273,7 @@ impl Pass<'_> {
     fn rounds(&self, at: usize) -> Option<Fused> {
         let node = &self.nodes[at];
         let (value, output) = (node.input.first()?, node.output.first()?);
-        let maker = self.makers.get(value).map(|maker| &self.nodes[*maker]);
-        let is_tabled = maker.is_some_and(|maker| {
-            let from = maker.input.first();
-            FUNCTIONS.contains(&maker.op_type.as_str())
-                && from.is_some_and(|from| self.held.contains_key(from))
-        });
-        if is_tabled || self.constants.get(value).is_some() {
+        if self.constants.get(value).is_some() {
             return None;
         }
         let mut made = node::new(node::ROUNDED, &node.name, &[value], output);

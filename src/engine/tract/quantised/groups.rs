@@ -7,6 +7,7 @@ use tract_onnx::pb::NodeProto;
 use super::axes::axes_of;
 use super::constants::{Constants, Element};
 use super::node;
+use super::windows::are_sound;
 use crate::engine::tract::graph::{attribute, has_input, integer};
 use crate::kernels::bytes::elementwise::{Grid, Range};
 
@@ -25,9 +26,6 @@ const MOVES: [&str; 12] = [
     "Transpose",
     "Unsqueeze",
 ];
-
-/// Most elements of a window of which the largest is taken: each is looked at for each output.
-const MOST_TAPS: i64 = 1 << 16;
 
 /// A tensor of numbers whose bytes are known.
 #[derive(Debug, Clone)]
@@ -106,6 +104,7 @@ pub(super) fn group(
         "Sub" => group.pair("subtract"),
         "Mul" => group.pair("multiply"),
         "MaxPool" => group.largest(),
+        "AveragePool" => group.average(),
         "GlobalAveragePool" => group.mean(&[], true),
         "ReduceMean" => {
             let axes = axes_of(constants, operator)?;
@@ -387,14 +386,7 @@ impl Group<'_> {
 
     fn largest(&self) -> Option<Vec<NodeProto>> {
         let input = self.input(0)?;
-        let declared = attribute(self.operator, "kernel_shape")?;
-        let taps = declared
-            .ints
-            .iter()
-            .try_fold(1_i64, |all, size| all.checked_mul(*size));
-        let sound = (1..=2).contains(&declared.ints.len())
-            && declared.ints.iter().all(|size| *size > 0)
-            && taps.is_some_and(|taps| taps <= MOST_TAPS)
+        let sound = are_sound(self.operator)
             && integer(self.operator, "storage_order", 0) == 0
             && !self.operator.output.iter().skip(1).any(|it| !it.is_empty());
         if !sound {
@@ -407,6 +399,17 @@ impl Group<'_> {
             node::put_sign(&mut made, "x", input.element.sign()?);
             Some(made)
         })
+    }
+
+    fn average(&self) -> Option<Vec<NodeProto>> {
+        let input = self.input(0)?;
+        if !are_sound(self.operator) {
+            return None;
+        }
+        let mut made = self.node(node::AVERAGE, &[&input.bytes], &[("x", input.grid()?)]);
+        let attributes = self.operator.attribute.iter();
+        made.attribute.extend(attributes.cloned());
+        Some(vec![made])
     }
 
     fn mean(&self, axes: &[i64], keeps: bool) -> Option<Vec<NodeProto>> {

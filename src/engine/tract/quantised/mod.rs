@@ -13,7 +13,7 @@
 //! Where a run decides how numbers become bytes (`DynamicQuantizeLinear`, `MatMulInteger`), sums stay integers
 //! ([`dynamic`]).
 //!
-//! A convolution or product sums whole numbers, so it is more exact than its float32; all else is what float32
+//! A convolution, a product or a mean sums whole numbers, so it is more exact than its float32; all else is what float32
 //! gives, to the last bit. A bias in float32 is rounded to a step of the sums, which are at least 64 to a step
 //! of the output.
 
@@ -23,15 +23,18 @@ mod constants;
 mod convolution;
 mod dynamic;
 mod elements;
+mod function;
 mod fuse;
 mod graph;
 mod groups;
 mod node;
 mod pool;
 mod product;
+mod table;
 #[cfg(test)]
 mod tests;
 mod unfold;
+mod windows;
 
 use tract_onnx::Onnx;
 use tract_onnx::tract_hir::internal::expand;
@@ -54,4 +57,6 @@ pub(super) fn register(reader: &mut Onnx) {
     operators.insert(node::PAIR, elements::build_pair);
     operators.insert(node::LARGEST, pool::build_largest);
     operators.insert(node::MEAN, pool::build_mean);
+    operators.insert(node::AVERAGE, pool::build_average);
+    operators.insert(node::TABLE, table::build);
 }

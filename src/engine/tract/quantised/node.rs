@@ -17,6 +17,11 @@ pub(super) const ROUNDED: &str = "QuantizeLinear to bytes";
 pub(super) const PAIR: &str = "Add, Sub or Mul on bytes";
 pub(super) const LARGEST: &str = "MaxPool on bytes";
 pub(super) const MEAN: &str = "ReduceMean on bytes";
+pub(super) const AVERAGE: &str = "AveragePool on bytes";
+pub(super) const TABLE: &str = "Function on bytes";
+
+/// The attribute of an `AveragePool` whose windows are divided by all of their taps, also by those beyond the padding.
+pub(super) const WHOLE: &str = "counts_whole_windows";
 
 /// ONNX's codes of attribute types.
 const FLOAT: i32 = 1;

@@ -1,43 +1,81 @@
-//! The largest of windows over bytes, and means.
+//! The largest and the means of windows over bytes, and means along axes.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::cnn::PoolSpec;
+use tract_onnx::tract_core::ops::cnn::{PaddingSpec, PoolSpec};
 use tract_onnx::tract_hir::internal::*;
 
 use super::axes::within;
 use super::convolution::{channels_last, over_images, padding, spec};
 use super::node;
 use crate::engine::tract::graph::integer;
-use crate::engine::tract::images::{over_images_of_bytes, window};
+use crate::engine::tract::images::{over_images_of_bytes, too_large, window};
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::operators::Built;
 use crate::engine::tract::pool::computed_bytes;
-use crate::kernels::Cpu;
+use crate::engine::tract::watch::WRONG;
 use crate::kernels::bytes::Sign;
-use crate::kernels::bytes::pool::{Mean, Rounding, largest};
-use crate::kernels::window::Placed;
+use crate::kernels::bytes::pool::{Counted, Mean, Rounding, largest};
+use crate::kernels::window::{Placed, Window};
+use crate::kernels::{Cpu, Split};
 
 /// Reads what takes the largest of each window.
 pub(super) fn build_largest(_: &ParsingContext, node: &NodeProto) -> Built {
-    let window: Vec<usize> = node::integers(node, "kernel_shape")?.context("no window")?;
-    let padding = padding(node, window.len(), true)?;
     let operator = Largest {
-        spec: spec(node, &window, padding)?,
+        spec: windows(node)?,
         sign: node::sign(node, "x"),
     };
     Ok((expand(operator), vec![]))
 }
 
+/// Reads what takes the mean of each window.
+pub(super) fn build_average(_: &ParsingContext, node: &NodeProto) -> Built {
+    let spec = windows(node)?;
+    let operator = Average {
+        counted: counted(node, &spec)?,
+        mean: mean(node)?,
+        spec,
+    };
+    Ok((expand(operator), vec![]))
+}
+
+/// What the sum of a window is divided by.
+fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<Counted> {
+    let is = |name| integer(node, name, 0) != 0;
+    if !is("count_include_pad") {
+        return Ok(Counted::Pixels);
+    }
+    let window = window(spec).map_err(TractError::msg)?;
+    Ok(Counted::Padded(match &spec.padding {
+        PaddingSpec::ExplicitOnnxPool(_, after, _) if !is(node::WHOLE) => match **after {
+            [height, width] => [height, width],
+            [width] => [0, width],
+            _ => bail!("a window of {} dimensions", after.len()),
+        },
+        // As much as windows reach into.
+        _ => [0, 1].map(|axis| window.kernel[axis] * window.dilation[axis]),
+    }))
+}
+
+fn windows(node: &NodeProto) -> TractResult<PoolSpec> {
+    let window: Vec<usize> = node::integers(node, "kernel_shape")?.context("no window")?;
+    let padding = padding(node, window.len(), true)?;
+    spec(node, &window, padding)
+}
+
+fn mean(node: &NodeProto) -> TractResult<Mean> {
+    Ok(Mean {
+        from: node::grid(node, "x")?,
+        to: node::grid(node, "y")?,
+        range: node::range(node)?,
+        rounding: Rounding::Real,
+    })
+}
+
 /// Reads a mean.
 pub(super) fn build_mean(_: &ParsingContext, node: &NodeProto) -> Built {
     let operator = Averaged {
-        mean: Mean {
-            from: node::grid(node, "x")?,
-            to: node::grid(node, "y")?,
-            range: node::range(node)?,
-            rounding: Rounding::Real,
-        },
+        mean: mean(node)?,
         axes: node::integers(node, "axes")?.unwrap_or_default(),
         keeps: integer(node, "keepdims", 1) != 0,
     };
@@ -48,17 +86,6 @@ pub(super) fn build_mean(_: &ParsingContext, node: &NodeProto) -> Built {
 struct Largest {
     spec: PoolSpec,
     sign: Sign,
-}
-
-impl Largest {
-    /// The windows over images of so many channels.
-    fn of_channels(&self, channels: usize) -> PoolSpec {
-        PoolSpec {
-            input_channels: channels,
-            output_channels: channels,
-            ..self.spec.clone()
-        }
-    }
 }
 
 impl Expansion for Largest {
@@ -72,18 +99,7 @@ impl Expansion for Largest {
         inputs: &'p [TensorProxy],
         outputs: &'p [TensorProxy],
     ) -> TractResult<()> {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 1)?;
-        let dtype = node::datum_type(self.sign);
-        s.equals(&inputs[0].datum_type, dtype)?;
-        s.equals(&outputs[0].datum_type, dtype)?;
-        let rank = i64::try_from(self.spec.rank() + 2)?;
-        s.equals(&inputs[0].rank, rank)?;
-        s.equals(&outputs[0].rank, rank)?;
-        s.given(&inputs[0].shape, move |s, shape| {
-            let spec = self.of_channels(shape[1].to_usize()?);
-            s.equals(&outputs[0].shape, spec.output_shape(&shape)?.shape)
-        })
+        pooled(&self.spec, [self.sign; 2], s, inputs, outputs)
     }
 
     fn wire(
@@ -92,17 +108,139 @@ impl Expansion for Largest {
         model: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let channels = model.outlet_fact(inputs[0])?.shape[1].to_usize()?;
         let (cpu, sign) = (Cpu::chosen(), self.sign);
-        let window = window(&self.spec).map_err(TractError::msg)?;
-        let run = move |placed: &Placed, from: &[&[u8]], to: &mut [u8], split| {
-            largest(cpu, sign, (&window, placed), channels, from[0], to, split)
-        };
-        let spec = channels_last(&self.of_channels(channels));
-        over_images(prefix, model, inputs[0], |fact| {
-            over_images_of_bytes("LargestBytes", spec, fact, node::datum_type(sign), 0, run)
-        })
+        let work =
+            move |windows: (&Window, &Placed), channels, from: &[u8], to: &mut [u8], split| {
+                largest(cpu, sign, windows, channels, from, to, split)
+            };
+        over_windows(
+            ("LargestBytes", prefix),
+            model,
+            inputs[0],
+            (&self.spec, sign),
+            work,
+        )
     }
+}
+
+#[derive(Debug, Clone)]
+struct Average {
+    spec: PoolSpec,
+    mean: Mean,
+    counted: Counted,
+}
+
+impl Expansion for Average {
+    fn name(&self) -> StaticName {
+        node::AVERAGE.into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        let signs = [self.mean.from.sign, self.mean.to.sign];
+        pooled(&self.spec, signs, s, inputs, outputs)
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let (cpu, mean, counted) = (Cpu::chosen(), self.mean, self.counted);
+        let work =
+            move |windows: (&Window, &Placed), channels, from: &[u8], to: &mut [u8], split| {
+                mean.of_windows(cpu, windows, (channels, counted), from, to, split)
+            };
+        over_windows(
+            ("AverageBytes", prefix),
+            model,
+            inputs[0],
+            (&self.spec, mean.to.sign),
+            work,
+        )
+    }
+}
+
+/// The windows over images of so many channels.
+fn of_channels(spec: &PoolSpec, channels: usize) -> PoolSpec {
+    PoolSpec {
+        input_channels: channels,
+        output_channels: channels,
+        ..spec.clone()
+    }
+}
+
+/// What is known of images and of what windows make of them.
+fn pooled<'r, 'p: 'r, 's: 'r>(
+    spec: &'s PoolSpec,
+    [from, to]: [Sign; 2],
+    s: &mut Solver<'r>,
+    inputs: &'p [TensorProxy],
+    outputs: &'p [TensorProxy],
+) -> TractResult<()> {
+    check_input_arity(inputs, 1)?;
+    check_output_arity(outputs, 1)?;
+    s.equals(&inputs[0].datum_type, node::datum_type(from))?;
+    s.equals(&outputs[0].datum_type, node::datum_type(to))?;
+    let rank = i64::try_from(spec.rank() + 2)?;
+    s.equals(&inputs[0].rank, rank)?;
+    s.equals(&outputs[0].rank, rank)?;
+    s.given(&inputs[0].shape, move |s, shape| {
+        let spec = of_channels(spec, shape[1].to_usize()?);
+        s.equals(&outputs[0].shape, spec.output_shape(&shape)?.shape)
+    })
+}
+
+/// What `work` makes of windows over images, as bytes of this sign.
+fn over_windows(
+    (name, prefix): (&'static str, &str),
+    model: &mut TypedModel,
+    images: OutletId,
+    (spec, sign): (&PoolSpec, Sign),
+    work: impl Fn((&Window, &Placed), usize, &[u8], &mut [u8], Split) -> Result<(), String>
+    + Send
+    + Sync
+    + 'static,
+) -> TractResult<TVec<OutletId>> {
+    let channels = model.outlet_fact(images)?.shape[1].to_usize()?;
+    let window = window(spec).map_err(TractError::msg)?;
+    let spec = channels_last(&of_channels(spec, channels));
+    let of_run = spec.clone();
+    let run = move |placed: &Placed, from: &[&[u8]], to: &mut [u8], split| {
+        let sizes = &placed.input[2 - of_run.rank()..];
+        check_reach(&of_run, sizes.iter().copied().map(Some))?;
+        work((&window, placed), channels, from[0], to, split)
+    };
+    over_images(prefix, model, images, |fact| {
+        // Where nothing would come out, nothing is run.
+        let sizes = fact.shape[1..=spec.rank()].iter();
+        let sizes = sizes.map(|size| size.to_usize().ok());
+        check_reach(&spec, sizes).map_err(TractError::msg)?;
+        over_images_of_bytes(name, spec, fact, node::datum_type(sign), 0, run)
+    })
+}
+
+/// Fails if windows are larger than images of these sizes, as far as they are known, or have no pixels to see.
+fn check_reach(spec: &PoolSpec, sizes: impl Iterator<Item = Option<usize>>) -> Result<(), String> {
+    for (axis, size) in sizes.enumerate() {
+        if size == Some(0) {
+            return Err(format!(
+                "windows over nothing (dimension {axis} of space) {WRONG}"
+            ));
+        }
+        if let Some([window, padded]) = size.and_then(|size| too_large(spec, axis, size)) {
+            return Err(format!(
+                "a window of {window} places on {padded} (dimension {axis} of space, padding \
+                 included) {WRONG}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Debug, Clone)]

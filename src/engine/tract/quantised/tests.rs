@@ -6,6 +6,7 @@ use tract_onnx::tensor::load_tensor;
 
 use super::node;
 use super::{fuse, unfold};
+use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::Range;
 
 const FLOAT: i32 = 1;
@@ -215,7 +216,7 @@ fn operators_on_bytes() {
             graph.node("DequantizeLinear", &["m", "s", "i"], "matrix");
         }
         let made = graph.node(operator, &inputs, "made");
-        if operator == "MaxPool" {
+        if operator.ends_with("Pool") && !operator.starts_with("Global") {
             node::put_integers(made, "kernel_shape", vec![2, 2]);
         }
         if operator == "ReduceMean" {
@@ -237,10 +238,101 @@ fn operators_on_bytes() {
         of("Concat", &["x"]),
         [node::ELEMENTS, node::ELEMENTS, "Concat"]
     );
-    let sigmoid = ["DequantizeLinear", "Sigmoid", "QuantizeLinear"];
-    assert_eq!(of("Sigmoid", &[]), sigmoid, "the library makes a table");
+    assert_eq!(of("AveragePool", &[]), [node::AVERAGE]);
     let softmax = ["DequantizeLinear", "Softmax", node::ROUNDED];
     assert_eq!(of("Softmax", &[]), softmax);
+}
+
+#[test]
+fn functions_become_tables() {
+    for name in [
+        "Elu",
+        "Erf",
+        "Gelu",
+        "HardSigmoid",
+        "HardSwish",
+        "LeakyRelu",
+        "Mish",
+        "Selu",
+        "Sigmoid",
+        "Softplus",
+        "Softsign",
+        "Tanh",
+    ] {
+        let mut graph = Graph::new();
+        graph.node(name, &["x"], "made");
+        graph.node("QuantizeLinear", &["made", "s", "i"], "y");
+        assert_eq!(graph.operators(&["y"]), [node::TABLE], "{name}");
+    }
+    let mut graph = Graph::new();
+    graph.node("Relu", &["x"], "positive");
+    graph.node("Sigmoid", &["positive"], "sigmoid");
+    graph.node("Clip", &["sigmoid", "least", "most"], "held");
+    graph.node("QuantizeLinear", &["held", "s", "i"], "y");
+    let nodes = graph.fused(&["y"]);
+    let [made] = nodes.as_slice() else {
+        panic!("{nodes:?}");
+    };
+    assert_eq!(made.input, ["q"]);
+    assert_eq!(node::sign(made, "x"), Sign::Unsigned);
+    assert_eq!(node::sign(made, "y"), Sign::Signed);
+    let numbers = node::floats(made, "numbers");
+    assert_eq!(numbers.len(), 256);
+    // Bytes up to the zero point are no more than zero.
+    assert_eq!(numbers[..4], [0.5; 4]);
+    assert!(numbers[3] < numbers[4] && numbers[255] <= 1.0);
+
+    let mut graph = Graph::new();
+    graph.node("Sigmoid", &["x"], "made");
+    graph.round("made", "y");
+    let operators = graph.operators(&["y", "made"]);
+    let apart = ["DequantizeLinear", "Sigmoid", node::ROUNDED];
+    assert_eq!(operators, apart, "others read the numbers");
+    let mut graph = Graph::new();
+    graph.node("Sigmoid", &["x"], "made").domain = "com.example".to_owned();
+    graph.round("made", "y");
+    let apart = ["DequantizeLinear", "Sigmoid", node::ROUNDED];
+    assert_eq!(graph.operators(&["y"]), apart, "another's operator");
+}
+
+#[test]
+fn windows_that_no_kernel_takes_stay() {
+    let of = |operator: &str, attributes: &[(&str, &[i64])]| {
+        let mut graph = Graph::new();
+        let made = graph.node(operator, &["x"], "made");
+        for (name, integers) in attributes {
+            node::put_integers(made, name, integers.to_vec());
+        }
+        graph.round("made", "y");
+        let operators = graph.operators(&["y"]);
+        operators.iter().all(|it| it != operator)
+    };
+    for operator in ["MaxPool", "AveragePool"] {
+        let with = |name: &str, integers: &[i64]| {
+            of(operator, &[("kernel_shape", &[2, 3]), (name, integers)])
+        };
+        assert!(of(operator, &[("kernel_shape", &[2])]));
+        assert!(with("pads", &[1, 2, 0, 1]));
+        assert!(with("strides", &[4, 1]));
+        assert!(with("dilations", &[1, 3]));
+        for (name, integers) in [
+            ("pads", &[2, 0, 0, 0][..]),
+            ("pads", &[0, 0, 0, 3]),
+            ("pads", &[-1, 0, 0, 0]),
+            ("pads", &[1, 1]),
+            ("strides", &[0, 1]),
+            ("strides", &[i64::MAX, 1]),
+            ("strides", &[1]),
+            ("dilations", &[1, -1]),
+            ("dilations", &[1 << 40, 1]),
+        ] {
+            assert!(!with(name, integers), "{operator}: {name} {integers:?}");
+        }
+        assert!(!of(operator, &[]));
+        for kernel in [&[2, 2, 2][..], &[0, 1], &[-1], &[1 << 20, 1 << 20], &[]] {
+            assert!(!of(operator, &[("kernel_shape", kernel)]), "{kernel:?}");
+        }
+    }
 }
 
 #[test]
@@ -270,6 +362,20 @@ fn words_and_sums() {
         ["MatMulInteger"],
         "a zero point for each row"
     );
+
+    for (word, attributes, becomes) in [
+        ("QLinearAveragePool", &["kernel_shape"][..], node::AVERAGE),
+        ("QLinearLeakyRelu", &[], node::TABLE),
+        ("QLinearSigmoid", &[], node::TABLE),
+    ] {
+        let mut graph = Graph::of_bytes();
+        let made = graph.node(word, &["q", "s", "z", "t", "z"], "y");
+        made.domain = "com.microsoft".to_owned();
+        for name in attributes {
+            node::put_integers(made, name, vec![2, 2]);
+        }
+        assert_eq!(graph.operators(&["y"]), [becomes]);
+    }
 
     let mut graph = Graph::of_bytes();
     let word = ["q", "s", "z", "q", "s", "z", "t", "z"];

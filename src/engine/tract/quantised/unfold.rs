@@ -164,6 +164,10 @@ fn plain(form: &Form, node: &NodeProto, version: i64) -> Option<Unfolded> {
     let attributes = node.attribute.iter();
     let attributes = attributes.filter(|it| !own.contains(&it.name.as_str()));
     operator.attribute = attributes.cloned().collect();
+    if form.plain == "AveragePool" {
+        // Where `ceil_mode` lets the last window reach beyond the padding, ONNX Runtime counts that too.
+        node::put_integer(&mut operator, node::WHOLE, 1);
+    }
     if form.plain == "Softmax" {
         // It may be another version's softmax than the model's.
         let own = integer(node, "opset", 1);

@@ -1,15 +1,16 @@
-//! Single bytes, pairs and pooling against plain loops.
+//! Single bytes and pairs against plain loops.
 
 use proptest::prelude::*;
 
-use super::{bytes, number, numbers, on_threads, signs, windows};
+use super::{bytes, number, numbers, on_threads, signs};
 use crate::kernels::Cpu;
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{FixedSum, Grid, Pair, Range, clamp};
-use crate::kernels::bytes::pool::{self, Mean, Rounding};
 use crate::kernels::bytes::real::{Operation, extent};
+use crate::kernels::bytes::table::Table;
 
-fn grids() -> impl Strategy<Value = (Grid, Range)> {
+/// Grids, each with a range of its numbers.
+pub(super) fn grids() -> impl Strategy<Value = (Grid, Range)> {
     let grids = signs().prop_flat_map(|sign| {
         let numbers = (numbers(sign), numbers(sign), numbers(sign));
         (Just(sign), 0.004_f32..0.9, numbers)
@@ -30,7 +31,7 @@ fn grids() -> impl Strategy<Value = (Grid, Range)> {
 
 /// A byte's number, the zero point taken off.
 #[expect(clippy::cast_possible_truncation, reason = "a number of nine bits")]
-fn steps(grid: Grid, byte: u8) -> i32 {
+pub(super) fn steps(grid: Grid, byte: u8) -> i32 {
     number(grid.sign, byte) as i32 - grid.zero_point
 }
 
@@ -41,7 +42,7 @@ fn steps(grid: Grid, byte: u8) -> i32 {
     clippy::cast_sign_loss,
     reason = "the rule"
 )]
-fn byte((grid, range): (Grid, Range), steps: f32, moved: bool) -> u8 {
+pub(super) fn byte((grid, range): (Grid, Range), steps: f32, moved: bool) -> u8 {
     let zero = grid.zero_point;
     let bounds = [range.least, range.most].map(|number| (number - zero) as f32);
     if moved {
@@ -211,62 +212,28 @@ proptest! {
     }
 
     #[test]
-    fn pooling_is_exact(
-        (window, placed) in windows(),
-        channels in 1_usize..=70,
-        from in grids(),
-        to in grids(),
-        seed: u64,
+    fn tables_are_exact(
+        from in signs(), to in grids(), count in 0_usize..300, seed: u64, scale in -2.0_f32..2.0,
     ) {
-        let [height, width] = placed.input;
-        let input = bytes(seed, placed.batch * height * width * channels);
-        let pixels = placed.batch * placed.output[0] * placed.output[1];
-        let mut largest = vec![from.0.sign.byte(from.0.sign.range().0); pixels * channels];
-        for at in 0..pixels * channels {
-            let [image, row, column] = placed.pixel(at / channels);
-            let mut values = Vec::new();
-            for tap in 0..window.taps() {
-                let (i, j) = (tap / window.kernel[1], tap % window.kernel[1]);
-                let y = (row * window.stride[0] + i * window.dilation[0]).checked_sub(placed.before[0]);
-                let x = (column * window.stride[1] + j * window.dilation[1]).checked_sub(placed.before[1]);
-                let (Some(y), Some(x)) = (y, x) else { continue };
-                if y < height && x < width {
-                    values.push(input[((image * height + y) * width + x) * channels + at % channels]);
-                }
-            }
-            if let Some(most) = values.iter().max_by_key(|byte| number(from.0.sign, **byte)) {
-                largest[at] = *most;
-            }
-        }
-        let mean = |rounding| Mean { from: from.0, to: to.0, range: to.1, rounding };
+        let input = bytes(seed, count);
+        #[expect(clippy::cast_precision_loss, reason = "numbers of eight bits")]
+        let mut numbers: Vec<f32> =
+            (0..=255).map(|byte| (number(from, byte) as f32 * scale).sin() * 90.0).collect();
+        let expected: Vec<u8> = input
+            .iter()
+            .map(|from| byte(to, numbers[usize::from(*from)] / to.0.scale, false))
+            .collect();
+        let table = Table::new(&numbers, to.0, to.1).expect("a table");
         for cpu in Cpu::all() {
             on_threads(|split| {
-                let mut output = vec![7; pixels * channels];
-                let windows = (&window, &placed);
-                pool::largest(cpu, from.0.sign, windows, channels, &input, &mut output, split).expect("a pool");
-                assert!(output == largest, "{:?} differs", cpu.level());
-                for rounding in [Rounding::Moved, Rounding::Real] {
-                    let mut output = vec![7; placed.batch * channels];
-                    let sizes = [placed.batch, height * width, channels];
-                    mean(rounding).of_images(cpu, sizes, &input, &mut output, split).expect("means");
-                    for (at, found) in output.iter().enumerate() {
-                        let image = &input[at / channels * height * width * channels..];
-                        let pixels = image.chunks_exact(channels).take(height * width);
-                        let sum: i32 = pixels.map(|pixel| steps(from.0, pixel[at % channels])).sum();
-                        #[expect(clippy::cast_precision_loss, reason = "few pixels")]
-                        let (sum, count) = (sum as f32, (height * width) as f32);
-                        let expected = match rounding {
-                            Rounding::Moved => {
-                                byte(to, sum * (from.0.scale / (to.0.scale * count)), true)
-                            }
-                            Rounding::Real => {
-                                byte(to, sum * from.0.scale / count / to.0.scale, false)
-                            }
-                        };
-                        assert_eq!(*found, expected);
-                    }
-                }
+                let mut output = vec![7; count];
+                table.look_up(cpu, &input, &mut output, split).expect("bytes");
+                assert!(output == expected, "{:?} differs", cpu.level());
+                assert!(table.look_up(cpu, &[0; 400], &mut output, split).is_err());
             });
         }
+        numbers[9] = f32::NAN;
+        prop_assert!(Table::new(&numbers, to.0, to.1).is_ok());
+        prop_assert!(Table::new(&numbers[1..], to.0, to.1).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Every set of instructions against plain loops.
 
 mod elementwise;
+mod pool;
 
 use proptest::prelude::*;
 

@@ -2,7 +2,7 @@
 //!
 //! Each answer three times in one session, with other inputs between.
 
-use pkgtool::tensor::DType;
+use pkgtool::tensor::{DType, Tensor};
 
 use super::{
     Attribute, FLOAT, INT8, UINT8, assert_answers, attribute, bytes, float, floats, node, tensor,
@@ -173,6 +173,75 @@ fn bytes_change_their_sign_between_two_quantizations() {
     let runs = [
         run([0.0, 150.0, 250.0], [0.0, 50.0, 127.0]),
         run([101.0, 99.0, 100.0], [1.0, 0.0, 0.0]),
+    ];
+    assert_answers(&graph, &runs);
+}
+
+/// Bytes from an input `[n, 1, 4]` by an operator on their numbers, which are whole.
+fn between_bytes(operator: Vec<u8>, to: u64, scale: f32) -> [Vec<u8>; 9] {
+    [
+        value(11, "x", UINT8, Some(&[-1, 1, 4])),
+        value(12, "y", to, None),
+        floats("s", &[], &[1.0]),
+        floats("t", &[], &[scale]),
+        bytes("z", UINT8, &[], &[3]),
+        bytes("w", to, &[], &[0]),
+        node("DequantizeLinear", &["x", "s", "z"], "d", &[]),
+        operator,
+        node("QuantizeLinear", &["e", "t", "w"], "y", &[]),
+    ]
+}
+
+fn of_four(x: &[f64], y: &[f64]) -> (Vec<Tensor>, Vec<u64>, Vec<f64>) {
+    let batch = x.len() as u64 / 4;
+    let input = tensor(DType::Uint8, &[batch, 1, 4], x);
+    (vec![input], vec![batch, 1, 4], y.to_vec())
+}
+
+#[test]
+fn means_of_windows_are_rounded_to_the_even_step() {
+    for (counts_padding, first, second) in [
+        (0, [2.0, 3.0, 6.0, 8.0], [0.0, 0.0, 83.0, 126.0]),
+        (1, [1.0, 3.0, 6.0, 5.0], [0.0, 0.0, 83.0, 84.0]),
+    ] {
+        let attributes = [
+            ("kernel_shape", Attribute::Ints(&[3])),
+            ("pads", Attribute::Ints(&[1, 1])),
+            ("count_include_pad", Attribute::Int(counts_padding)),
+        ];
+        let operator = node("AveragePool", &["d"], "e", &attributes);
+        let graph = between_bytes(operator, UINT8, 1.0);
+        let runs = [
+            of_four(&[4.0, 5.0, 9.0, 12.0], &first),
+            of_four(&[0.0, 0.0, 3.0, 255.0], &second),
+            of_four(&[], &[]),
+        ];
+        assert_answers(&graph, &runs);
+    }
+}
+
+#[test]
+fn functions_change_the_sign_of_bytes() {
+    for (to, least) in [(UINT8, 0.0), (INT8, -1.0)] {
+        let operator = node("Softsign", &["d"], "e", &[]);
+        let graph = between_bytes(operator, to, 0.75);
+        let runs = [
+            of_four(&[3.0, 4.0, 103.0, 255.0], &[0.0, 1.0, 1.0, 1.0]),
+            of_four(&[0.0, 2.0, 1.0, 6.0], &[least, least, least, 1.0]),
+            of_four(&[], &[]),
+        ];
+        assert_answers(&graph, &runs);
+    }
+}
+
+/// Times the inverse of 14 they are a little more than half way.
+#[test]
+fn functions_are_divided_by_the_scale() {
+    let operator = node("LeakyRelu", &["d"], "e", &[]);
+    let graph = between_bytes(operator, UINT8, 14.0);
+    let runs = [
+        of_four(&[94.0, 178.0, 206.0, 3.0], &[6.0, 12.0, 14.0, 0.0]),
+        of_four(&[24.0, 38.0, 255.0, 0.0], &[2.0, 2.0, 18.0, 0.0]),
     ];
     assert_answers(&graph, &runs);
 }

@@ -2,9 +2,13 @@
 //!
 //! Each answer three times in one session, with other inputs between.
 
+use pkgtool::tensor::DType;
+
 #[cfg(feature = "ort")]
 use super::load_on;
-use super::{Attribute, FLOAT, assert_answers, float, floats, load, node, value};
+use super::{
+    Attribute, FLOAT, UINT8, assert_answers, bytes, float, floats, load, node, tensor, value,
+};
 #[cfg(feature = "ort")]
 use crate::support::environment::Piece;
 
@@ -92,6 +96,42 @@ fn windows_larger_than_what_they_are_put_on_are_refused() {
     }
     for operator in ["AveragePool", "MaxPool"] {
         refused(operator, &[("kernel_shape", Attribute::Ints(&[5]))]);
+    }
+}
+
+/// Whether the size is known when the model is loaded or only when it runs.
+#[test]
+fn windows_larger_than_bytes_are_refused() {
+    for operator in ["AveragePool", "MaxPool"] {
+        for (padding, places) in [("VALID", 4), ("NOTSET", 5)] {
+            for size in [4, -1] {
+                let mut attributes = vec![
+                    ("auto_pad", Attribute::Text(padding)),
+                    ("kernel_shape", Attribute::Ints(&[4])),
+                    ("dilations", Attribute::Ints(&[2])),
+                ];
+                if padding == "NOTSET" {
+                    attributes.push(("pads", Attribute::Ints(&[0, 1])));
+                }
+                let graph = [
+                    value(11, "x", UINT8, Some(&[1, 1, size])),
+                    value(12, "y", UINT8, None),
+                    floats("s", &[], &[1.0]),
+                    bytes("z", UINT8, &[], &[3]),
+                    node("DequantizeLinear", &["x", "s", "z"], "d", &[]),
+                    node(operator, &["d"], "e", &attributes),
+                    node("QuantizeLinear", &["e", "s", "z"], "y", &[]),
+                ];
+                let input = tensor(DType::Uint8, &[1, 1, 4], &[1.0; 4]);
+                let error = match load(&graph) {
+                    Ok(mut session) => session.run(&[input]).err(),
+                    Err(error) => Some(error),
+                };
+                let error = error.expect("it is refused").to_string();
+                let what = format!("a window of 7 places on {places} (");
+                assert!(error.contains(&what), "{error}");
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::super::pointwise::Pointwise;
 use super::call::{Call, Table};
 use super::elements::{floats, ints, of_floats, of_ints};
 use super::promotion::{promoted, widened};
+use crate::engine::tract::error_function::erf;
 use crate::tensor::DType;
 
 /// The operators of this theme.
@@ -252,30 +253,6 @@ fn mapped(
             of_ints(input.shape(), &values, to)
         })?;
     call.give(out, wire)
-}
-
-/// The error function, to float64's precision (W. J. Cody's rational approximations would do as well;
-/// a series and a continued fraction are shorter).
-pub(super) fn erf(x: f64) -> f64 {
-    let size = x.abs();
-    if size > 6.0 {
-        return 1.0_f64.copysign(x);
-    }
-    if size < 2.5 {
-        let (mut term, mut sum, mut n) = (x, x, 0.0);
-        while term.abs() > 1e-17 * sum.abs() && n < 200.0 {
-            n += 1.0;
-            term *= -x * x / n;
-            sum += term / (2.0 * n + 1.0);
-        }
-        return sum * std::f64::consts::FRAC_2_SQRT_PI;
-    }
-    let mut fraction = 0.0;
-    for n in (1..80).rev() {
-        fraction = f64::from(n) / 2.0 / (size + fraction);
-    }
-    let complement = (-size * size).exp() / (size + fraction) / std::f64::consts::PI.sqrt();
-    (1.0 - complement).copysign(x)
 }
 
 fn logit(call: &mut Call<'_, '_>) -> TractResult<()> {

@@ -1,0 +1,63 @@
+//! Functions of one number between bytes: one look into a table for each.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use super::elements::of_elements;
+use super::node;
+use crate::engine::tract::operators::Built;
+use crate::kernels::Cpu;
+use crate::kernels::bytes::Sign;
+use crate::kernels::bytes::table::Table;
+
+/// Reads a function.
+pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
+    let to = node::grid(node, "y")?;
+    let table = Table::new(&node::floats(node, "numbers"), to, node::range(node)?);
+    let operator = Tabled {
+        table: table.map_err(TractError::msg)?,
+        from: node::sign(node, "x"),
+        to: to.sign,
+    };
+    Ok((expand(operator), vec![]))
+}
+
+#[derive(Debug, Clone)]
+struct Tabled {
+    table: Table,
+    from: Sign,
+    to: Sign,
+}
+
+impl Expansion for Tabled {
+    fn name(&self) -> StaticName {
+        node::TABLE.into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        check_input_arity(inputs, 1)?;
+        check_output_arity(outputs, 1)?;
+        s.equals(&inputs[0].datum_type, node::datum_type(self.from))?;
+        s.equals(&outputs[0].datum_type, node::datum_type(self.to))?;
+        s.equals(&inputs[0].shape, &outputs[0].shape)
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let (table, cpu) = (self.table.clone(), Cpu::chosen());
+        let kernel = of_elements("TableOfBytes", self.to, move |bytes, output, split| {
+            table.look_up(cpu, bytes[0], output, split)
+        });
+        model.wire_node(prefix, kernel, inputs)
+    }
+}

@@ -1,0 +1,40 @@
+//! Which windows of pools kernels of bytes take.
+
+use tract_onnx::pb::NodeProto;
+
+use crate::engine::tract::graph::{attribute, text};
+
+/// Most elements of a window: each is looked at for each output.
+const MOST_TAPS: i64 = 1 << 16;
+
+/// The largest step.
+const MOST_STEP: i64 = 1 << 20;
+
+/// Whether the windows of a pool are of one or two dimensions, and such as the standard knows and kernels take: a window
+/// that may see nothing but padding is not.
+pub(super) fn are_sound(node: &NodeProto) -> bool {
+    let ints = |name: &str| attribute(node, name).map_or(&[][..], |found| &found.ints);
+    let kernel = ints("kernel_shape");
+    let rank = kernel.len();
+    let taps = kernel
+        .iter()
+        .try_fold(1_i64, |all, size| all.checked_mul(*size));
+    let steps_fit = ["strides", "dilations"].iter().all(|name| {
+        let steps = ints(name);
+        let known = steps.iter().all(|step| (1..=MOST_STEP).contains(step));
+        known && (steps.is_empty() || steps.len() == rank)
+    });
+    let pads = ints("pads");
+    let known = pads.iter().zip(kernel.iter().cycle());
+    let pads_fit = known.fold(true, |all, (pad, size)| all && (0..*size).contains(pad));
+    (1..=2).contains(&rank)
+        && kernel.iter().all(|size| *size > 0)
+        && taps.is_some_and(|taps| taps <= MOST_TAPS)
+        && steps_fit
+        && pads_fit
+        && (pads.is_empty() || pads.len() == 2 * rank)
+        && matches!(
+            text(node, "auto_pad"),
+            b"" | b"NOTSET" | b"VALID" | b"SAME_UPPER" | b"SAME_LOWER"
+        )
+}

@@ -1,0 +1,43 @@
+//! A function of one number between bytes, as a table of what each of 256 bytes becomes.
+
+use super::elementwise::{Grid, Range};
+use crate::kernels::length::check_length;
+use crate::kernels::simd::compiled;
+use crate::kernels::{Cpu, Split};
+
+compiled! {
+    fn looked_up(table: &[u8; 256], from: &[u8], to: &mut [u8]) {
+        for (to, byte) in to.iter_mut().zip(from) {
+            *to = table[usize::from(*byte)];
+        }
+    }
+}
+
+/// What each byte becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Table([u8; 256]);
+
+impl Table {
+    /// The table of a function that makes these 256 numbers of bytes 0 to 255, rounded to bytes of a grid. What is no
+    /// number becomes the least.
+    pub(crate) fn new(numbers: &[f32], to: Grid, range: Range) -> Result<Self, String> {
+        let mut table = [0; 256];
+        to.round(Cpu::PLAIN, range, numbers, &mut table, Split::ONE)?;
+        Ok(Self(table))
+    }
+
+    /// What bytes become, each for itself.
+    pub(crate) fn look_up(
+        &self,
+        cpu: Cpu,
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        check_length("the input", input.len(), &[output.len()])?;
+        split.rows(output, 1, 1, |first, to| {
+            looked_up(cpu, &self.0, &input[first..first + to.len()], to);
+        });
+        Ok(())
+    }
+}
