@@ -6,6 +6,7 @@
 
 mod diff;
 mod draft;
+mod guard;
 mod rename;
 mod write;
 
@@ -19,6 +20,8 @@ use crate::package::{Discovery, Found, Loaded};
 use crate::policy::Policy;
 use crate::validate::{self, Recheck};
 use draft::Draft;
+use guard::Guard;
+use rename::Proposed;
 
 pub use diff::unified;
 
@@ -107,8 +110,9 @@ pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Erro
         if renames.is_empty() || pass + 1 == MAX_PASSES || outcome.refusals() > refusals_before {
             break;
         }
+        let guard = Guard::new(options, &discovery, renames.iter().map(Proposed::places));
         for proposed in renames {
-            rename::carry_out(options, &discovery, proposed, &mut outcome);
+            rename::carry_out(options, &guard, proposed, &mut outcome);
         }
         if !options.writes || outcome.refusals() > refusals_before {
             break;
