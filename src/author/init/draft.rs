@@ -96,8 +96,7 @@ impl Writer<'_> {
         ];
         for (key, beside) in tokenizers {
             if let Some(beside) = beside {
-                let evidence = "the file of that name";
-                self.put(&mut root, key, json!(beside.reference), evidence);
+                self.put(&mut root, key, json!(beside.reference), beside.evidence);
             }
         }
         let variants = self.variants();
@@ -296,18 +295,18 @@ impl Writer<'_> {
         match declared {
             Ok(mut methods) => {
                 let there = &self.sketch.home.there;
-                let kept = kept::names(there, &file.name, component, &mut methods);
+                let kept = kept::tensors(there, file, component, &mut methods);
                 if !methods.is_empty() {
                     let names: Vec<&String> = methods.keys().collect();
                     let header = format!("the header of {} ({})", file.name, file.format());
-                    let evidence = if kept {
-                        format!("{header}; names of tensors from the config that is replaced")
-                    } else {
-                        header
+                    let evidence = match kept.words() {
+                        Some(kept) => format!("{header}; {kept} from the config that is replaced"),
+                        None => header,
                     };
                     self.tell(pointer, json!(names), &evidence, false);
+                    let info = file.model().filter(|_| !kept.has_dims());
                     self.remarks
-                        .extend(file.model().and_then(|info| doubt(info, &file.name)));
+                        .extend(info.and_then(|info| doubt(info, &file.name)));
                 }
                 methods
             }

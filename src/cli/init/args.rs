@@ -55,7 +55,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, short = 'n')]
     dry_run: bool,
 
-    /// Write configs that are there anew. Family, capabilities, licence and names of tensors are kept, unless they are given
+    /// Write configs that are there anew. What only an author knows is kept, unless it is given: size, family,
+    /// capabilities, licence, tokenizers, names of tensors, which dimensions vary
     #[arg(long)]
     force: bool,
 

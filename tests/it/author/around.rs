@@ -176,3 +176,41 @@ fn tokenizers_are_found_beside_and_above() {
         "it is another package's"
     );
 }
+
+#[test]
+fn size_tokenizers_and_dimensions_survive_a_new_config() {
+    let program = fs::read(fixture("models/dyn_batch_xnnpack_fp32.pte")).expect("a fixture");
+    let tree = Tree::new().file("tiny/xnnpack/tiny_xnnpack_fp32.pte", program);
+    let said = [&SAID[..], &["--license", "MIT"]].concat();
+    init(&tree.path("tiny"), &said).expect_code(0);
+    let mut old = read(&tree.path(CONFIG));
+    old["size"] = json!("2b");
+    old["tokenizer"] = json!("../words.json");
+    old["tokenizer_config"] = json!("../words_config.json");
+    // The file says that some dimensions may vary, and not which.
+    let shape = &mut old["variants"][0]["methods"]["forward"]["inputs"][0]["shape"];
+    assert_eq!(*shape, json!([-1, 3, 32, 32]));
+    *shape = json!([-1, 3, -1, 32]);
+    let tree = tree
+        .json(CONFIG, &old)
+        .file("tiny/words.json", "{}")
+        .file("tiny/words_config.json", "{}")
+        .file("tiny/tokenizer.json", "{}");
+    let told = init(&tree.path("tiny"), &["--force"]).json();
+    let new = read(&tree.path(CONFIG));
+    for key in ["size", "tokenizer", "tokenizer_config", "variants"] {
+        assert_eq!(new[key], old[key], "{key}: {told:#}");
+    }
+    for pointer in ["/size", "/tokenizer", "/tokenizer_config"] {
+        let kept = "kept from the config that was there";
+        assert_eq!(evidence(&told, pointer), kept, "{pointer}");
+    }
+    // What is given goes first, and what is gone is not named.
+    fs::remove_file(tree.path("tiny/words.json")).expect("removed");
+    fs::remove_file(tree.path("tiny/words_config.json")).expect("removed");
+    init(&tree.path("tiny"), &["--force", "--size", "3b"]);
+    let new = read(&tree.path(CONFIG));
+    assert_eq!(new["size"], "3b");
+    assert_eq!(new["tokenizer"], "../tokenizer.json");
+    assert_eq!(new["tokenizer_config"], json!(null));
+}
