@@ -116,7 +116,7 @@ impl Sketch {
         self.license = found.map(|found| Said {
             value: found.license,
             evidence: found.evidence,
-            guess: false,
+            guess: found.guess,
         });
     }
 

@@ -42,6 +42,12 @@ fn a_licence_is_found_in_the_package_and_nowhere_above_it() {
             "README.md",
         ),
         (
+            "tiny/README.md",
+            "---\nlicense: [mit]\n---\n",
+            "mit",
+            "README.md",
+        ),
+        (
             "tiny/readme.md",
             "---\r\nlicense: other\r\nlicense_name: lfm-1.0\r\n---\r\n",
             "lfm-1.0",
@@ -57,7 +63,7 @@ fn a_licence_is_found_in_the_package_and_nowhere_above_it() {
         ("LICENSE", apache),
         ("tiny/LICENSE", "All rights reserved."),
         ("tiny/LICENSE", ""),
-        ("tiny/README.md", "---\nlicense: [mit]\n---\n"),
+        ("tiny/README.md", "---\nlicense: [mit, isc]\n---\n"),
     ] {
         let tree = bare().file(path, text);
         let ran = init(&tree.path("tiny"), &SAID).expect_code(2);
@@ -174,6 +180,28 @@ fn tokenizers_are_found_beside_and_above() {
         read(&above.path(CONFIG)).get("tokenizer"),
         None,
         "it is another package's"
+    );
+}
+
+#[test]
+fn a_licence_with_further_terms_is_no_fact() {
+    let mit = include_str!("../../../LICENSE-MIT");
+    let tree = bare().file(
+        "tiny/LICENSE",
+        format!("{mit}\nAdditional terms: not for sale.\n"),
+    );
+    let ran = init(&tree.path("tiny"), &SAID).expect_code(2);
+    assert!(ran.stderr.contains("`mit` is proposed"), "{}", ran.stderr);
+    assert!(!tree.path(CONFIG).exists());
+    let told = init(&tree.path("tiny"), &[&SAID[..], &["--yes"]].concat()).expect_code(0);
+    let told = told.json();
+    let fields = told["configs"][0]["fields"].as_array().expect("fields");
+    let mut fields = fields.iter();
+    let field = fields.find(|field| field["pointer"] == "/license");
+    assert_eq!(field.expect("a licence")["guess"], true);
+    assert!(
+        evidence(&told, "/license").contains("further terms"),
+        "{told:#}"
     );
 }
 
