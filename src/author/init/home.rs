@@ -99,6 +99,13 @@ pub(super) fn find(wish: &Wish<'_>, roots: &Roots) -> (Vec<Home>, Vec<PassedOver
             reason: format!("cannot be listed: {reason}"),
         });
     }
+    let nameless = discovery.skipped.iter();
+    let nameless =
+        nameless.filter(|it| it.path.file_name().is_some_and(|it| it.to_str().is_none()));
+    passed.extend(nameless.map(|skipped| PassedOver {
+        path: skipped.path.clone(),
+        reason: skipped.reason.clone(),
+    }));
     for (directory, files) in found {
         let absolute = roots.absolute(directory);
         let backend = named(&absolute);

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use crate::diagnostic::{Report, Severity};
-use crate::package::{Backend, Loaded, PrecisionList, Roots, precision as list};
+use crate::package::{Backend, Loaded, PrecisionList, Roots, model_file, precision as list};
 use home::Wish;
 use sketch::Sketch;
 
@@ -152,8 +152,8 @@ pub enum Error {
     },
     /// There is no model file.
     #[error(
-        "no model files in {path}: looked for .pte, .bpte, .onnx, .mlmodel, .mlpackage, .mlmodelc and .tflite; a \
-         package has them in a directory named after its backend", path = .path.display()
+        "no model files in {path}: looked for {extensions}; a package has them in a directory named after its backend",
+        path = .path.display(), extensions = model_file::extensions()
     )]
     NoModels {
         /// The directory.

@@ -242,3 +242,27 @@ fn size_tokenizers_and_dimensions_survive_a_new_config() {
     assert_eq!(new["tokenizer"], "../tokenizer.json");
     assert_eq!(new["tokenizer_config"], json!(null));
 }
+
+#[test]
+fn what_is_looked_for_is_told_in_full() {
+    let tree = Tree::new().file("readme.txt", "");
+    let ran = init(tree.root(), &[]).expect_code(3);
+    for extension in [".pte", ".tflite", ".gguf", ".safetensors"] {
+        assert!(ran.stderr.contains(extension), "{}", ran.stderr);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_model_that_no_config_can_name_is_told() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let tree = bare();
+    let name = OsStr::from_bytes(b"caf\xe9.pte");
+    fs::write(tree.path("tiny/xnnpack").join(name), "").expect("a file");
+    let said = [&SAID[..], &["--license", "MIT"]].concat();
+    let told = init(&tree.path("tiny"), &said).expect_code(0).json();
+    let reason = told["passed_over"][0]["reason"].to_string();
+    assert!(reason.contains("not UTF-8"), "{told:#}");
+}
