@@ -130,7 +130,13 @@ fn drafts(
     discovery: &Discovery,
     recheck: &Recheck<'_>,
 ) -> Result<Vec<Draft>, validate::Error> {
-    let mend = |found: &Found| Draft::of(options, recheck, found, &Loaded::read(&found.path));
+    let mend = |found: &Found| {
+        let draft = Draft::of(options, recheck, found, &Loaded::read(&found.path))?;
+        if options.writes {
+            write::tidy(&draft.path);
+        }
+        Some(draft)
+    };
     if discovery.found.len() < 2 || options.validate.jobs == 1 {
         let mut drafts: Vec<Draft> = discovery.found.iter().filter_map(mend).collect();
         if options.writes {
