@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::author::init::{Given, Options};
+use crate::cli::exit::Failure;
+use crate::cli::policy_args::SettingsArgs;
 use crate::package::Backend;
+use crate::policy::{Overrides, Policy};
 
 /// Arguments of `pkgtool init`.
 #[derive(Debug, clap::Args)]
@@ -67,6 +70,9 @@ pub(in crate::cli) struct Args {
     /// How to print what was inferred
     #[arg(long, value_enum, default_value_t = FormatArg::Human)]
     format: FormatArg,
+
+    #[command(flatten)]
+    settings: SettingsArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -100,6 +106,10 @@ impl Args {
                 precision: without.next_back().map(|(_, token)| token.clone()),
             },
         }
+    }
+
+    pub(super) fn policy(&self) -> Result<Policy, Failure> {
+        self.settings.policy(Overrides::default())
     }
 
     /// Whether questions may be asked: somebody is there to answer.
