@@ -20,8 +20,10 @@ const REACH: usize = 2;
 /// Configs and links around files.
 #[derive(Debug)]
 pub struct Surroundings {
-    /// The directories that were looked through.
+    /// Directories that were looked through.
     tops: Vec<PathBuf>,
+    /// Those that were as far as references reach.
+    near: BTreeSet<PathBuf>,
     configs: BTreeSet<PathBuf>,
     /// Links, and where they lead by one step.
     links: BTreeSet<(PathBuf, PathBuf)>,
@@ -49,6 +51,7 @@ impl Surroundings {
     pub fn new(most: usize) -> Self {
         Self {
             tops: Vec::new(),
+            near: BTreeSet::new(),
             configs: BTreeSet::new(),
             links: BTreeSet::new(),
             left: most,
@@ -75,7 +78,8 @@ impl Surroundings {
     }
 
     fn add(&mut self, top: &Path, depth: usize) {
-        if self.tops.iter().any(|known| top.starts_with(known)) {
+        let is_known = self.tops.iter().any(|known| top.starts_with(known));
+        if is_known || depth < usize::MAX && !self.near.insert(top.to_owned()) {
             return;
         }
         if depth == usize::MAX {
