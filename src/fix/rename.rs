@@ -175,10 +175,10 @@ fn changes<'d>(
 fn texts(outcome: &Outcome, changes: &[Change<'_>], is_written: bool) -> HashMap<PathBuf, String> {
     let pending = outcome.files.iter().filter(|_| !is_written);
     let pending = pending.map(|file| (&file.path, &file.after));
-    let changed = changes
+    let new = changes
         .iter()
         .map(|change| (&change.found.path, &change.after));
-    let all = pending.chain(changed);
+    let all = pending.chain(new);
     all.filter_map(|(path, text)| Some((path.canonicalize().ok()?, text.clone())))
         .collect()
 }

@@ -130,7 +130,7 @@ const FURTHER_TERMS: [&str; 8] = [
 /// A licence and where it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct License {
-    pub(super) license: String,
+    pub(super) name: String,
     pub(super) evidence: String,
     /// Whether there is more text than the licence's, which may be further terms.
     pub(super) guess: bool,
@@ -161,7 +161,7 @@ fn in_directory(directory: &Path) -> Option<License> {
         let license = of_front_matter(&read(&directory.join(name))?)?;
         let evidence = format!("`license` in the front matter of {name}");
         Some(License {
-            license,
+            name: license,
             evidence,
             guess: false,
         })
@@ -177,13 +177,13 @@ fn in_directory(directory: &Path) -> Option<License> {
                     ""
                 };
                 Some(License {
-                    license: found.license,
+                    name: found.license,
                     evidence: format!("the text of {name}{more}"),
                     guess: found.has_more,
                 })
             })
             .collect();
-        found.dedup_by(|one, other| one.license == other.license);
+        found.dedup_by(|one, other| one.name == other.name);
         match found.len() {
             1 => found.pop(),
             _ => None,

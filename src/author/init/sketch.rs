@@ -114,7 +114,7 @@ impl Sketch {
         }
         let found = license::find(home.places(in_size_directory));
         self.license = found.map(|found| Said {
-            value: found.license,
+            value: found.name,
             evidence: found.evidence,
             guess: found.guess,
         });

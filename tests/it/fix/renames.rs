@@ -198,7 +198,7 @@ fn a_config_that_was_not_named_is_not_broken() {
         .expect_code(2);
     assert!(ran.stderr.contains("keeps its name"), "{}", ran.stderr);
     let inside = pkgtool(["fix", "--unsafe", "."])
-        .within(&tree.path("xnnpack"))
+        .within(tree.path("xnnpack"))
         .run()
         .expect_code(2);
     assert!(inside.stdout.contains("names it, too"), "{}", inside.stdout);
