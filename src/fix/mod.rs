@@ -6,6 +6,7 @@
 
 mod diff;
 mod draft;
+mod guard;
 mod rename;
 mod write;
 
@@ -19,6 +20,8 @@ use crate::package::{Discovery, Found, Loaded};
 use crate::policy::Policy;
 use crate::validate::{self, Recheck};
 use draft::Draft;
+use guard::Guard;
+use rename::Proposed;
 
 pub use diff::unified;
 
@@ -107,8 +110,9 @@ pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Erro
         if renames.is_empty() || pass + 1 == MAX_PASSES || outcome.refusals() > refusals_before {
             break;
         }
+        let guard = Guard::new(options, &discovery, renames.iter().map(Proposed::places));
         for proposed in renames {
-            rename::carry_out(options, &discovery, proposed, &mut outcome);
+            rename::carry_out(options, &guard, proposed, &mut outcome);
         }
         if !options.writes || outcome.refusals() > refusals_before {
             break;
@@ -126,7 +130,13 @@ fn drafts(
     discovery: &Discovery,
     recheck: &Recheck<'_>,
 ) -> Result<Vec<Draft>, validate::Error> {
-    let mend = |found: &Found| Draft::of(options, recheck, found, &Loaded::read(&found.path));
+    let mend = |found: &Found| {
+        let draft = Draft::of(options, recheck, found, &Loaded::read(&found.path))?;
+        if options.writes {
+            write::tidy(&draft.path);
+        }
+        Some(draft)
+    };
     if discovery.found.len() < 2 || options.validate.jobs == 1 {
         let mut drafts: Vec<Draft> = discovery.found.iter().filter_map(mend).collect();
         if options.writes {

@@ -4,28 +4,37 @@
 //! first name goes. So whatever is interrupted leaves configs that are true, and a package that another run
 //! completes: the rules know a file of two names. A folder cannot have two: it is renamed first.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::draft::Draft;
+use super::guard::Guard;
 use super::{Fixed, Options, Outcome, write};
 use crate::diagnostic::{Diagnostic, Fix, Rename};
 use crate::package::reference::{normalize, resolve};
-use crate::package::{Config, Discovery, Found, FoundKind, Loaded, Roots, roots};
+use crate::package::{Config, Found, FoundKind, Loaded, Roots, roots};
 use crate::source::edit::{TextEdit, apply};
 use crate::source::replace::sync_directory;
 use crate::source::same_file::is_same_file;
 
 /// A renaming and the finding that it mends.
 pub(super) struct Proposed {
-    path: std::path::PathBuf,
+    path: PathBuf,
     shown: String,
     diagnostic: Diagnostic,
     fix: Fix,
     rename: Rename,
+}
+
+impl Proposed {
+    /// The config with the finding, and the file.
+    pub(super) fn places(&self) -> [&Path; 2] {
+        [&self.path, &self.rename.from]
+    }
 }
 
 /// The renamings that are wanted, each file and each name once.
@@ -62,7 +71,7 @@ pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<Proposed> {
 /// Gives a file its name, or tells what would be done.
 pub(super) fn carry_out(
     options: &Options,
-    discovery: &Discovery,
+    guard: &Guard<'_>,
     proposed: Proposed,
     outcome: &mut Outcome,
 ) {
@@ -73,10 +82,14 @@ pub(super) fn carry_out(
         fix,
         rename,
     } = proposed;
-    let mut changes = changes(discovery, &path, &rename, outcome, options.writes);
+    let mut changes = changes(guard, &path, &rename, outcome, options.writes);
     // The config with the finding last: until it is written, the finding is there to be mended.
     changes.sort_by_key(|change| change.found.path == path);
-    let done = if options.writes {
+    let texts = texts(outcome, &changes, options.writes);
+    let objection = guard.objection(&path, &rename.from, &|real| texts.get(real).cloned());
+    let done = if let Some(reason) = objection {
+        Err(reason)
+    } else if options.writes {
         rewrite(&rename, &changes)
     } else {
         // It would be mended.
@@ -123,13 +136,13 @@ struct Change<'d> {
 
 /// What changes in the configs that name the file. A dry run goes on from what it has not written.
 fn changes<'d>(
-    discovery: &'d Discovery,
+    guard: &Guard<'d>,
     path: &Path,
     rename: &Rename,
     outcome: &Outcome,
     is_written: bool,
 ) -> Vec<Change<'d>> {
-    let roots = Roots::new();
+    let (discovery, roots) = (guard.discovery, &guard.roots);
     let from = roots.absolute(&rename.from);
     let configs = discovery
         .found
@@ -147,7 +160,7 @@ fn changes<'d>(
         if found.path != path && !found.is_config(&loaded) {
             return None;
         }
-        let after = apply(&loaded.text, &edits(&roots, found, &loaded, &from, rename)?)?;
+        let after = apply(&loaded.text, &edits(roots, found, &loaded, &from, rename)?)?;
         (after != loaded.text).then(|| Change {
             found,
             shown: roots.shown(&found.path),
@@ -156,6 +169,18 @@ fn changes<'d>(
         })
     });
     changes.collect()
+}
+
+/// What configs will say, by their real paths, as far as it is not on the disk yet.
+fn texts(outcome: &Outcome, changes: &[Change<'_>], is_written: bool) -> HashMap<PathBuf, String> {
+    let pending = outcome.files.iter().filter(|_| !is_written);
+    let pending = pending.map(|file| (&file.path, &file.after));
+    let new = changes
+        .iter()
+        .map(|change| (&change.found.path, &change.after));
+    let all = pending.chain(new);
+    all.filter_map(|(path, text)| Some((path.canonicalize().ok()?, text.clone())))
+        .collect()
 }
 
 /// The references to the file, with its new name.

@@ -22,6 +22,13 @@ pub(super) enum WriteError {
     Io(#[from] io::Error),
 }
 
+/// Removes what an interrupted run left beside the file at `path`.
+pub(super) fn tidy(path: &Path) {
+    if let Ok(target) = fs::canonicalize(path) {
+        replace::remove_abandoned(&target);
+    }
+}
+
 /// Writes `after` into the file at `path` if it holds `before`. A link stays one: the file it leads to is
 /// replaced. Permissions are kept.
 pub(super) fn replace(path: &Path, before: &str, after: &str) -> Result<(), WriteError> {

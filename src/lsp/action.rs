@@ -38,12 +38,13 @@ impl Wanted<'_> {
     }
 }
 
-/// The actions for a place of a document with these findings.
+/// The actions for a place of a document with these findings; of renamings only those that may be made.
 pub(super) fn actions(
     wanted: &Wanted<'_>,
     findings: &[Diagnostic],
     text: &Text,
     client: &Client,
+    may_rename: &dyn Fn(&Fix) -> bool,
 ) -> Vec<Value> {
     let mut actions = Vec::new();
     if wanted.wants(QUICK_FIX) {
@@ -51,7 +52,8 @@ pub(super) fn actions(
             .iter()
             .filter(|finding| meets(finding.span, wanted.span));
         let fixes = here.filter_map(|finding| Some((finding, finding.fix.as_ref()?)));
-        let possible = fixes.filter(|(_, fix)| fix.rename.is_none() || renames(client));
+        let possible =
+            fixes.filter(|(_, fix)| fix.rename.is_none() || renames(client) && may_rename(fix));
         for (finding, fix) in possible {
             let mut action = json!({
                 "title": fix.title,
@@ -177,7 +179,7 @@ mod tests {
             only: only.map(|kind| vec![kind.to_owned()]),
         };
         let text = Text::new(TEXT.to_owned(), Encoding::Utf16);
-        actions(&wanted, findings, &text, client)
+        actions(&wanted, findings, &text, client, &|_| true)
     }
 
     #[test]

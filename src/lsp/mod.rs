@@ -20,6 +20,7 @@ mod message;
 mod parent;
 mod place;
 mod pull;
+mod rename;
 mod server;
 mod shape;
 mod symbol;

@@ -23,6 +23,7 @@ use super::mailbox::{Event, Mailbox};
 use super::message::{self, ErrorCode, Fault, Incoming};
 use super::parent::Parent;
 use super::pull::{Pull, Pulls};
+use super::rename;
 use super::text::{Position, Range, Text};
 use super::view::View;
 use super::watch::{self, Dependencies};
@@ -574,7 +575,10 @@ impl<'o> Server<'o> {
             ),
             only,
         };
-        let actions = action::actions(&wanted, document.current_findings(), text, &self.client);
+        let findings = document.current_findings();
+        let actions = action::actions(&wanted, findings, text, &self.client, &|fix| {
+            rename::breaks_nothing(&document.path, text, fix, &self.documents)
+        });
         Ok(json!(actions))
     }
 

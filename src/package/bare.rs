@@ -31,6 +31,8 @@ pub(super) struct Homes {
     /// Whether the walk begins in one; its path may be `.`.
     begins_in_one: bool,
     seen: HashMap<OsString, Home>,
+    /// Model files whose names are no text, so that no config can name them.
+    nameless: Vec<PathBuf>,
 }
 
 #[derive(Default)]
@@ -66,6 +68,7 @@ impl Homes {
         Self {
             begins_in_one: is_backend(name.as_deref().and_then(|name| name.to_str())),
             seen: HashMap::new(),
+            nameless: Vec::new(),
         }
     }
 
@@ -73,6 +76,9 @@ impl Homes {
     /// for a file of its name. A walk of thousands of files asks for each, so names come first.
     pub(super) fn look(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
         let Some(name) = name.to_str() else {
+            if model_file::has_extension(&name.to_string_lossy()) {
+                self.nameless.push(strip_current_dir(entry.path()));
+            }
             return false;
         };
         let is_config = name == config::FILE_NAME;
@@ -98,6 +104,11 @@ impl Homes {
             }
         }
         in_backend
+    }
+
+    /// Takes out the model files that no config can name.
+    pub(super) fn take_nameless(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.nameless)
     }
 
     /// Those of backends that lack a config; the names of models go to `walked`.

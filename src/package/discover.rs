@@ -22,6 +22,9 @@ use crate::source::spread::spread;
 /// Fewest paths that are looked at by several threads.
 const MANY: usize = 200;
 
+/// Why a model file is passed over.
+const NOT_UTF8: &str = "a model file whose name is not UTF-8: no config can name it; rename it";
+
 /// What a walk found.
 #[derive(Debug, Default)]
 pub struct Discovery {
@@ -181,6 +184,11 @@ impl Discovery {
                 }
             }
         }
+        let nameless = homes.take_nameless().into_iter();
+        self.skipped.extend(nameless.map(|path| Skipped {
+            path,
+            reason: NOT_UTF8.to_owned(),
+        }));
         self.bare.extend(homes.finish(&mut self.walked));
         self.walked.add_top(directory, top);
     }

@@ -22,6 +22,12 @@ pub fn has_extension(path: &str) -> bool {
     is_one_of(path, &EXTENSIONS)
 }
 
+/// The extensions in words: `.pte, .onnx, .tflite`.
+pub fn extensions() -> String {
+    let all = EXTENSIONS.map(|extension| format!(".{extension}"));
+    all.join(", ")
+}
+
 /// Whether a model of this name or path is a directory by its extension.
 pub fn is_bundle(path: &str) -> bool {
     is_one_of(path, &BUNDLES)

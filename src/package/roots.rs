@@ -48,13 +48,18 @@ impl Roots {
 
     /// The same, the disk not asked for what a walk has seen.
     pub fn package_root_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> PathBuf {
-        match self.repository(directory, seen) {
+        match self.repository_seen(directory, seen) {
             Some(root) => root,
             None => steps::upwards(directory)
                 .nth(2)
                 .unwrap_or(directory)
                 .to_owned(),
         }
+    }
+
+    /// The repository of a config in the absolute `directory`: a checkout, or a download from a hub.
+    pub fn repository(&self, directory: &Path) -> Option<PathBuf> {
+        self.repository_seen(directory, None)
     }
 
     /// The nearest ancestor of the absolute `directory` with a `.git`.
@@ -100,7 +105,7 @@ impl Roots {
         }
     }
 
-    fn repository(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<PathBuf> {
+    fn repository_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<PathBuf> {
         let directory = match steps::above(directory) {
             Some(above) if is_backend(directory) => above,
             _ => directory,

@@ -3,6 +3,7 @@
 //! Files of one precision whose names differ only by a word are components of one variant. What tells chips or
 //! resolutions apart (`sm8650`, `256`) is no such word: those are variants.
 
+use super::kept;
 use super::names::{behind, common_beginning, without_end};
 use crate::package::size::{is_count, is_size_token};
 
@@ -42,6 +43,8 @@ pub(super) struct Known<'a> {
     pub(super) model: Option<&'a str>,
     /// The size, as the author gave it.
     pub(super) size: Option<&'a str>,
+    /// The size that a config has which is replaced.
+    pub(super) kept_size: Option<&'a str>,
     /// The directory above the backend's, as a token.
     pub(super) above: Option<&'a str>,
     /// The directory above that one, as a token.
@@ -79,7 +82,8 @@ pub(super) fn arrange(heads: &[&str], known: &Known<'_>) -> Arrangement {
     {
         // The author's token ends where the components begin, or the size between the two.
         let shorter = behind(&beginning, model).unwrap_or_default();
-        let size = known.size.or(known.above).unwrap_or_default();
+        let size = known.size.or(known.kept_size).or(known.above);
+        let size = size.unwrap_or_default();
         if shorter != size {
             model.clone_into(&mut beginning);
         }
@@ -120,9 +124,11 @@ impl Arrangement {
     /// Model and size, from what all names begin with.
     fn tell(&mut self, beginning: &str, known: &Known<'_>, no_beginning: bool) {
         let mut model = beginning;
-        if let Some(size) = known.size {
+        let given = known.size.map(|size| (size, "given with `--size`"));
+        let kept = known.kept_size.map(|size| (size, kept::EVIDENCE));
+        if let Some((size, evidence)) = given.or(kept) {
             model = without_end(beginning, size).unwrap_or(model);
-            self.size = Some(told(size, "given with `--size`"));
+            self.size = Some(told(size, evidence));
             self.in_size_directory = known.above == Some(size);
         } else if let Some(above) = known.above.filter(|above| is_size_token(above)) {
             // A word may be the model's own name: names have to say it behind another one.

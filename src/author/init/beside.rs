@@ -41,6 +41,9 @@ const DATA_NAMES: [&str; 12] = [
 /// How such data is stored.
 const DATA_EXTENSIONS: [&str; 5] = ["json", "txt", "bin", "npy", "npz"];
 
+/// Why a file is named that was looked for.
+const BY_NAME: &str = "the file of that name";
+
 /// A file that a config refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Beside {
@@ -48,6 +51,8 @@ pub(super) struct Beside {
     pub(super) reference: String,
     /// Where it is.
     pub(super) path: PathBuf,
+    /// What says that it is meant.
+    pub(super) evidence: &'static str,
 }
 
 /// Directories in which a config's files may lie, the nearest first; each with what leads there.
@@ -96,7 +101,12 @@ impl<'a> Places<'a> {
             names.iter().find_map(|name| {
                 let path = normalize(&directory.join(name));
                 let reference = format!("{leads}{name}");
-                path.is_file().then_some(Beside { reference, path })
+                let evidence = BY_NAME;
+                path.is_file().then_some(Beside {
+                    reference,
+                    path,
+                    evidence,
+                })
             })
         })
     }
@@ -111,7 +121,11 @@ impl Beside {
             folder => format!("{folder}/{TOKENIZER_CONFIG}"),
         };
         let path = self.path.with_file_name(TOKENIZER_CONFIG);
-        path.is_file().then_some(Self { reference, path })
+        path.is_file().then_some(Self {
+            reference,
+            path,
+            evidence: BY_NAME,
+        })
     }
 
     /// Its bytes; a Git LFS pointer's are the real file's.

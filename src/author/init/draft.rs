@@ -1,5 +1,7 @@
 //! A config's text from a sketch, each field with its evidence, held against the rules.
 
+use std::path::Path;
+
 use serde_json::{Map, Value as Json, json};
 
 use super::arrange;
@@ -7,11 +9,12 @@ use super::file::ModelFile;
 use super::kept;
 use super::sketch::{Said, Sketch};
 use super::{Draft, Field, Missing, Need, Options};
-use crate::diagnostic::Report;
+use crate::diagnostic::{Diagnostic, Report};
 use crate::model::{Dim, ModelInfo, declaration};
-use crate::package::{Roots, config};
+use crate::package::{Discovery, Found, Loaded, Roots, config};
+use crate::policy::Policy;
 use crate::source::pretty::Layout;
-use crate::validate;
+use crate::validate::{self, Recheck};
 
 /// A config on its way.
 struct Writer<'a> {
@@ -29,7 +32,7 @@ struct Group<'a> {
 }
 
 /// Writes the config of a sketch, as far as all is known, and validates it.
-pub(super) fn compose(sketch: &Sketch, options: &Options, roots: &Roots) -> Draft {
+pub(super) fn compose(sketch: &Sketch, options: &Options, policy: &Policy, roots: &Roots) -> Draft {
     let path = sketch.home.config();
     let mut writer = Writer {
         sketch,
@@ -50,19 +53,39 @@ pub(super) fn compose(sketch: &Sketch, options: &Options, roots: &Roots) -> Draf
     };
     if draft.missing.is_empty() {
         let text = Layout::default().print(&value, "") + "\n";
-        let checks = validate::Options {
-            paths: Vec::new(),
-            precisions: options.precisions.clone(),
-            open_models: true,
-            jobs: 1,
-        };
-        match validate::validate_bytes(&draft.path, text.clone().into_bytes(), &checks) {
-            Ok(outcome) => draft.report = outcome.report,
+        match findings(&draft.path, &text, options, policy) {
+            Ok(diagnostics) => {
+                draft.report.files.push(draft.shown.clone());
+                draft.report.packages = 1;
+                draft.report.diagnostics = diagnostics;
+                draft.report.sort();
+            }
             Err(error) => draft.remarks.push(format!("it was not validated: {error}")),
         }
         draft.text = Some(text);
     }
     draft
+}
+
+/// What validation finds in a text, as the project asks; without what is said of several configs together.
+fn findings(
+    path: &Path,
+    text: &str,
+    options: &Options,
+    policy: &Policy,
+) -> Result<Vec<Diagnostic>, validate::Error> {
+    let checks = validate::Options {
+        paths: Vec::new(),
+        precisions: options.precisions.clone(),
+        open_models: true,
+        jobs: 1,
+    };
+    let ruling = policy.ruling(&checks);
+    let nothing = Discovery::default();
+    let recheck = Recheck::new(&checks, &nothing, &ruling)?;
+    let loaded = Loaded::from_bytes(text.as_bytes().to_vec());
+    let found = recheck.check(&Found::named(path), &loaded);
+    Ok(found.unwrap_or_default())
 }
 
 impl Writer<'_> {
@@ -96,8 +119,7 @@ impl Writer<'_> {
         ];
         for (key, beside) in tokenizers {
             if let Some(beside) = beside {
-                let evidence = "the file of that name";
-                self.put(&mut root, key, json!(beside.reference), evidence);
+                self.put(&mut root, key, json!(beside.reference), beside.evidence);
             }
         }
         let variants = self.variants();
@@ -296,18 +318,18 @@ impl Writer<'_> {
         match declared {
             Ok(mut methods) => {
                 let there = &self.sketch.home.there;
-                let kept = kept::names(there, &file.name, component, &mut methods);
+                let kept = kept::tensors(there, file, component, &mut methods);
                 if !methods.is_empty() {
                     let names: Vec<&String> = methods.keys().collect();
                     let header = format!("the header of {} ({})", file.name, file.format());
-                    let evidence = if kept {
-                        format!("{header}; names of tensors from the config that is replaced")
-                    } else {
-                        header
+                    let evidence = match kept.words() {
+                        Some(kept) => format!("{header}; {kept} from the config that is replaced"),
+                        None => header,
                     };
                     self.tell(pointer, json!(names), &evidence, false);
+                    let info = file.model().filter(|_| !kept.has_dims());
                     self.remarks
-                        .extend(file.model().and_then(|info| doubt(info, &file.name)));
+                        .extend(info.and_then(|info| doubt(info, &file.name)));
                 }
                 methods
             }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::names;
 use crate::package::roots::depth_below;
-use crate::package::{Backend, Discovery, LoadFault, Loaded, Roots, config, foreign, model_file};
+use crate::package::{Backend, LoadFault, Loaded, Roots, config, foreign, model_file};
+use crate::policy::Policy;
 
 /// Most model files of one directory.
 const MAX_FILES: usize = 1000;
@@ -81,8 +82,12 @@ impl Home {
 }
 
 /// The directories that get a config, and those that don't.
-pub(super) fn find(wish: &Wish<'_>, roots: &Roots) -> (Vec<Home>, Vec<PassedOver>) {
-    let discovery = Discovery::walk(&[wish.directory.to_owned()]);
+pub(super) fn find(
+    wish: &Wish<'_>,
+    policy: &Policy,
+    roots: &Roots,
+) -> (Vec<Home>, Vec<PassedOver>) {
+    let discovery = policy.discover(&[wish.directory.to_owned()]);
     let top = stripped(wish.directory);
     let found = discovery.walked.model_directories();
     let mut found: Vec<(&Path, &[String])> = found
@@ -99,6 +104,13 @@ pub(super) fn find(wish: &Wish<'_>, roots: &Roots) -> (Vec<Home>, Vec<PassedOver
             reason: format!("cannot be listed: {reason}"),
         });
     }
+    let nameless = discovery.skipped.iter();
+    let nameless =
+        nameless.filter(|it| it.path.file_name().is_some_and(|it| it.to_str().is_none()));
+    passed.extend(nameless.map(|skipped| PassedOver {
+        path: skipped.path.clone(),
+        reason: skipped.reason.clone(),
+    }));
     for (directory, files) in found {
         let absolute = roots.absolute(directory);
         let backend = named(&absolute);

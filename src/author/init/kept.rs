@@ -1,53 +1,118 @@
-//! Names of tensors that an author gave in a config that is replaced.
+//! What only an author knows of a config that is replaced: the size, tokenizers under names of their own, names of
+//! tensors, which dimensions vary.
 //!
-//! A name is kept where the same file has a method of that name with as many tensors on that side; whether it
-//! still fits is validation's to say.
+//! Of a file's tensors something is kept where the same file has a method of that name with as many tensors on that
+//! side; what the file's header proves goes first. Whether names still fit is validation's to say.
 
 use serde_json::{Map, Value as Json, json};
 
-use super::home::There;
+use super::beside::Beside;
+use super::file::ModelFile;
+use super::home::{Home, There};
+use super::names;
+use crate::model::{Dim, TensorInfo, Value};
+use crate::package::leftover::is_placeholder;
+use crate::package::reference::resolve;
+use crate::package::roots::depth_below;
 use crate::package::{Config, TensorSpec};
 
-/// Puts the names into the methods of a file, which is `component` of its variant; says whether there were any.
-pub(super) fn names(
+/// Why a field has its value.
+pub(super) const EVIDENCE: &str = "kept from the config that was there";
+
+/// What was kept of a file's tensors.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Kept {
+    names: bool,
+    dims: bool,
+}
+
+impl Kept {
+    /// Whether the author has said which dimensions vary.
+    pub(super) fn has_dims(self) -> bool {
+        self.dims
+    }
+
+    /// `names of tensors`; `None` if nothing was.
+    pub(super) fn words(self) -> Option<&'static str> {
+        match (self.names, self.dims) {
+            (true, true) => Some("names of tensors and dimensions that vary"),
+            (true, false) => Some("names of tensors"),
+            (false, true) => Some("dimensions that vary"),
+            (false, false) => None,
+        }
+    }
+}
+
+fn config(there: &There) -> Option<Config> {
+    let There::Something(loaded) = there else {
+        return None;
+    };
+    let document = loaded.document.as_ref().ok()?;
+    Some(Config::from_document(document))
+}
+
+/// The size.
+pub(super) fn size(there: &There) -> Option<String> {
+    let size = config(there)?.size?;
+    (!is_placeholder(&size) && !size.is_empty() && names::token(&size) == size).then_some(size)
+}
+
+/// The file that the field `key` names, if it is still there.
+pub(super) fn beside(home: &Home, key: &str) -> Option<Beside> {
+    let config = config(&home.there)?;
+    let pointer = format!("/{key}");
+    let mut files = config.tokenizer_files.into_iter();
+    let file = files.find(|file| file.path.to_pointer() == pointer)?;
+    let depth = depth_below(&home.absolute, &home.root);
+    let path = resolve(&home.absolute, depth, &file.reference).ok()?;
+    path.is_file().then_some(Beside {
+        reference: file.reference,
+        path,
+        evidence: EVIDENCE,
+    })
+}
+
+/// Puts names and dimensions into the methods of a file, which is `component` of its variant.
+pub(super) fn tensors(
     there: &There,
-    file: &str,
+    file: &ModelFile,
     component: Option<&str>,
     methods: &mut Map<String, Json>,
-) -> bool {
-    let There::Something(loaded) = there else {
-        return false;
+) -> Kept {
+    let mut kept = Kept::default();
+    let Some(config) = config(there) else {
+        return kept;
     };
-    let Ok(document) = &loaded.document else {
-        return false;
-    };
-    let config = Config::from_document(document);
     let mut variants = config.variants.iter();
-    let variant = variants.find(|variant| variant.files.iter().any(|it| it.reference == file));
+    let variant = variants.find(|variant| variant.files.iter().any(|it| it.reference == file.name));
     let groups = variant.map(|variant| variant.methods_by_component());
     let Some(group) = groups.as_ref().and_then(|groups| groups.get(&component)) else {
-        return false;
+        return kept;
     };
-    let mut kept = false;
     for declared in &group.methods {
-        let Some(own) = methods.get_mut(&declared.name) else {
+        let method = file.model().and_then(|info| info.method(&declared.name));
+        let (Some(own), Some(method)) = (methods.get_mut(&declared.name), method) else {
             continue;
         };
-        for (side, specs) in [("inputs", &declared.inputs), ("outputs", &declared.outputs)] {
+        for (side, specs, values) in [
+            ("inputs", &declared.inputs, &method.inputs),
+            ("outputs", &declared.outputs, &method.outputs),
+        ] {
             if let (Some(tensors), Some(specs)) = (own[side].as_array_mut(), specs) {
-                kept |= name_all(tensors, specs);
+                keep_all(tensors, specs, values, &mut kept);
             }
         }
     }
     kept
 }
 
-fn name_all(tensors: &mut [Json], specs: &[TensorSpec]) -> bool {
+fn keep_all(tensors: &mut [Json], specs: &[TensorSpec], values: &[Value], kept: &mut Kept) {
     if tensors.len() != specs.len() {
-        return false;
+        return;
     }
-    let mut kept = false;
-    for (tensor, spec) in tensors.iter_mut().zip(specs) {
+    let infos = values.iter().filter_map(Value::tensor);
+    for ((tensor, spec), info) in tensors.iter_mut().zip(specs).zip(infos) {
+        kept.dims |= keep_dims(tensor, spec, info);
         let Some(name) = spec.name.as_ref().filter(|name| !name.is_empty()) else {
             continue;
         };
@@ -56,7 +121,25 @@ fn name_all(tensors: &mut [Json], specs: &[TensorSpec]) -> bool {
             named[key] = tensor[key].take();
         }
         *tensor = named;
-        kept = true;
+        kept.names = true;
     }
-    kept
+}
+
+/// Of a bounded tensor the header may not say which dimension varies: then it is as the author said, if that can be.
+fn keep_dims(tensor: &mut Json, spec: &TensorSpec, info: &TensorInfo) -> bool {
+    let (Some(shape), Some(dims)) = (&spec.shape, &info.dims) else {
+        return false;
+    };
+    let fits = |size: i64, dim: &Dim| match dim {
+        Dim::Maybe { bound, .. } => size == -1 || u64::try_from(size) == Ok(*bound),
+        other => size == other.config_size(),
+    };
+    let all_fit = shape.len() == dims.len()
+        && shape.iter().zip(dims).all(|(size, dim)| fits(*size, dim))
+        && shape.contains(&-1);
+    let is_open = dims.iter().any(|dim| matches!(dim, Dim::Maybe { .. }));
+    if all_fit && is_open {
+        tensor["shape"] = json!(shape);
+    }
+    all_fit && is_open
 }

@@ -95,11 +95,52 @@ const TEXTS: [(&str, &[&str], &[&str]); 17] = [
     ),
 ];
 
+/// How the texts of licences end, in the same form; the last that is met counts. What follows is no part of them.
+const ENDS: [(&str, &[&str]); 6] = [
+    (
+        "apache-2.0",
+        &[
+            "end of terms and conditions",
+            "limitations under the license.",
+        ],
+    ),
+    ("mit", &["dealings in the software."]),
+    ("bsd-3-clause", &["possibility of such damage."]),
+    ("bsd-2-clause", &["possibility of such damage."]),
+    ("isc", &["performance of this software."]),
+    (
+        "unlicense",
+        &["unlicense.org>", "unlicense.org/>", "unlicense.org/"],
+    ),
+];
+/// Words behind a licence's text that are no terms: a mark of its end, a name.
+const MAX_WORDS_BEHIND: usize = 2;
+/// What further terms before or behind a licence's text are called.
+const FURTHER_TERMS: [&str; 8] = [
+    "commons clause",
+    "additional terms",
+    "additional conditions",
+    "additional restrictions",
+    "further restrictions",
+    "following restrictions",
+    "non-commercial",
+    "noncommercial",
+];
+
 /// A licence and where it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct License {
-    pub(super) license: String,
+    pub(super) name: String,
     pub(super) evidence: String,
+    /// Whether there is more text than the licence's, which may be further terms.
+    pub(super) guess: bool,
+}
+
+/// The licence that a text is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Recognised {
+    license: String,
+    has_more: bool,
 }
 
 /// The licence that stands nearest among the directories, which are in order.
@@ -119,18 +160,30 @@ fn in_directory(directory: &Path) -> Option<License> {
     let of_card = card.and_then(|name| {
         let license = of_front_matter(&read(&directory.join(name))?)?;
         let evidence = format!("`license` in the front matter of {name}");
-        Some(License { license, evidence })
+        Some(License {
+            name: license,
+            evidence,
+            guess: false,
+        })
     });
     of_card.or_else(|| {
         let files = names.iter().filter(|name| is_license_file(name));
         let mut found: Vec<License> = files
             .filter_map(|name| {
-                let license = of_text(&read(&directory.join(name))?)?;
-                let evidence = format!("the text of {name}");
-                Some(License { license, evidence })
+                let found = of_text(&read(&directory.join(name))?)?;
+                let more = if found.has_more {
+                    "; it has more than that licence says, maybe further terms"
+                } else {
+                    ""
+                };
+                Some(License {
+                    name: found.license,
+                    evidence: format!("the text of {name}{more}"),
+                    guess: found.has_more,
+                })
             })
             .collect();
-        found.dedup_by(|one, other| one.license == other.license);
+        found.dedup_by(|one, other| one.name == other.name);
         match found.len() {
             1 => found.pop(),
             _ => None,
@@ -157,19 +210,28 @@ fn read(path: &Path) -> Option<String> {
 /// `license` of a model card; of `other` the name that stands beside it (`license_name`), as hubs write it.
 fn of_front_matter(text: &str) -> Option<String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut lines = text.lines();
+    let mut lines = text.lines().peekable();
     if lines.next()?.trim_end() != "---" {
         return None;
     }
     let (mut license, mut name) = (None, None);
-    for line in lines {
+    while let Some(line) = lines.next() {
         if line.trim_end() == "---" {
             let named = license == Some("other");
             let found = if named { name.or(license) } else { license };
             return found.map(str::to_owned);
         }
         if let Some(value) = line.strip_prefix("license:") {
-            license = scalar(value);
+            let value = value.split(" #").next()?.trim();
+            let mut elements = Vec::new();
+            while let Some(line) = lines.next_if(|line| line.trim_start().starts_with("- ")) {
+                elements.extend(line.trim_start().strip_prefix("- "));
+            }
+            license = match elements[..] {
+                [] => scalar(sole(value)),
+                [one] if value.is_empty() => scalar(one),
+                _ => None,
+            };
         } else if let Some(value) = line.strip_prefix("license_name:") {
             name = scalar(value);
         }
@@ -178,7 +240,13 @@ fn of_front_matter(text: &str) -> Option<String> {
     None
 }
 
-/// A plain or quoted value on the key's line; lists and blocks are not read.
+/// The element of a list that has one, as it may stand on the key's line; anything else as it is.
+fn sole(value: &str) -> &str {
+    let inner = value.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    inner.filter(|it| !it.contains(',')).unwrap_or(value)
+}
+
+/// A plain or quoted value; lists and blocks are not read.
 fn scalar(value: &str) -> Option<&str> {
     let value = value.split(" #").next()?.trim();
     let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
@@ -188,23 +256,51 @@ fn scalar(value: &str) -> Option<&str> {
 }
 
 /// The licence that a text is, or names by SPDX's tag.
-fn of_text(text: &str) -> Option<String> {
+fn of_text(text: &str) -> Option<Recognised> {
     const TAG: &str = "SPDX-License-Identifier:";
-    if let Some((_, rest)) = text.split_once(TAG) {
-        let line = rest.lines().next()?.trim().trim_end_matches("-->").trim();
-        return (!line.is_empty() && line.len() <= 100).then(|| line.to_owned());
-    }
     let words: Vec<&str> = text.split_whitespace().collect();
     let plain = words.join(" ").to_lowercase();
+    if let Some((_, rest)) = text.split_once(TAG) {
+        let line = rest.lines().next()?.trim().trim_end_matches("-->").trim();
+        return (!line.is_empty() && line.len() <= 100).then(|| Recognised {
+            license: line.to_owned(),
+            has_more: has_terms(&plain),
+        });
+    }
     let is = |phrases: &[&str]| phrases.iter().all(|phrase| plain.contains(phrase));
     let mut found = TEXTS
         .iter()
         .filter(|(_, all, none)| is(all) && !none.iter().any(|phrase| plain.contains(phrase)));
     match (found.next(), found.next()) {
-        (Some((license, ..)), None) => Some((*license).to_owned()),
-        (None, _) => of_llama(&plain),
+        (Some((license, all, _)), None) => Some(Recognised {
+            license: (*license).to_owned(),
+            has_more: has_more(&plain, license, all.first().copied().unwrap_or_default()),
+        }),
+        (None, _) => of_llama(&plain).map(|license| Recognised {
+            license,
+            has_more: false,
+        }),
         _ => None,
     }
+}
+
+/// Whether a text has more than that of a licence, which has `phrase` near its beginning.
+fn has_more(plain: &str, license: &str, phrase: &str) -> bool {
+    let before = plain.split_once(phrase).map_or("", |(before, _)| before);
+    let ends = ENDS.iter().find(|(known, _)| *known == license);
+    let end = ends.and_then(|(_, ends)| {
+        let ends = ends.iter();
+        ends.filter_map(|end| Some(plain.rfind(end)? + end.len()))
+            .max()
+    });
+    let behind = end.map_or("", |end| &plain[end..]);
+    let words = behind.split(' ');
+    let words = words.filter(|word| word.contains(char::is_alphanumeric));
+    has_terms(before) || has_terms(behind) || words.count() > MAX_WORDS_BEHIND
+}
+
+fn has_terms(plain: &str) -> bool {
+    FURTHER_TERMS.iter().any(|terms| plain.contains(terms))
 }
 
 /// `llama 3.2 community license agreement` and its kin.
@@ -241,16 +337,62 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_one_licence_is_that_licence() {
+        for card in [
+            "---\nlicense: [mit]\n---\n",
+            "---\nlicense: [ 'mit' ] # kept\n---\n",
+            "---\nlicense:\n- mit\ntags:\n- isc\n---\n",
+            "---\nlicense:\n  - \"mit\" # kept\n---\n",
+        ] {
+            assert_eq!(of_front_matter(card).as_deref(), Some("mit"), "{card:?}");
+        }
+        for none in [
+            "---\nlicense:\n- mit\n- isc\n---\n",
+            "---\nlicense: []\n---\n",
+        ] {
+            assert_eq!(of_front_matter(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
     fn texts_are_recognised() {
         let apache = include_str!("../../../LICENSE-APACHE");
         let mit = include_str!("../../../LICENSE-MIT");
-        assert_eq!(of_text(apache).as_deref(), Some("apache-2.0"));
-        assert_eq!(of_text(mit).as_deref(), Some("mit"));
-        assert_eq!(of_text(&format!("{apache}\n{mit}")), None, "either");
+        let sure = |text: &str| {
+            let found = of_text(text)?;
+            assert!(!found.has_more, "{}", found.license);
+            Some(found.license)
+        };
+        assert_eq!(sure(apache).as_deref(), Some("apache-2.0"));
+        assert_eq!(sure(mit).as_deref(), Some("mit"));
+        assert_eq!(sure(&format!("{mit}\n---\n")).as_deref(), Some("mit"));
+        assert_eq!(sure(&format!("{apache}\n{mit}")), None, "either");
         let llama = "LLAMA 3.2 COMMUNITY LICENSE AGREEMENT\nLlama 3.2 Version";
-        assert_eq!(of_text(llama).as_deref(), Some("llama-3.2-community"));
+        assert_eq!(sure(llama).as_deref(), Some("llama-3.2-community"));
         let tag = "// SPDX-License-Identifier: MIT OR Apache-2.0\n";
-        assert_eq!(of_text(tag).as_deref(), Some("MIT OR Apache-2.0"));
-        assert_eq!(of_text("All rights reserved."), None);
+        assert_eq!(sure(tag).as_deref(), Some("MIT OR Apache-2.0"));
+        assert_eq!(sure("All rights reserved."), None);
+    }
+
+    #[test]
+    fn a_licence_with_further_terms_is_only_likely() {
+        let apache = include_str!("../../../LICENSE-APACHE");
+        let mit = include_str!("../../../LICENSE-MIT");
+        let clause = "\"Commons Clause\" License Condition v1.0\n\nYou may not sell it.\n\n";
+        let card = "SPDX-License-Identifier: MIT\nAdditional terms: not for sale.\n";
+        for (text, license) in [
+            (
+                format!("{mit}\nAdditional terms: no commercial use.\n"),
+                "mit",
+            ),
+            (format!("{mit}\nNo use in weapons.\n"), "mit"),
+            (format!("{mit}\n{clause}"), "mit"),
+            (format!("{clause}{mit}"), "mit"),
+            (format!("{apache}\n{clause}"), "apache-2.0"),
+            (card.to_owned(), "MIT"),
+        ] {
+            let found = of_text(&text).map(|found| (found.license, found.has_more));
+            assert_eq!(found, Some((license.to_owned(), true)), "{text}");
+        }
     }
 }

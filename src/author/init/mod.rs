@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use crate::diagnostic::{Report, Severity};
-use crate::package::{Backend, Loaded, PrecisionList, Roots, precision as list};
+use crate::package::{Backend, Loaded, PrecisionList, Roots, model_file, precision as list};
+use crate::policy::Policy;
 use home::Wish;
 use sketch::Sketch;
 
@@ -152,8 +153,8 @@ pub enum Error {
     },
     /// There is no model file.
     #[error(
-        "no model files in {path}: looked for .pte, .bpte, .onnx, .mlmodel, .mlpackage, .mlmodelc and .tflite; a \
-         package has them in a directory named after its backend", path = .path.display()
+        "no model files in {path}: looked for {extensions}; a package has them in a directory named after its backend",
+        path = .path.display(), extensions = model_file::extensions()
     )]
     NoModels {
         /// The directory.
@@ -215,8 +216,9 @@ impl Draft {
     }
 }
 
-/// Plans the configs of all directories with model files below `options.directory`.
-pub fn plan(options: &Options) -> Result<Plan, Error> {
+/// Plans the configs of all directories with model files below `options.directory`, as far as the project's settings
+/// do not leave them out.
+pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
     let path = &options.directory;
     let metadata = path.metadata().map_err(|error| Error::NoSuchDirectory {
         path: path.clone(),
@@ -231,7 +233,7 @@ pub fn plan(options: &Options) -> Result<Plan, Error> {
         backend: options.given.backend,
         force: options.force,
     };
-    let (homes, passed_over) = home::find(&wish, &roots);
+    let (homes, passed_over) = home::find(&wish, policy, &roots);
     if homes.is_empty() && passed_over.is_empty() {
         return Err(Error::NoModels { path: path.clone() });
     }
@@ -244,12 +246,14 @@ pub fn plan(options: &Options) -> Result<Plan, Error> {
         let list = given
             .clone()
             .map_or_else(|| nearest_list(&home, &roots), Ok)?;
+        let settings = policy.settings_for(&home.absolute);
+        let list = settings.map_or_else(|| list.clone(), |it| list.with(&it.extra));
         sketches.push(Sketch::draw(home, list, options, &roots));
     }
     check_given(&sketches, &passed_over, options)?;
     sketch::agree(&mut sketches);
     let drafts = sketches.into_iter();
-    let drafts = drafts.map(|sketch| draft::compose(&sketch, options, &roots));
+    let drafts = drafts.map(|sketch| draft::compose(&sketch, options, policy, &roots));
     Ok(Plan {
         drafts: drafts.collect(),
         passed_over,

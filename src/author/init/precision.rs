@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::model::executorch::body::ProgramBody;
 use crate::model::executorch::{Content, contents};
+use crate::model::precision::{Kind, Meaning, Weights};
 use crate::model::{ElementType, ModelInfo};
 use crate::package::{DType, PrecisionList};
 use crate::source::FileSource;
@@ -18,17 +19,56 @@ pub(super) struct Stored {
     pub(super) guess: bool,
 }
 
-/// The precision of the file, a token of the list.
+/// The precision of the file, a token of the list; none that the weights contradict.
 pub(super) fn of_contents(path: &Path, info: &ModelInfo, list: &PrecisionList) -> Option<Stored> {
-    let by_weights = of_weights(&info.weight_types);
-    let stored = by_weights
-        .or_else(|| of_payloads(path, info))
-        .or_else(|| of_values(info))?;
-    list.contains(stored.token).then_some(stored)
+    let weights = Weights::of(path, info);
+    let stored = if info.format == "executorch" {
+        // Payloads say more than counts: what is computed in, and how.
+        of_program(&info.weight_types).or_else(|| of_payloads(path, info))
+    } else {
+        of_weights(&weights, list)
+    };
+    let stored = stored.or_else(|| of_values(info))?;
+    let is_contradicted = |stored: &Stored| {
+        let meaning = Meaning::of_token(stored.token);
+        meaning.is_some_and(|meaning| weights.contradiction(meaning).is_some())
+    };
+    let fits = |stored: &Stored| list.contains(stored.token) && !is_contradicted(stored);
+    if fits(&stored) {
+        return Some(stored);
+    }
+    of_weights(&weights, list).filter(fits)
 }
 
-/// By the type of most stored elements. Sizes and places are integers, too, and say nothing.
-fn of_weights(types: &BTreeMap<String, u64>) -> Option<Stored> {
+/// By the kind of most weights, as validation counts them; `None` where there may be others.
+fn of_weights(weights: &Weights, list: &PrecisionList) -> Option<Stored> {
+    if !weights.whole {
+        return None;
+    }
+    let counted = if weights.elements.is_empty() {
+        &weights.tables
+    } else {
+        &weights.elements
+    };
+    let (kind, _) = counted.iter().max_by_key(|(_, count)| **count)?;
+    let tokens: &[&str] = match kind {
+        Kind::Float32 => &["fp32"],
+        Kind::Float16 => &["fp16"],
+        Kind::Bfloat16 => &["bf16"],
+        Kind::EightBits => &["int8"],
+        Kind::FourBits if weights.computes.contains(&Kind::EightBits) => &["8da4w"],
+        Kind::FourBits => &["int4", "4w"],
+    };
+    let token = tokens.iter().find(|token| list.contains(token))?;
+    Some(Stored {
+        token,
+        evidence: format!("most of the stored weights are {kind}"),
+        guess: false,
+    })
+}
+
+/// By the type of most constants of a program. Sizes and places are integers, too, and say nothing.
+fn of_program(types: &BTreeMap<String, u64>) -> Option<Stored> {
     let known = types.iter().filter_map(|(name, count)| {
         let token = token_of(name)?;
         Some((*count, name, token))
@@ -129,7 +169,7 @@ fn of_values(info: &ModelInfo) -> Option<Stored> {
 
 #[cfg(test)]
 mod tests {
-    use super::of_weights;
+    use super::{Kind, PrecisionList, Weights, of_program, of_weights};
 
     #[test]
     fn the_most_common_type_of_weights_decides() {
@@ -137,11 +177,34 @@ mod tests {
             let types = types
                 .iter()
                 .map(|(name, count)| ((*name).to_owned(), *count));
-            of_weights(&types.collect()).map(|stored| stored.token)
+            of_program(&types.collect()).map(|stored| stored.token)
         };
         assert_eq!(token(&[("float32", 10), ("int64", 400)]), Some("fp32"));
         assert_eq!(token(&[("float32", 10), ("int8", 400)]), Some("int8"));
         assert_eq!(token(&[("float16", 10)]), Some("fp16"));
         assert_eq!(token(&[("string", 10)]), None);
+    }
+
+    #[test]
+    fn quantised_weights_are_counted_by_their_bits() {
+        let list = PrecisionList {
+            quantized: vec!["int8".to_owned(), "4w".to_owned()],
+            non_quantized: vec!["fp32".to_owned()],
+        };
+        let stored = |kinds: &[(Kind, u64)], whole: bool| {
+            let weights = Weights {
+                elements: kinds.iter().copied().collect(),
+                whole,
+                ..Weights::none()
+            };
+            of_weights(&weights, &list).map(|stored| stored.token)
+        };
+        let token = |kinds: &[(Kind, u64)]| stored(kinds, true);
+        let most = |kind| token(&[(Kind::Float32, 10), (kind, 990)]);
+        assert_eq!(most(Kind::EightBits), Some("int8"));
+        assert_eq!(most(Kind::FourBits), Some("4w"), "the list has no int4");
+        assert_eq!(most(Kind::Float16), None, "the list has no fp16");
+        assert_eq!(token(&[]), None);
+        assert_eq!(stored(&[(Kind::Float32, 10)], false), None, "or others");
     }
 }

@@ -7,7 +7,7 @@ use super::file::ModelFile;
 use super::home::{Home, There};
 use super::names::{self, Parts};
 use super::precision;
-use super::{Options, license};
+use super::{Options, kept, license};
 use crate::package::{Backend, PrecisionList, Roots};
 
 /// A directory and what was found out about it.
@@ -60,11 +60,13 @@ impl Sketch {
             .collect();
         let heads: Vec<&str> = parts.iter().map(|parts| parts.head.as_str()).collect();
         let (above, higher) = (home.above(1), home.above(2));
+        let kept_size = kept::size(&home.there);
         let arrangement = arrange::arrange(
             &heads,
             &Known {
                 model: options.given.model.as_deref(),
                 size: options.given.size.as_deref(),
+                kept_size: kept_size.as_deref(),
                 above: above.as_deref(),
                 higher: higher.as_deref(),
             },
@@ -99,8 +101,10 @@ impl Sketch {
         let places = Places::new(home.places(in_size_directory));
         let is_pipeline = self.arrangement.components.is_some();
         self.tokenizer = places.tokenizer(!is_pipeline);
+        self.tokenizer = kept::beside(home, "tokenizer").or(self.tokenizer.take());
         let tokenizer = self.tokenizer.as_ref();
-        self.tokenizer_config = tokenizer.and_then(Beside::tokenizer_config);
+        self.tokenizer_config = kept::beside(home, "tokenizer_config")
+            .or_else(|| tokenizer.and_then(Beside::tokenizer_config));
         if is_pipeline {
             self.data = places.data();
             // One that the config itself names is no part of the pipeline as well.
@@ -110,9 +114,9 @@ impl Sketch {
         }
         let found = license::find(home.places(in_size_directory));
         self.license = found.map(|found| Said {
-            value: found.license,
+            value: found.name,
             evidence: found.evidence,
-            guess: false,
+            guess: found.guess,
         });
     }
 

@@ -85,7 +85,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let options = args.options();
     let policy = args.settings.policy(Overrides::default())?;
     let outcome = fix::fix(&options, &policy).map_err(|error| Failure::Other(error.to_string()))?;
-    if outcome.checked == 0 {
+    let left = args.left(&policy, &options, &outcome)?;
+    if outcome.checked == 0 && left.is_empty() {
         let paths: Vec<String> = args
             .paths
             .iter()
@@ -97,7 +98,6 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             paths.join(", ")
         )));
     }
-    let left = args.left(&policy, &options, &outcome)?;
     let mut out = output::stdout();
     if args.diff {
         if !args.quiet {
@@ -167,7 +167,8 @@ impl Args {
         options: &Options,
         outcome: &Outcome,
     ) -> Result<Vec<Diagnostic>, Failure> {
-        if !self.writes() {
+        // Where no file could be looked at, directories may lack one.
+        if !self.writes() && outcome.checked > 0 {
             let mut report = Report {
                 diagnostics: outcome.left.clone(),
                 ..Report::default()

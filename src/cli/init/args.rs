@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::author::init::{Given, Options};
+use crate::cli::exit::Failure;
+use crate::cli::policy_args::SettingsArgs;
 use crate::package::Backend;
+use crate::policy::{Overrides, Policy};
 
 /// Arguments of `pkgtool init`.
 #[derive(Debug, clap::Args)]
@@ -55,7 +58,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, short = 'n')]
     dry_run: bool,
 
-    /// Write configs that are there anew. Family, capabilities, licence and names of tensors are kept, unless they are given
+    /// Write configs that are there anew. What only an author knows is kept, unless it is given: size, family,
+    /// capabilities, licence, tokenizers, names of tensors, which dimensions vary
     #[arg(long)]
     force: bool,
 
@@ -66,6 +70,9 @@ pub(in crate::cli) struct Args {
     /// How to print what was inferred
     #[arg(long, value_enum, default_value_t = FormatArg::Human)]
     format: FormatArg,
+
+    #[command(flatten)]
+    settings: SettingsArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -99,6 +106,10 @@ impl Args {
                 precision: without.next_back().map(|(_, token)| token.clone()),
             },
         }
+    }
+
+    pub(super) fn policy(&self) -> Result<Policy, Failure> {
+        self.settings.policy(Overrides::default())
     }
 
     /// Whether questions may be asked: somebody is there to answer.

@@ -14,6 +14,7 @@ use crate::author::init::{self, Draft, Need, Options, Plan};
 use crate::author::write::{self, Existing};
 use crate::diagnostic::Report;
 use crate::diagnostic::render::{Format, Style};
+use crate::policy::Policy;
 use crate::validate;
 
 pub(super) use args::Args;
@@ -24,14 +25,15 @@ const MAX_ROUNDS: usize = 3;
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut options = args.options();
-    let mut plan = plan(&options)?;
+    let policy = args.policy()?;
+    let mut plan = plan(&options, &policy)?;
     for _ in 0..MAX_ROUNDS {
         let needs = needs(&plan);
         if needs.is_empty() || !args.asks() {
             break;
         }
         questions::ask(&needs, &mut options.given)?;
-        plan = self::plan(&options)?;
+        plan = self::plan(&options, &policy)?;
     }
     let is_complete = needs(&plan).is_empty();
     let written = write(&plan, args, is_complete);
@@ -57,8 +59,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-fn plan(options: &Options) -> Result<Plan, Failure> {
-    init::plan(options).map_err(|error| match error {
+fn plan(options: &Options, policy: &Policy) -> Result<Plan, Failure> {
+    init::plan(options, policy).map_err(|error| match error {
         init::Error::NoModels { .. } => Failure::Nothing(error.to_string()),
         error => Failure::Other(error.to_string()),
     })

@@ -32,7 +32,8 @@ rule! {
     ///
     /// # Fix
     /// Rename the file, or correct the config. `pkgtool fix --unsafe` renames a sound model file, unless its name
-    /// says another backend or precision, and writes the new name into every config that it was given.
+    /// says another backend or precision, and writes the new name into every config that it was given. A file that
+    /// others name as well keeps its name.
     ///
     /// # What it does not see
     /// Files outside the config's directory, which several backends may share; whether a free token

@@ -19,7 +19,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("validate", &["source", "diagnostic", "package", "model"]),
     (
         "author",
-        &["source", "diagnostic", "package", "model", "validate"],
+        &[
+            "source",
+            "diagnostic",
+            "package",
+            "model",
+            "validate",
+            "policy",
+        ],
     ),
     (
         "fix",

@@ -42,6 +42,12 @@ fn a_licence_is_found_in_the_package_and_nowhere_above_it() {
             "README.md",
         ),
         (
+            "tiny/README.md",
+            "---\nlicense: [mit]\n---\n",
+            "mit",
+            "README.md",
+        ),
+        (
             "tiny/readme.md",
             "---\r\nlicense: other\r\nlicense_name: lfm-1.0\r\n---\r\n",
             "lfm-1.0",
@@ -57,7 +63,7 @@ fn a_licence_is_found_in_the_package_and_nowhere_above_it() {
         ("LICENSE", apache),
         ("tiny/LICENSE", "All rights reserved."),
         ("tiny/LICENSE", ""),
-        ("tiny/README.md", "---\nlicense: [mit]\n---\n"),
+        ("tiny/README.md", "---\nlicense: [mit, isc]\n---\n"),
     ] {
         let tree = bare().file(path, text);
         let ran = init(&tree.path("tiny"), &SAID).expect_code(2);
@@ -175,4 +181,88 @@ fn tokenizers_are_found_beside_and_above() {
         None,
         "it is another package's"
     );
+}
+
+#[test]
+fn a_licence_with_further_terms_is_no_fact() {
+    let mit = include_str!("../../../LICENSE-MIT");
+    let tree = bare().file(
+        "tiny/LICENSE",
+        format!("{mit}\nAdditional terms: not for sale.\n"),
+    );
+    let ran = init(&tree.path("tiny"), &SAID).expect_code(2);
+    assert!(ran.stderr.contains("`mit` is proposed"), "{}", ran.stderr);
+    assert!(!tree.path(CONFIG).exists());
+    let told = init(&tree.path("tiny"), &[&SAID[..], &["--yes"]].concat()).expect_code(0);
+    let told = told.json();
+    let fields = told["configs"][0]["fields"].as_array().expect("fields");
+    let mut fields = fields.iter();
+    let field = fields.find(|field| field["pointer"] == "/license");
+    assert_eq!(field.expect("a licence")["guess"], true);
+    assert!(
+        evidence(&told, "/license").contains("further terms"),
+        "{told:#}"
+    );
+}
+
+#[test]
+fn size_tokenizers_and_dimensions_survive_a_new_config() {
+    let program = fs::read(fixture("models/dyn_batch_xnnpack_fp32.pte")).expect("a fixture");
+    let tree = Tree::new().file("tiny/xnnpack/tiny_xnnpack_fp32.pte", program);
+    let said = [&SAID[..], &["--license", "MIT"]].concat();
+    init(&tree.path("tiny"), &said).expect_code(0);
+    let mut old = read(&tree.path(CONFIG));
+    old["size"] = json!("2b");
+    old["tokenizer"] = json!("../words.json");
+    old["tokenizer_config"] = json!("../words_config.json");
+    // The file says that some dimensions may vary, and not which.
+    let shape = &mut old["variants"][0]["methods"]["forward"]["inputs"][0]["shape"];
+    assert_eq!(*shape, json!([-1, 3, 32, 32]));
+    *shape = json!([-1, 3, -1, 32]);
+    let tree = tree
+        .json(CONFIG, &old)
+        .file("tiny/words.json", "{}")
+        .file("tiny/words_config.json", "{}")
+        .file("tiny/tokenizer.json", "{}");
+    let told = init(&tree.path("tiny"), &["--force"]).json();
+    let new = read(&tree.path(CONFIG));
+    for key in ["size", "tokenizer", "tokenizer_config", "variants"] {
+        assert_eq!(new[key], old[key], "{key}: {told:#}");
+    }
+    for pointer in ["/size", "/tokenizer", "/tokenizer_config"] {
+        let kept = "kept from the config that was there";
+        assert_eq!(evidence(&told, pointer), kept, "{pointer}");
+    }
+    // What is given goes first, and what is gone is not named.
+    fs::remove_file(tree.path("tiny/words.json")).expect("removed");
+    fs::remove_file(tree.path("tiny/words_config.json")).expect("removed");
+    init(&tree.path("tiny"), &["--force", "--size", "3b"]);
+    let new = read(&tree.path(CONFIG));
+    assert_eq!(new["size"], "3b");
+    assert_eq!(new["tokenizer"], "../tokenizer.json");
+    assert_eq!(new["tokenizer_config"], json!(null));
+}
+
+#[test]
+fn what_is_looked_for_is_told_in_full() {
+    let tree = Tree::new().file("readme.txt", "");
+    let ran = init(tree.root(), &[]).expect_code(3);
+    for extension in [".pte", ".tflite", ".gguf", ".safetensors"] {
+        assert!(ran.stderr.contains(extension), "{}", ran.stderr);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_model_that_no_config_can_name_is_told() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let tree = bare();
+    let name = OsStr::from_bytes(b"caf\xe9.pte");
+    fs::write(tree.path("tiny/xnnpack").join(name), "").expect("a file");
+    let said = [&SAID[..], &["--license", "MIT"]].concat();
+    let told = init(&tree.path("tiny"), &said).expect_code(0).json();
+    let reason = told["passed_over"][0]["reason"].to_string();
+    assert!(reason.contains("not UTF-8"), "{told:#}");
 }

@@ -5,6 +5,7 @@ mod asked;
 mod examples;
 mod given;
 mod programs;
+mod settings;
 
 use std::path::Path;
 

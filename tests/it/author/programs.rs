@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use pkgtool::author::init::{Draft, Given, Options, plan};
 use pkgtool::model;
 use pkgtool::package::Backend;
+use pkgtool::policy::Policy;
 use serde_json::Value;
 
 use super::read;
@@ -103,7 +104,8 @@ fn package(path: &Path, default: Backend) -> Package {
         },
         ..Options::default()
     };
-    let mut plan = plan(&options).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let mut plan =
+        plan(&options, &Policy::nearest()).unwrap_or_else(|error| panic!("{file}: {error}"));
     assert_eq!(plan.drafts.len(), 1, "{file}: {:?}", plan.passed_over);
     Package {
         directory,

@@ -314,3 +314,19 @@ fn what_a_project_does_not_ask_for_is_left() {
         "{ran:#}"
     );
 }
+
+#[test]
+fn a_config_under_another_name_is_an_error_that_is_left() {
+    for package in ["comments", "upper-case"] {
+        let path = crate::support::fixture(&format!("rules/PKG044/bad/{package}"));
+        let path = path.to_str().expect("a path in UTF-8");
+        let ran = pkgtool(["fix", path]).run().expect_code(1);
+        assert!(
+            ran.stdout.contains("PKG044") && ran.stdout.contains("1 error among them"),
+            "{}",
+            ran.stdout
+        );
+        let told = pkgtool(["fix", path, "--check", "--format", "json"]).run();
+        assert_eq!(told.json()["left"][0]["code"], "PKG044");
+    }
+}

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{contents, fix, read};
 use crate::support::fixture;
+use crate::support::run::pkgtool;
 use crate::support::tree::{MODEL, Tree, config};
 
 const OLD: &str = "model.pte";
@@ -152,4 +153,124 @@ fn nothing_is_written_over() {
     let before = contents(tree.root());
     fix(&tree, &["--unsafe"]).expect_code(0);
     assert_eq!(contents(tree.root()), before);
+}
+
+/// What `fix` says of the config whose model keeps its name; nothing is changed.
+fn refused(tree: &Tree, arguments: &[&str]) -> String {
+    let before = contents(tree.root());
+    let ran = fix(tree, arguments).expect_code(2);
+    assert_eq!(contents(tree.root()), before, "{arguments:?}");
+    assert!(
+        ran.stdout
+            .contains("not done: xnnpack/model.pte keeps its name: "),
+        "{arguments:?}: {}",
+        ran.stdout
+    );
+    // A dry run says the same, and promises nothing.
+    let checked = fix(tree, &[arguments, &["--check"]].concat()).expect_code(0);
+    assert!(
+        checked.stdout.contains("keeps its name"),
+        "{}",
+        checked.stdout
+    );
+    ran.stdout
+}
+
+#[test]
+fn a_config_that_was_not_named_is_not_broken() {
+    let tree = tree();
+    for arguments in [
+        &["--unsafe", "xnnpack"][..],
+        &["--unsafe", "xnnpack/config.json"],
+    ] {
+        let told = refused(&tree, arguments);
+        assert!(
+            told.contains(
+                "other/xnnpack/config.json names it, too, and is not among what was named; \
+                 `pkgtool fix --unsafe .` changes both"
+            ),
+            "{told}"
+        );
+    }
+    let ran = pkgtool(["validate", "--fix", "--unsafe", "xnnpack"])
+        .within(tree.root())
+        .run()
+        .expect_code(2);
+    assert!(ran.stderr.contains("keeps its name"), "{}", ran.stderr);
+    let inside = pkgtool(["fix", "--unsafe", "."])
+        .within(tree.path("xnnpack"))
+        .run()
+        .expect_code(2);
+    assert!(inside.stdout.contains("names it, too"), "{}", inside.stdout);
+    fix(&tree, &["--unsafe", "."]).expect_code(0);
+    is_done(&tree);
+}
+
+#[test]
+fn without_a_checkout_what_references_reach_is_looked_through() {
+    let program = fs::read(fixture("models/add_linear_xnnpack_fp32.pte")).expect("a fixture");
+    let tree = Tree::new()
+        .json("p/xnnpack/config.json", &named(OLD))
+        .file("p/xnnpack/model.pte", program)
+        .json("p/coreml/config.json", &named("../xnnpack/model.pte"));
+    let ran = fix(&tree, &["--unsafe", "p/xnnpack"]).expect_code(2);
+    assert!(
+        ran.stdout.contains("`pkgtool fix --unsafe p` changes both"),
+        "{}",
+        ran.stdout
+    );
+    assert!(tree.path("p/xnnpack/model.pte").exists());
+    fix(&tree, &["--unsafe", "p"]);
+    assert!(tree.path(&format!("p/xnnpack/{MODEL}")).exists());
+    assert!(read(&tree, "p/coreml/config.json").contains(MODEL));
+}
+
+#[test]
+fn a_config_that_settings_leave_out_is_not_broken() {
+    let tree = tree().file("pkgtool.toml", "exclude = [\"other/\"]\n");
+    let told = refused(&tree, &["--unsafe"]);
+    let both = "`pkgtool fix --unsafe other/xnnpack/config.json xnnpack/config.json` changes both";
+    assert!(told.contains(both), "{told}");
+    fix(
+        &tree,
+        &[
+            "--unsafe",
+            "other/xnnpack/config.json",
+            "xnnpack/config.json",
+        ],
+    )
+    .expect_code(0);
+    fs::remove_file(tree.path("pkgtool.toml")).expect("removed");
+    is_done(&tree);
+}
+
+#[test]
+fn a_text_that_does_not_parse_names_a_file_all_the_same() {
+    let tree = tree().file(
+        "other/xnnpack/config.json",
+        "{ \"variants\": [{ \"file\": \"../../xnnpack/model.pte\" } { } }",
+    );
+    let told = refused(&tree, &["--unsafe"]);
+    assert!(told.contains("is no JSON; mend it"), "{told}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_file_is_not_broken() {
+    let tree = tree();
+    std::os::unix::fs::symlink("model.pte", tree.path("xnnpack/alias.pte")).expect("a link");
+    let told = refused(&tree, &["--unsafe"]);
+    assert!(
+        told.contains("the symbolic link xnnpack/alias.pte leads to it"),
+        "{told}"
+    );
+    fs::remove_file(tree.path("xnnpack/alias.pte")).expect("removed");
+    // A directory of another name is a way to the file, too.
+    std::os::unix::fs::symlink("../xnnpack", tree.path("other/shared")).expect("a link");
+    let tree = tree.json("other/xnnpack/config.json", &named("../shared/model.pte"));
+    let told = refused(&tree, &["--unsafe"]);
+    assert!(
+        told.contains("other/xnnpack/config.json names it"),
+        "{told}"
+    );
 }

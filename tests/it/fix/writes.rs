@@ -110,7 +110,32 @@ fn whoever_is_interrupted_leaves_whole_files() {
         states[0] > 0 && states[1] > 0,
         "no run was interrupted in the middle: {states:?}"
     );
-    // What an interrupted run left beside the configs is in nobody's way.
+    // What an interrupted run left beside the configs goes with the next one.
     fix(&tree, &["--quiet"]).expect_code(0);
+    let left = contents(tree.root()).into_keys();
+    let left: Vec<String> = left.filter(|name| name.contains(".tmp")).collect();
+    assert_eq!(left, Vec::<String>::new());
     fix(&tree, &["--check"]).expect_code(0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_killed_run_left_is_removed_and_nothing_else() {
+    // A process that has ended, and this one, which has not.
+    let mut child = std::process::Command::new("true").spawn().expect("it runs");
+    let gone = format!("xnnpack/.config.json.{}-0.tmp", child.id());
+    child.wait().expect("it ended");
+    let alive = format!("xnnpack/.config.json.{}-0.tmp", std::process::id());
+    let another = format!("xnnpack/.other.json.{}-0.tmp", child.id());
+    let tree = Tree::with_package()
+        .file(&gone, "{")
+        .file(&alive, "{")
+        .file(&another, "{");
+    let before = contents(tree.root());
+    fix(&tree, &["--check"]).expect_code(0);
+    assert_eq!(contents(tree.root()), before, "nothing is written");
+    fix(&tree, &[]).expect_code(0);
+    let mut after = before;
+    after.remove(&gone);
+    assert_eq!(contents(tree.root()), after);
 }

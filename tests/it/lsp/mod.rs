@@ -6,3 +6,4 @@ mod findings;
 mod hover;
 mod protocol;
 mod pull;
+mod renames;

@@ -1,0 +1,38 @@
+//! Whether a file may be renamed from one document: an action changes this document alone.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::document::Documents;
+use super::text::Text;
+use crate::diagnostic::Fix;
+use crate::package::{Roots, Surroundings};
+use crate::source::edit::apply;
+
+/// Most entries of directories that are looked at: somebody waits for the menu.
+const MAX_ENTRIES: usize = 50_000;
+
+/// Whether nothing names the file any more when `fix` was made in the document at `path`.
+pub(super) fn breaks_nothing(path: &Path, text: &Text, fix: &Fix, documents: &Documents) -> bool {
+    let Some(rename) = &fix.rename else {
+        return true;
+    };
+    let roots = Roots::new();
+    let mut surroundings = Surroundings::new(MAX_ENTRIES);
+    for place in [path, &rename.from] {
+        surroundings.add_around(place.parent().unwrap_or(Path::new("")), &roots);
+    }
+    // What is written and not saved names files as well.
+    let open = documents.iter().filter_map(|(_, document)| {
+        let text = document.text()?.as_str().to_owned();
+        Some((document.path.canonicalize().ok()?, text))
+    });
+    let mut texts: HashMap<PathBuf, String> = open.collect();
+    let (Ok(own), Some(after)) = (path.canonicalize(), apply(text.as_str(), &fix.edits)) else {
+        return false;
+    };
+    texts.insert(own, after);
+    let file = roots.absolute(&rename.from);
+    let mention = surroundings.mention(&file, &roots, &|real| texts.get(real).cloned());
+    mention.is_none()
+}
