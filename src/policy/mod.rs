@@ -8,6 +8,7 @@
 mod baseline;
 mod globs;
 mod judge;
+mod ignored;
 mod lookup;
 mod read;
 mod selector;

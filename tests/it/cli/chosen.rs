@@ -11,20 +11,20 @@ use crate::support::repository::{commit, git};
 use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::{MODEL, Tree, config};
 
-fn run(directory: &Path, arguments: &[&str]) -> Ran {
+pub(super) fn run(directory: &Path, arguments: &[&str]) -> Ran {
     let arguments = ["validate", "--format", "json"].iter().chain(arguments);
     pkgtool(arguments).within(directory).run()
 }
 
 /// Paths with findings.
-fn paths(ran: &Ran) -> Vec<String> {
+pub(super) fn paths(ran: &Ran) -> Vec<String> {
     let mut paths: Vec<String> = ran.findings().into_iter().map(|one| one.path).collect();
     paths.dedup();
     paths
 }
 
 /// Three packages of which each has an error.
-fn three() -> Tree {
+pub(super) fn three() -> Tree {
     let mut broken = config();
     broken["license"] = json!("");
     Tree::new()
