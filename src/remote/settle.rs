@@ -14,7 +14,9 @@ use super::web::plain;
 use super::weights::{is_json, is_model};
 use super::{Address, Settings};
 use crate::model;
-use crate::package::{Config, Loaded, config, model_file, precision, reference};
+use crate::package::{
+    Backend, Config, Loaded, config, is_package_config, model_file, precision, reference,
+};
 
 /// Most files that are asked for one by one.
 const MAX_QUESTIONS: usize = 2000;
@@ -67,6 +69,12 @@ fn settle(mirror: &mut Mirror, opens_models: bool) -> Result<(), RemoteError> {
                 .to_owned(),
         });
     }
+    if mirror.tree().is_guessed && !is_package(mirror, &start) && mirror.fault().is_none() {
+        let directory = mirror.path().with_file_name("");
+        return Err(RemoteError::NoPackage {
+            url: mirror.shown(&directory.to_string_lossy()),
+        });
+    }
     let configs = configs(mirror);
     let named: Vec<String> = configs
         .iter()
@@ -81,6 +89,13 @@ fn settle(mirror: &mut Mirror, opens_models: bool) -> Result<(), RemoteError> {
         .flat_map(|path| data_of(mirror, &path, &mirror.local(&path)))
         .collect();
     ask(mirror, data, &look)
+}
+
+/// Whether the config at `path` is one of a package, as a walk would have it.
+fn is_package(mirror: &Mirror, path: &str) -> bool {
+    let folder = path.rsplit('/').nth(1);
+    folder.and_then(Backend::from_name).is_some()
+        || is_package_config(&Loaded::read(&mirror.local(path)))
 }
 
 /// Paths of the configs of a source.
