@@ -68,7 +68,7 @@ fn without_git_it_is_told_what_matches() {
     let tree = three().file(".gitignore", "a/\n");
     commit(tree.root(), "first");
     git(tree.root(), &["add", "--force", "a"]);
-    let ran = pkgtool(&["validate", "--format", "json", "-v"])
+    let ran = pkgtool(["validate", "--format", "json", "-v"])
         .within(tree.root())
         .variable("PATH", "/nowhere")
         .run()
