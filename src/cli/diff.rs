@@ -146,7 +146,7 @@ impl Args {
         if source.symlink_metadata().is_ok() {
             return Ok(on_disk(name, Tree::at(source)));
         }
-        let far = far::open(&[source.to_owned()], &self.far)?;
+        let far = far::open(&[source.to_owned()], &self.far, !self.no_model)?;
         if let Some(mirror) = far.paths().first().filter(|path| *path != source) {
             let mut side = on_disk(name, Tree::at(mirror));
             side.far = Some(far);

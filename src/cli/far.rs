@@ -40,7 +40,7 @@ pub(super) struct Far {
 
 impl FarArgs {
     /// Settings of a check, which is bounded in time as a whole.
-    fn settings(&self) -> Settings {
+    fn settings(&self, opens_models: bool) -> Settings {
         let mut limits = Limits::default();
         if let Some(seconds) = self.timeout {
             limits.total = Some(Duration::from_secs(seconds));
@@ -49,13 +49,15 @@ impl FarArgs {
             hub_endpoint: self.hub_endpoint.clone(),
             token: std::env::var("HF_TOKEN").ok(),
             allow_private: self.allow_private,
+            opens_models,
             limits,
         }
     }
 
     /// Settings of a download, in which a server may be silent for so long.
     pub(super) fn download(&self) -> Settings {
-        let mut settings = self.settings();
+        // What is fetched whole is read where it is then.
+        let mut settings = self.settings(false);
         settings.limits = Limits::default();
         if let Some(seconds) = self.timeout {
             settings.limits.idle = Duration::from_secs(seconds);
@@ -64,8 +66,9 @@ impl FarArgs {
     }
 }
 
-/// Opens what is an address among the paths.
-pub(super) fn open(paths: &[PathBuf], args: &FarArgs) -> Result<Far, Failure> {
+/// Opens what is an address among the paths. Without `opens_models` no model will be read: only sizes are asked
+/// for then.
+pub(super) fn open(paths: &[PathBuf], args: &FarArgs, opens_models: bool) -> Result<Far, Failure> {
     let mut far = Far {
         paths: Vec::with_capacity(paths.len()),
         mirrors: Vec::new(),
@@ -76,7 +79,7 @@ pub(super) fn open(paths: &[PathBuf], args: &FarArgs) -> Result<Far, Failure> {
             continue;
         };
         let address = Address::parse(text).map_err(failure)?;
-        let mirror = Mirror::open(&address, &args.settings()).map_err(failure)?;
+        let mirror = Mirror::open(&address, &args.settings(opens_models)).map_err(failure)?;
         far.paths.push(mirror.path());
         far.mirrors.push(mirror);
     }

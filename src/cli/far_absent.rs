@@ -15,7 +15,11 @@ pub(super) struct Far {
 }
 
 /// Fails if one of the paths is an address.
-pub(super) fn open(paths: &[PathBuf], _args: &FarArgs) -> Result<Far, Failure> {
+pub(super) fn open(
+    paths: &[PathBuf],
+    _args: &FarArgs,
+    _opens_models: bool,
+) -> Result<Far, Failure> {
     let mut texts = paths.iter().filter_map(|path| path.to_str());
     match texts.find(|text| {
         ["https://", "http://", "hf:"]

@@ -108,6 +108,15 @@ impl SettingsArgs {
 impl PolicyArgs {
     /// The policy that these options ask for.
     pub(super) fn policy(&self) -> Result<Policy, Failure> {
+        let both = |(token, kind): &(String, PrecisionKind)| {
+            let mut others = self.extra.iter();
+            others.any(|(other, is)| other == token && is != kind)
+        };
+        if let Some((token, _)) = self.extra.iter().find(|one| both(one)) {
+            return Err(Failure::Other(format!(
+                "--extra-precision: `{token}` is both quantized and not; leave one of the two out"
+            )));
+        }
         let policy = self.settings.policy(self.overrides())?;
         match (&self.baseline, &self.write_baseline) {
             (Some(file), _) => policy.with_baseline(file).map_err(|error| failure(&error)),

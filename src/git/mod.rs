@@ -147,6 +147,14 @@ impl Repository {
     }
 }
 
+/// Files that Git tracks in the working tree with the absolute root `top`: paths from there. No repository
+/// further up is asked.
+pub fn tracked(top: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut command = command(top);
+    command.env("GIT_CEILING_DIRECTORIES", top.parent().unwrap_or(top));
+    Ok(paths(&said(command, &["ls-files", "-z"])?))
+}
+
 /// The nearest ancestor that is a directory.
 fn existing(path: &Path) -> &Path {
     let found = path.ancestors().find(|ancestor| ancestor.is_dir());
@@ -172,11 +180,13 @@ fn command(directory: &Path) -> Command {
 
 /// What a command of Git prints.
 fn ask(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+    said(command(directory), arguments)
+}
+
+/// The same of a command that is made already.
+fn said(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>, Error> {
     let name = arguments.first().copied().unwrap_or_default().to_owned();
-    let mut child = command(directory)
-        .args(arguments)
-        .spawn()
-        .map_err(Error::NoGit)?;
+    let mut child = command.args(arguments).spawn().map_err(Error::NoGit)?;
     let mut complaints = child.stderr.take();
     let complaint = std::thread::spawn(move || {
         let mut text = Vec::new();

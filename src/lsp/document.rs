@@ -7,7 +7,10 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::text::Text;
+use serde::Deserialize;
+
+use super::lost::Lost;
+use super::text::{Encoding, Range, Text};
 use crate::diagnostic::Diagnostic;
 use crate::package::config::{self, SCHEMA_ID};
 use crate::package::load::MAX_SIZE;
@@ -40,6 +43,29 @@ pub(super) enum Content {
     Text(Text),
     /// Not kept: it has so many bytes.
     TooLarge(u64),
+    /// Not known: a message that may have changed it could not be read.
+    Lost,
+}
+
+/// A change of a text: of a range, or the whole text anew.
+#[derive(Debug, Deserialize)]
+pub(super) struct Change {
+    range: Option<Range>,
+    text: String,
+}
+
+impl Content {
+    fn changed(self, change: Change, encoding: Encoding) -> Self {
+        match (self, change.range) {
+            (_, None) => Self::Text(Text::new(change.text, encoding)),
+            (Self::Text(mut text), Some(range)) => {
+                text.edit(range, &change.text);
+                Self::Text(text)
+            }
+            // What it is a change of is not known.
+            (unknown, Some(_)) => unknown,
+        }
+    }
 }
 
 /// All open documents, by their URIs.
@@ -70,24 +96,45 @@ impl Documents {
         self.by_uri.insert(uri.to_owned(), document);
     }
 
-    /// Gives a document the text that `change` makes of its own.
+    /// Gives a document the text that changes make of its own.
     pub(super) fn change(
         &mut self,
         uri: &str,
         version: i64,
-        change: impl FnOnce(Content) -> Content,
+        changes: Vec<Change>,
+        encoding: Encoding,
     ) {
         let Some(mut document) = self.by_uri.remove(uri) else {
             return;
         };
         self.revision += 1;
-        document.content = match change(document.content) {
+        let content = changes
+            .into_iter()
+            .fold(document.content, |content, change| {
+                content.changed(change, encoding)
+            });
+        document.content = match content {
             Content::Text(text) => self.bounded(text),
-            large @ Content::TooLarge(_) => large,
+            unknown => unknown,
         };
         document.version = version;
         document.revision = self.revision;
         self.by_uri.insert(uri.to_owned(), document);
+    }
+
+    /// Forgets texts that are not what the client has any more; gives the URIs of their documents.
+    pub(super) fn lose(&mut self, lost: &Lost) -> Vec<String> {
+        let mut uris = Vec::new();
+        for (uri, document) in &mut self.by_uri {
+            if lost.has(uri) {
+                self.revision += 1;
+                document.revision = self.revision;
+                document.content = Content::Lost;
+                uris.push(uri.clone());
+            }
+        }
+        uris.sort();
+        uris
     }
 
     /// Says that what a document refers to was changed.
@@ -121,7 +168,7 @@ impl Documents {
             .values()
             .map(|document| match &document.content {
                 Content::Text(text) => text.as_str().len(),
-                Content::TooLarge(_) => 0,
+                Content::TooLarge(_) | Content::Lost => 0,
             });
         if size as u64 > MAX_SIZE || lengths.sum::<usize>() + size > MAX_TOTAL {
             return Content::TooLarge(size as u64);
@@ -135,7 +182,7 @@ impl Document {
     pub(super) fn text(&self) -> Option<&Text> {
         match &self.content {
             Content::Text(text) => Some(text),
-            Content::TooLarge(_) => None,
+            Content::TooLarge(_) | Content::Lost => None,
         }
     }
 

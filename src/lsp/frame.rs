@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// Largest body that is read, in bytes: a document of 4 MiB of which each byte is escaped, and some.
 pub(super) const MAX_BODY: u64 = 28 * 1024 * 1024;
+/// Bytes that are kept of a body that is passed over: what it is about stands at its beginning.
+const MAX_HEAD: u64 = 4096;
 /// Longest header line, in bytes.
 const MAX_LINE: u64 = 4096;
 /// Most header lines.
@@ -18,8 +20,8 @@ const MAX_HEADERS: usize = 32;
 pub(super) enum Frame {
     /// A message's text.
     Body(Vec<u8>),
-    /// A message of so many bytes, passed over.
-    TooLarge(u64),
+    /// A message of so many bytes, passed over but for its beginning.
+    TooLarge(u64, Vec<u8>),
     /// The other end has closed.
     End,
 }
@@ -50,8 +52,10 @@ pub(super) fn read(input: &mut impl BufRead) -> io::Result<Frame> {
     }
     let length = length.ok_or_else(|| broken("a message has no Content-Length"))?;
     if length > MAX_BODY {
-        io::copy(&mut input.take(length), &mut io::sink())?;
-        return Ok(Frame::TooLarge(length));
+        let mut head = Vec::new();
+        input.take(MAX_HEAD).read_to_end(&mut head)?;
+        io::copy(&mut input.take(length - MAX_HEAD), &mut io::sink())?;
+        return Ok(Frame::TooLarge(length, head));
     }
     let mut body = Vec::new();
     input.take(length).read_to_end(&mut body)?;
@@ -98,7 +102,7 @@ mod tests {
         let mut frames = Vec::new();
         loop {
             let frame = read(&mut input).map_err(|error| error.to_string());
-            let last = !matches!(frame, Ok(Frame::Body(_) | Frame::TooLarge(_)));
+            let last = !matches!(frame, Ok(Frame::Body(_) | Frame::TooLarge(..)));
             frames.push(frame);
             if last {
                 return frames;
@@ -133,7 +137,10 @@ mod tests {
         large.resize(large.len() + length, b' ');
         large.extend(b"Content-Length: 2\r\n\r\n{}");
         let frames = all(&large);
-        assert_eq!(frames[0], Ok(Frame::TooLarge(MAX_BODY + 1)));
+        assert_eq!(
+            frames[0],
+            Ok(Frame::TooLarge(MAX_BODY + 1, vec![b' '; 4096]))
+        );
         assert_eq!(frames[1], Ok(Frame::Body(b"{}".into())));
         // A length that was only claimed.
         assert!(matches!(

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::job::Checked;
+use super::lost::Lost;
 use super::message::Incoming;
 
 /// Most bytes of messages that wait.
@@ -22,8 +23,8 @@ const MAX_MESSAGES: usize = 4096;
 pub(super) enum Event {
     /// A message; whether it was cancelled since.
     Message(Incoming, bool),
-    /// A message of so many bytes was too large.
-    TooLarge(u64),
+    /// A message of so many bytes was too large, and what is lost with it.
+    TooLarge(u64, Lost),
     /// A document was checked.
     Checked(Checked),
     /// The input has ended, for this reason if it was not its end.

@@ -3,6 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::lost::Lost;
+
 /// Why a request has no result; the numbers are JSON-RPC's and LSP's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorCode {
@@ -42,6 +44,7 @@ pub(super) enum Incoming {
     Invalid {
         id: Value,
         fault: Fault,
+        lost: Lost,
     },
 }
 
@@ -57,21 +60,28 @@ impl Fault {
 impl Incoming {
     /// Sorts the text of a message.
     pub(super) fn read(body: &[u8]) -> Self {
-        let invalid = |id, code, message: &str| Self::Invalid {
+        let invalid = |id, code, message: &str, lost| Self::Invalid {
             id,
             fault: Fault::new(code, message),
+            lost,
         };
         let mut message = match serde_json::from_slice::<Value>(body) {
             Ok(message) => message,
             Err(error) => {
                 let reason = format!("the message is not JSON: {error}");
-                return invalid(Value::Null, ErrorCode::Parse, &reason);
+                let lost = Lost::with(body);
+                return invalid(Value::Null, ErrorCode::Parse, &reason, lost);
             }
         };
         let id = message.get("id").cloned();
         if !message.is_object() {
             let reason = "a message is a JSON object";
-            return invalid(Value::Null, ErrorCode::InvalidRequest, reason);
+            return invalid(
+                Value::Null,
+                ErrorCode::InvalidRequest,
+                reason,
+                Lost::Nothing,
+            );
         }
         let params = message.get_mut("params").map_or(Value::Null, Value::take);
         match (id, message.get("method").and_then(Value::as_str)) {
@@ -86,15 +96,17 @@ impl Incoming {
                 method: method.to_owned(),
                 params,
             },
-            (_, Some(_)) => {
+            (_, Some(method)) => {
                 let reason = "`id` is a string or an integer";
-                invalid(Value::Null, ErrorCode::InvalidRequest, reason)
+                let lost = Lost::with_params(Some(method), &params);
+                invalid(Value::Null, ErrorCode::InvalidRequest, reason, lost)
             }
             (Some(_), None) if has_answer(&message) => Self::Response,
             (id, None) => invalid(
                 id.unwrap_or_default(),
                 ErrorCode::InvalidRequest,
                 "a message has a `method`, or an `id` with `result` or `error`",
+                Lost::Nothing,
             ),
         }
     }

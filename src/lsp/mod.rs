@@ -15,6 +15,7 @@ mod frame;
 mod hover;
 mod job;
 mod lenient;
+mod lost;
 mod mailbox;
 mod message;
 mod parent;
@@ -33,6 +34,7 @@ use std::io::{self, BufRead, Write};
 use std::thread;
 
 use frame::Frame;
+use lost::Lost;
 use mailbox::{Event, Mailbox};
 use message::Incoming;
 use server::Server;
@@ -72,7 +74,9 @@ fn read_all(mut input: impl BufRead, mailbox: &Mailbox) {
     loop {
         match frame::read(&mut input) {
             Ok(Frame::Body(body)) => mailbox.bring(Incoming::read(&body), body.len()),
-            Ok(Frame::TooLarge(size)) => mailbox.post(Event::TooLarge(size)),
+            Ok(Frame::TooLarge(size, head)) => {
+                mailbox.post(Event::TooLarge(size, Lost::with(&head)));
+            }
             Ok(Frame::End) => return mailbox.post(Event::Ended(None)),
             Err(error) => return mailbox.post(Event::Ended(Some(error.to_string()))),
         }

@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 use super::action::{self, Wanted};
 use super::checker::Checker;
 use super::client::Client;
-use super::document::{Content, Document, Documents};
+use super::document::{Change, Content, Document, Documents};
 use super::finding;
 use super::job::{Checked, Job};
+use super::lost::Lost;
 use super::mailbox::{Event, Mailbox};
 use super::message::{self, ErrorCode, Fault, Incoming};
 use super::parent::Parent;
@@ -83,12 +84,6 @@ struct Identifier {
     text: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Change {
-    range: Option<Range>,
-    text: String,
-}
-
 impl<'o> Server<'o> {
     pub(super) fn new(mailbox: Mailbox, output: &'o mut dyn Write, options: &Options) -> Self {
         let session = Arc::new(Session::new(options.open_models));
@@ -131,10 +126,11 @@ impl<'o> Server<'o> {
                     });
                 }
                 Some(Event::Message(message, cancelled)) => self.take(message, cancelled)?,
-                Some(Event::TooLarge(size)) => {
+                Some(Event::TooLarge(size, lost)) => {
                     let text =
                         format!("a message of {size} bytes is too large and was passed over");
                     self.log(&text)?;
+                    self.lose(&lost)?;
                 }
                 Some(Event::Checked(checked)) => self.show(checked)?,
                 Some(Event::Ended(None)) => return Ok(Ending::Broken),
@@ -172,7 +168,10 @@ impl<'o> Server<'o> {
             }
             Incoming::Notification { method, params } => self.note(&method, params),
             Incoming::Response => Ok(()),
-            Incoming::Invalid { id, fault } => self.send(&message::response(&id, Err(fault))),
+            Incoming::Invalid { id, fault, lost } => {
+                self.send(&message::response(&id, Err(fault)))?;
+                self.lose(&lost)
+            }
         }
     }
 
@@ -232,6 +231,7 @@ impl<'o> Server<'o> {
         if self.stage != Stage::Serving {
             return Ok(());
         }
+        let lost = Lost::with_params(Some(method), &params);
         let noted = match method {
             "initialized" => return self.register(),
             "textDocument/didOpen" => message::params(params).map(|params| self.open(params)),
@@ -260,7 +260,10 @@ impl<'o> Server<'o> {
         };
         match noted {
             Ok(()) => Ok(()),
-            Err(fault) => self.log(&format!("{method}: {}", fault.message)),
+            Err(fault) => {
+                self.log(&format!("{method}: {}", fault.message))?;
+                self.lose(&lost)
+            }
         }
     }
 
@@ -291,21 +294,20 @@ impl<'o> Server<'o> {
         let Identifier { uri, version, .. } = params.text_document;
         let encoding = self.client.encoding;
         let changes = params.content_changes;
-        self.documents
-            .change(&uri, version.unwrap_or_default(), |content| {
-                changes.into_iter().fold(content, |content, change| {
-                    match (content, change.range) {
-                        (_, None) => Content::Text(Text::new(change.text, encoding)),
-                        (Content::Text(mut text), Some(range)) => {
-                            text.edit(range, &change.text);
-                            Content::Text(text)
-                        }
-                        // What it is a change of is not known.
-                        (large, Some(_)) => large,
-                    }
-                })
-            });
+        let version = version.unwrap_or_default();
+        self.documents.change(&uri, version, changes, encoding);
         self.check(&uri);
+    }
+
+    /// Takes back what was said of texts that are not known any more.
+    fn lose(&mut self, lost: &Lost) -> io::Result<()> {
+        for uri in self.documents.lose(lost) {
+            self.check(&uri);
+            self.log(&format!(
+                "{uri}: its text is not known any more, because a message could not be read; open it again"
+            ))?;
+        }
+        Ok(())
     }
 
     fn close(&mut self, uri: &str) -> io::Result<()> {
@@ -360,8 +362,10 @@ impl<'o> Server<'o> {
         let text = match &document.content {
             Content::Text(text) => Ok(text.as_str().as_bytes().to_vec()),
             Content::TooLarge(size) => Err(*size),
+            Content::Lost => Err(0),
         };
-        match document.found(&self.client.folders) {
+        let is_known = !matches!(document.content, Content::Lost);
+        match document.found(&self.client.folders).filter(|_| is_known) {
             Some(found) => self.checker.submit(Job {
                 uri: uri.to_owned(),
                 revision,

@@ -72,6 +72,14 @@ impl PrecisionList {
         self.tokens().any(|known| known == token)
     }
 
+    /// Tokens that this list takes for the opposite of what another does.
+    pub fn against<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
+        self.tokens().filter(|token| {
+            let own = self.is_quantized(token);
+            other.is_quantized(token).is_some_and(|is| Some(is) != own)
+        })
+    }
+
     /// Whether variants of this precision are quantized; `None` for a token not in the list.
     pub fn is_quantized(&self, token: &str) -> Option<bool> {
         if self.quantized.iter().any(|known| known == token) {

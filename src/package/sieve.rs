@@ -1,14 +1,14 @@
 //! What a walk leaves out beside what it always does, as somebody above says.
 //!
-//! Invariant: a sieve hears of the files that say what is to be left out (`.gitignore`, settings of
-//! projects) before anything else that stands in their directory.
+//! Invariant: a sieve hears of the files that say what is to be left out (`.git`, `.gitignore`, settings
+//! of projects) before anything else that stands in their directory.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::path::Path;
 
 /// Names of files that say what is to be left out of the directory in which they stand.
-const SAYING: [&str; 2] = [".gitignore", SETTINGS_FILE];
+const SAYING: [&str; 3] = [".git", ".gitignore", SETTINGS_FILE];
 
 /// The file name under which a project keeps its settings.
 pub const SETTINGS_FILE: &str = "pkgtool.toml";

@@ -62,6 +62,8 @@ impl Glob {
         }
         let mut builder = GitignoreBuilder::new("");
         let built = builder
+            // git takes `[` for itself then, and the glob matches nothing that was meant.
+            .allow_unclosed_class(false)
             .add_line(None, text)
             .and_then(|builder| builder.build());
         match built {

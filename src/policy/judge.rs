@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use toml::value::Date;
 
 use super::baseline::{self, Entry, Known};
+use super::contradiction::Contradictions;
 use super::lookup::Lookup;
 use super::selector::Level;
 use super::settings::{Exception, Settings};
@@ -51,6 +52,8 @@ pub(super) struct Judge<'p> {
     pub(super) is_complete: bool,
     /// Whether a baseline is written.
     pub(super) writes: bool,
+    /// What of settings cannot be, as was heard while files were checked.
+    pub(super) contradictions: Option<&'p Contradictions>,
     pub(super) today: Date,
     identities: RefCell<Identities>,
     used: RefCell<BTreeSet<(PathBuf, JsonPath)>>,
@@ -81,6 +84,7 @@ impl<'p> Judge<'p> {
             baselines,
             is_complete,
             writes: false,
+            contradictions: None,
             today: today(),
             identities: RefCell::default(),
             used: RefCell::default(),
@@ -253,6 +257,10 @@ impl<'p> Judge<'p> {
             };
             let before = report.diagnostics.len();
             report.diagnostics.extend(settings.findings.iter().cloned());
+            let contradictions = self.contradictions.map(|all| all.of(&settings));
+            for finding in contradictions.into_iter().flatten() {
+                report.diagnostics.push(finding.locate(source, None));
+            }
             for one in &settings.exceptions {
                 if let Some(message) = self.why_stale(&settings, file, one, checked) {
                     let (path, span) = one.place.clone();

@@ -6,7 +6,9 @@
 //! `pkgtool.toml` and without a word from the caller nothing is done.
 
 mod baseline;
+mod contradiction;
 mod globs;
+mod ignored;
 mod judge;
 mod lookup;
 mod read;
@@ -21,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::diagnostic::{Report, RuleMeta};
 use crate::package::sieve::SETTINGS_FILE;
-use crate::package::{Discovery, Found, Loaded};
+use crate::package::{Discovery, Found, Loaded, PrecisionList};
 use crate::validate::{self, Demands, Options, Outcome, Place, Progress, Ruling, Session};
 
 pub use globs::Glob;
@@ -31,6 +33,7 @@ pub use selector::{Level, Selector};
 pub use settings::{Cause, Exception, Overrides, Settings};
 pub use words::capabilities;
 
+use contradiction::Contradictions;
 use judge::{Baselines, Judge, Judgement};
 use lookup::Lookup;
 
@@ -85,6 +88,9 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// What the command line says of precision tokens cannot be.
+    #[error("--extra-precision: {0}; a token is either quantized or not, so leave it out")]
+    Precision(String),
     /// The baseline that was named cannot be used.
     #[error("{path}: not a usable baseline: {reason}", path = path.display())]
     Baseline {
@@ -263,6 +269,10 @@ impl Policy {
     ) -> Result<Ruled, Error> {
         let ruler = self.ruler(options, named);
         let outcome = validate(&ruler)?;
+        let overrides = self.lookup.overrides();
+        if let Some(reason) = ruler.contradictions.of_command_line(overrides) {
+            return Err(Error::Precision(reason));
+        }
         let (judgement, written) = ruler
             .left
             .into_inner()
@@ -280,6 +290,7 @@ impl Policy {
             policy: self,
             named,
             is_complete: options.open_models,
+            contradictions: Contradictions::default(),
             left: Mutex::default(),
         }
     }
@@ -343,6 +354,7 @@ struct Ruler<'p> {
     /// Files of settings that were named.
     named: &'p [PathBuf],
     is_complete: bool,
+    contradictions: Contradictions,
     left: Mutex<(Judgement, Option<Result<Written, Error>>)>,
 }
 
@@ -362,6 +374,14 @@ impl Ruling for Ruler<'_> {
         }))
     }
 
+    fn hear_of_list(&self, place: Place<'_>, list: &PrecisionList) {
+        let lookup = &self.policy.lookup;
+        if let Some(settings) = lookup.of_place(place) {
+            self.contradictions
+                .hear(&settings, lookup.overrides(), list);
+        }
+    }
+
     fn judge(&self, report: &mut Report) {
         let Policy {
             lookup,
@@ -374,6 +394,7 @@ impl Ruling for Ruler<'_> {
         }
         let mut judge = Judge::new(lookup, baselines, self.is_complete);
         judge.writes = writes.is_some();
+        judge.contradictions = Some(&self.contradictions);
         let mut judgement = judge.judge(report);
         let written = writes
             .as_ref()

@@ -38,6 +38,8 @@ pub struct Settings {
     pub deny_warnings: bool,
     /// Precision tokens beside those of the list in force.
     pub extra: PrecisionList,
+    /// Where the file names them.
+    pub extra_places: Vec<(String, JsonPath, Span)>,
     /// The licences that are allowed; `None` for any.
     pub licenses: Option<Vec<String>>,
     /// Backends that every model is to have.
@@ -132,6 +134,9 @@ impl Settings {
                 .retain(|(known, _)| !is_within(known, selector));
             self.severity.push((selector.clone(), *level));
         }
+        let own = &mut self.extra;
+        own.quantized.retain(|token| !by.extra.contains(token));
+        own.non_quantized.retain(|token| !by.extra.contains(token));
         self.extra
             .quantized
             .extend(by.extra.quantized.iter().cloned());

@@ -8,20 +8,12 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ignore::Match;
-use ignore::gitignore::Gitignore;
-
 use super::globs::Glob;
+use super::ignored::Ignored;
 use super::lookup::Lookup;
 use super::settings::Settings;
 use crate::package::Sieve;
 use crate::package::sieve::SETTINGS_FILE;
-
-/// The name of git's own files.
-const GITIGNORE: &str = ".gitignore";
-
-/// Largest `.gitignore` that is read, in bytes.
-const MAX_GITIGNORE: u64 = 1024 * 1024;
 
 /// The sieve of one validation.
 pub(super) struct ProjectSieve<'p> {
@@ -30,10 +22,8 @@ pub(super) struct ProjectSieve<'p> {
     top: PathBuf,
     /// Settings that hold below directories, the nearest last.
     settings: HashMap<PathBuf, Option<Arc<Settings>>>,
-    /// What git ignores below directories.
-    ignored: HashMap<PathBuf, Gitignore>,
-    /// The root of the checkout that the walk began in.
-    checkout: Option<PathBuf>,
+    /// What git ignores.
+    ignored: Ignored,
     here: PathBuf,
 }
 
@@ -43,8 +33,7 @@ impl<'p> ProjectSieve<'p> {
             lookup,
             top: PathBuf::new(),
             settings: HashMap::new(),
-            ignored: HashMap::new(),
-            checkout: None,
+            ignored: Ignored::default(),
             here: lookup.roots().absolute(Path::new("")),
         }
     }
@@ -53,21 +42,6 @@ impl<'p> ProjectSieve<'p> {
     fn settings_of(&self, directory: &Path) -> Option<&Arc<Settings>> {
         let mut above = directory.ancestors();
         above.find_map(|one| self.settings.get(one))?.as_ref()
-    }
-
-    fn read_gitignore(&mut self, directory: &Path) {
-        let file = directory.join(GITIGNORE);
-        let is_small = |file: &Path| {
-            file.metadata()
-                .is_ok_and(|it| it.is_file() && it.len() <= MAX_GITIGNORE)
-        };
-        if is_small(&file) {
-            // A line that git cannot read is passed over, as git does.
-            let (matcher, _) = Gitignore::new(file);
-            if !covers_all_of(&matcher, &self.top) {
-                self.ignored.insert(directory.to_owned(), matcher);
-            }
-        }
     }
 
     fn excluding(&self, path: &Path, is_directory: bool) -> Option<String> {
@@ -93,57 +67,30 @@ impl<'p> ProjectSieve<'p> {
         Some(format!("left out by `exclude` in {file}: {glob}"))
     }
 
-    fn is_git_ignored(&self, path: &Path, is_directory: bool) -> bool {
-        let respects = |directory: &Path| {
-            let said = self
-                .settings_of(directory)
-                .and_then(|it| it.respect_gitignore);
-            said.unwrap_or(true) && !self.lookup.overrides().no_gitignore
-        };
-        if self.ignored.is_empty() || !path.parent().is_some_and(respects) {
-            return false;
-        }
-        for directory in path.ancestors().skip(1) {
-            match self
-                .ignored
-                .get(directory)
-                .map(|it| it.matched(path, is_directory))
-            {
-                Some(Match::Ignore(_)) => return true,
-                Some(Match::Whitelist(_)) => return false,
-                _ => {}
-            }
-            if self.checkout.as_deref() == Some(directory) {
-                break;
-            }
-        }
-        false
+    /// Whether what git ignores in a directory is left out.
+    fn respects_git(&self, directory: &Path) -> bool {
+        let said = self
+            .settings_of(directory)
+            .and_then(|it| it.respect_gitignore);
+        said.unwrap_or(true) && !self.lookup.overrides().no_gitignore
     }
 }
 
 impl Sieve for ProjectSieve<'_> {
     fn begin(&mut self, top: &Path) {
         self.settings.clear();
-        self.ignored.clear();
         top.clone_into(&mut self.top);
         let found = self.lookup.of(top);
         self.settings.insert(top.to_owned(), found);
-        self.checkout = self.lookup.roots().checkout(top);
-        if let Some(checkout) = &self.checkout {
-            let checkout = checkout.clone();
-            let above = top.ancestors().skip(1);
-            for directory in above.take_while(|above| above.starts_with(&checkout)) {
-                self.read_gitignore(directory);
-            }
-        }
+        self.ignored.begin(top, self.lookup.roots());
     }
 
     fn learn(&mut self, directory: &Path, name: &OsStr) {
         if name == SETTINGS_FILE {
             let found = self.lookup.of(directory);
             self.settings.insert(directory.to_owned(), found);
-        } else if self.checkout.is_some() || directory.join(".git").symlink_metadata().is_ok() {
-            self.read_gitignore(directory);
+        } else {
+            self.ignored.learn(directory, name);
         }
     }
 
@@ -159,21 +106,15 @@ impl Sieve for ProjectSieve<'_> {
     }
 
     fn leaves_out(&mut self, path: &Path, is_directory: bool) -> Option<String> {
-        if self.is_git_ignored(path, is_directory) {
-            return Some("git ignores it; --no-gitignore looks at it".to_owned());
+        let respects_git =
+            !self.ignored.is_empty() && path.parent().is_some_and(|it| self.respects_git(it));
+        if respects_git
+            && let Some(reason) = self
+                .ignored
+                .leaves_out(path, is_directory, self.lookup.roots())
+        {
+            return Some(reason);
         }
         self.excluding(path, is_directory)
     }
-}
-
-/// Whether git ignores all that is in a directory at or below that of the file.
-fn covers_all_of(matcher: &Gitignore, directory: &Path) -> bool {
-    let root = matcher.path();
-    let is_ignored =
-        |path: &Path, is_directory| matches!(matcher.matched(path, is_directory), Match::Ignore(_));
-    let between = directory
-        .ancestors()
-        .take_while(|one| *one != root && one.starts_with(root));
-    let mut between = between.peekable();
-    between.any(|one| is_ignored(one, true) || is_ignored(&one.join("\u{1}"), false))
 }

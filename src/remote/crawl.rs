@@ -81,7 +81,7 @@ pub(super) fn tree(web: &Web, url: &Url) -> Result<Tree, RemoteError> {
         directory.set_path(&format!("{}/", url.path()));
     }
     if !list(web, &directory, &mut tree)? {
-        tree.is_listed = false;
+        (tree.is_listed, tree.is_guessed) = (false, true);
         tree.start = match tree.start.as_str() {
             "" => config::FILE_NAME.to_owned(),
             start => format!("{start}/{}", config::FILE_NAME),

@@ -111,6 +111,15 @@ pub enum RemoteError {
         /// Expected and found.
         reason: String,
     },
+    /// Where a package was looked for is none, and what lies below is not told.
+    #[error(
+        "{url}: no package: its `config.json` has neither `backend` nor `variants`, and as the server gives no \
+         listing nothing is known of what lies below; name the directory of a backend"
+    )]
+    NoPackage {
+        /// The directory.
+        url: String,
+    },
     /// There is nothing to work on.
     #[error("{url}: {reason}")]
     Nothing {

@@ -36,6 +36,8 @@ pub(super) struct Tree {
     pub(super) start: String,
     /// The folder below the root that references may not leave.
     pub(super) border: String,
+    /// Whether the user named a directory and the path is that of the config which may be in it.
+    pub(super) is_guessed: bool,
     /// Whether all files are known, or only those that were asked for.
     pub(super) is_listed: bool,
     /// How paths are shown: this, `/`, the path below the root.
@@ -52,6 +54,7 @@ impl Tree {
             entries: Vec::new(),
             start,
             border: String::new(),
+            is_guessed: false,
             is_listed: true,
             shown,
             origin: None,

@@ -22,8 +22,8 @@ const LEAP: u64 = 8 << 10;
 const LONGEST: u64 = 256 << 10;
 /// What requests begin at.
 const PAGE: u64 = 4 << 10;
-/// Bytes that are read of a file which the server only sends whole.
-const WHOLE: u64 = 1 << 20;
+/// Bytes of a file whose size nobody tells.
+const UNTOLD: u64 = 1 << 20;
 
 /// A file on a server.
 pub(super) struct RangedFile {
@@ -47,11 +47,21 @@ struct State {
     broken: Option<RemoteError>,
 }
 
+/// What is fetched of a file while it is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Its beginning, which will be read.
+    Beginning,
+    /// Nothing: its size is all that is needed.
+    Size,
+}
+
 /// What one answer brought.
 struct Brought {
     from: u64,
     bytes: Vec<u8>,
-    size: u64,
+    /// The file's size; a server may leave it out (`bytes 0-9/*`).
+    size: Option<u64>,
     mark: Option<String>,
     url: Url,
     whole: bool,
@@ -68,18 +78,29 @@ impl RangedFile {
         }
     }
 
-    /// Looks whether a file is there, and how large it is; its beginning is fetched by the way.
-    pub(super) fn find(web: &Arc<Web>, url: &Url) -> Result<Option<Self>, RemoteError> {
-        let ask = Ask {
-            range: Some((0, Some(FIRST - 1))),
-            if_range: None,
+    /// Looks whether a file is there, and how large it is; its beginning is fetched by the way if it is
+    /// to be read.
+    pub(super) fn find(web: &Arc<Web>, url: &Url, look: Look) -> Result<Option<Self>, RemoteError> {
+        // A range of one byte is told with the size of the whole.
+        let (count, whole) = match look {
+            Look::Beginning => (FIRST, web.limits.whole_bytes),
+            Look::Size => (1, 0),
         };
+        let ask = Ask::part(0, count - 1);
         let answer = web.get(url, &ask)?;
         if matches!(answer.status, 404 | 410) {
             return Ok(None);
         }
-        let brought = Brought::read(answer, 0, FIRST, None)?;
-        let file = Self::listed(Arc::clone(web), url.clone(), brought.size);
+        let mut brought = Brought::read(answer, 0, count, None, whole)?;
+        let size = match brought.size {
+            Some(size) => size,
+            None => told_size(web, url)?,
+        };
+        if look == Look::Size {
+            // One byte is not worth to be kept: the next question begins where this one did.
+            brought.bytes.clear();
+        }
+        let file = Self::listed(Arc::clone(web), url.clone(), size);
         file.state().take(brought);
         Ok(Some(file))
     }
@@ -131,10 +152,8 @@ impl RangedFile {
                 most: format!("{most} bytes of this file"),
             });
         }
-        let ask = Ask {
-            range: Some((from, Some(to - 1))),
-            if_range: None,
-        };
+        let ask = Ask::part(from, to - 1);
+        let whole = self.web.limits.whole_bytes;
         let mut answer = self
             .web
             .get(state.direct.as_ref().unwrap_or(&self.url), &ask)?;
@@ -143,10 +162,10 @@ impl RangedFile {
             state.direct = None;
             answer = self.web.get(&self.url, &ask)?;
         }
-        let brought = match Brought::read(answer, from, to - from, Some(self.size)) {
+        let brought = match Brought::read(answer, from, to - from, Some(self.size), whole) {
             Err(error) if error.is_passing() => {
                 let answer = self.web.get(&self.url, &ask)?;
-                Brought::read(answer, from, to - from, Some(self.size))?
+                Brought::read(answer, from, to - from, Some(self.size), whole)?
             }
             brought => brought?,
         };
@@ -156,10 +175,10 @@ impl RangedFile {
                 url: plain(&self.url),
             });
         }
-        if brought.size != self.size {
+        if let Some(size) = brought.size.filter(|size| *size != self.size) {
             return Err(RemoteError::lie(
                 &plain(&self.url),
-                format!("it said {} bytes, now {}", self.size, brought.size),
+                format!("it said {} bytes, now {size}", self.size),
             ));
         }
         let end = brought.from + brought.bytes.len() as u64;
@@ -167,7 +186,7 @@ impl RangedFile {
             return Err(RemoteError::NoRanges {
                 url: plain(&self.url),
                 size: self.size,
-                most: WHOLE,
+                most: whole,
             });
         }
         state.take(brought);
@@ -217,12 +236,13 @@ impl State {
 }
 
 impl Brought {
-    /// Reads the answer to a question for `count` bytes from `from`.
+    /// Reads the answer to a question for `count` bytes from `from`; of a whole file so many at most.
     fn read(
         mut answer: Answer<'_>,
         from: u64,
         count: u64,
         size: Option<u64>,
+        most: u64,
     ) -> Result<Self, RemoteError> {
         let url = answer.url.clone();
         let lie = |reason: String| Err(RemoteError::lie(&plain(&url), reason));
@@ -232,23 +252,27 @@ impl Brought {
                 let Some((first, last, total)) = content_range(&said) else {
                     return lie(format!("asked for a range, its Content-Range is `{said}`"));
                 };
-                if first != from || last < first || last - first >= count || last >= total {
+                if first != from
+                    || last < first
+                    || last - first >= count
+                    || total.is_some_and(|total| last >= total)
+                {
                     return lie(format!(
                         "asked for bytes {from} to {}, it sends {said}",
                         from + count - 1
                     ));
                 }
-                (first, last - first + 1, total, false)
+                (first, last - first + 1, total.or(size), false)
             }
             200 => {
                 let Some(size) = answer.length().or(size) else {
                     return Self::read_untold(answer);
                 };
-                (0, size.min(WHOLE), size, true)
+                (0, size.min(most), Some(size), true)
             }
             // No range of an empty file can be had.
             416 if answer.header("content-range").as_deref() == Some("bytes */0") => {
-                (0, 0, 0, true)
+                (0, 0, Some(0), true)
             }
             416 => {
                 return lie(
@@ -281,9 +305,9 @@ impl Brought {
     /// Reads a whole file of which the server does not tell the size.
     fn read_untold(mut answer: Answer<'_>) -> Result<Self, RemoteError> {
         let (url, mark) = (answer.url.clone(), answer.mark());
-        let bytes = take_bytes(&mut answer, WHOLE + 1)?;
+        let bytes = take_bytes(&mut answer, UNTOLD + 1)?;
         let size = bytes.len() as u64;
-        if size > WHOLE {
+        if size > UNTOLD {
             let reason =
                 "it does not tell the file's size, neither by a range nor by a Content-Length";
             return Err(RemoteError::lie(&plain(&url), reason));
@@ -291,11 +315,30 @@ impl Brought {
         Ok(Self {
             from: 0,
             bytes,
-            size,
+            size: Some(size),
             mark,
             url,
             whole: true,
         })
+    }
+}
+
+/// The size of a file whose ranges come without it: as the head of an answer tells, else the answer itself.
+fn told_size(web: &Web, url: &Url) -> Result<u64, RemoteError> {
+    let head = Ask {
+        head: true,
+        ..Ask::default()
+    };
+    // Not every server answers that.
+    let head = web.get(url, &head)?;
+    if let Some(length) = head.length().filter(|_| head.status == 200) {
+        return Ok(length);
+    }
+    let whole = web.get(url, &Ask::default())?;
+    match (whole.status, whole.length()) {
+        (200, Some(length)) => Ok(length),
+        (200, None) => Ok(Brought::read_untold(whole)?.bytes.len() as u64),
+        _ => Err(whole.refused()),
     }
 }
 
@@ -313,12 +356,16 @@ fn take_bytes(answer: &mut Answer<'_>, most: u64) -> Result<Vec<u8>, RemoteError
     Ok(bytes)
 }
 
-/// `bytes 0-9/100`: first byte, last byte, size.
-pub(super) fn content_range(text: &str) -> Option<(u64, u64, u64)> {
+/// `bytes 0-9/100`: first byte, last byte, size; `*` is a size that is not told.
+pub(super) fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let rest = text.trim().strip_prefix("bytes ")?;
     let (range, total) = rest.split_once('/')?;
     let (first, last) = range.split_once('-')?;
-    Some((first.parse().ok()?, last.parse().ok()?, total.parse().ok()?))
+    let total = match total {
+        "*" => None,
+        total => Some(total.parse().ok()?),
+    };
+    Some((first.parse().ok()?, last.parse().ok()?, total))
 }
 
 impl ReadAt for RangedFile {

@@ -11,6 +11,8 @@ pub struct Settings {
     pub token: Option<String>,
     /// Whether redirects may lead into private networks.
     pub allow_private: bool,
+    /// Whether headers of models are read. Else their sizes are all that is asked for.
+    pub opens_models: bool,
     /// Bounds.
     pub limits: Limits,
 }
@@ -26,6 +28,8 @@ pub struct Limits {
     pub total: Option<Duration>,
     /// Bytes of one file that may be fetched to look into it.
     pub file_bytes: u64,
+    /// Bytes that are read of a file which the server only sends whole.
+    pub whole_bytes: u64,
     /// Bytes of all files; `None` for a download.
     pub run_bytes: Option<u64>,
     /// Requests; `None` for a download.
@@ -39,6 +43,7 @@ impl Default for Limits {
             idle: Duration::from_secs(30),
             total: Some(Duration::from_mins(5)),
             file_bytes: 16 << 20,
+            whole_bytes: 1 << 20,
             run_bytes: Some(256 << 20),
             requests: Some(20_000),
         }

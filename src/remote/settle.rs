@@ -9,12 +9,14 @@ use reqwest::Url;
 use super::RemoteError;
 use super::mirror::Mirror;
 use super::name;
-use super::ranged::RangedFile;
+use super::ranged::{Look, RangedFile};
 use super::web::plain;
 use super::weights::{is_json, is_model};
 use super::{Address, Settings};
 use crate::model;
-use crate::package::{Config, Loaded, config, model_file, precision, reference};
+use crate::package::{
+    Backend, Config, Loaded, config, is_package_config, model_file, precision, reference,
+};
 
 /// Most files that are asked for one by one.
 const MAX_QUESTIONS: usize = 2000;
@@ -24,18 +26,26 @@ impl Mirror {
     /// not listed, those of the files that configs name are asked for now.
     pub fn open(address: &Address, settings: &Settings) -> Result<Self, RemoteError> {
         let mut mirror = Self::of(address, settings)?;
-        settle(&mut mirror)?;
+        settle(&mut mirror, settings.opens_models)?;
         Ok(mirror)
     }
 }
 
 /// Asks for the sizes of these files, as far as they are not known.
 pub(super) fn sizes(mirror: &mut Mirror, paths: Vec<String>) -> Result<(), RemoteError> {
-    ask(mirror, paths)
+    let sizes = |_: &str| Look::Size;
+    ask(mirror, paths, &sizes)
 }
 
 /// Asks for what is missing.
-fn settle(mirror: &mut Mirror) -> Result<(), RemoteError> {
+fn settle(mirror: &mut Mirror, opens_models: bool) -> Result<(), RemoteError> {
+    let look = |path: &str| {
+        if opens_models || !path.split('/').any(is_model) {
+            Look::Beginning
+        } else {
+            Look::Size
+        }
+    };
     if !mirror.is_unsettled() {
         return Ok(());
     }
@@ -50,7 +60,7 @@ fn settle(mirror: &mut Mirror) -> Result<(), RemoteError> {
             first.extend(list_places(&start, &mirror.tree().border));
         }
     }
-    ask(mirror, first)?;
+    ask(mirror, first, &look)?;
     if !is_listed && !mirror.local(&start).exists() {
         return Err(RemoteError::Nothing {
             url: mirror.shown(&mirror.path().to_string_lossy()),
@@ -59,15 +69,33 @@ fn settle(mirror: &mut Mirror) -> Result<(), RemoteError> {
                 .to_owned(),
         });
     }
+    if mirror.tree().is_guessed && !is_package(mirror, &start) && mirror.fault().is_none() {
+        let directory = mirror.path().with_file_name("");
+        return Err(RemoteError::NoPackage {
+            url: mirror.shown(&directory.to_string_lossy()),
+        });
+    }
     let configs = configs(mirror);
     let named: Vec<String> = configs
         .iter()
         .flat_map(|path| references(mirror, path))
         .collect();
-    ask(mirror, named.clone())?;
+    ask(mirror, named.clone(), &look)?;
+    if !opens_models {
+        return Ok(());
+    }
     let models = named.into_iter().filter(|path| is_model(path));
-    let data: Vec<String> = models.flat_map(|path| data_of(mirror, &path)).collect();
-    ask(mirror, data)
+    let data: Vec<String> = models
+        .flat_map(|path| data_of(mirror, &path, &mirror.local(&path)))
+        .collect();
+    ask(mirror, data, &look)
+}
+
+/// Whether the config at `path` is one of a package, as a walk would have it.
+fn is_package(mirror: &Mirror, path: &str) -> bool {
+    let folder = path.rsplit('/').nth(1);
+    folder.and_then(Backend::from_name).is_some()
+        || is_package_config(&Loaded::read(&mirror.local(path)))
 }
 
 /// Paths of the configs of a source.
@@ -116,12 +144,13 @@ pub(super) fn reached(mirror: &Mirror, path: &str, reference: &str) -> Vec<Strin
     inside
 }
 
-/// Paths of the files in which the model at `path` keeps its data, as its header says.
-pub(super) fn data_of(mirror: &Mirror, path: &str) -> Vec<String> {
-    let local = mirror.local(path);
-    let Ok(Some(info)) = model::inspect_at(&local) else {
+/// Paths of the files in which the model at `path` keeps its data, as the header says of the same file `at`
+/// some place of the disk.
+pub(super) fn data_of(mirror: &Mirror, path: &str, at: &Path) -> Vec<String> {
+    let Ok(Some(info)) = model::inspect_at(at) else {
         return Vec::new();
     };
+    let local = mirror.local(path);
     let folder = local.parent().unwrap_or(Path::new(""));
     let mut paths = Vec::new();
     for external in &info.external {
@@ -172,7 +201,11 @@ fn list_places(path: &str, border: &str) -> Vec<String> {
 }
 
 /// Asks for files whose size is not known, a few at a time.
-fn ask(mirror: &mut Mirror, mut paths: Vec<String>) -> Result<(), RemoteError> {
+fn ask(
+    mirror: &mut Mirror,
+    mut paths: Vec<String>,
+    look: &(dyn Fn(&str) -> Look + Sync),
+) -> Result<(), RemoteError> {
     paths.sort();
     paths.dedup();
     let tree = mirror.tree();
@@ -197,7 +230,7 @@ fn ask(mirror: &mut Mirror, mut paths: Vec<String>) -> Result<(), RemoteError> {
     let answers: Vec<_> = questions
         .into_par_iter()
         .map(|(path, url)| {
-            let found = RangedFile::find(&web, &url);
+            let found = RangedFile::find(&web, &url, look(&path));
             (path, url, found)
         })
         .collect();

@@ -11,7 +11,7 @@ use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderName, HeaderValue, IF_RANGE,
     LOCATION, RANGE,
 };
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Method, Response, Url};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -56,6 +56,18 @@ pub(super) struct Ask {
     pub(super) range: Option<(u64, Option<u64>)>,
     /// The range only if the file is still this one.
     pub(super) if_range: Option<String>,
+    /// Only the head of the answer.
+    pub(super) head: bool,
+}
+
+impl Ask {
+    /// For the bytes from one to another, both included.
+    pub(super) fn part(first: u64, last: u64) -> Self {
+        Self {
+            range: Some((first, Some(last))),
+            ..Self::default()
+        }
+    }
 }
 
 /// An answer whose body has not been read.
@@ -232,9 +244,10 @@ impl Web {
                 most: format!("{most} requests"),
             });
         }
+        let method = if ask.head { Method::HEAD } else { Method::GET };
         let mut request = self
             .client
-            .get(url.clone())
+            .request(method, url.clone())
             .header(ACCEPT_ENCODING, "identity")
             .header(ACCEPT, "*/*");
         if let Some((from, to)) = ask.range {

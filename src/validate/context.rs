@@ -90,10 +90,7 @@ impl Precisions {
     }
 
     /// A list and the tokens of another that it lacks.
-    pub(super) fn with(this: Arc<Self>, extra: &PrecisionList) -> Arc<Self> {
-        if extra.tokens().next().is_none() {
-            return this;
-        }
+    pub(super) fn with(this: &Arc<Self>, extra: &PrecisionList) -> Arc<Self> {
         Arc::new(Self {
             list: this.list.with(extra),
             complete: this.complete,

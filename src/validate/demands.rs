@@ -40,6 +40,9 @@ pub trait Ruling: Sync {
     /// What is asked of a file.
     fn demands(&self, found: &Found, place: Place<'_>) -> Option<Arc<Demands>>;
 
+    /// Hears of the precision list that holds for a file, before tokens that are asked for besides are added.
+    fn hear_of_list(&self, _: Place<'_>, _: &PrecisionList) {}
+
     /// Has the last word on what was found, before findings about one file are put together.
     fn judge(&self, report: &mut Report);
 }

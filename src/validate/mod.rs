@@ -297,8 +297,10 @@ impl<'a> Run<'a> {
         let demands = self.ruling.demands(found, place);
         let demands = demands.as_deref();
         let mut precisions = self.precisions_for(found, &absolute, &root, seen);
-        if let Some(extra) = demands.map(|demands| &demands.extra) {
-            precisions = Precisions::with(precisions, extra);
+        let extra = demands.map(|demands| &demands.extra);
+        if let Some(extra) = extra.filter(|extra| extra.tokens().next().is_some()) {
+            self.ruling.hear_of_list(place, &precisions.list);
+            precisions = Precisions::with(&precisions, extra);
         }
         let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(loaded);
         let context = Context::build(&context::Inputs {

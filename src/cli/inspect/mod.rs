@@ -41,7 +41,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let far = far::open(std::slice::from_ref(&args.file), &args.far)?;
+    let far = far::open(std::slice::from_ref(&args.file), &args.far, true)?;
     let file = &far.paths()[0];
     let path = far.shown(&file.display().to_string());
     let opened = model::open(file);

@@ -30,7 +30,7 @@ impl Sources {
         let publishers = settings.publishers.iter();
         let named = publishers.flat_map(|publisher| &publisher.packages);
         let all: Vec<PathBuf> = settings.packages.iter().chain(named).cloned().collect();
-        far::open(&all, &args.far)?;
+        far::open(&all, &args.far, true)?;
         Ok(Self {})
     }
 

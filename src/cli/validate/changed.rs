@@ -2,7 +2,7 @@
 //!
 //! All configs are validated, since rules hold them against each other; only what is found in the chosen
 //! ones is reported. A config is chosen if it changed itself, or a file that it names, a file beside it, or
-//! a precision list above it.
+//! a precision list above it. To be deleted is to change: one whose models stay is reported as missing.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -94,8 +94,7 @@ impl GitArgs {
             counts: (0, 0),
         };
         choice.take(&repositories);
-        // A directory without a config is no config that changed.
-        choice.discovery.bare.clear();
+        choice.take_deleted(&repositories);
         Ok(choice)
     }
 
@@ -175,6 +174,22 @@ impl Choice {
             }
         }
         self.chosen = chosen;
+    }
+
+    /// Directories without a config are reported where it was deleted: others have no config that changed.
+    fn take_deleted(&mut self, repositories: &[Changes]) {
+        let roots = Roots::new();
+        let chosen = &mut self.chosen;
+        self.discovery.bare.retain(|bare| {
+            let directory = roots.absolute(&bare.directory);
+            let file = directory.canonicalize().unwrap_or(directory);
+            let file = file.join(config::FILE_NAME);
+            let is_deleted = repositories.iter().any(|one| one.changed.contains(&file));
+            if is_deleted {
+                chosen.insert(roots.shown(&bare.directory.join(config::FILE_NAME)));
+            }
+            is_deleted
+        });
     }
 }
 

@@ -160,7 +160,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if args.policy.shows() {
         return PolicyArgs::show(&policy, &args.paths);
     }
-    let far = far::open(&args.paths, &args.far)?;
+    let far = far::open(&args.paths, &args.far, !args.no_model)?;
     if (args.fix || args.watch || args.git.is_set()) && far.paths() != args.paths {
         return Err(Failure::Other(
             "what lies on a server is only looked at: leave --fix, --watch, --changed and --staged out, or fetch \

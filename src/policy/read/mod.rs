@@ -231,10 +231,18 @@ impl Reader<'_> {
     }
 
     fn root(&mut self, path: &JsonPath, value: &Value<'_>) {
-        if let Some(text) = self.file_name(path, value) {
-            self.settings.root = normalize(&self.directory.join(text));
-            self.settings.says_root = true;
+        let Some(text) = self.file_name(path, value) else {
+            return;
+        };
+        let root = normalize(&self.directory.join(text));
+        if !root.is_dir() {
+            let message = format!("there is no directory `{}`", words::cut(text));
+            let help = "write one relative to this file's directory, which is `.`";
+            self.wrong(path, value.span().into(), message, help);
+            return;
         }
+        self.settings.root = root;
+        self.settings.says_root = true;
     }
 
     fn baseline(&mut self, path: &JsonPath, value: &Value<'_>) {
@@ -371,6 +379,8 @@ impl Reader<'_> {
                     self.wrong(&path, span, message, "remove it from one of the two lists");
                 } else {
                     list.push(token.to_owned());
+                    let place = (token.to_owned(), path, span);
+                    self.settings.extra_places.push(place);
                 }
             }
         }

@@ -19,6 +19,10 @@ use super::{Address, Mirror, RemoteError, Settings, Traffic};
 use crate::package::Backend;
 use journal::Journal;
 use plan::{Plan, Wanted};
+use sums::Sums;
+
+/// Largest text that is read before anything is fetched, in bytes: a config, a list of checksums.
+const TEXT: u64 = 4 << 20;
 
 /// What is to be fetched, and how.
 #[derive(Debug, Clone, Default)]
@@ -80,6 +84,7 @@ pub struct Pulled {
 pub struct Source {
     mirror: Mirror,
     plan: Plan,
+    sums: Sums,
 }
 
 /// Fetches what `wish` names of the source into `directory`.
@@ -90,7 +95,7 @@ pub fn pull(
     wish: &Wish,
     progress: Progress<'_>,
 ) -> Result<Pulled, RemoteError> {
-    let source = Source::open(address, settings, wish)?;
+    let mut source = Source::open(address, settings, wish)?;
     let journal = Journal::open(directory)?;
     let pulled = source.fetch(&journal, wish, progress)?;
     journal.close();
@@ -106,6 +111,10 @@ impl Source {
     /// Asks what the source has, and decides what of it is wanted.
     pub fn open(address: &Address, settings: &Settings, wish: &Wish) -> Result<Self, RemoteError> {
         let mut settings = settings.clone();
+        // Not every server sends parts of files, so nothing of a model is read before it is here. Lists and
+        // configs are read: one that is sent whole is read whole.
+        settings.opens_models = false;
+        settings.limits.whole_bytes = TEXT;
         (
             settings.limits.total,
             settings.limits.run_bytes,
@@ -116,21 +125,24 @@ impl Source {
         if let Some(fault) = mirror.fault() {
             return Err(fault);
         }
-        sums::apply(&mirror, &mut plan.wanted, wish.checksums.as_deref())?;
-        Ok(Self { mirror, plan })
+        let sums = Sums::read(&mirror, &plan.wanted, wish.checksums.as_deref())?;
+        sums.apply(&mut plan.wanted)?;
+        Ok(Self { mirror, plan, sums })
     }
 
     /// Whether a directory that was fetched into is what is wanted now, with nothing besides.
-    pub fn is_in(&self, directory: &Path) -> Result<bool, RemoteError> {
+    pub fn is_in(&mut self, directory: &Path) -> Result<bool, RemoteError> {
         let journal = Journal::open(directory)?;
-        let is_same = compare(&journal, &self.plan, true)?.is_empty();
+        // Only the models that are wanted now say what else is.
+        let is_same = compare(&journal, &self.plan.wanted, true)?.is_empty()
+            && compare(&journal, &self.complete(journal.directory())?, true)?.is_empty();
         Ok(is_same && journal.has_only(&self.targets()))
     }
 
     /// Makes a directory what is wanted now, with nothing besides. What an earlier one has of it is not
     /// fetched: those files have two names then, and the earlier directory stays as it is.
     pub fn renew(
-        &self,
+        &mut self,
         earlier: Option<&Path>,
         directory: &Path,
         wish: &Wish,
@@ -160,40 +172,59 @@ impl Source {
         wanted.map(|one| one.target.as_str()).collect()
     }
 
+    /// What the models in a directory need besides what was known to be wanted.
+    fn complete(&mut self, directory: &Path) -> Result<Vec<Wanted>, RemoteError> {
+        let mut more = self.plan.complete(&mut self.mirror, directory)?;
+        self.sums.apply(&mut more)?;
+        Ok(more)
+    }
+
     fn fetch(
-        &self,
+        &mut self,
         journal: &Journal,
         wish: &Wish,
         progress: Progress<'_>,
     ) -> Result<Pulled, RemoteError> {
-        let (mirror, plan) = (&self.mirror, &self.plan);
-        let todo = compare(journal, plan, wish.force)?;
-        let kept = plan.wanted.len() - todo.len();
+        let mut pulled = Pulled::default();
+        self.fetch_part(&self.plan.wanted, journal, wish, progress, &mut pulled)?;
+        let more = self.complete(journal.directory())?;
+        self.fetch_part(&more, journal, wish, progress, &mut pulled)?;
+        pulled.traffic = self.mirror.traffic();
+        pulled.left_out = left_out(&self.plan, journal.directory());
+        Ok(pulled)
+    }
+
+    fn fetch_part(
+        &self,
+        wanted: &[Wanted],
+        journal: &Journal,
+        wish: &Wish,
+        progress: Progress<'_>,
+        pulled: &mut Pulled,
+    ) -> Result<(), RemoteError> {
+        let todo = compare(journal, wanted, wish.force)?;
         let left: u64 = todo
             .iter()
             .map(|one| one.size.saturating_sub(journal.part_size(one)))
             .sum();
         room::check(journal.directory(), left)?;
         progress(Step::Planned(left));
-        fetch_all(mirror, journal, &todo, wish, progress)?;
-        Ok(Pulled {
-            fetched: todo.len(),
-            kept,
-            bytes: todo.iter().map(|one| one.size).sum(),
-            traffic: mirror.traffic(),
-            left_out: left_out(plan, journal.directory()),
-        })
+        fetch_all(&self.mirror, journal, &todo, wish, progress)?;
+        pulled.fetched += todo.len();
+        pulled.kept += wanted.len() - todo.len();
+        pulled.bytes += todo.iter().map(|one| one.size).sum::<u64>();
+        Ok(())
     }
 }
 
 /// What is not there yet; an error if something else is.
 fn compare<'p>(
     journal: &Journal,
-    plan: &'p Plan,
+    all: &'p [Wanted],
     force: bool,
 ) -> Result<Vec<&'p Wanted>, RemoteError> {
     let (mut todo, mut differing) = (Vec::new(), Vec::new());
-    for wanted in &plan.wanted {
+    for wanted in all {
         match journal.look(wanted)? {
             journal::There::Same => {}
             journal::There::Nothing => todo.push(wanted),
@@ -214,7 +245,7 @@ fn compare<'p>(
         String::new()
     };
     Err(RemoteError::Differs(format!(
-        "{}{more} in {} differ from the source; nothing was fetched. To overwrite them, use --force",
+        "{}{more} in {} differ from the source, and stay as they are. To overwrite them, use --force",
         differing.join(", "),
         journal.directory().display()
     )))

@@ -37,6 +37,10 @@ pub(super) struct Wanted {
 pub(super) struct Plan {
     /// Files.
     pub(super) wanted: Vec<Wanted>,
+    /// The folder of the source that becomes the directory.
+    base: String,
+    /// Whether models may need files that are not among them.
+    is_open: bool,
     /// Variants left out: the config's path in the directory, places in `variants`.
     pub(super) left_out: Vec<(String, Vec<usize>)>,
 }
@@ -70,6 +74,53 @@ pub(super) fn plan(mirror: &mut Mirror, wish: &Wish) -> Result<Plan, RemoteError
         .collect();
     settle::sizes(mirror, paths.clone())?;
     let base = base(mirror, &paths);
+    let wanted = wanted(mirror, &paths, &base);
+    if wanted.is_empty() {
+        return Err(nothing(mirror, &choice));
+    }
+    let left_out = choice.left_out.into_iter();
+    let left_out = left_out
+        .map(|(path, places)| (below(&path, &base).to_owned(), places))
+        .collect();
+    Ok(Plan {
+        wanted,
+        base,
+        is_open: chooses || !mirror.tree().is_listed,
+        left_out,
+    })
+}
+
+impl Plan {
+    /// What the models among the files need besides, as their headers say: in a directory that has them. What
+    /// it finds is from now on among the files.
+    pub(super) fn complete(
+        &mut self,
+        mirror: &mut Mirror,
+        directory: &Path,
+    ) -> Result<Vec<Wanted>, RemoteError> {
+        if !self.is_open {
+            return Ok(Vec::new());
+        }
+        self.is_open = false;
+        let has: HashSet<&str> = self.wanted.iter().map(|one| one.path.as_str()).collect();
+        let models = self.wanted.iter().filter(|one| is_model(&one.path));
+        let data =
+            models.flat_map(|one| settle::data_of(mirror, &one.path, &directory.join(&one.target)));
+        // What lies elsewhere no runtime looks for.
+        let mut paths: Vec<String> = data
+            .filter(|path| !has.contains(path.as_str()) && is_in(path, &self.base))
+            .collect();
+        paths.sort();
+        paths.dedup();
+        settle::sizes(mirror, paths.clone())?;
+        let more = wanted(mirror, &paths, &self.base);
+        self.wanted.extend(more.iter().cloned());
+        Ok(more)
+    }
+}
+
+/// The files at these paths, as far as they are there and their sizes are known.
+fn wanted(mirror: &Mirror, paths: &[String], base: &str) -> Vec<Wanted> {
     let entries: HashMap<&str, &Entry> = mirror
         .tree()
         .entries
@@ -80,22 +131,14 @@ pub(super) fn plan(mirror: &mut Mirror, wish: &Wish) -> Result<Plan, RemoteError
         let entry = entries.get(path.as_str())?;
         Some(Wanted {
             path: path.clone(),
-            target: below(path, &base).to_owned(),
+            target: below(path, base).to_owned(),
             size: entry.size?,
             sha256: entry.sha256.clone(),
             mark: entry.mark.clone(),
             url: entry.url.clone(),
         })
     });
-    let wanted: Vec<Wanted> = wanted.collect();
-    if wanted.is_empty() {
-        return Err(nothing(mirror, &choice));
-    }
-    let left_out = choice.left_out.into_iter();
-    let left_out = left_out
-        .map(|(path, places)| (below(&path, &base).to_owned(), places))
-        .collect();
-    Ok(Plan { wanted, left_out })
+    wanted.collect()
 }
 
 impl Choice {
@@ -133,9 +176,6 @@ impl Choice {
         files.extend(&config.tokenizer_files);
         for file in files {
             for path in settle::reached(mirror, path, &file.reference) {
-                if is_model(&path) {
-                    self.needed.extend(settle::data_of(mirror, &path));
-                }
                 self.needed.insert(path);
             }
         }
@@ -192,6 +232,10 @@ fn base(mirror: &Mirror, paths: &[String]) -> String {
 fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder)
         .is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn is_in(path: &str, folder: &str) -> bool {
+    folder.is_empty() || is_below(path, folder)
 }
 
 fn below<'p>(path: &'p str, base: &str) -> &'p str {

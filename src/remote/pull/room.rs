@@ -10,7 +10,7 @@ pub(super) fn check(directory: &Path, bytes: u64) -> Result<(), RemoteError> {
         Some(free) if free < bytes => Err(RemoteError::Disk {
             path: directory.display().to_string(),
             reason: format!(
-                "{bytes} bytes are to be fetched and the disk has room for {free}; nothing was fetched"
+                "{bytes} bytes are to be fetched and the disk has room for {free}; none of them was fetched"
             ),
         }),
         _ => Ok(()),

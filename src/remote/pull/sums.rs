@@ -14,43 +14,53 @@ const FILE_NAME: &str = "SHA256SUMS";
 /// Largest list, in bytes.
 const MAX_SIZE: u64 = 4 << 20;
 
-/// Gives files the sums that lists in the source tell, and the user's own list.
-pub(super) fn apply(
-    mirror: &Mirror,
-    wanted: &mut [Wanted],
-    own: Option<&Path>,
-) -> Result<(), RemoteError> {
-    let lists = wanted
-        .iter()
-        .filter(|one| one.path.rsplit('/').next() == Some(FILE_NAME));
-    let lists: Vec<(String, String)> = lists
-        .map(|one| (one.path.clone(), one.target.clone()))
-        .collect();
-    let mut sums = HashMap::new();
-    for (path, target) in lists {
-        let folder = target.strip_suffix(FILE_NAME).unwrap_or_default();
-        for (name, sum) in read(&mirror.local(&path))? {
-            sums.insert(format!("{folder}{name}"), sum);
-        }
-    }
-    let own = own.map(read).transpose()?.unwrap_or_default();
-    sums.extend(own);
-    for one in wanted {
-        let Some(sum) = sums.remove(&one.target) else {
-            continue;
-        };
-        match &one.sha256 {
-            Some(other) if *other != sum => {
-                let reason = format!(
-                    "SHA-256 of `{}`: its listing says {other}, the list of checksums {sum}",
-                    one.target
-                );
-                return Err(RemoteError::lie(&one.url, reason));
+/// The sums that are told of files, by their paths in the directory.
+pub(super) struct Sums(HashMap<String, String>);
+
+impl Sums {
+    /// Those of lists in the source and of the user's own list.
+    pub(super) fn read(
+        mirror: &Mirror,
+        wanted: &[Wanted],
+        own: Option<&Path>,
+    ) -> Result<Self, RemoteError> {
+        let lists = wanted
+            .iter()
+            .filter(|one| one.path.rsplit('/').next() == Some(FILE_NAME));
+        let lists: Vec<(String, String)> = lists
+            .map(|one| (one.path.clone(), one.target.clone()))
+            .collect();
+        let mut sums = HashMap::new();
+        for (path, target) in lists {
+            let folder = target.strip_suffix(FILE_NAME).unwrap_or_default();
+            for (name, sum) in read(&mirror.local(&path))? {
+                sums.insert(format!("{folder}{name}"), sum);
             }
-            _ => one.sha256 = Some(sum),
         }
+        let own = own.map(read).transpose()?.unwrap_or_default();
+        sums.extend(own);
+        Ok(Self(sums))
     }
-    Ok(())
+
+    /// Gives files the sums that are told of them.
+    pub(super) fn apply(&self, wanted: &mut [Wanted]) -> Result<(), RemoteError> {
+        for one in wanted {
+            let Some(sum) = self.0.get(&one.target) else {
+                continue;
+            };
+            match &one.sha256 {
+                Some(other) if other != sum => {
+                    let reason = format!(
+                        "SHA-256 of `{}`: its listing says {other}, the list of checksums {sum}",
+                        one.target
+                    );
+                    return Err(RemoteError::lie(&one.url, reason));
+                }
+                _ => one.sha256 = Some(sum.clone()),
+            }
+        }
+        Ok(())
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<(String, String)>, RemoteError> {

@@ -84,6 +84,7 @@ fn transfer(
         if_range: goes_on
             .as_ref()
             .and_then(|begun| strong(begun.tag.as_deref())),
+        head: false,
     };
     let mut answer = web.get(&wanted.url, &ask)?;
     let from = begins_at(&answer, wanted, goes_on.as_ref(), has)?;
@@ -132,8 +133,12 @@ fn begins_at(
     match answer.status {
         206 => {
             let said = answer.header("content-range").unwrap_or_default();
-            if begun.is_none() || content_range(&said) != Some((has, wanted.size - 1, wanted.size))
-            {
+            // The size may be left out; then it is the one that was told before.
+            let is_rest = content_range(&said).is_some_and(|(first, last, total)| {
+                (first, last) == (has, wanted.size - 1)
+                    && total.is_none_or(|total| total == wanted.size)
+            });
+            if begun.is_none() || !is_rest {
                 return lie(format!(
                     "asked for bytes from {has} on of {}, its Content-Range is `{said}`",
                     wanted.size

@@ -7,8 +7,8 @@ rule! {
     /// # What it checks
     /// A `pkgtool.toml` is TOML of at most 1 MiB and follows `schemas/pkgtool.schema.json` (`pkgtool
     /// schema settings` prints it): known keys, types, levels. The rules that it names exist, its globs
-    /// can be read, its precision tokens stand in one list only, and an exception has a reason. A
-    /// baseline that it names can be read.
+    /// can be read, its `root` is a directory, its precision tokens stand in one list only, that of the
+    /// precisions in force included, and an exception has a reason. A baseline that it names can be read.
     ///
     /// # Why
     /// A setting that is mistyped does nothing, and nobody sees it. What can be read of the file holds

@@ -44,7 +44,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("remote", &["source", "package", "model"]),
     (
         "policy",
-        &["source", "diagnostic", "package", "model", "validate"],
+        &[
+            "source",
+            "diagnostic",
+            "package",
+            "model",
+            "validate",
+            "git",
+        ],
     ),
     (
         "lsp",

@@ -11,20 +11,20 @@ use crate::support::repository::{commit, git};
 use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::{MODEL, Tree, config};
 
-fn run(directory: &Path, arguments: &[&str]) -> Ran {
+pub(super) fn run(directory: &Path, arguments: &[&str]) -> Ran {
     let arguments = ["validate", "--format", "json"].iter().chain(arguments);
     pkgtool(arguments).within(directory).run()
 }
 
 /// Paths with findings.
-fn paths(ran: &Ran) -> Vec<String> {
+pub(super) fn paths(ran: &Ran) -> Vec<String> {
     let mut paths: Vec<String> = ran.findings().into_iter().map(|one| one.path).collect();
     paths.dedup();
     paths
 }
 
 /// Three packages of which each has an error.
-fn three() -> Tree {
+pub(super) fn three() -> Tree {
     let mut broken = config();
     broken["license"] = json!("");
     Tree::new()
@@ -73,6 +73,31 @@ fn only_what_changed_is_reported() {
     fs::remove_file(tree.path(&format!("c/xnnpack/{MODEL}"))).expect("a file");
     let ran = run(tree.root(), &["--changed"]).expect_code(1);
     assert_eq!(paths(&ran), ["c/xnnpack/config.json"]);
+}
+
+#[test]
+fn a_deleted_config_is_a_change_where_its_models_stay() {
+    let tree = three();
+    commit(tree.root(), "first");
+    git(tree.root(), &["tag", "v1"]);
+    // Bare from the beginning of what is looked at: it is no change.
+    fs::remove_file(tree.path("c/xnnpack/config.json")).expect("a file");
+    commit(tree.root(), "second");
+    git(tree.root(), &["rm", "--quiet", "b/xnnpack/config.json"]);
+    let whole = run(tree.root(), &[]).expect_code(1);
+    assert!(whole.codes().contains(&"PKG043".to_owned()));
+    for option in ["--changed", "--staged"] {
+        let ran = run(tree.root(), &[option]).expect_code(0);
+        assert_eq!(paths(&ran), ["b/xnnpack/config.json"], "{option}");
+        assert_eq!(ran.codes(), ["PKG043"], "{option}");
+    }
+    let below = run(&tree.path("b/xnnpack"), &["--changed"]).expect_code(0);
+    assert_eq!(below.codes(), ["PKG043"]);
+    let ran = run(tree.root(), &["--changed=v1"]).expect_code(0);
+    assert_eq!(ran.codes(), ["PKG043", "PKG043"]);
+    // Without its models it is gone.
+    fs::remove_file(tree.path(&format!("b/xnnpack/{MODEL}"))).expect("a file");
+    run(tree.root(), &["--changed"]).expect_code(0);
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod sizes;
 mod steps;
 #[cfg(feature = "run")]
 mod texts;
+mod tracked;
 #[cfg(feature = "serve")]
 mod train;
 mod validate;

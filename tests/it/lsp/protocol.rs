@@ -218,3 +218,69 @@ fn edits_of_every_shape_leave_the_text_that_both_sides_have() {
     assert!(editor.codes(&path, Some(last)).is_empty());
     assert_eq!(editor.quit(), 0);
 }
+
+/// To change a text that the client does not have any more would damage it.
+#[test]
+fn a_text_that_may_have_changed_unread_is_not_worked_on() {
+    let tree = Tree::with_package().package("mlx", &config());
+    let path = tree.path("xnnpack/config.json");
+    let other = tree.path("mlx/config.json");
+    let text = format!("{:#}", config()).replacen(
+        "\"license\": \"",
+        "\"license\": \"Apache 2\", \"x\": \"",
+        1,
+    );
+    let mut editor = Editor::of(tree.root());
+    let actions = |editor: &mut Editor, path: &std::path::Path| {
+        let all = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 99, "character": 0 } });
+        let params = json!({
+            "textDocument": { "uri": uri(path) }, "range": all, "context": { "diagnostics": [] },
+        });
+        let actions = editor.ask("textDocument/codeAction", params);
+        actions.as_array().expect("an array").len()
+    };
+    let change = |path: &std::path::Path, text: &str| {
+        let document = json!({ "uri": uri(path), "version": 2 });
+        let body = json!({
+            "jsonrpc": "2.0",
+            "method": "textDocument/didChange",
+            "params": { "textDocument": document, "contentChanges": [
+                { "range": { "start": { "line": 0, "character": 0 }, "end": { "line": 0, "character": 0 } }, "text": "@" },
+            ] },
+        });
+        let body = body.to_string().replacen('@', text, 1);
+        format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    };
+    let large = " ".repeat(29 * 1024 * 1024);
+    let mut unnamed = b"Content-Length: 9\r\n\r\n".to_vec();
+    unnamed.extend(b"{\"jsonrpc");
+    for (number, (message, both)) in [
+        (change(&path, "\\ud83d"), false),
+        (change(&path, &large), false),
+        (unnamed, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for path in [&path, &other] {
+            editor.open(path, &text);
+            assert!(!editor.findings(path, Some(1)).is_empty());
+            assert!(actions(&mut editor, path) > 0, "{number}");
+        }
+        editor.raw(&message);
+        if number != 1 {
+            let told = editor.wait("an error", |message| message.get("error").is_some());
+            assert_eq!((error(&told), &told["id"]), (-32700, &Value::Null));
+        }
+        assert!(editor.findings(&path, None).is_empty(), "{number}");
+        assert_eq!(actions(&mut editor, &path), 0, "{number}");
+        assert_eq!(actions(&mut editor, &other) == 0, both, "{number}");
+        // A part of a text that is not known is none.
+        editor.raw(&change(&path, " "));
+        assert!(editor.findings(&path, Some(2)).is_empty(), "{number}");
+        editor.replace(&path, 3, &text);
+        assert!(!editor.findings(&path, Some(3)).is_empty(), "{number}");
+        assert!(actions(&mut editor, &path) > 0, "{number}");
+    }
+    assert_eq!(editor.quit(), 0);
+}

@@ -2,6 +2,7 @@
 
 mod baseline;
 mod listed;
+mod precisions;
 mod properties;
 mod schema;
 mod settings;

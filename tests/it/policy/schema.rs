@@ -68,7 +68,7 @@ fn both_take_and_refuse_the_same() {
     let right = [
         "",
         "description = 'x'",
-        "root = 'a/b'",
+        "root = '../.'",
         "select = []",
         "ignore = ['all', 'PKG0']",
         "[severity]\nall = 'off'",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{ends, package, program, tool, traffic};
 use crate::model::onnx::build;
-use crate::support::tree::{MODEL, config};
+use crate::support::tree::{MODEL, Tree, config};
 use crate::support::web::{Asked, Content, Told, Web, listing_site, site};
 
 /// Six gigabytes.
@@ -238,4 +238,42 @@ fn two_versions_on_servers_are_compared_by_their_headers() {
         .run()
         .expect_code(2);
     assert!(ran.stderr.contains("127.0.0.1:9"), "{}", ran.stderr);
+}
+
+/// A repository of a hub has such a config in its root; of what lies below a server may tell nothing.
+#[test]
+fn a_config_that_is_no_packages_is_told_where_nothing_is_listed() {
+    let mut files = package("/repo/xnnpack", 10_000);
+    let stub = Content::of("{\"model_type\": \"whisper\"}\n");
+    files.insert("/repo/config.json".to_owned(), stub);
+    let listed = files.clone();
+    let web = Web::of(files);
+    let (url, below) = (web.url("/repo/"), web.url("/repo/xnnpack/"));
+    let tree = Tree::new();
+    let into = tree.path("p");
+    let directory = into.to_str().expect("UTF-8");
+    for arguments in [
+        &["validate", &url][..],
+        &["diff", &url, &below],
+        &["diff", &below, &url],
+        &["pull", &url, directory],
+    ] {
+        let ran = tool(arguments).run().expect_code(2);
+        let words = format!("{url}: no package: ");
+        assert!(ran.stderr.contains(&words), "{arguments:?} {}", ran.stderr);
+        assert!(ran.stderr.contains("no listing"), "{}", ran.stderr);
+    }
+    assert!(!into.exists());
+    // What is named is looked at, what is a backend's is a package's, and a listing tells of the rest.
+    tool(&["validate", &web.url("/repo/config.json")])
+        .run()
+        .expect_code(1);
+    let mut broken = package("/repo/xnnpack", 10_000);
+    broken.insert("/repo/xnnpack/config.json".to_owned(), Content::of("{}\n"));
+    let web = Web::of(broken);
+    tool(&["validate", &web.url("/repo/xnnpack")])
+        .run()
+        .expect_code(1);
+    let web = Web::start(move |asked| listing_site(&listed, asked));
+    tool(&["validate", &web.url("/repo/")]).run().expect_code(0);
 }

@@ -5,6 +5,7 @@ mod hostile;
 mod pull;
 #[cfg(feature = "serve")]
 mod served;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -13,6 +13,8 @@ use std::time::Duration;
 /// A request as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
+    /// `GET`, `HEAD`, …
+    pub(crate) method: String,
     /// Path and query.
     pub(crate) path: String,
     /// Names in lower case.
@@ -208,10 +210,10 @@ impl Shared {
         self.asked.lock().expect("no panic").push(asked.clone());
         let told = (self.answer)(&asked);
         // A client may go when it has enough.
-        let _ = self.write(&mut stream, &told);
+        let _ = self.write(&mut stream, &asked, &told);
     }
 
-    fn write(&self, stream: &mut TcpStream, told: &Told) -> std::io::Result<()> {
+    fn write(&self, stream: &mut TcpStream, asked: &Asked, told: &Told) -> std::io::Result<()> {
         let mut head = format!("HTTP/1.1 {} X\r\nConnection: close\r\n", told.status);
         let has = |name: &str| {
             told.headers
@@ -231,6 +233,9 @@ impl Shared {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         stream.write_all(format!("{head}\r\n").as_bytes())?;
+        if asked.method == "HEAD" {
+            return Ok(());
+        }
         match &told.body {
             Body::Bytes(bytes) => self.send(stream, bytes),
             Body::Part(content, from, count) => {
@@ -266,6 +271,14 @@ impl Shared {
     }
 }
 
+/// What a server answers that knows of no ranges: each time the whole file.
+pub(crate) fn without_ranges(mut asked: Asked, answer: impl Fn(&Asked) -> Told) -> Told {
+    asked.headers.remove("range");
+    let mut told = answer(&asked);
+    told.headers.retain(|(name, _)| name != "Accept-Ranges");
+    told
+}
+
 /// What a sound server answers that has these files.
 pub(crate) fn site(files: &BTreeMap<String, Content>, asked: &Asked) -> Told {
     let path = asked.path.split('?').next().unwrap_or_default();
@@ -299,13 +312,18 @@ fn read_request(stream: &TcpStream) -> Option<Asked> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
-    let path = line.split(' ').nth(1)?.to_owned();
+    let mut words = line.split(' ');
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         let Some((name, value)) = line.trim_end().split_once(':') else {
-            return Some(Asked { path, headers });
+            return Some(Asked {
+                method,
+                path,
+                headers,
+            });
         };
         headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
     }

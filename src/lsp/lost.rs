@@ -1,0 +1,87 @@
+//! Which documents a message was about that could not be read: their texts are not known any more.
+//!
+//! Invariant: what is lost is never too little. To change a text that the client does not have damages it.
+
+use serde_json::Value;
+
+/// Messages that give documents other texts.
+const CHANGING: [&str; 2] = ["textDocument/didChange", "textDocument/didOpen"];
+
+/// Documents of which the text is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Lost {
+    Nothing,
+    /// The one of this URI.
+    One(String),
+    /// Which one is not known.
+    All,
+}
+
+impl Lost {
+    /// What is lost with a message that is no JSON, or of which only the beginning is there.
+    pub(super) fn with(body: &[u8]) -> Self {
+        let method = values_of("method", body).next();
+        if method.is_some_and(|method| !CHANGING.contains(&method.as_str())) {
+            return Self::Nothing;
+        }
+        let mut uris = values_of("uri", body);
+        match uris.next() {
+            Some(uri) if uris.all(|other| other == uri) => Self::One(uri),
+            _ => Self::All,
+        }
+    }
+
+    /// What is lost with a message that is JSON and was not understood.
+    pub(super) fn with_params(method: Option<&str>, params: &Value) -> Self {
+        if method.is_none_or(|method| !CHANGING.contains(&method)) {
+            return Self::Nothing;
+        }
+        let uri = params["textDocument"]["uri"].as_str();
+        uri.map_or(Self::All, |uri| Self::One(uri.to_owned()))
+    }
+
+    /// Whether a document is lost.
+    pub(super) fn has(&self, uri: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::One(one) => one == uri,
+            Self::All => true,
+        }
+    }
+}
+
+/// The strings that a key has wherever it stands in a text that is nearly JSON. Inside of a string there is no
+/// key: its quotes have backslashes before them.
+fn values_of(key: &str, body: &[u8]) -> impl Iterator<Item = String> {
+    let quoted = format!("\"{key}\"");
+    (0..body.len()).filter_map(move |start| {
+        let rest = body[start..].strip_prefix(quoted.as_bytes())?;
+        let rest = rest.trim_ascii_start().strip_prefix(b":")?;
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<String>();
+        values.next()?.ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Lost;
+
+    #[test]
+    fn what_is_lost_is_never_too_little() {
+        let change = r#"{"method":"textDocument/didChange","params":{"textDocument":{"uri": "file:///a"},"contentChanges":[{"text":"\"uri\":\"x\" \ud83d"}]}}"#;
+        let one = Lost::One("file:///a".to_owned());
+        assert_eq!(Lost::with(change.as_bytes()), one);
+        assert_eq!(Lost::with(&change.as_bytes()[..90]), one);
+        let hover = change.replace("didChange", "hover");
+        assert_eq!(Lost::with(hover.as_bytes()), Lost::Nothing);
+        for unclear in [
+            "",
+            "{",
+            "{\"method\":\"textDocument/didChange\"",
+            "{\"uri\":\"a\",\"uri\":\"b\"",
+            "{\"uri\":\"a",
+        ] {
+            assert_eq!(Lost::with(unclear.as_bytes()), Lost::All, "{unclear}");
+        }
+    }
+}

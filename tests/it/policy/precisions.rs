@@ -1,0 +1,57 @@
+//! Precision tokens of a project's own, and lists that say the opposite.
+
+use super::{faulty, run};
+use crate::support::tree::Tree;
+
+fn with(settings: &str) -> Tree {
+    Tree::new()
+        .package("xnnpack", &faulty())
+        .file("pkgtool.toml", settings)
+}
+
+#[test]
+fn a_token_is_in_one_list() {
+    // The list that holds says the opposite of the first and the same as the second; of the third nothing.
+    let settings = "[extra-precisions]\nquantized = [\"fp32\", \"int8\", \"int2\"]\n";
+    let found = run(&with(settings), &[]).expect_code(1).findings();
+    let found: Vec<_> = found.iter().filter(|one| one.code == "PKG053").collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        (found[0].path.as_str(), found[0].pointer.as_str()),
+        ("pkgtool.toml", "/extra-precisions/quantized/0")
+    );
+    assert!(
+        found[0]
+            .message
+            .contains("`fp32` is quantized here and not in the precision list"),
+        "{found:?}"
+    );
+    // A list of the package's own may have them otherwise.
+    let own = "{ \"quantized\": [\"fp32\"], \"non_quantized\": [\"int2\"] }\n";
+    let found = run(&with(settings).file("precisions.json", own), &[]).findings();
+    let found = found.iter().filter(|one| one.code == "PKG053");
+    let places: Vec<&str> = found.map(|one| one.pointer.as_str()).collect();
+    assert_eq!(places, ["/extra-precisions/quantized/2"]);
+}
+
+#[test]
+fn a_command_line_that_contradicts_itself_or_the_list_is_not_understood() {
+    let tree = with("[extra-precisions]\nquantized = [\"tf32\"]\n");
+    for (arguments, words) in [
+        (
+            "tf32=non-quantized,tf32=quantized",
+            "`tf32` is both quantized and not",
+        ),
+        (
+            "fp32=quantized",
+            "--extra-precision: `fp32` is quantized here and not in the precision list",
+        ),
+    ] {
+        let ran = run(&tree, &["--extra-precision", arguments]).expect_code(2);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+    // It wins over a file, and says the same twice.
+    let arguments = ["--extra-precision", "tf32=non-quantized,tf32=non-quantized"];
+    let found = run(&tree, &arguments).findings();
+    assert!(found.iter().all(|one| one.code != "PKG053"), "{found:?}");
+}
