@@ -143,7 +143,7 @@ mod tests {
 
     /// Numbers that follow from their places alone.
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
-        let number = |at: usize| ((at * 37 + seed * 11) % 19) as u8;
+        let number = |at: usize| u8::try_from((at * 37 + seed * 11) % 19).unwrap_or(0);
         let numbers = (0..count).map(|at| f32::from(number(at)) / 8.0 - 1.0);
         numbers.collect()
     }
@@ -184,7 +184,7 @@ mod tests {
         lead: &[usize],
         of_keys: usize,
         tensors: &[Vec<f32>; 3],
-        mask: Option<Tensor>,
+        mask: Option<&Tensor>,
     ) -> Vec<f32> {
         let last = lead.len() - 1;
         let shape = |heads: usize, sizes: [usize; 2]| {
@@ -202,16 +202,16 @@ mod tests {
             let mut builder = Builder::new();
             let mut wires = Vec::new();
             for (at, shape) in shapes.iter().enumerate() {
-                let dims: Vec<TDim> = shape.iter().map(|size| size.to_dim()).collect();
+                let dims: Vec<TDim> = shape.iter().map(ToDim::to_dim).collect();
                 wires.push(builder.source(at.to_string(), DType::Float32, &dims)?);
             }
             let dtype = |mask: &Tensor| match mask.datum_type() {
                 DatumType::Bool => DType::Bool,
                 _ => DType::Float32,
             };
-            let mask = mask.clone().map(|mask| {
-                let dtype = dtype(&mask);
-                builder.constant(Arc::new(mask), dtype)
+            let mask = mask.map(|mask| {
+                let dtype = dtype(mask);
+                builder.constant(Arc::new(mask.clone()), dtype)
             });
             let attention = Attention {
                 queries: wires[0],
@@ -225,7 +225,7 @@ mod tests {
                 builder.shape(output)?,
                 shape(lead[last], [QUERIES, WIDTH])
                     .iter()
-                    .map(|size| size.to_dim())
+                    .map(ToDim::to_dim)
                     .collect::<Vec<TDim>>()
             );
             builder.model.select_output_outlets(&[output])?;
@@ -277,7 +277,7 @@ mod tests {
                     for (mask, added) in [(numbers, added), (booleans, hidden)] {
                         let sizes = [batches, heads, of_keys];
                         let expected = expected(sizes, &tensors, added.as_deref());
-                        let found = answer(lead, of_keys, &tensors, mask);
+                        let found = answer(lead, of_keys, &tensors, mask.as_ref());
                         let close = found
                             .iter()
                             .zip(&expected)
