@@ -50,7 +50,6 @@ impl Run {
     }
 
     /// Sets an environment variable.
-    #[cfg(any(feature = "serve", feature = "remote"))]
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
