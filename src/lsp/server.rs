@@ -564,19 +564,7 @@ impl<'o> Server<'o> {
         let wanted = Wanted {
             uri,
             version: document.version,
-            span: params.range.map_or(
-                text.span(Range {
-                    start: Position {
-                        line: 0,
-                        character: 0,
-                    },
-                    end: Position {
-                        line: usize::MAX,
-                        character: 0,
-                    },
-                }),
-                |range| text.span(range),
-            ),
+            span: text.span(params.range.unwrap_or(Range::ALL)),
             only,
         };
         let findings = document.current_findings();

@@ -32,6 +32,20 @@ pub(super) struct Range {
     pub(super) end: Position,
 }
 
+impl Range {
+    /// All of any text.
+    pub(super) const ALL: Self = Self {
+        start: Position {
+            line: 0,
+            character: 0,
+        },
+        end: Position {
+            line: usize::MAX,
+            character: 0,
+        },
+    };
+}
+
 /// A text and where its lines begin.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
