@@ -37,7 +37,9 @@ BODIES = {
     "mlp_1024": {"inputs": [{"shape": [1, 1024], "data": [0.5] * 1024}]},
 }
 PAIRS = (("minilm_l6", "minilm_l6"), ("minilm_l6", "mlp_1024"))
-ENGINES = {"tract": ("xnnpack", ".pte"), "ort": ("xnnpack", ".onnx")}
+# What each engine is served: a gateway without ExecuTorch runs programs by the embedded one.
+SUFFIXES = {"tract": ".pte", "ort": ".onnx"}
+BACKEND = "xnnpack"
 
 
 def main():
@@ -59,7 +61,7 @@ def main():
     print("|---|---|---|---|---|---|---|---|")
     try:
         require_wrk()
-        results = [measure(engine, pair, options) for pair in PAIRS for engine in ENGINES]
+        results = [measure(engine, pair, options) for pair in PAIRS for engine in SUFFIXES]
     except (LoadError, ServerError) as error:
         sys.exit(f"the benchmark failed: {error}")
     if options.json:
@@ -93,10 +95,10 @@ def measure(engine, pair, options):
 
 def package(directory, name, network, engine, options):
     """A package of one model, whose config the tool writes."""
-    backend, suffix = ENGINES[engine]
-    home = directory / name / backend
+    suffix = SUFFIXES[engine]
+    home = directory / name / BACKEND
     home.mkdir(parents=True)
-    file = home / f"{name}_{backend}_fp32{suffix}"
+    file = home / f"{name}_{BACKEND}_fp32{suffix}"
     shutil.copy(options.directory / f"{network}{suffix}", file)
     command = [options.binary, "init", directory / name, "--family", name, "--license", "MIT"]
     run(list(map(str, [*command, "--capability", "classification"])))
