@@ -119,7 +119,6 @@ impl Surroundings {
         text_of: &dyn Fn(&Path) -> Option<String>,
     ) -> Option<Mention> {
         let sought = Sought::new(file)?;
-        let mut unknown = self.unfinished.clone().map(Mention::Unknown);
         let link = self.links.iter().find(|(_, target)| sought.is(target));
         if let Some((link, _)) = link {
             return Some(Mention::Link(link.clone()));
@@ -132,7 +131,7 @@ impl Surroundings {
             };
             sought.in_config(path, &loaded, roots)
         });
-        mentions.or_else(|| unknown.take())
+        mentions.or_else(|| self.unfinished.clone().map(Mention::Unknown))
     }
 }
 

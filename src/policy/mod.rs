@@ -167,6 +167,12 @@ impl Policy {
         self.lookup.of(directory)
     }
 
+    /// Precision tokens beside those of the list in force, for a file or what is in a directory.
+    pub fn extra_precisions(&self, path: &Path) -> PrecisionList {
+        let settings = self.settings_for(path);
+        settings.map_or_else(PrecisionList::default, |settings| settings.extra.clone())
+    }
+
     /// A path as reports show it.
     pub fn shown(&self, path: &Path) -> String {
         match self.lookup.roots().shown(path) {

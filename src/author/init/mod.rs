@@ -246,8 +246,7 @@ pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
         let list = given
             .clone()
             .map_or_else(|| nearest_list(&home, &roots), Ok)?;
-        let settings = policy.settings_for(&home.absolute);
-        let list = settings.map_or_else(|| list.clone(), |it| list.with(&it.extra));
+        let list = list.with(&policy.extra_precisions(&home.absolute));
         sketches.push(Sketch::draw(home, list, options, &roots));
     }
     check_given(&sketches, &passed_over, options)?;

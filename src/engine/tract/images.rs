@@ -5,6 +5,7 @@ use tract_onnx::tract_core::ops::cnn::{PaddingSpec, PoolSpec};
 
 use super::kernel::Kernel;
 use super::pool::{computed, computed_bytes};
+use super::watch::WRONG;
 use crate::kernels::Split;
 use crate::kernels::window::{Placed, Window};
 
@@ -59,9 +60,9 @@ pub(super) fn window(spec: &PoolSpec) -> Result<Window, String> {
     })
 }
 
-/// The places of a window along an axis and those of an image of this size, padding included, where the window has more
-/// than fit: the library gives one place of it, or none.
-pub(super) fn too_large(spec: &PoolSpec, axis: usize, size: usize) -> Option<[usize; 2]> {
+/// What is wrong where a window has more places along an axis than fit an image of this size, padding included: the
+/// library gives one place of it, or none.
+pub(super) fn too_large(spec: &PoolSpec, axis: usize, size: usize) -> Option<String> {
     let (before, after, is_up) = match &spec.padding {
         PaddingSpec::Explicit(before, after) => (before[axis], after[axis], false),
         PaddingSpec::ExplicitOnnxPool(before, after, up) => (before[axis], after[axis], *up),
@@ -74,7 +75,11 @@ pub(super) fn too_large(spec: &PoolSpec, axis: usize, size: usize) -> Option<[us
     let window = steps.saturating_mul(spec.dilation(axis)).saturating_add(1);
     let missing = window.saturating_sub(padded);
     let reaches = is_up && missing < spec.stride(axis);
-    (missing > 0 && !reaches).then_some([window, padded])
+    (missing > 0 && !reaches).then(|| {
+        format!(
+            "a window of {window} places on {padded} (dimension {axis} of space, padding included) {WRONG}"
+        )
+    })
 }
 
 /// The shape that images of this shape become, and where the windows lie.

@@ -48,7 +48,9 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
         let lists = precision_lists(found, &roots);
         let parsed = PackageConfig {
             path: found.path.clone(),
-            precisions: Arc::new(precisions(lists).with(&own_tokens.of(found))),
+            precisions: Arc::new(
+                precisions(lists).with(&own_tokens.0.extra_precisions(&found.path)),
+            ),
             config,
         };
         let name = service_name(&parsed.config);
@@ -109,17 +111,10 @@ pub(super) fn number(
 /// told is no reason to serve what is not sound.
 struct OwnTokens(Policy);
 
-impl OwnTokens {
-    fn of(&self, found: &Found) -> PrecisionList {
-        let settings = self.0.settings_for(&found.path);
-        settings.map_or_else(PrecisionList::default, |settings| settings.extra.clone())
-    }
-}
-
 impl Ruling for OwnTokens {
     fn demands(&self, found: &Found, _: Place<'_>) -> Option<Arc<Demands>> {
         Some(Arc::new(Demands {
-            extra: self.of(found),
+            extra: self.0.extra_precisions(&found.path),
             ..Demands::default()
         }))
     }

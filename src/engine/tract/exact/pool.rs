@@ -54,11 +54,8 @@ fn check_window(model: &TypedModel, node: &TypedNode) -> TractResult<()> {
         let Ok(size) = size.to_usize() else {
             continue;
         };
-        if let Some([window, padded]) = too_large(spec, axis, size) {
-            bail!(
-                "a window of {window} places on {padded} (dimension {axis} of space, padding \
-                 included) {WRONG}"
-            );
+        if let Some(reason) = too_large(spec, axis, size) {
+            bail!(reason);
         }
     }
     Ok(())

@@ -233,11 +233,8 @@ fn check_reach(spec: &PoolSpec, sizes: impl Iterator<Item = Option<usize>>) -> R
                 "windows over nothing (dimension {axis} of space) {WRONG}"
             ));
         }
-        if let Some([window, padded]) = size.and_then(|size| too_large(spec, axis, size)) {
-            return Err(format!(
-                "a window of {window} places on {padded} (dimension {axis} of space, padding \
-                 included) {WRONG}"
-            ));
+        if let Some(reason) = size.and_then(|size| too_large(spec, axis, size)) {
+            return Err(reason);
         }
     }
     Ok(())
