@@ -40,7 +40,7 @@ fn half_open_connections_make_nobody_wait() {
     let page = gateway.get("/metrics").expect(200).text();
     let met = "pkgtool_limits_reached_total{limit=\"connections_per_address\"}";
     assert!(page.contains(met), "{page}");
-    let log = gateway.log();
+    let log = gateway.whole_log();
     assert_eq!(log.matches("a limit was reached").count(), 1, "{log}");
     assert!(log.contains("127.0.0.1"), "{log}");
 }
@@ -200,5 +200,5 @@ fn the_soft_limit_of_open_files_is_raised() {
         gateway.get("/healthz").expect(200);
     }
     drop(held);
-    assert!(!gateway.log().contains("limit=\"accept\""));
+    assert!(!gateway.whole_log().contains("limit=\"accept\""));
 }

@@ -55,7 +55,7 @@ fn a_line_ties_a_request_to_who_asked_what() {
     assert_eq!(line["code"], "BAD_REQUEST");
     assert_eq!(line["path"], format!("{base}/predict"));
     assert_eq!(line["service"], "local/negate");
-    assert!(!gateway.log().contains("secret"));
+    assert!(!gateway.whole_log().contains("secret"));
     // Who has no key is nobody.
     let reply = gateway.bare("POST", "/p/local/negate", &[]).expect(401);
     let line = line_of(&gateway, reply.header("z-requestid").expect("an id"));
@@ -154,8 +154,11 @@ fn text_is_for_people() {
     let gateway = Setup::new().settings("[log]\nformat = \"text\"").start();
     let reply = gateway.bare("POST", "/nowhere", &[]).expect(404);
     let id = reply.header("z-requestid").expect("an id").to_owned();
-    gateway.until(|| gateway.log().contains(&id));
-    let log = gateway.log();
+    let mut log = String::new();
+    gateway.until(|| {
+        log = gateway.log();
+        log.contains(&id) && log.ends_with('\n')
+    });
     let line = log.lines().find(|line| line.contains(&id)).expect("a line");
     assert!(!line.starts_with('{'), "{line}");
     for part in [
@@ -225,6 +228,7 @@ fn packages_behind_links_are_told() {
     let other = tempfile::tempdir().expect("a directory");
     let empty = link("empty", other.path().to_owned());
     let gateway = Setup::new().packages(tree.root()).start();
+    gateway.whole_log();
     let told = |path: &str| {
         let lines = gateway.lines().into_iter();
         let lines = lines.filter(|line| line["message"] == "not followed");

@@ -68,7 +68,11 @@ fn a_damaged_database_is_not_ready() {
         assert_eq!(told["error"]["args"]["reason"], "STORAGE_IS_DAMAGED");
         gateway.get("/healthz").expect(200);
     }
-    assert!(gateway.log().contains("the database was looked through"));
+    assert!(
+        gateway
+            .whole_log()
+            .contains("the database was looked through")
+    );
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn asked(gateway: &Gateway, method: &'static str, path: &str) -> std::thread::Jo
 
 #[test]
 fn everyone_gets_an_answer_within_one_grace() {
-    let (gateway, upstream) = with_held(3.0);
+    let (gateway, upstream) = with_held(6.0);
     let task = gateway.create("slow", "{}");
     gateway.wait_for(&task, "PROCESSING");
     let poll = asked(&gateway, "GET", &format!("{}?wait=60", task_path(&task)));
@@ -50,12 +50,12 @@ fn everyone_gets_an_answer_within_one_grace() {
     let poll = poll.join().expect("it ends").expect(200).json();
     assert_eq!(poll["status"], "PROCESSING");
     result.join().expect("it ends").expect(204);
-    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(started.elapsed() < Duration::from_secs(5));
     let cut = predict.join().expect("it ends");
     let cut = cut.expect_error(503, "SERVER_IS_STOPPING");
     assert!(cut.header("retry-after").is_some());
     let (code, log, _directory) = gateway.ended();
-    assert!(started.elapsed() < Duration::from_secs(5), "{log}");
+    assert!(started.elapsed() < Duration::from_secs(20), "{log}");
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("requests were cut off"), "{log}");
 }

@@ -19,6 +19,9 @@ use super::run::pkgtool;
 /// Longest time for anything to happen.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// How long a test sleeps before it looks again whether what it waits for has come.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
 /// How a server is started.
 #[derive(Default)]
 pub(crate) struct Setup {
@@ -314,7 +317,7 @@ impl Gateway {
                 "it never came to hold\n{}",
                 self.log()
             );
-            std::thread::yield_now();
+            std::thread::sleep(BETWEEN_LOOKS);
         }
     }
 
@@ -332,10 +335,20 @@ impl Gateway {
         kibibytes.expect("the system knows") << 10
     }
 
-    /// What it logged so far.
+    /// What has arrived of its log: a line that was written a moment ago may still be under way.
     pub(crate) fn log(&self) -> String {
         let log = self.log.lock().expect("no test panicked");
         String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// What it logged before this was asked, all of it: lines arrive in their order, so whatever came before
+    /// the line of a request that is made now is here once that line is.
+    #[track_caller]
+    pub(crate) fn whole_log(&self) -> String {
+        let last = self.get("/the-log-so-far");
+        let id = last.header("z-requestid").expect("an id").to_owned();
+        self.line(|line| line["request"] == id.as_str());
+        self.log()
     }
 
     /// The log's lines, which are JSON.
