@@ -360,13 +360,12 @@ impl<'o> Server<'o> {
         };
         let revision = document.revision;
         let text = match &document.content {
-            Content::Text(text) => Ok(text.as_str().as_bytes().to_vec()),
-            Content::TooLarge(size) => Err(*size),
-            Content::Lost => Err(0),
+            Content::Text(text) => Some(Ok(text.as_str().as_bytes().to_vec())),
+            Content::TooLarge(size) => Some(Err(*size)),
+            Content::Lost => None,
         };
-        let is_known = !matches!(document.content, Content::Lost);
-        match document.found(&self.client.folders).filter(|_| is_known) {
-            Some(found) => self.checker.submit(Job {
+        match text.zip(document.found(&self.client.folders)) {
+            Some((text, found)) => self.checker.submit(Job {
                 uri: uri.to_owned(),
                 revision,
                 found,

@@ -14,7 +14,7 @@ use super::bare::{Bare, Homes};
 use super::config::SCHEMA_ID;
 use super::sieve::{self, Open, Sieve};
 use super::walked::{self, Walked, strip_current_dir};
-use super::{Loaded, Roots, config, foreign, precision};
+use super::{Loaded, Roots, config, foreign, model_file, precision};
 use crate::source::hashed::{Map, Set};
 use crate::source::json::Node;
 use crate::source::spread::spread;
@@ -216,7 +216,8 @@ impl Discovery {
             return false;
         };
         // Of what is left out, only what would have been looked at is worth a word.
-        if entry.file_type().is_dir() || walked_kind(entry.file_name(), false).is_some() {
+        let name = entry.file_name();
+        if entry.file_type().is_dir() || walked_kind(name, false).is_some() || is_model(name) {
             self.skip(entry, &reason);
         }
         true
@@ -336,6 +337,11 @@ fn named_kind(path: &Path) -> FoundKind {
     } else {
         FoundKind::Config
     }
+}
+
+/// Whether a file is a model by its name.
+fn is_model(name: &OsStr) -> bool {
+    name.to_str().is_some_and(model_file::has_extension)
 }
 
 fn walked_kind(name: &OsStr, in_backend: bool) -> Option<FoundKind> {

@@ -59,12 +59,14 @@ impl Surroundings {
         }
     }
 
-    /// Looks through all from which a reference may lead into `directory`: the repository, or where there is none as
-    /// far as references may go up and down again.
+    /// Looks through all from which a reference may lead into `directory`: the repository and those around it, of
+    /// which it is a part (a submodule), or where there is none as far as references may go up and down again.
     pub fn add_around(&mut self, directory: &Path, roots: &Roots) {
         let directory = roots.absolute(directory);
-        if let Some(repository) = roots.repository(&directory) {
-            self.add(&repository, usize::MAX);
+        let around = |inner: &PathBuf| roots.checkout(steps::above(inner)?);
+        let repositories = std::iter::successors(roots.repository(&directory), around);
+        if let Some(outermost) = repositories.last() {
+            self.add(&outermost, usize::MAX);
             return;
         }
         for above in steps::upwards(&directory).take(REACH + 1) {

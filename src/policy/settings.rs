@@ -134,14 +134,7 @@ impl Settings {
                 .retain(|(known, _)| !is_within(known, selector));
             self.severity.push((selector.clone(), *level));
         }
-        let own = &mut self.extra;
-        own.quantized.retain(|token| !by.extra.contains(token));
-        own.non_quantized.retain(|token| !by.extra.contains(token));
-        self.extra
-            .quantized
-            .extend(by.extra.quantized.iter().cloned());
-        let others = by.extra.non_quantized.iter().cloned();
-        self.extra.non_quantized.extend(others);
+        self.extra = by.extra.with(&self.extra);
         if !by.licenses.is_empty() {
             self.licenses = Some(by.licenses.clone());
         }

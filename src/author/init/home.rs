@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::names;
 use crate::package::roots::depth_below;
-use crate::package::{Backend, LoadFault, Loaded, Roots, config, foreign, model_file};
+use crate::package::{Backend, LoadFault, Loaded, Roots, Skipped, config, foreign, model_file};
 use crate::policy::Policy;
 
 /// Most model files of one directory.
@@ -81,12 +81,19 @@ impl Home {
     }
 }
 
-/// The directories that get a config, and those that don't.
-pub(super) fn find(
-    wish: &Wish<'_>,
-    policy: &Policy,
-    roots: &Roots,
-) -> (Vec<Home>, Vec<PassedOver>) {
+/// What a directory has.
+#[derive(Debug)]
+pub(super) struct Search {
+    /// The directories that get a config.
+    pub(super) homes: Vec<Home>,
+    /// Those with model files that don't.
+    pub(super) passed_over: Vec<PassedOver>,
+    /// What was not looked into.
+    pub(super) skipped: Vec<Skipped>,
+}
+
+/// Looks for the directories that get a config.
+pub(super) fn find(wish: &Wish<'_>, policy: &Policy, roots: &Roots) -> Search {
     let discovery = policy.discover(&[wish.directory.to_owned()]);
     let top = stripped(wish.directory);
     let found = discovery.walked.model_directories();
@@ -151,7 +158,11 @@ pub(super) fn find(
             None => homes.push(home),
         }
     }
-    (homes, passed)
+    Search {
+        homes,
+        passed_over: passed,
+        skipped: discovery.skipped,
+    }
 }
 
 impl There {

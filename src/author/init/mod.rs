@@ -21,7 +21,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use crate::diagnostic::{Report, Severity};
-use crate::package::{Backend, Loaded, PrecisionList, Roots, model_file, precision as list};
+use crate::package::{
+    Backend, Loaded, PrecisionList, Roots, Skipped, model_file, precision as list,
+};
 use crate::policy::Policy;
 use home::Wish;
 use sketch::Sketch;
@@ -153,12 +155,15 @@ pub enum Error {
     },
     /// There is no model file.
     #[error(
-        "no model files in {path}: looked for {extensions}; a package has them in a directory named after its backend",
-        path = .path.display(), extensions = model_file::extensions()
+        "no model files in {path}: looked for {extensions}; a package has them in a directory named after its \
+         backend{more}",
+        path = .path.display(), extensions = model_file::extensions(), more = passed_over(.skipped)
     )]
     NoModels {
         /// The directory.
         path: PathBuf,
+        /// What was not looked at, or into.
+        skipped: Vec<Skipped>,
     },
     /// A precision list cannot be used.
     #[error("{path}: not a usable precision list; check it with `pkgtool validate {path}`", path = .path.display())]
@@ -233,9 +238,16 @@ pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
         backend: options.given.backend,
         force: options.force,
     };
-    let (homes, passed_over) = home::find(&wish, policy, &roots);
+    let home::Search {
+        homes,
+        passed_over,
+        skipped,
+    } = home::find(&wish, policy, &roots);
     if homes.is_empty() && passed_over.is_empty() {
-        return Err(Error::NoModels { path: path.clone() });
+        return Err(Error::NoModels {
+            path: path.clone(),
+            skipped,
+        });
     }
     let given = match &options.precisions {
         Some(path) => Some(read_list(path)?),
@@ -257,6 +269,20 @@ pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
         drafts: drafts.collect(),
         passed_over,
     })
+}
+
+/// What was not looked at, in words, and why the first of it was not.
+fn passed_over(skipped: &[Skipped]) -> String {
+    let Some(first) = skipped.first() else {
+        return String::new();
+    };
+    let others = match skipped.len() - 1 {
+        0 => String::new(),
+        1 => "; so was another path".to_owned(),
+        n => format!("; so were {n} other paths"),
+    };
+    let path = first.path.display();
+    format!("; {path} was passed over ({}){others}", first.reason)
 }
 
 /// Whether what was said of precisions can be meant.

@@ -413,8 +413,8 @@ fn nothing_found(paths: &[PathBuf], outcome: &Outcome) -> String {
     let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
     let hint = match outcome.skipped.len() {
         0 => "a package has a config.json in a directory named after its backend".to_owned(),
-        1 => "one config.json was passed over; -v tells why".to_owned(),
-        n => format!("{n} config.json files were passed over; -v tells why"),
+        1 => "one path was passed over; -v tells which, and why".to_owned(),
+        n => format!("{n} paths were passed over; -v tells which, and why"),
     };
     format!("nothing to check in {}: {hint}", paths.join(", "))
 }

@@ -69,8 +69,8 @@ pub(crate) enum Counted {
     Padded([usize; 2]),
 }
 
-/// Most taps of a window whose sums stay whole in float32.
-const MOST_TAPS: usize = 1 << 16;
+/// Most taps of a window: sums of so many bytes stay whole in float32.
+pub(crate) const MOST_TAPS: usize = 1 << 16;
 
 /// The grids of a mean's input and output, and what the output is held to.
 #[derive(Debug, Clone, Copy)]

@@ -122,6 +122,40 @@ fn bad_requests_say_what_to_do() {
     assert!(left.stderr.contains("--license NAME"), "{}", left.stderr);
 }
 
+#[test]
+fn models_that_are_passed_over_are_told() {
+    let model = format!("tiny/xnnpack/{MODEL}");
+    for (settings, words) in [
+        (
+            "exclude = [\"*.pte\"]\n",
+            &[&model[..], "left out by `exclude`", "*.pte"][..],
+        ),
+        (
+            "exclude = [\"tiny/\"]\n",
+            &["tiny was passed over", "left out by `exclude`"],
+        ),
+    ] {
+        let tree = bare().file("pkgtool.toml", settings);
+        let ran = pkgtool(["init", "."])
+            .within(tree.root())
+            .run()
+            .expect_code(3);
+        for word in words.iter().chain(&["no model files in ."]) {
+            assert!(ran.stderr.contains(word), "{word}: {}", ran.stderr);
+        }
+        // What a check leaves out is told as well.
+        let checked = pkgtool(["validate", "-v", "."])
+            .within(tree.root())
+            .run()
+            .expect_code(3);
+        assert!(
+            checked.stderr.contains("left out by `exclude`"),
+            "{}",
+            checked.stderr
+        );
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_directory_that_cannot_be_written_is_left_as_it_was() {

@@ -77,3 +77,22 @@ fn without_git_it_is_told_what_matches() {
     let why = "a skipped: .gitignore matches it; --no-gitignore looks at it";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
 }
+
+/// A model that many repositories ignore is told to have no config once it is published with them.
+#[test]
+fn a_model_that_is_tracked_wants_a_config() {
+    let tree = three().file(".gitignore", "*.pte\n");
+    let tree = tree.file("b/mlx/b_mlx_fp32.pte", "a model");
+    commit(tree.root(), "first");
+    let bare = || {
+        let ran = run(tree.root(), &["-v"]).expect_code(1);
+        let bare = ran.findings().into_iter().filter(|it| it.code == "PKG043");
+        (bare.count(), ran.stderr)
+    };
+    let (found, told) = bare();
+    assert_eq!(found, 0, "{told}");
+    let why = "b/mlx/b_mlx_fp32.pte skipped: git ignores it";
+    assert!(told.contains(why), "{told}");
+    git(tree.root(), &["add", "--force", "b/mlx"]);
+    assert_eq!(bare().0, 1);
+}

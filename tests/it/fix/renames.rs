@@ -226,6 +226,27 @@ fn without_a_checkout_what_references_reach_is_looked_through() {
 }
 
 #[test]
+fn a_config_around_a_checkout_is_not_broken() {
+    let program = fs::read(fixture("models/add_linear_xnnpack_fp32.pte")).expect("a fixture");
+    let tree = Tree::new()
+        .json("models/tiny/xnnpack/config.json", &named(OLD))
+        .file("models/tiny/xnnpack/model.pte", program)
+        .file("models/.git", "gitdir: ../.git/modules/models\n")
+        .json(
+            "app/xnnpack/config.json",
+            &named("../../models/tiny/xnnpack/model.pte"),
+        )
+        .file(".git/HEAD", "");
+    let ran = fix(&tree, &["--unsafe", "models"]).expect_code(2);
+    let told = "app/xnnpack/config.json names it, too, and is not among what was named";
+    assert!(ran.stdout.contains(told), "{}", ran.stdout);
+    assert!(tree.path("models/tiny/xnnpack/model.pte").exists());
+    fix(&tree, &["--unsafe", "."]);
+    assert!(read(&tree, "app/xnnpack/config.json").contains(MODEL));
+    assert!(tree.path(&format!("models/tiny/xnnpack/{MODEL}")).exists());
+}
+
+#[test]
 fn a_config_that_settings_leave_out_is_not_broken() {
     let tree = tree().file("pkgtool.toml", "exclude = [\"other/\"]\n");
     let told = refused(&tree, &["--unsafe"]);

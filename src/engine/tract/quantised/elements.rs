@@ -66,6 +66,20 @@ pub(super) fn of_elements(
     })
 }
 
+/// The rules of an operator that makes one tensor of one, of the same shape and of these dtypes.
+pub(super) fn one_to_one<'r, 'p: 'r>(
+    s: &mut Solver<'r>,
+    [from, to]: [DatumType; 2],
+    inputs: &'p [TensorProxy],
+    outputs: &'p [TensorProxy],
+) -> TractResult<()> {
+    check_input_arity(inputs, 1)?;
+    check_output_arity(outputs, 1)?;
+    s.equals(&inputs[0].datum_type, from)?;
+    s.equals(&outputs[0].datum_type, to)?;
+    s.equals(&inputs[0].shape, &outputs[0].shape)
+}
+
 #[derive(Debug, Clone)]
 struct Real {
     to: Grid,
@@ -82,11 +96,8 @@ impl Expansion for Real {
         inputs: &'p [TensorProxy],
         outputs: &'p [TensorProxy],
     ) -> TractResult<()> {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].datum_type, f32::datum_type())?;
-        s.equals(&outputs[0].datum_type, node::datum_type(self.to.sign))?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)
+        let to = node::datum_type(self.to.sign);
+        one_to_one(s, [f32::datum_type(), to], inputs, outputs)
     }
 
     fn wire(
@@ -127,11 +138,8 @@ impl Expansion for Rounded {
         inputs: &'p [TensorProxy],
         outputs: &'p [TensorProxy],
     ) -> TractResult<()> {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].datum_type, node::datum_type(self.from.sign))?;
-        s.equals(&outputs[0].datum_type, node::datum_type(self.to.sign))?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)
+        let dtypes = [self.from.sign, self.to.sign].map(node::datum_type);
+        one_to_one(s, dtypes, inputs, outputs)
     }
 
     fn wire(

@@ -4,7 +4,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::elements::of_elements;
+use super::elements::{of_elements, one_to_one};
 use super::node;
 use crate::engine::tract::operators::Built;
 use crate::kernels::Cpu;
@@ -41,11 +41,8 @@ impl Expansion for Tabled {
         inputs: &'p [TensorProxy],
         outputs: &'p [TensorProxy],
     ) -> TractResult<()> {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].datum_type, node::datum_type(self.from))?;
-        s.equals(&outputs[0].datum_type, node::datum_type(self.to))?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)
+        let dtypes = [self.from, self.to].map(node::datum_type);
+        one_to_one(s, dtypes, inputs, outputs)
     }
 
     fn wire(

@@ -3,9 +3,7 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::engine::tract::graph::{attribute, text};
-
-/// Most elements of a window: each is looked at for each output.
-const MOST_TAPS: i64 = 1 << 16;
+use crate::kernels::bytes::pool::MOST_TAPS;
 
 /// The largest step.
 const MOST_STEP: i64 = 1 << 20;
@@ -16,9 +14,9 @@ pub(super) fn are_sound(node: &NodeProto) -> bool {
     let ints = |name: &str| attribute(node, name).map_or(&[][..], |found| &found.ints);
     let kernel = ints("kernel_shape");
     let rank = kernel.len();
-    let taps = kernel
-        .iter()
-        .try_fold(1_i64, |all, size| all.checked_mul(*size));
+    let taps = kernel.iter().try_fold(1, |all: usize, size| {
+        all.checked_mul(usize::try_from(*size).ok()?)
+    });
     let steps_fit = ["strides", "dilations"].iter().all(|name| {
         let steps = ints(name);
         let known = steps.iter().all(|step| (1..=MOST_STEP).contains(step));
