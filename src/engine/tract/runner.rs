@@ -46,6 +46,8 @@ impl From<Failure> for Unplanned {
 pub(super) struct Mending {
     /// Functions by their names, in place.
     pub(super) functions: fn(&str) -> Option<InPlace>,
+    /// Keeps in its place what optimising would move wrongly.
+    pub(super) hold: fn(&mut TypedModel) -> TractResult<()>,
     /// Has the last word on an optimised graph.
     pub(super) settle: fn(&mut TypedModel),
 }
@@ -86,7 +88,7 @@ impl Runner {
         let plan = || {
             multithread_tract_scope(executor.clone(), || {
                 let mut model = if optimise {
-                    fast::optimized(model, mending.functions)?
+                    fast::optimized(model, mending.functions, mending.hold)?
                 } else {
                     model
                 };

@@ -2,9 +2,10 @@
 //! infinities and for nothing at all, and its comparisons drop NaN.
 
 use half::f16;
+use tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::{
-    BinMiniOp, OptBinByScalar, OptBinChain, OptBinUnicast, TypedBinOp,
+    BinMiniOp, OptBinByScalar, OptBinChain, OptBinChainStep, OptBinUnicast, TypedBinOp,
 };
 use tract_onnx::tract_core::ops::cnn::{Conv, Deconv};
 use tract_onnx::tract_core::ops::einsum::EinSum;
@@ -175,63 +176,80 @@ fn single_precision(tensor: &Tensor) -> bool {
 fn bounded(of: TValue, bounds: &[(bool, f32)]) -> TractResult<TVec<TValue>> {
     let mut tensor = of.into_tensor();
     let mut plain = tensor.try_as_plain_ram_mut()?;
-    for chunk in plain.as_slice_mut::<f32>()?.chunks_mut(CHUNK) {
-        for &(larger, bound) in bounds {
-            if larger {
-                for value in &mut *chunk {
-                    *value = if *value < bound { bound } else { *value };
-                }
-            } else {
-                for value in &mut *chunk {
-                    *value = if *value > bound { bound } else { *value };
+    let values = plain.as_slice_mut::<f32>()?;
+    let count = values.len();
+    par_chunks_mut(values, 1, count, |_, part| {
+        for chunk in part.chunks_mut(CHUNK) {
+            for &(larger, bound) in bounds {
+                if larger {
+                    for value in &mut *chunk {
+                        *value = if *value < bound { bound } else { *value };
+                    }
+                } else {
+                    for value in &mut *chunk {
+                        *value = if *value > bound { bound } else { *value };
+                    }
                 }
             }
         }
-    }
+        Ok(())
+    })?;
     Ok(tvec!(tensor.into_tvalue()))
 }
 
-/// The bounds of a chain that is nothing but extremes with numbers.
-fn bounds(chain: &OptBinChain, inputs: &[TValue]) -> Option<TVec<(bool, f32)>> {
-    let (first, others) = inputs.split_first()?;
-    if !single_precision(first) || others.len() != chain.steps.len() {
-        return None;
-    }
-    let steps = chain.steps.iter().zip(others);
-    let each = steps.map(|(step, other)| Some((is_extreme(step.binop.as_ref())?, single(other)?)));
-    each.collect()
-}
-
-/// Every step of a chain keeps the first operand's NaN, if only the extremes did.
+/// A chain's arithmetic and its extremes by turns: a NaN that arithmetic makes, or another operand has, stays in what
+/// follows.
 fn of_chain(
     inner: &dyn TypedOp,
     context: &EvalContext,
     mut inputs: TVec<TValue>,
 ) -> TractResult<TVec<TValue>> {
     let chain = inner.as_op().downcast_ref::<OptBinChain>();
-    if let Some(bounds) = chain.and_then(|chain| bounds(chain, &inputs)) {
-        return bounded(inputs.remove(0), &bounds);
+    let chain = chain.context("only chains are taken apart here")?;
+    let mut value = inputs.remove(0);
+    let mut operands = inputs.into_iter();
+    let alike = |one: &OptBinChainStep, next: &OptBinChainStep| {
+        let is_extreme = |step: &OptBinChainStep| is_extreme(step.binop.as_ref()).is_some();
+        is_extreme(one) == is_extreme(next)
+    };
+    for steps in chain.steps.chunk_by(alike) {
+        let operands: TVec<TValue> = operands.by_ref().take(steps.len()).collect();
+        ensure!(
+            operands.len() == steps.len(),
+            "each step of a chain has an operand"
+        );
+        value = if is_extreme(steps[0].binop.as_ref()).is_some() {
+            of_extremes(steps, context, value, &operands)?
+        } else {
+            let steps = steps.into();
+            let inputs = std::iter::once(value).chain(operands).collect();
+            OptBinChain { steps }.eval(context, inputs)?.remove(0)
+        };
     }
-    if !has_nan(&inputs[0]) {
-        return inner.eval(context, inputs);
+    Ok(tvec!(value))
+}
+
+/// Extremes of a tensor and one operand after another.
+fn of_extremes(
+    steps: &[OptBinChainStep],
+    context: &EvalContext,
+    value: TValue,
+    operands: &[TValue],
+) -> TractResult<TValue> {
+    let pairs = steps.iter().zip(operands);
+    let bounds = pairs
+        .clone()
+        .map(|(step, operand)| Some((is_extreme(step.binop.as_ref())?, single(operand)?)));
+    let bounds: Option<TVec<(bool, f32)>> = bounds.collect();
+    if let Some(bounds) = bounds.filter(|_| single_precision(&value)) {
+        return Ok(bounded(value, &bounds)?.remove(0));
     }
-    let places = inputs[0].cast_to::<f64>()?.into_owned();
-    let outputs = inner.eval(context, inputs)?;
-    let dtype = outputs[0].datum_type();
-    let mut result = outputs[0].cast_to::<f64>()?.into_owned();
-    ensure!(result.len() == places.len(), "a chain changes no shape");
-    {
-        let places = places.try_as_plain_ram()?;
-        let mut view = result.try_as_plain_ram_mut()?;
-        let pairs = view
-            .as_slice_mut::<f64>()?
-            .iter_mut()
-            .zip(places.as_slice::<f64>()?);
-        for (value, _) in pairs.filter(|(_, before)| before.is_nan()) {
-            *value = f64::NAN;
-        }
-    }
-    Ok(tvec!(result.cast_to_dt(dtype)?.into_owned().into_tvalue()))
+    pairs.into_iter().try_fold(value, |value, (step, operand)| {
+        let larger = is_extreme(step.binop.as_ref()).context("no extreme")?;
+        let step = TypedBinOp(step.binop.clone(), None);
+        let inputs = tvec!(value, operand.clone());
+        Ok(of_two(&step, context, inputs, larger)?.remove(0))
+    })
 }
 
 /// The sum of nothing is zero; the library divides by how much it is.

@@ -35,6 +35,7 @@ use super::runner::{Mending, Runner, Unplanned};
 /// What is known here of optimised graphs.
 pub(super) const MENDING: Mending = Mending {
     functions: pointwise::function_of,
+    hold: slice::hold_steps,
     settle,
 };
 
@@ -89,7 +90,7 @@ pub(super) fn runner(
 
 /// Looks at a graph before it is optimised; an error says what cannot be planned rightly.
 fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
-    slice::prepare(&mut model)?;
+    slice::check(&model)?;
     expand::prepare(&mut model)?;
     product::prepare(&mut model);
     pool::prepare(&model)?;

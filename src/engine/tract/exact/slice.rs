@@ -1,32 +1,42 @@
-//! `Slice` in graphs: what the library would leave unsliced, or slice the other way.
+//! Steps in graphs, of slices and of convolutions: what the library would leave unsliced, slice the other way, or skip
+//! too early.
 
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::Downsample;
 use tract_onnx::tract_core::ops::array::StridedSlice;
 use tract_onnx::tract_core::ops::cnn::Conv;
 
 use crate::engine::tract::watch::WRONG;
 
-/// Refuses slices that would be wrong, and keeps steps where they are: the library moves them before a
-/// softmax or a norm, whose sum they then leave out.
-pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
-    refuse(model)?;
+/// Keeps steps where they are. The library moves them before what comes before: before a softmax or a norm, whose sum
+/// then leaves elements out, and into a convolution, whose padding is then another one. `model` is what the library is
+/// about to optimise: convolutions that are there are its own.
+pub(super) fn hold_steps(model: &mut TypedModel) -> TractResult<()> {
     let mut held = Vec::new();
     for node in model.nodes() {
-        let steps = node.op_as::<StridedSlice>();
-        if steps.is_none_or(|slice| slice.optional_steps_input.is_none()) {
-            continue;
-        }
-        let from = node.inputs[0];
-        let fact = model.outlet_fact(from)?;
-        // What is known is no matter, and a convolution takes the steps for its own rightly.
-        if fact.konst.is_none() && !model.node(from.node).op_is::<Conv>() {
-            held.push((node.id, from));
+        let slice = node.op_as::<StridedSlice>();
+        let has_steps = slice.is_some_and(|slice| slice.optional_steps_input.is_some())
+            || node.op_is::<Downsample>()
+            || node.op_as::<Conv>().is_some_and(skips);
+        // What is known is no matter.
+        if has_steps && model.outlet_fact(node.inputs[0])?.konst.is_none() {
+            held.push((node.id, node.inputs[0]));
         }
     }
-    for (slice, from) in held {
-        hold(model, slice, from)?;
+    for (node, from) in held {
+        hold(model, node, from)?;
     }
     Ok(())
+}
+
+/// Whether a convolution never looks at some elements, so that the library leaves them out before it.
+fn skips(conv: &Conv) -> bool {
+    let pool = &conv.pool_spec;
+    (0..pool.rank()).any(|axis| {
+        let stride = pool.stride(axis);
+        let is_apart = pool.kernel_shape[axis] == 1 || pool.dilation(axis).is_multiple_of(stride);
+        stride > 1 && is_apart
+    })
 }
 
 /// Puts a [`Held`] before a node, on its first input.
@@ -66,7 +76,8 @@ impl TypedOp for Held {
     as_op!();
 }
 
-fn refuse(model: &TypedModel) -> TractResult<()> {
+/// Refuses slices that would be wrong.
+pub(super) fn check(model: &TypedModel) -> TractResult<()> {
     for node in model.nodes() {
         let Some(slice) = node.op_as::<StridedSlice>() else {
             continue;

@@ -27,13 +27,16 @@ use crate::kernels::Cpu;
 use crate::kernels::float::InPlace;
 
 /// The graph, optimised by the library, with operators of ours in the place of its own. `functions` computes those of
-/// single numbers, by their names.
+/// single numbers, by their names; `hold` keeps in its place what the library would move wrongly.
 pub(super) fn optimized(
     model: TypedModel,
     functions: fn(&str) -> Option<InPlace>,
+    hold: fn(&mut TypedModel) -> TractResult<()>,
 ) -> TractResult<TypedModel> {
     let cpu = Cpu::chosen();
-    let mut model = rewrite(model, cpu)?.into_decluttered()?;
+    let mut model = rewrite(model, cpu)?;
+    hold(&mut model)?;
+    let mut model = model.into_decluttered()?;
     // The library has turned axes: where channels stood first, sums went along the last ones.
     replace(&mut model, cpu, &[sum::replaced, attention::replaced])?;
     region::join(&mut model, cpu, functions)?;

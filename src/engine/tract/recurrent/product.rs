@@ -79,7 +79,7 @@ impl Product {
         let outputs = model.wire_node("product", product, &[state, weights])?;
         model.select_output_outlets(&outputs)?;
         Ok(Self {
-            plan: SimplePlan::new(fast::optimized(model, |_| None)?)?,
+            plan: SimplePlan::new(fast::optimized(model, |_| None, |_| Ok(()))?)?,
             idle: Arc::default(),
             is_stored: stored.is_some(),
             rows: rows.len(),

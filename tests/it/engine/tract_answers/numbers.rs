@@ -5,8 +5,8 @@
 use pkgtool::tensor::DType;
 
 use super::{
-    Attribute, DOUBLE, FLOAT, INT32, INT64, assert_answers, float, floats, load, node, tensor,
-    value,
+    Attribute, DOUBLE, FLOAT, FLOAT16, INT32, INT64, assert_answers, float, floats, load, node,
+    tensor, value,
 };
 
 #[test]
@@ -149,6 +149,56 @@ fn comparisons_keep_what_is_no_number() {
             &[
                 run([1.0, nan, 5.0], [5.0, 1.0, nan], [other, nan, nan]),
                 run([1.0; 3], [5.0; 3], [other; 3]),
+            ],
+        );
+    }
+}
+
+/// What the library runs as one chain: arithmetic makes what is no number, and what follows keeps it.
+#[test]
+fn what_arithmetic_makes_no_number_stays_none() {
+    const SIZE: usize = 40;
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    for (element, dtype) in [
+        (FLOAT, DType::Float32),
+        (FLOAT16, DType::Float16),
+        (DOUBLE, DType::Float64),
+    ] {
+        let row = |value: f64| tensor(dtype, &[1, SIZE as u64], &[value; SIZE]);
+        let graph = |operator: &str, last: &[&str]| {
+            let shape = Some(&[1, SIZE as i64][..]);
+            let values = ["a", "b", "c"].map(|name| value(11, name, element, shape));
+            let mut graph = values.to_vec();
+            graph.push(value(12, "y", element, None));
+            graph.push(node(operator, &["a", "b"], "s", &[]));
+            graph.push(node(last[0], &["s"], "r", &[]));
+            graph.push(node(last[1], &["r", "c"], "y", &[]));
+            graph
+        };
+        let run = |[a, b, c]: [f64; 3], y: f64| {
+            (
+                vec![row(a), row(b), row(c)],
+                vec![1, SIZE as u64],
+                vec![y; SIZE],
+            )
+        };
+        assert_answers(
+            &graph("Add", &["Relu", "Min"]),
+            &[
+                run([1.0, nan, 2.0], nan),
+                run([inf, -inf, 2.0], nan),
+                run([nan, 1.0, 2.0], nan),
+                run([1.0, 4.0, 2.0], 2.0),
+                run([1.0, -4.0, nan], nan),
+                run([1.0, -4.0, 2.0], 0.0),
+            ],
+        );
+        assert_answers(
+            &graph("Mul", &["Relu", "Add"]),
+            &[
+                run([0.0, inf, 2.0], nan),
+                run([-1.0, 4.0, 2.0], 2.0),
+                run([1.0, inf, -inf], nan),
             ],
         );
     }

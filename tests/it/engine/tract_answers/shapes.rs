@@ -5,7 +5,8 @@
 use pkgtool::tensor::DType;
 
 use super::{
-    Attribute, BOOL, FLOAT, INT64, assert_answers, float, load, node, numbers, tensor, value,
+    Attribute, BOOL, FLOAT, FLOAT16, INT64, assert_answers, bytes, float, load, node, numbers,
+    tensor, value,
 };
 
 #[test]
@@ -168,4 +169,51 @@ fn a_condition_picks_what_is_kept() {
         ];
         assert_answers(&graph, &runs);
     }
+}
+
+/// What is skipped after a convolution of the library's is skipped there, not in it: its padding is that of all
+/// places.
+#[test]
+fn steps_after_a_convolution_stay_there() {
+    let halves = |values: &[f32]| -> Vec<u8> {
+        let halves = values.iter().map(|value| half::f16::from_f32(*value));
+        halves.flat_map(half::f16::to_le_bytes).collect()
+    };
+    let kernel = bytes("k", FLOAT16, &[1, 1, 3], &halves(&[1.0, 2.0, 4.0]));
+    let begin = |attributes: &[(&str, Attribute<'_>)]| {
+        vec![
+            value(11, "x", FLOAT16, Some(&[1, 1, 8])),
+            value(12, "y", FLOAT16, None),
+            kernel.clone(),
+            node("Conv", &["x", "k"], "c", attributes),
+        ]
+    };
+    let ramp: Vec<f64> = (0..8).map(f64::from).collect();
+    let input = || vec![tensor(DType::Float16, &[1, 1, 8], &ramp)];
+    let zeros = || vec![tensor(DType::Float16, &[1, 1, 8], &[0.0; 8])];
+    let held = |graph: &[Vec<u8>], expected: [f64; 4]| {
+        let runs = [
+            (input(), vec![1, 1, 4], expected.to_vec()),
+            (zeros(), vec![1, 1, 4], vec![0.0; 4]),
+        ];
+        assert_answers(graph, &runs);
+    };
+
+    let mut graph = begin(&[("auto_pad", Attribute::Text("SAME_UPPER"))]);
+    graph.push(bytes("one", FLOAT16, &[1, 1, 1], &halves(&[1.0])));
+    let strides = [("strides", Attribute::Ints(&[2]))];
+    graph.push(node("Conv", &["c", "one"], "y", &strides));
+    held(&graph, [4.0, 17.0, 31.0, 45.0]);
+
+    let mut graph = begin(&[("pads", Attribute::Ints(&[1, 1]))]);
+    for (name, values) in [("from", 1), ("to", 1000), ("axis", 2), ("step", 2)] {
+        graph.push(numbers(name, &[values]));
+    }
+    graph.push(node(
+        "Slice",
+        &["c", "from", "to", "axis", "step"],
+        "y",
+        &[],
+    ));
+    held(&graph, [10.0, 24.0, 38.0, 20.0]);
 }
