@@ -3,12 +3,12 @@
 
 use tract_onnx::pb::NodeProto;
 
-use super::graph::{Stored, attribute, has_input, integer, is_default, text};
+use super::graph::{Stored, attribute, has_input, integer, operator, text};
 use super::scaled::is_spelt_out;
 
 /// An operator that is computed wrongly under a condition.
 pub(super) struct KnownWrong {
-    /// Operators of the default domain.
+    /// Operators, with their domain where it is not the default one.
     pub(super) operators: &'static [&'static str],
     /// Whether this node is computed wrongly; the second argument is what the model stores.
     pub(super) applies: fn(&NodeProto, &Stored<'_>) -> bool,
@@ -30,6 +30,11 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         operators: &["Attention"],
         applies: |node, _| integer(node, "is_causal", 0) != 0 && has_input(node, 4),
         cause: "it places the causal mask as if there were no past keys",
+    },
+    KnownWrong {
+        operators: &["com.microsoft::MultiHeadAttention"],
+        applies: |node, _| integer(node, "unidirectional", 0) != 0,
+        cause: "it ignores `unidirectional`",
     },
     KnownWrong {
         operators: &["SpaceToDepth"],
@@ -123,14 +128,10 @@ const FLOAT: i64 = 1;
 
 /// Why `node` would be computed wrongly, if it would.
 pub(super) fn known_wrong(node: &NodeProto, stored: &Stored<'_>) -> Option<&'static str> {
-    if !is_default(node) {
-        return None;
-    }
+    let name = operator(node);
     KNOWN_WRONG
         .iter()
-        .find(|entry| {
-            entry.operators.contains(&node.op_type.as_str()) && (entry.applies)(node, stored)
-        })
+        .find(|entry| entry.operators.contains(&name.as_str()) && (entry.applies)(node, stored))
         .map(|entry| entry.cause)
 }
 

@@ -92,6 +92,11 @@ pub(super) fn of_panic(message: &str) -> String {
     if said.is_empty() {
         return "an internal error of the library".to_owned();
     }
+    if said.starts_with("attempt to divide by zero")
+        || said.starts_with("attempt to calculate the remainder with a divisor of zero")
+    {
+        return "a whole number is divided by zero".to_owned();
+    }
     // It has no code for something, and no other way to say so.
     if tells_beyond(&said) {
         return said;

@@ -155,3 +155,34 @@ fn what_cannot_be_compared_is_refused() {
         assert!(ran.stderr.contains(reason), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn a_tolerance_is_a_number_that_can_be_met() {
+    for (option, values) in [
+        ("--max-abs", &["nan", "-1", "-0.1", "x"][..]),
+        ("--max-rel", &["NaN", "-1e-9"]),
+        ("--min-cosine", &["nan", "1.01", "-2"]),
+        ("--min-snr", &["nan", "high"]),
+        ("--min-top1", &["nan", "-0.5", "50"]),
+    ] {
+        for value in values {
+            let ran = compare(&["spotter", "--precision", "fp32,fp16", option, value]);
+            let ran = ran.expect_code(2);
+            assert!(ran.stderr.contains(option), "{value}: {}", ran.stderr);
+        }
+    }
+    let given = [
+        "--max-abs",
+        "inf",
+        "--min-snr",
+        "-inf",
+        "--min-cosine",
+        "-1",
+    ];
+    let all = [
+        &["spotter", "--precision", "fp32,fp16", "--seeds", "1"],
+        &given[..],
+    ]
+    .concat();
+    compare(&all).expect_code(0);
+}

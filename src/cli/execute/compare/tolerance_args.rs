@@ -1,5 +1,7 @@
 //! What is demanded of an agreement: what the user says, or what suits the lower precision of the two.
 
+use std::ops::RangeInclusive;
+
 use super::super::sides::Side;
 use super::report::Judged;
 use crate::engine::Provider;
@@ -14,24 +16,57 @@ use crate::tensor::agreement::Tolerances;
 )]
 pub(super) struct ToleranceArgs {
     /// Largest absolute error
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_parser = error, allow_hyphen_values = true, value_name = "X")]
     max_abs: Option<f64>,
 
     /// Largest error relative to an output's largest magnitude
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_parser = error, allow_hyphen_values = true, value_name = "X")]
     max_rel: Option<f64>,
 
     /// Least cosine similarity
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_parser = cosine, allow_hyphen_values = true, value_name = "X")]
     min_cosine: Option<f64>,
 
     /// Least signal-to-noise ratio, in decibels
-    #[arg(long, value_name = "DB")]
+    #[arg(long, value_parser = number, allow_hyphen_values = true, value_name = "DB")]
     min_snr: Option<f64>,
 
     /// Least share of rows whose largest element is at the same place
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_parser = share, allow_hyphen_values = true, value_name = "X")]
     min_top1: Option<f64>,
+}
+
+/// A bound is a number: nothing is within what is none, and everything, too.
+fn number(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if number.is_nan() {
+        return Err("not a number".to_owned());
+    }
+    Ok(number)
+}
+
+fn error(text: &str) -> Result<f64, String> {
+    let error = number(text)?;
+    if error < 0.0 {
+        return Err("no error is below 0".to_owned());
+    }
+    Ok(error)
+}
+
+fn cosine(text: &str) -> Result<f64, String> {
+    within(text, -1.0..=1.0)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    within(text, 0.0..=1.0)
+}
+
+fn within(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
+    let value = number(text)?;
+    if !range.contains(&value) {
+        return Err(format!("it is within {} to {}", range.start(), range.end()));
+    }
+    Ok(value)
 }
 
 impl ToleranceArgs {

@@ -50,7 +50,8 @@ const OF_MANY: [&str; 4] = ["Div", "Max", "Mean", "Min"];
 /// Most bytes that are computed early: the library's own bound.
 const MAX_BYTES: usize = 4 << 20;
 
-static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
+/// Builders of operators by their names, ours in the place of the library's.
+pub(super) static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
     let mut library = tract_onnx::onnx();
     super::register_mended(&mut library);
     library.op_register

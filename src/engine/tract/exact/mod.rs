@@ -22,6 +22,7 @@ mod product;
 mod quantize;
 mod reduce;
 mod slice;
+mod wide;
 
 pub(super) use cast::CAST_TO_INT64;
 pub(super) use mask::ADDITIVE_MASK;
@@ -44,6 +45,9 @@ pub(super) fn register(library: &mut Onnx) {
     register_mended(library);
     for name in folded::LOOKED_AT {
         library.op_register.insert(name, folded::build);
+    }
+    for name in wide::known() {
+        library.op_register.insert(name, wide::build);
     }
 }
 

@@ -11,10 +11,11 @@ use super::mended::mended;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::watch::WRONG;
 
-/// Replaces products of integers wider or narrower than 32 bits, which make the library panic, and
-/// divisions whose last bit decides on a whole number: the library multiplies by a reciprocal.
+/// Replaces products of integers wider or narrower than 32 bits, which make the library panic,
+/// divisions whose last bit decides on a whole number: the library multiplies by a reciprocal, and products of
+/// fractions with nothing but zeros: the library makes zeros of what is no number or infinite, too.
 pub(super) fn prepare(model: &mut TypedModel) {
-    let mut replaced = Vec::new();
+    let mut replaced: Vec<(usize, Box<dyn TypedOp>)> = Vec::new();
     for node in model.nodes() {
         if let Some(product) = node.op_as::<EinSum>()
             && product.q_params.is_none()
@@ -28,7 +29,16 @@ pub(super) fn prepare(model: &mut TypedModel) {
                 output: output[0].chars().collect(),
             };
             let fact = node.outputs[0].fact.without_value();
-            replaced.push((node.id, sums.kernel(fact)));
+            replaced.push((node.id, Box::new(sums.kernel(fact))));
+        }
+        if let Some(op) = node.op_as::<TypedBinOp>()
+            && op.0.name() == "Mul"
+            && node.outputs[0].fact.datum_type.is_float()
+            && node.inputs.iter().any(|input| is_zero(model, *input))
+        {
+            let as_it_is =
+                |inner: &dyn TypedOp, context: &EvalContext, inputs| inner.eval(context, inputs);
+            replaced.push((node.id, mended(op, as_it_is)));
         }
         let is_division = node
             .op_as::<TypedBinOp>()
@@ -43,12 +53,31 @@ pub(super) fn prepare(model: &mut TypedModel) {
                     .outlet_fact(node.inputs[1])
                     .is_ok_and(|divisor| has_none(divisor.konst.as_deref())))
         {
-            replaced.push((node.id, division(node.outputs[0].fact.without_value())));
+            let division = division(node.outputs[0].fact.without_value());
+            replaced.push((node.id, Box::new(division)));
         }
     }
-    for (node, kernel) in replaced {
-        model.nodes[node].op = Box::new(kernel);
+    for (node, op) in replaced {
+        model.nodes[node].op = op;
     }
+}
+
+/// Whether a tensor is known to be nothing but zeros.
+fn is_zero(model: &TypedModel, outlet: OutletId) -> bool {
+    let fact = model.outlet_fact(outlet);
+    let uniform = fact.ok().and_then(|fact| {
+        let of_stored = || {
+            fact.konst
+                .as_ref()
+                .and_then(|stored| stored.as_uniform().map(Arc::new))
+        };
+        fact.uniform.clone().or_else(of_stored)
+    });
+    uniform.is_some_and(|value| {
+        value
+            .cast_to_scalar::<f64>()
+            .is_ok_and(|value| value == 0.0)
+    })
 }
 
 /// What stands in the place of the reciprocal that the library makes of a divisor: of numbers that have

@@ -10,12 +10,19 @@ mod one_hot;
 mod packed;
 mod pad;
 mod repeat;
+mod sequences;
+mod table;
 
 use tract_onnx::Onnx;
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
 
 pub(super) use indices::Built;
+pub(super) use sequences::NAME as FULL_SEQUENCES;
 
 use super::recurrent;
+
+type Builder = fn(&ParsingContext, &NodeProto) -> Built;
 
 /// The library's reader of ONNX, with the operators of ours.
 pub(super) fn reader() -> Onnx {
@@ -29,10 +36,16 @@ pub(super) fn reader() -> Onnx {
     reader.op_register.insert("GatherND", indices::gather);
     reader.op_register.insert("ScatterND", indices::scatter);
     reader.op_register.insert("OneHot", one_hot::build);
-    if let Some(build) = reader.op_register.0.get(packed::NAME).copied() {
-        let named = packed::OF_THE_LIBRARY;
-        reader.op_register.insert(named, build);
+    reader.op_register.insert(sequences::NAME, sequences::build);
+    let beside: [(_, _, Builder); 2] = [
+        (packed::NAME, packed::OF_THE_LIBRARY, packed::build),
+        (table::NAME, table::OF_THE_LIBRARY, table::build),
+    ];
+    for (name, of_the_library, build) in beside {
+        if let Some(usual) = reader.op_register.0.get(name).copied() {
+            reader.op_register.insert(of_the_library, usual);
+        }
+        reader.op_register.insert(name, build);
     }
-    reader.op_register.insert(packed::NAME, packed::build);
     reader
 }

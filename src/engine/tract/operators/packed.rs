@@ -1,7 +1,7 @@
-//! `MatMulNBits`: rows times weights of four or eight bits, which stay that small in memory.
+//! `MatMulNBits`: rows times weights of two, four or eight bits, which stay that small in memory (two of them as four).
 //!
 //! The library rounds scales of blocks of 32 to float16, makes float32 of weights in other blocks, and has no
-//! weights of eight bits. What is not here (two bits, blocks that do not fill the rows) is the library's.
+//! weights of eight bits. What is not here (blocks that do not fill the rows) is the library's.
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
@@ -33,9 +33,49 @@ pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     }
 }
 
+/// How many bits a stored number has; the first of a byte are its lowest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stored(usize);
+
+impl Stored {
+    const TWO: Self = Self(2);
+
+    /// That of a node's weights, if numbers of so many bits are here.
+    pub(super) fn of(node: &NodeProto) -> Option<Self> {
+        let bits = usize::try_from(integer(node, "bits", 4)).ok()?;
+        matches!(bits, 2 | 4 | 8).then_some(Self(bits))
+    }
+
+    /// How many they are.
+    pub(super) fn bits(self) -> usize {
+        self.0
+    }
+
+    /// Bytes of so many numbers.
+    pub(super) fn bytes_of(self, count: usize) -> usize {
+        count.div_ceil(8 / self.0)
+    }
+
+    /// One of the numbers.
+    pub(super) fn part(self, bytes: &[u8], at: usize) -> u8 {
+        let each = 8 / self.0;
+        let shifted = bytes[at / each] >> (self.0 * (at % each));
+        shifted & (u8::MAX >> (8 - self.0))
+    }
+
+    /// What stands for zero where nothing is said.
+    pub(super) fn middle(self) -> u8 {
+        1 << (self.0 - 1)
+    }
+
+    fn packed(self) -> Bits {
+        if self.0 == 8 { Bits::Eight } else { Bits::Four }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Product {
-    bits: Bits,
+    stored: Stored,
     sizes: Sizes,
     zeros: Option<usize>,
     bias: Option<usize>,
@@ -44,11 +84,7 @@ struct Product {
 impl Product {
     /// The product that a node is, if it is one that is here.
     fn of(node: &NodeProto) -> Option<Self> {
-        let bits = match integer(node, "bits", 4) {
-            4 => Bits::Four,
-            8 => Bits::Eight,
-            _ => return None,
-        };
+        let stored = Stored::of(node)?;
         let size = |name| usize::try_from(integer(node, name, 0)).ok();
         let sizes = Sizes {
             inputs: size("K")?,
@@ -62,7 +98,7 @@ impl Product {
         }
         let given: Vec<Option<usize>> = optional_inputs(node).take(6).collect();
         Some(Self {
-            bits,
+            stored,
             sizes,
             zeros: given[3],
             bias: given[5],
@@ -81,42 +117,47 @@ impl Product {
             outputs,
             group,
         } = self.sizes;
-        let four = self.bits == Bits::Four;
-        let stored = weights.try_as_plain_ram()?;
-        let stored = stored.as_slice::<u8>()?;
-        let row = if four { inputs / 2 } else { inputs };
+        let bytes = weights.try_as_plain_ram()?;
+        let bytes = bytes.as_slice::<u8>()?;
+        let row = self.stored.bytes_of(inputs);
         ensure!(
-            Some(stored.len()) == outputs.checked_mul(row),
+            Some(bytes.len()) == outputs.checked_mul(row),
             "{} bytes of weights for {outputs} outputs and {inputs} inputs",
-            stored.len()
+            bytes.len()
         );
-        let part = |bytes: &[u8], at: usize| match (four, at % 2) {
-            (true, 0) => bytes[at / 2] & 15,
-            (true, _) => bytes[at / 2] >> 4,
-            (false, _) => bytes[at],
-        };
         let groups = inputs / group;
         let zeros = zeros.map(|zeros| {
-            let stored = zeros.try_as_plain_ram()?;
-            let stored = stored.as_slice::<u8>()?;
-            let row = if four { groups.div_ceil(2) } else { groups };
             ensure!(
-                Some(stored.len()) == outputs.checked_mul(row),
-                "{} bytes of zero points for {outputs} outputs of {groups} blocks",
-                stored.len()
+                zeros.datum_type() == DatumType::U8,
+                "zero points of {:?} are not supported; packed ones are",
+                zeros.datum_type()
             );
-            let rows = stored.chunks_exact(row);
-            let of_rows = rows.flat_map(|row| (0..groups).map(|at| part(row, at)));
+            let bytes = zeros.try_as_plain_ram()?;
+            let bytes = bytes.as_slice::<u8>()?;
+            let row = self.stored.bytes_of(groups);
+            ensure!(
+                Some(bytes.len()) == outputs.checked_mul(row),
+                "{} bytes of zero points for {outputs} outputs of {groups} blocks",
+                bytes.len()
+            );
+            let rows = bytes.chunks_exact(row);
+            let of_rows = rows.flat_map(|row| (0..groups).map(|at| self.stored.part(row, at)));
             Ok(of_rows.collect::<Vec<u8>>())
         });
-        let zeros = zeros.transpose()?;
+        let zeros = match zeros.transpose()? {
+            // Without them zero is in the middle, which for wider bits is elsewhere.
+            None if self.stored == Stored::TWO => {
+                Some(vec![Stored::TWO.middle(); outputs * groups])
+            }
+            zeros => zeros,
+        };
         let scales = scales.cast_to::<f32>()?;
         let scales = scales.try_as_plain_ram()?;
         let product = PackedProduct::new(
             Cpu::chosen(),
-            self.bits,
+            self.stored.packed(),
             self.sizes,
-            |output, input| part(stored, output * inputs + input),
+            |output, input| self.stored.part(bytes, output * inputs + input),
             scales.as_slice::<f32>()?,
             zeros.as_deref(),
         );

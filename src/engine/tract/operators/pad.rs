@@ -165,6 +165,16 @@ impl Expansion for Pad {
                 let name = format!("{prefix}.crop.{axis}");
                 outlet = model.wire_node(name, slice, &[outlet])?[0];
             }
+            if self.mode == Mode::Reflect
+                && let Ok(size) = shape[axis].to_i64()
+                && let size = size + start.min(0) + end.min(0)
+                && start.max(end) >= size.max(1)
+            {
+                bail!(
+                    "a reflection of {} elements on a dimension of {size}, of which one is where it is reflected",
+                    start.max(end)
+                );
+            }
             added.push((usize::try_from(start.max(0))?, usize::try_from(end.max(0))?));
         }
         let mode = match self.mode {

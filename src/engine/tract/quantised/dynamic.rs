@@ -29,9 +29,16 @@ pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
     Ok((expand(operator), vec![]))
 }
 
-/// The grid of unsigned bytes on which these numbers and zero lie. Where all are zero, a step is worth nothing.
+/// The grid of unsigned bytes on which these numbers and zero lie. Where all are zero, a step is worth one, as ONNX
+/// Runtime has it.
 fn grid([least, most]: [f32; 2]) -> Grid {
-    let scale = (most - least) / 255.0;
+    #[expect(clippy::float_cmp, reason = "both are zero, which is between them")]
+    let is_all_zero = least == most;
+    let scale = if is_all_zero {
+        1.0
+    } else {
+        (most - least) / 255.0
+    };
     let zero = (-least / scale).round_ties_even().clamp(0.0, 255.0);
     #[expect(
         clippy::cast_possible_truncation,
@@ -93,7 +100,7 @@ impl Expansion for Quantization {
             let work = |from: &[&[f32]], to: &mut [u8], split: Split| {
                 of_run = grid(extent(cpu, from[0], split));
                 if !of_run.scale.is_normal() {
-                    // Nothing but zeros, or steps too small or too large for float32.
+                    // Steps too small or too large for float32.
                     to.iter_mut().zip(from[0]).for_each(|(to, number)| {
                         *to = of_run.sign.byte(place(of_run, *number));
                     });

@@ -1,6 +1,7 @@
 //! Rewrites parts of a model that the library reads or computes wrongly into what means the same and
 //! is computed rightly.
 
+mod contrib;
 mod deconvolution;
 mod quantized;
 mod slice;
@@ -10,7 +11,7 @@ use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorPr
 use super::exact::{ADDITIVE_MASK, CAST_TO_INT64};
 use super::graph::{
     Floats, Integers, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default,
-    opset, step,
+    opset, step, text,
 };
 
 /// ONNX's codes of element types and attribute types.
@@ -30,6 +31,8 @@ pub(super) fn repair(model: &mut ModelProto) {
     let floats = Floats::of(model);
     each_graph_mut(model, &mut |graph| {
         graph.node.iter_mut().for_each(fill_with_float);
+        graph.node.iter_mut().for_each(without_padding);
+        contrib::repair(graph);
         slice::repair(graph, &integers);
         deconvolution::repair(graph, &shapes);
         quantized::repair(graph, &floats, &shapes);
@@ -57,6 +60,15 @@ fn widen(tensor: &mut TensorProto) {
 fn fill_with_float(node: &mut NodeProto) {
     if node.op_type == "ConstantOfShape" && attribute(node, "value").is_none() {
         node.attribute.push(scalar("value", 0.0, vec![1]));
+    }
+}
+
+/// `VALID` says that there is no padding; the library takes it for a word on `ceil_mode`, too.
+fn without_padding(node: &mut NodeProto) {
+    let is_pool = matches!(node.op_type.as_str(), "MaxPool" | "AveragePool" | "LpPool");
+    if is_pool && is_default(node) && text(node, "auto_pad") == b"VALID" {
+        node.attribute
+            .retain(|it| !matches!(it.name.as_str(), "auto_pad" | "pads"));
     }
 }
 

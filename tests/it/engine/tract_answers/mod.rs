@@ -1,6 +1,8 @@
 //! Answers of the tract engine that the library gets wrong when it is left to itself: each of them
 //! three times in one session, with other inputs between.
 
+mod contrib;
+mod halves;
 mod known;
 mod numbers;
 mod products;
@@ -52,14 +54,38 @@ fn node(
     output: &str,
     attributes: &[(&str, Attribute<'_>)],
 ) -> Vec<u8> {
-    let mut content: Vec<u8> = inputs
-        .iter()
-        .flat_map(|input| part(1, &[input.as_bytes()]))
-        .collect();
-    content.extend(part(2, &[output.as_bytes()]));
+    whole_node("", operator, inputs, &[output], attributes)
+}
+
+/// A node of this domain with so many outputs.
+fn whole_node(
+    domain: &str,
+    operator: &str,
+    inputs: &[&str],
+    outputs: &[&str],
+    attributes: &[(&str, Attribute<'_>)],
+) -> Vec<u8> {
+    let names = |field, names: &[&str]| -> Vec<u8> {
+        let parts = names
+            .iter()
+            .flat_map(|name| part(field, &[name.as_bytes()]));
+        parts.collect()
+    };
+    let mut content = names(1, inputs);
+    content.extend(names(2, outputs));
     content.extend(part(4, &[operator.as_bytes()]));
     content.extend(attributes.iter().flat_map(attribute));
+    content.extend(part(7, &[domain.as_bytes()]));
     part(1, &[&content])
+}
+
+/// The domain of operators that ONNX Runtime adds.
+const CONTRIB: &str = "com.microsoft";
+
+/// Numbers as bytes of float16.
+fn halves(values: &[f32]) -> Vec<u8> {
+    let halves = values.iter().map(|value| half::f16::from_f32(*value));
+    halves.flat_map(half::f16::to_le_bytes).collect()
 }
 
 const FLOAT: u64 = 1;

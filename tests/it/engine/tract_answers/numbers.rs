@@ -205,6 +205,49 @@ fn what_arithmetic_makes_no_number_stays_none() {
 }
 
 #[test]
+fn nothing_times_what_is_no_number_is_none() {
+    let graph = [
+        value(11, "x", FLOAT, Some(&[3])),
+        value(12, "y", FLOAT, None),
+        floats("zero", &[], &[0.0]),
+        node("Mul", &["x", "zero"], "y", &[]),
+    ];
+    let nan = f64::NAN;
+    let run = |x: [f64; 3], y: [f64; 3]| (vec![float(&[3], &x)], vec![3], y.to_vec());
+    assert_answers(
+        &graph,
+        &[
+            run([nan, f64::INFINITY, 1.0], [nan, nan, 0.0]),
+            run([1.0, 2.0, 3.0], [0.0; 3]),
+        ],
+    );
+}
+
+#[test]
+fn a_whole_number_by_zero_is_told() {
+    let graph = [
+        value(11, "a", INT32, Some(&[2])),
+        value(11, "b", INT32, Some(&[2])),
+        value(12, "y", INT32, None),
+        node("Div", &["a", "b"], "y", &[]),
+    ];
+    let mut session = load(&graph).expect("it loads");
+    let run = |b: [f64; 2]| [[6.0, 6.0], b].map(|values| tensor(DType::Int32, &[2], &values));
+    for _ in 0..3 {
+        let error = session
+            .run(&run([1.0, 0.0]))
+            .expect_err("there is no answer");
+        let error = error.to_string();
+        assert!(
+            error.contains("a whole number is divided by zero"),
+            "{error}"
+        );
+        let answer = session.run(&run([1.0, 3.0])).expect("it runs");
+        assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [6.0, 2.0]);
+    }
+}
+
+#[test]
 fn a_norm_over_all_places_sums() {
     let graph = [
         value(11, "x", FLOAT, Some(&[1, 2, -1])),

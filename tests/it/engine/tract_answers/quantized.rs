@@ -5,8 +5,8 @@
 use pkgtool::tensor::{DType, Tensor};
 
 use super::{
-    Attribute, FLOAT, INT8, UINT8, assert_answers, attribute, bytes, float, floats, node, tensor,
-    value,
+    Attribute, CONTRIB, FLOAT, INT8, INT64, UINT8, assert_answers, bytes, float, floats, load,
+    node, tensor, value, whole_node,
 };
 use crate::model::onnx::build::{int, part};
 
@@ -274,21 +274,14 @@ fn small_product(bits: i64, weights: &[u8], zeros: Option<&[u8]>) -> Vec<Vec<u8>
         Some(_) => &["x", "w", "s", "z"],
         None => &["x", "w", "s"],
     };
-    let mut content: Vec<u8> = inputs
-        .iter()
-        .flat_map(|input| part(1, &[input.as_bytes()]))
-        .collect();
-    content.extend(part(2, &[b"y"]));
-    content.extend(part(4, &[b"MatMulNBits"]));
-    content.extend(attributes.iter().flat_map(attribute));
-    content.extend(part(7, &[b"com.microsoft"]));
+    let product = whole_node(CONTRIB, "MatMulNBits", inputs, &["y"], &attributes);
     let blob = weights.len() as u64 / 4;
     let mut graph = vec![
         value(11, "x", FLOAT, Some(&[1, -1, 32])),
         value(12, "y", FLOAT, None),
         bytes("w", UINT8, &[2, 2, blob], weights),
         floats("s", &[4], &[0.5, 1.0, 0.1, 2.0]),
-        part(1, &[&content]),
+        product,
     ];
     graph.extend(zeros.map(|zeros| bytes("z", UINT8, &[zeros.len() as u64], zeros)));
     graph
@@ -331,4 +324,96 @@ fn weights_of_eight_bits_are_multiplied_by_blocks() {
     let expected = vec![127.0 + 128.0, -2.8 * 2.0 - 4.0];
     let run = (vec![float(&[1, 1, 32], &from)], vec![1, 1, 2], expected);
     assert_answers(&small_product(8, &weights, None), &[run]);
+}
+
+#[test]
+fn weights_of_two_bits_are_multiplied_by_blocks() {
+    // Two is zero.
+    let mut weights = [0xaa; 16];
+    (weights[0], weights[4], weights[8], weights[12]) = (0xab, 0xa2, 0xa9, 0xae);
+    let run = |to: &dyn Fn(f64, f64) -> [f64; 2]| {
+        let (first, second) = (3.0, -0.25);
+        let from = row_of_blocks(first, second);
+        let expected = to(first, second).to_vec();
+        (vec![float(&[1, 1, 32], &from)], vec![1, 1, 2], expected)
+    };
+    let plain = run(&|a, b| [0.5 * a - 2.0 * b, -0.1 * a + 2.0 * b]);
+    assert_answers(&small_product(2, &weights, None), &[plain]);
+    let zeros = run(&|a, b| [1.5 * a - b, -0.2 * a + 2.0 * b]);
+    let graph = small_product(2, &weights, Some(&[0x04, 0x0b]));
+    assert_answers(&graph, &[zeros]);
+}
+
+/// Scales as they are: float16 has neither of the two.
+#[test]
+fn rows_of_a_table_of_four_bits_have_their_scales() {
+    let graph = |zeros: Option<&[u8]>| {
+        let mut inputs = vec!["t", "i", "s"];
+        let mut graph = vec![
+            value(11, "i", INT64, Some(&[-1])),
+            value(12, "y", FLOAT, None),
+            bytes("t", UINT8, &[3, 32], &[0x98; 96]),
+            floats("s", &[3, 2], &[1e-9, 1e6, 0.1, 0.3, 2.0, 3.0]),
+        ];
+        if let Some(zeros) = zeros {
+            inputs.push("z");
+            graph.push(bytes("z", UINT8, &[3, 1], zeros));
+        }
+        let attributes = [("block_size", Attribute::Int(32))];
+        let operator = "GatherBlockQuantized";
+        graph.push(whole_node(CONTRIB, operator, &inputs, &["y"], &attributes));
+        graph
+    };
+    let places = |places: &[f64]| vec![tensor(DType::Int64, &[places.len() as u64], places)];
+    let row = |zero: f64, scales: [f64; 2]| {
+        let blocks = scales.map(|scale| [(8.0 - zero) * scale, (9.0 - zero) * scale].repeat(16));
+        blocks.concat()
+    };
+    let rows = [[1e-9, 1e6], [0.1, 0.3], [2.0, 3.0]];
+    let two = (
+        places(&[2.0, -3.0]),
+        vec![2, 64],
+        [row(8.0, rows[2]), row(8.0, rows[0])].concat(),
+    );
+    let one = (places(&[1.0]), vec![1, 64], row(8.0, rows[1]));
+    assert_answers(
+        &graph(None),
+        &[two, one, (places(&[]), vec![0, 64], vec![])],
+    );
+    // The first of a byte are its lowest bits.
+    let zeros = graph(Some(&[0x11, 0x33, 0xff]));
+    let third = (places(&[2.0]), vec![1, 64], row(15.0, rows[2]));
+    let second = (places(&[1.0]), vec![1, 64], row(3.0, rows[1]));
+    assert_answers(&zeros, &[third, second]);
+
+    let mut session = load(&graph(None)).expect("it loads");
+    for place in [3.0, -4.0] {
+        let error = session
+            .run(&places(&[place]))
+            .expect_err("there is no such row");
+        assert!(
+            error.to_string().contains("outside of a dimension of 3"),
+            "{error}"
+        );
+        session.run(&places(&[1.0])).expect("the session goes on");
+    }
+}
+
+/// ONNX Runtime's step for nothing but zeros.
+#[test]
+fn zeros_have_a_step_of_one() {
+    let graph = [
+        value(11, "x", FLOAT, Some(&[2])),
+        value(12, "s", FLOAT, Some(&[])),
+        whole_node("", "DynamicQuantizeLinear", &["x"], &["q", "s", "z"], &[]),
+    ];
+    let run = |x: [f64; 2], step: f64| (vec![float(&[2], &x)], vec![], vec![step]);
+    assert_answers(
+        &graph,
+        &[
+            run([0.0; 2], 1.0),
+            run([0.0, 255.0], 1.0),
+            run([0.0, 51.0], 0.2),
+        ],
+    );
 }

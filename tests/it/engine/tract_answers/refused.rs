@@ -7,7 +7,8 @@ use pkgtool::tensor::DType;
 #[cfg(feature = "ort")]
 use super::load_on;
 use super::{
-    Attribute, FLOAT, UINT8, assert_answers, bytes, float, floats, load, node, tensor, value,
+    Attribute, FLOAT, UINT8, assert_answers, bytes, float, floats, load, node, numbers, tensor,
+    value,
 };
 #[cfg(feature = "ort")]
 use crate::support::environment::Piece;
@@ -96,6 +97,31 @@ fn windows_larger_than_what_they_are_put_on_are_refused() {
     }
     for operator in ["AveragePool", "MaxPool"] {
         refused(operator, &[("kernel_shape", Attribute::Ints(&[5]))]);
+    }
+}
+
+#[test]
+fn a_reflection_of_more_than_there_is_is_refused() {
+    for (pad, is_right) in [(4, true), (5, false), (6, false)] {
+        let graph = [
+            value(11, "x", FLOAT, Some(&[2, 5])),
+            value(12, "y", FLOAT, None),
+            numbers("pads", &[0, pad, 0, 0]),
+            node(
+                "Pad",
+                &["x", "pads"],
+                "y",
+                &[("mode", Attribute::Text("reflect"))],
+            ),
+        ];
+        match load(&graph) {
+            Ok(_) => assert!(is_right, "one element is where it is reflected"),
+            Err(error) => {
+                assert!(!is_right, "{error}");
+                let told = format!("a reflection of {pad} elements on a dimension of 5");
+                assert!(error.to_string().contains(&told), "{error}");
+            }
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 use pkgtool::tensor::DType;
 
 use super::{
-    Attribute, BOOL, FLOAT, FLOAT16, INT64, assert_answers, bytes, float, load, node, numbers,
-    tensor, value,
+    Attribute, BOOL, FLOAT, FLOAT16, INT64, assert_answers, bytes, float, halves, load, node,
+    numbers, tensor, value,
 };
 
 #[test]
@@ -175,10 +175,6 @@ fn a_condition_picks_what_is_kept() {
 /// places.
 #[test]
 fn steps_after_a_convolution_stay_there() {
-    let halves = |values: &[f32]| -> Vec<u8> {
-        let halves = values.iter().map(|value| half::f16::from_f32(*value));
-        halves.flat_map(half::f16::to_le_bytes).collect()
-    };
     let kernel = bytes("k", FLOAT16, &[1, 1, 3], &halves(&[1.0, 2.0, 4.0]));
     let begin = |attributes: &[(&str, Attribute<'_>)]| {
         vec![
@@ -216,4 +212,32 @@ fn steps_after_a_convolution_stay_there() {
         &[],
     ));
     held(&graph, [10.0, 24.0, 38.0, 20.0]);
+}
+
+/// As ONNX Runtime and shape inference have it.
+#[test]
+fn without_padding_the_last_window_may_still_reach_beyond() {
+    let graph = [
+        value(11, "x", FLOAT, Some(&[1, 1, 4, 7])),
+        value(12, "y", FLOAT, None),
+        node(
+            "MaxPool",
+            &["x"],
+            "y",
+            &[
+                ("kernel_shape", Attribute::Ints(&[2, 2])),
+                ("strides", Attribute::Ints(&[3, 3])),
+                ("auto_pad", Attribute::Text("VALID")),
+                ("ceil_mode", Attribute::Int(1)),
+            ],
+        ),
+    ];
+    let ramp: Vec<f64> = (0..28).map(f64::from).collect();
+    let expected = vec![8.0, 11.0, 13.0, 22.0, 25.0, 27.0];
+    let run = (
+        vec![float(&[1, 1, 4, 7], &ramp)],
+        vec![1, 1, 2, 3],
+        expected,
+    );
+    assert_answers(&graph, &[run]);
 }

@@ -1,0 +1,173 @@
+//! Operators of float16 that add up many numbers, computed in float32.
+//!
+//! The library adds float16 up in float16: the mean of a picture is infinite once its sum is above 65504, and a
+//! convolution of a thousand taps is some percent off. What models are held against computes such operators in
+//! float32 and rounds what comes out.
+
+use std::collections::HashMap;
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_hir::internal::*;
+
+use super::folded::BUILDERS;
+
+type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+
+/// Operators that add numbers up, or multiply ever more of them.
+const ADDING: [&str; 19] = [
+    "AveragePool",
+    "BatchNormalization",
+    "Conv",
+    "ConvTranspose",
+    "CumSum",
+    "GlobalAveragePool",
+    "GlobalLpPool",
+    "GroupNormalization",
+    "InstanceNormalization",
+    "LRN",
+    "LpNormalization",
+    "LpPool",
+    "MeanVarianceNormalization",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceMean",
+    "ReduceSum",
+    "ReduceSumSquare",
+];
+
+/// Those that there is code for.
+pub(super) fn known() -> impl Iterator<Item = &'static str> {
+    ADDING
+        .into_iter()
+        .filter(|name| BUILDERS.0.contains_key(*name))
+}
+
+/// Builds an operator of [`ADDING`].
+pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let builder = BUILDERS.0.get(&node.op_type);
+    let builder = builder.with_context(|| format!("no builder of {}", node.op_type))?;
+    let (inner, captured) = builder(context, node)?;
+    Ok((Box::new(Wide { inner }), captured))
+}
+
+/// An operator whose inputs of float16 become float32 for it, and its outputs float16 again.
+#[derive(Debug, Clone)]
+struct Wide {
+    inner: Box<dyn InferenceOp>,
+}
+
+impl PartialEq for Wide {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Wide {}
+
+impl Op for Wide {
+    fn name(&self) -> StaticName {
+        self.inner.name()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        self.inner.info()
+    }
+
+    fn validation(&self) -> Validation {
+        self.inner.validation()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for Wide {
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        // Known halves wait for the plan.
+        if inputs.iter().any(|input| is_half(input.datum_type())) {
+            return Ok(None);
+        }
+        self.inner.eval_out_of_plan(inputs)
+    }
+}
+
+impl InferenceOp for Wide {
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<(
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+    )> {
+        self.inner.infer_facts(inputs, outputs, observed)
+    }
+
+    fn observe_outlets(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Vec<OutletId>> {
+        self.inner.observe_outlets(model, node)
+    }
+
+    fn incorporate(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Option<InferenceModelPatch>> {
+        self.inner.incorporate(model, node)
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        self.inner.nboutputs()
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut wide = HashMap::new();
+        let mut has_half = false;
+        for (slot, input) in node.inputs.iter().enumerate() {
+            let mut outlet = mapping[input];
+            if is_half(target.outlet_fact(outlet)?.datum_type) {
+                let name = format!("{}.wide.{slot}", node.name);
+                outlet = target.wire_node(name, cast(f32::datum_type()), &[outlet])?[0];
+                has_half = true;
+            }
+            wide.insert(*input, outlet);
+        }
+        if !has_half {
+            return self.inner.to_typed(source, node, target, mapping);
+        }
+        // What is known of its outputs is said of halves.
+        let mut open = node.clone();
+        for output in &mut open.outputs {
+            output.fact = InferenceFact::default();
+        }
+        let outlets = self.inner.to_typed(source, &open, target, &wide)?;
+        let halves = outlets.into_iter().enumerate().map(|(slot, outlet)| {
+            if target.outlet_fact(outlet)?.datum_type != f32::datum_type() {
+                return Ok(outlet);
+            }
+            let name = format!("{}.half.{slot}", node.name);
+            Ok(target.wire_node(name, cast(DatumType::F16), &[outlet])?[0])
+        });
+        halves.collect()
+    }
+
+    as_op!();
+}
+
+fn is_half(dtype: DatumType) -> bool {
+    dtype == DatumType::F16
+}

@@ -1,0 +1,83 @@
+//! Lengths of sequences in a cache of keys and values, as `GroupQueryAttention` is told them.
+//!
+//! The library appends what is new to all of the cache and looks at all of it. That is right where every sequence of
+//! the batch fills it; where it is longer than a sequence, or one buffer for all that will come, the answer would be
+//! another one.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_hir::internal::*;
+
+use super::super::guard::InvalidInput;
+use super::super::kernel::Kernel;
+use super::indices::Built;
+
+/// The operator: new tokens `[batch, tokens, size]` as they are, lengths of sequences less one, the cache
+/// `[batch, heads, past, size]`.
+pub(in crate::engine::tract) const NAME: &str = "pkgtool full sequences";
+
+/// Reads the operator.
+pub(super) fn build(_: &ParsingContext, _: &NodeProto) -> Built {
+    Ok((expand(Full), vec![]))
+}
+
+#[derive(Debug, Clone)]
+struct Full;
+
+impl Expansion for Full {
+    fn name(&self) -> StaticName {
+        NAME.into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        check_input_arity(inputs, 3)?;
+        check_output_arity(outputs, 1)?;
+        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        s.equals(&inputs[0].shape, &outputs[0].shape)
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let fact = model.outlet_fact(inputs[0])?.without_value();
+        let kernel = Kernel::new(NAME, tvec!(fact), |inputs: &[TValue]| {
+            check(&inputs[0], &inputs[1], &inputs[2])?;
+            Ok(tvec!(inputs[0].clone().into_arc_tensor()))
+        });
+        model.wire_node(prefix, kernel, inputs)
+    }
+}
+
+fn check(tokens: &Tensor, lengths: &Tensor, past: &Tensor) -> TractResult<()> {
+    let (Some(new), Some(past)) = (tokens.shape().get(1), past.shape().get(2)) else {
+        bail!("tokens in a batch and a cache of heads are wanted");
+    };
+    // Of what comes first, what follows a sequence's end changes nothing before it.
+    if *past == 0 {
+        return Ok(());
+    }
+    let lengths = lengths.cast_to::<i64>()?;
+    let lengths = lengths.try_as_plain_ram()?;
+    let all = past + new;
+    let other = lengths.as_slice::<i64>()?.iter();
+    let mut other = other
+        .map(|last| last.saturating_add(1))
+        .filter(|length| usize::try_from(*length) != Ok(all));
+    other.next().map_or(Ok(()), |length| {
+        let operator = "com.microsoft::GroupQueryAttention".to_owned();
+        let reason = format!(
+            "`seqlens_k` has a sequence of {length} tokens where the cache and what is new have {all}; only sequences \
+             that fill it are supported: give each one a batch and a cache of its own length"
+        );
+        Err(InvalidInput { operator, reason }.into())
+    })
+}
