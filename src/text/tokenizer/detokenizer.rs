@@ -70,8 +70,9 @@ impl Detokenizer {
         }
         self.ids.push(id);
         let text = self.tokenizer.decode(&self.ids, self.skip_special)?;
-        let is_held = self.ids.len() - self.told < MOST_HELD;
-        if is_held && (text.ends_with('\u{fffd}') || text.len() <= self.prefix.len()) {
+        let may_be_held = self.ids.len() - self.told < MOST_HELD;
+        let is_half = text.ends_with('\u{fffd}') && !self.is_whole();
+        if may_be_held && (is_half || text.len() <= self.prefix.len()) {
             return Ok(String::new());
         }
         self.tell(&text)
@@ -103,6 +104,17 @@ impl Detokenizer {
         self.told = self.ids.len();
         self.prefix = self.tokenizer.decode(&self.ids, self.skip_special)?;
         Ok(piece)
+    }
+
+    /// Whether the ids that are held back are whole characters: U+FFFD is one, too.
+    fn is_whole(&self) -> bool {
+        let vocabulary = self.tokenizer.vocabulary();
+        let held = self.ids[self.told..].iter();
+        let bytes: Vec<u8> = held
+            .flat_map(|id| vocabulary.bytes(*id).unwrap_or_default())
+            .copied()
+            .collect();
+        std::str::from_utf8(&bytes).is_ok()
     }
 
     fn is_text(&self, id: u32) -> bool {

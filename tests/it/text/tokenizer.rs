@@ -326,6 +326,27 @@ fn a_token_that_only_the_settings_name_is_added() {
     assert!(error.contains("`<end>` the id 9"), "{error}");
 }
 
+/// A character of its own, though what is none is written by it.
+#[test]
+fn replacement_characters_stream_as_they_decode() {
+    for kind in KINDS {
+        let tokenizer = load(kind);
+        for text in [
+            "\u{fffd}",
+            "\u{fffd}\u{fffd}🌀",
+            "a\u{fffd}b 🌀\u{fffd}",
+            "🌀🌀\u{fffd}🌀",
+        ] {
+            let ids = tokenizer
+                .encode(text, Specials::Absent)
+                .expect("it is short");
+            let whole = tokenizer.decode(&ids, false).expect("they are ids");
+            let detokenizer = Detokenizer::new(Arc::clone(&tokenizer), false);
+            assert_eq!(streamed(detokenizer, &ids), whole, "{kind}: {text}");
+        }
+    }
+}
+
 /// Any ids of a tokenizer, and some that are none.
 fn any_ids() -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(0..700_u32, 0..40)

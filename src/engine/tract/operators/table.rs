@@ -134,9 +134,9 @@ impl Table {
         }
         let data = self.data.try_as_plain_ram()?;
         let data = data.as_slice::<u8>()?;
-        let zeros = self.zeros.as_ref().map(|zeros| zeros.try_as_plain_ram());
+        let zeros = self.zeros.as_deref().map(Tensor::try_as_plain_ram);
         let zeros = zeros.transpose()?;
-        let zeros = zeros.as_ref().map(|zeros| zeros.as_slice::<u8>());
+        let zeros = zeros.as_ref().map(PlainView::as_slice::<u8>);
         let zeros = zeros.transpose()?;
         let blocks = self.columns.div_ceil(self.block);
         let [of_data, of_zeros] = [self.columns, blocks].map(|count| self.stored.bytes_of(count));

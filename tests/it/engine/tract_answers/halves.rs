@@ -65,14 +65,15 @@ fn means_and_norms_of_large_numbers_are_finite() {
 /// Adding one to 2048 in float16 gives 2048.
 #[test]
 fn convolutions_of_many_taps_are_exact() {
-    const CHANNELS: usize = 4096;
-    let weights = halves(&[1.0; 3 * CHANNELS]);
-    let mut graph = graph(&[1, CHANNELS as i64, 3], "Conv", &[]);
+    const CHANNELS: u32 = 4096;
+    let of_all = |value: f64| vec![value; 3 * CHANNELS as usize];
+    let weights = halves(&vec![1.0; 3 * CHANNELS as usize]);
+    let mut graph = graph(&[1, CHANNELS.into(), 3], "Conv", &[]);
     graph[2] = node("Conv", &["x", "w"], "y", &[]);
-    graph.push(bytes("w", FLOAT16, &[1, CHANNELS as u64, 3], &weights));
+    graph.push(bytes("w", FLOAT16, &[1, CHANNELS.into(), 3], &weights));
     let run = |value: f64| {
-        let shape = [1, CHANNELS as u64, 3];
-        let input = tensor(DType::Float16, &shape, &[value; 3 * CHANNELS]);
+        let shape = [1, CHANNELS.into(), 3];
+        let input = tensor(DType::Float16, &shape, &of_all(value));
         (vec![input], vec![1, 1, 1], vec![value * 12_288.0])
     };
     assert_answers(&graph, &[run(1.0), run(-0.5), run(2.0)]);

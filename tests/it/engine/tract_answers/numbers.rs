@@ -157,16 +157,16 @@ fn comparisons_keep_what_is_no_number() {
 /// What the library runs as one chain: arithmetic makes what is no number, and what follows keeps it.
 #[test]
 fn what_arithmetic_makes_no_number_stays_none() {
-    const SIZE: usize = 40;
+    const SIZE: u32 = 40;
     let (nan, inf) = (f64::NAN, f64::INFINITY);
     for (element, dtype) in [
         (FLOAT, DType::Float32),
         (FLOAT16, DType::Float16),
         (DOUBLE, DType::Float64),
     ] {
-        let row = |value: f64| tensor(dtype, &[1, SIZE as u64], &[value; SIZE]);
+        let row = |value: f64| tensor(dtype, &[1, SIZE.into()], &[value; SIZE as usize]);
         let graph = |operator: &str, last: &[&str]| {
-            let shape = Some(&[1, SIZE as i64][..]);
+            let shape = Some(&[1, SIZE.into()][..]);
             let values = ["a", "b", "c"].map(|name| value(11, name, element, shape));
             let mut graph = values.to_vec();
             graph.push(value(12, "y", element, None));
@@ -178,8 +178,8 @@ fn what_arithmetic_makes_no_number_stays_none() {
         let run = |[a, b, c]: [f64; 3], y: f64| {
             (
                 vec![row(a), row(b), row(c)],
-                vec![1, SIZE as u64],
-                vec![y; SIZE],
+                vec![1, SIZE.into()],
+                vec![y; SIZE as usize],
             )
         };
         assert_answers(
