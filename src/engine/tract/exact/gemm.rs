@@ -1,4 +1,4 @@
-//! `MatMul` and `Gemm`: of vectors, of dtypes that the library panics at, with factors that it takes for
+//! `MatMul`, `MatMulInteger` and `Gemm`: of vectors, of dtypes that the library panics at, with factors that it takes for
 //! float32 whatever the matrices are.
 
 use tract_onnx::model::ParsingContext;
@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::math::{add, mul};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::binary::wire_rank_broadcast;
-use tract_onnx::tract_hir::ops::matmul::MatMulInference;
+use tract_onnx::tract_hir::ops::matmul::{MatMulInference, compute_shapes};
 
 use super::product::Sums;
 
@@ -18,6 +18,72 @@ type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 #[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
 pub(super) fn matmul(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok((expand(MatMul(MatMulInference::default())), vec![]))
+}
+
+/// Builds `MatMulInteger`.
+pub(super) fn matmul_integer(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let library = tract_onnx::onnx();
+    let build = library.op_register.0.get("MatMulInteger");
+    let (usual, _) = build.context("the library has it")?(context, node)?;
+    let usual = usual.as_op().downcast_ref::<Box<dyn Expansion>>().cloned();
+    let usual = usual.context("the library's is an expansion")?;
+    Ok((expand(MatMulInteger(usual)), vec![]))
+}
+
+/// The library's, which takes a vector for a matrix of one row and leaves that row in the product.
+#[derive(Debug, Clone)]
+struct MatMulInteger(Box<dyn Expansion>);
+
+impl Expansion for MatMulInteger {
+    fn name(&self) -> StaticName {
+        "MatMulInteger".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_output_arity(outputs, 1)?;
+        solver.equals(&outputs[0].datum_type, i32::datum_type())?;
+        solver.given_2(
+            &inputs[0].shape,
+            &inputs[1].shape,
+            move |solver, left, right| {
+                let (_, _, _, shape) = compute_shapes(left, right, false, false, false)?;
+                solver.equals(&outputs[0].shape, shape)
+            },
+        )
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mut inputs: TVec<OutletId> = inputs.into();
+        let mut are_vectors = [false; 2];
+        for (at, is_vector) in are_vectors.iter_mut().enumerate() {
+            *is_vector = model.outlet_fact(inputs[at])?.rank() == 1;
+            if *is_vector {
+                // A row on the left, a column on the right.
+                let name = format!("{prefix}.matrix.{at}");
+                inputs[at] = model.wire_node(name, AxisOp::Add(at), &inputs[at..=at])?[0];
+            }
+        }
+        let mut product = self.0.wire(prefix, model, &inputs)?;
+        for (from_end, is_vector) in [(1, are_vectors[1]), (2, are_vectors[0])] {
+            if is_vector {
+                let rank = model.outlet_fact(product[0])?.rank();
+                let axis = rank - from_end.min(rank);
+                let name = format!("{prefix}.vector.{from_end}");
+                product = model.wire_node(name, AxisOp::Rm(axis), &product)?;
+            }
+        }
+        Ok(product)
+    }
 }
 
 /// Whether the library has kernels for products of this dtype.
@@ -82,13 +148,8 @@ impl Expansion for MatMul {
         if has_kernels(left.datum_type) {
             return self.0.wire(prefix, model, inputs);
         }
-        let (_, _, _, shape) = tract_onnx::tract_hir::ops::matmul::compute_shapes(
-            left.shape.to_tvec(),
-            right.clone(),
-            false,
-            false,
-            false,
-        )?;
+        let (_, _, _, shape) =
+            compute_shapes(left.shape.to_tvec(), right.clone(), false, false, false)?;
         let sums = numpy(left.rank(), right.len());
         model.wire_node(prefix, sums.kernel(left.datum_type.fact(shape)), inputs)
     }

@@ -59,6 +59,7 @@ fn register_mended(library: &mut Onnx) {
     operators.insert("Gemm", gemm::gemm);
     operators.insert("GlobalLpPool", pool::global_lp_pool);
     operators.insert("MatMul", gemm::matmul);
+    operators.insert("MatMulInteger", gemm::matmul_integer);
     operators.insert("Mean", mean::mean);
     operators.insert(ADDITIVE_MASK, mask::additive);
     operators.insert("Mish", pointwise::mish);

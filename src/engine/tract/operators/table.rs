@@ -199,7 +199,8 @@ impl Expansion for Rows {
         let (data, scales) = (stored(0)?, stored(2)?);
         let (Some(data), Some(scales), false) = (data, scales, zeros == Some(None)) else {
             let library = self.library.as_ref();
-            let library = library.context("tables that a run computes are not supported so")?;
+            let library =
+                library.context("tables that a run computes are not supported in this form")?;
             return library.wire(prefix, model, inputs);
         };
         ensure!(

@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(of([-1.0, 254.0]), (1.0, 1));
         assert_eq!(of([0.0, 510.0]), (2.0, 0));
         assert_eq!(of([-510.0, 0.0]), (2.0, 255));
-        assert_eq!(of([0.0, 0.0]), (0.0, 0));
+        assert_eq!(of([0.0, 0.0]), (1.0, 0));
         let tiny = grid([0.0, f32::MIN_POSITIVE]);
         assert_eq!(place(tiny, f32::MIN_POSITIVE), 255);
         assert_eq!(place(grid([0.0; 2]), 0.0), 0);

@@ -5,8 +5,8 @@
 use pkgtool::tensor::DType;
 
 use super::{
-    Attribute, DOUBLE, FLOAT, FLOAT16, INT32, INT64, UINT64, assert_answers, bytes, float, floats,
-    load, node, numbers, tensor, value,
+    Attribute, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8, UINT64, assert_answers, bytes,
+    float, floats, load, node, numbers, tensor, value,
 };
 
 /// Three rows of one number, repeated along the axis that the product sums over.
@@ -301,5 +301,48 @@ fn factors_of_a_product_have_the_dtype_of_its_matrices() {
             run([0.0; 4], [3.0, 30.0, 3.0, 30.0]),
         ];
         assert_answers(&graph, &runs);
+    }
+}
+
+/// A matrix that a run gives, and a vector on either side.
+#[test]
+fn a_whole_product_with_a_vector_has_no_row_of_its_own() {
+    let shapes: [(&[i64], &[i64]); 3] = [(&[3], &[3, 2]), (&[2, 3], &[3]), (&[3], &[3])];
+    for (left, right) in shapes {
+        let graph = [
+            value(11, "a", UINT8, Some(left)),
+            value(11, "b", INT8, Some(right)),
+            value(12, "y", INT32, None),
+            bytes("za", UINT8, &[], &[1]),
+            bytes("zb", INT8, &[], &[0]),
+            node("MatMulInteger", &["a", "b", "za", "zb"], "y", &[]),
+        ];
+        let given = |dtype, shape: &[i64], first: f64| {
+            let sizes: Vec<u64> = shape.iter().map(|size| size.unsigned_abs()).collect();
+            let count = sizes.iter().product::<u64>();
+            let values: Vec<f64> = (0_u32..)
+                .zip(0..count)
+                .map(|(at, _)| first + f64::from(at))
+                .collect();
+            (tensor(dtype, &sizes, &values), values)
+        };
+        let run = |first: f64| {
+            let (a, of_a) = given(DType::Uint8, left, first + 1.0);
+            let (b, of_b) = given(DType::Int8, right, -2.0);
+            let columns = right
+                .get(1)
+                .map_or(1, |size| usize::try_from(*size).expect("it is small"));
+            let rows = of_a.chunks(3);
+            let at = |row: &[f64], column: usize| -> f64 {
+                (0..3)
+                    .map(|k| (row[k] - 1.0) * of_b[k * columns + column])
+                    .sum()
+            };
+            let expected = rows.flat_map(|row| (0..columns).map(move |column| at(row, column)));
+            let shape = [&left[..left.len() - 1], &right[1..]].concat();
+            let shape = shape.iter().map(|size| size.unsigned_abs()).collect();
+            (vec![a, b], shape, expected.collect())
+        };
+        assert_answers(&graph, &[run(0.0), run(5.0)]);
     }
 }
