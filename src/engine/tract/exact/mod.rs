@@ -21,11 +21,13 @@ mod pool;
 mod product;
 mod quantize;
 mod reduce;
+mod sequences;
 mod slice;
 mod wide;
 
 pub(super) use cast::CAST_TO_INT64;
 pub(super) use mask::ADDITIVE_MASK;
+pub(super) use sequences::FULL_SEQUENCES;
 
 use tract_linalg::multithread::Executor;
 use tract_onnx::Onnx;
@@ -80,6 +82,7 @@ fn register_mended(library: &mut Onnx) {
     operators.insert("ReduceSum", reduce::sum);
     operators.insert("Selu", pointwise::selu);
     operators.insert("Shrink", pointwise::shrink);
+    operators.insert(FULL_SEQUENCES, sequences::build);
     operators.insert("Softsign", pointwise::softsign);
     operators.insert("Celu", pointwise::celu);
 }

@@ -10,7 +10,6 @@ mod one_hot;
 mod packed;
 mod pad;
 mod repeat;
-mod sequences;
 mod table;
 
 use tract_onnx::Onnx;
@@ -18,7 +17,6 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 
 pub(super) use indices::Built;
-pub(super) use sequences::NAME as FULL_SEQUENCES;
 
 use super::recurrent;
 
@@ -36,7 +34,6 @@ pub(super) fn reader() -> Onnx {
     reader.op_register.insert("GatherND", indices::gather);
     reader.op_register.insert("ScatterND", indices::scatter);
     reader.op_register.insert("OneHot", one_hot::build);
-    reader.op_register.insert(sequences::NAME, sequences::build);
     let beside: [(_, _, Builder); 2] = [
         (packed::NAME, packed::OF_THE_LIBRARY, packed::build),
         (table::NAME, table::OF_THE_LIBRARY, table::build),

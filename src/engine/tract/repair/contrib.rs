@@ -2,8 +2,8 @@
 
 use tract_onnx::pb::{GraphProto, NodeProto};
 
+use super::super::exact::FULL_SEQUENCES;
 use super::super::graph::{attribute, has_input, step};
-use super::super::operators::FULL_SEQUENCES;
 
 /// Rewrites all of them in a graph.
 pub(super) fn repair(graph: &mut GraphProto) {

@@ -9,15 +9,17 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_hir::internal::*;
 
-use super::super::guard::InvalidInput;
-use super::super::kernel::Kernel;
-use super::indices::Built;
+use crate::engine::tract::guard::InvalidInput;
+use crate::engine::tract::kernel::Kernel;
+
+type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// The operator: new tokens `[batch, tokens, size]` as they are, lengths of sequences less one, the cache
 /// `[batch, heads, past, size]`.
-pub(in crate::engine::tract) const NAME: &str = "pkgtool full sequences";
+pub(in crate::engine::tract) const FULL_SEQUENCES: &str = "pkgtool full sequences";
 
 /// Reads the operator.
+#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
 pub(super) fn build(_: &ParsingContext, _: &NodeProto) -> Built {
     Ok((expand(Full), vec![]))
 }
@@ -27,7 +29,7 @@ struct Full;
 
 impl Expansion for Full {
     fn name(&self) -> StaticName {
-        NAME.into()
+        FULL_SEQUENCES.into()
     }
 
     fn rules<'r, 'p: 'r, 's: 'r>(
@@ -49,7 +51,7 @@ impl Expansion for Full {
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let fact = model.outlet_fact(inputs[0])?.without_value();
-        let kernel = Kernel::new(NAME, tvec!(fact), |inputs: &[TValue]| {
+        let kernel = Kernel::new(FULL_SEQUENCES, tvec!(fact), |inputs: &[TValue]| {
             check(&inputs[0], &inputs[1], &inputs[2])?;
             Ok(tvec!(inputs[0].clone().into_arc_tensor()))
         });
