@@ -163,6 +163,11 @@ impl Split {
         });
     }
 
+    /// How many of these a thread has if each has as many: the whole part of it.
+    pub(crate) fn share(self, rows: usize) -> usize {
+        rows / self.threads.max(1)
+    }
+
     /// Into how many parts this many rows are divided.
     pub(crate) fn parts(self, rows: usize, cost: usize) -> usize {
         let worth = rows.saturating_mul(cost) / LEAST_WORK;

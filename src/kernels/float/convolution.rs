@@ -126,8 +126,12 @@ impl Convolution {
                         super::activate(self.cpu, self.rest, columns);
                     });
                 } else {
-                    split.rows(output, outputs, panels.depth * outputs, |first, pixels| {
-                        self.pixels(&run, panels, first, pixels);
+                    // Whoever has fewer pixels than a tile takes reads all weights for them.
+                    let tile = split.share(output.len() / outputs.max(1));
+                    let tile = tile.clamp(1, shape::of(self.cpu).most);
+                    let (row, cost) = (tile * outputs, tile * panels.depth * outputs);
+                    split.rows(output, row, cost, |first, pixels| {
+                        self.pixels(&run, panels, first * tile, pixels);
                     });
                 }
             }
