@@ -216,8 +216,7 @@ impl Discovery {
             return false;
         };
         // Of what is left out, only what would have been looked at is worth a word.
-        let name = entry.file_name();
-        if entry.file_type().is_dir() || walked_kind(name, false).is_some() || is_model(name) {
+        if entry.file_type().is_dir() || is_looked_at(entry.file_name()) {
             self.skip(entry, &reason);
         }
         true
@@ -339,9 +338,9 @@ fn named_kind(path: &Path) -> FoundKind {
     }
 }
 
-/// Whether a file is a model by its name.
-fn is_model(name: &OsStr) -> bool {
-    name.to_str().is_some_and(model_file::has_extension)
+/// Whether a walk looks at a file of this name: a config, a precision list or a model.
+pub fn is_looked_at(name: &OsStr) -> bool {
+    walked_kind(name, false).is_some() || name.to_str().is_some_and(model_file::has_extension)
 }
 
 fn walked_kind(name: &OsStr, in_backend: bool) -> Option<FoundKind> {

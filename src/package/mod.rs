@@ -26,7 +26,7 @@ pub mod walked;
 pub use backend::Backend;
 pub use bare::Bare;
 pub use config::{Config, FileRef, MethodGroup, MethodSignature, Methods, TensorSpec, Variant};
-pub use discover::{Discovery, Found, FoundKind, Skipped, is_package_config};
+pub use discover::{Discovery, Found, FoundKind, Skipped, is_looked_at, is_package_config};
 pub use dtype::DType;
 pub use listing::{Listing, Marks};
 pub use load::{LoadFault, Loaded};

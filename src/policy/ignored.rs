@@ -12,7 +12,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::git;
-use crate::package::{Roots, config, model_file, precision};
+use crate::package::{Roots, is_looked_at};
 
 /// The name of git's own files.
 const GITIGNORE: &str = ".gitignore";
@@ -87,7 +87,7 @@ impl Ignored {
         let is_inside = self.is_inside(path, &checkout);
         // What git ignores is ignored with all that is in it.
         let matching = matching.or_else(|| is_inside.then_some(GITIGNORE))?;
-        if is_inside || is_looked_at(path, is_directory) {
+        if is_inside || is_wanted(path, is_directory) {
             let tracked = self.tracked.entry(checkout);
             let checkout = tracked.key().clone();
             if let Some(tracked) = tracked.or_insert_with(|| ask(&checkout)) {
@@ -162,16 +162,14 @@ impl Ignored {
     }
 }
 
-/// Whether a walk that is not told otherwise looks at it: a directory, a config, a precision list or a model.
-fn is_looked_at(path: &Path, is_directory: bool) -> bool {
+/// Whether a walk that is not told otherwise goes into a directory, or looks at a file.
+fn is_wanted(path: &Path, is_directory: bool) -> bool {
     let name = path.file_name().unwrap_or_default();
     if is_directory {
         // Neither is ever walked.
         return !name.as_encoded_bytes().starts_with(b".") && name != "node_modules";
     }
-    name == config::FILE_NAME
-        || name == precision::FILE_NAME
-        || name.to_str().is_some_and(model_file::has_extension)
+    is_looked_at(name)
 }
 
 /// What git tracks in a checkout: files and the directories that they are in.

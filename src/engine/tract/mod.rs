@@ -39,6 +39,7 @@ mod images;
 )]
 mod kernel;
 mod known_wrong;
+mod library;
 mod names;
 #[cfg_attr(
     not(test),

@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::ops::binary::wire_rank_broadcast;
 use tract_onnx::tract_hir::ops::matmul::{MatMulInference, compute_shapes};
 
 use super::product::Sums;
+use crate::engine::tract::library::usual_expansion;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
@@ -22,11 +23,7 @@ pub(super) fn matmul(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
 
 /// Builds `MatMulInteger`.
 pub(super) fn matmul_integer(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    let library = tract_onnx::onnx();
-    let build = library.op_register.0.get("MatMulInteger");
-    let (usual, _) = build.context("the library has it")?(context, node)?;
-    let usual = usual.as_op().downcast_ref::<Box<dyn Expansion>>().cloned();
-    let usual = usual.context("the library's is an expansion")?;
+    let usual = usual_expansion(context, node)?;
     Ok((expand(MatMulInteger(usual)), vec![]))
 }
 

@@ -65,14 +65,8 @@ pub(super) fn prepare(model: &mut TypedModel) {
 /// Whether a tensor is known to be nothing but zeros.
 fn is_zero(model: &TypedModel, outlet: OutletId) -> bool {
     let fact = model.outlet_fact(outlet);
-    let uniform = fact.ok().and_then(|fact| {
-        let of_stored = || {
-            fact.konst
-                .as_ref()
-                .and_then(|stored| stored.as_uniform().map(Arc::new))
-        };
-        fact.uniform.clone().or_else(of_stored)
-    });
+    // What is stored and the same everywhere is told as uniform, too.
+    let uniform = fact.ok().and_then(|fact| fact.uniform.as_ref());
     uniform.is_some_and(|value| {
         value
             .cast_to_scalar::<f64>()

@@ -8,6 +8,7 @@ use tract_onnx::tract_hir::ops::array::GatherNd as Rules;
 
 use super::super::graph::integer;
 use super::super::guard::InvalidInput;
+use super::super::library::usual_expansion;
 
 /// What reading a node gives.
 pub(in crate::engine::tract) type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
@@ -21,15 +22,7 @@ pub(super) fn gather(_: &ParsingContext, node: &NodeProto) -> Built {
 
 /// Reads a `ScatterND`, which is the library's but for its indices.
 pub(super) fn scatter(context: &ParsingContext, node: &NodeProto) -> Built {
-    let library = tract_onnx::onnx();
-    let build = library
-        .op_register
-        .0
-        .get("ScatterND")
-        .context("the library has it")?;
-    let (usual, _) = build(context, node)?;
-    let usual = usual.as_op().downcast_ref::<Box<dyn Expansion>>().cloned();
-    let usual = usual.context("the library's is an expansion")?;
+    let usual = usual_expansion(context, node)?;
     Ok((expand(Scatter { usual }), vec![]))
 }
 

@@ -13,14 +13,10 @@ mod repeat;
 mod table;
 
 use tract_onnx::Onnx;
-use tract_onnx::model::ParsingContext;
-use tract_onnx::pb::NodeProto;
 
 pub(super) use indices::Built;
 
 use super::recurrent;
-
-type Builder = fn(&ParsingContext, &NodeProto) -> Built;
 
 /// The library's reader of ONNX, with the operators of ours.
 pub(super) fn reader() -> Onnx {
@@ -34,15 +30,7 @@ pub(super) fn reader() -> Onnx {
     reader.op_register.insert("GatherND", indices::gather);
     reader.op_register.insert("ScatterND", indices::scatter);
     reader.op_register.insert("OneHot", one_hot::build);
-    let beside: [(_, _, Builder); 2] = [
-        (packed::NAME, packed::OF_THE_LIBRARY, packed::build),
-        (table::NAME, table::OF_THE_LIBRARY, table::build),
-    ];
-    for (name, of_the_library, build) in beside {
-        if let Some(usual) = reader.op_register.0.get(name).copied() {
-            reader.op_register.insert(of_the_library, usual);
-        }
-        reader.op_register.insert(name, build);
-    }
+    reader.op_register.insert(packed::NAME, packed::build);
+    reader.op_register.insert(table::NAME, table::build);
     reader
 }

@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::logic::wire_with_rank_broadcast;
 
 use super::super::graph::{has_input, integer};
+use super::super::library::usual;
 use super::super::rows::{product_of_rows, rules_of_rows};
 use super::indices::Built;
 use crate::kernels::Cpu;
@@ -18,19 +19,13 @@ use crate::kernels::rows::{Bits, PackedProduct, Sizes};
 
 /// The operator.
 pub(super) const NAME: &str = "MatMulNBits";
-/// What the library's reading of it is registered as.
-pub(super) const OF_THE_LIBRARY: &str = "MatMulNBits of the library";
 
 /// Reads a `MatMulNBits`.
 pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     if let Some(product) = Product::of(node) {
         return Ok((expand(product), vec![]));
     }
-    let known = &context.framework.op_register.0;
-    match known.get(OF_THE_LIBRARY) {
-        Some(build) => build(context, node),
-        None => bail!("the library has no {NAME}"),
-    }
+    usual(context, node)
 }
 
 /// How many bits a stored number has; the first of a byte are its lowest.
@@ -46,19 +41,19 @@ impl Stored {
         matches!(bits, 2 | 4 | 8).then_some(Self(bits))
     }
 
-    /// How many they are.
-    pub(super) fn bits(self) -> usize {
-        self.0
+    /// Numbers in a byte.
+    pub(super) fn per_byte(self) -> usize {
+        8 / self.0
     }
 
     /// Bytes of so many numbers.
     pub(super) fn bytes_of(self, count: usize) -> usize {
-        count.div_ceil(8 / self.0)
+        count.div_ceil(self.per_byte())
     }
 
     /// One of the numbers.
     pub(super) fn part(self, bytes: &[u8], at: usize) -> u8 {
-        let each = 8 / self.0;
+        let each = self.per_byte();
         let shifted = bytes[at / each] >> (self.0 * (at % each));
         shifted & (u8::MAX >> (8 - self.0))
     }

@@ -12,28 +12,22 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::integer;
 use super::super::kernel::Kernel;
+use super::super::library::{usual, usual_expansion};
 use super::indices::{Built, checked};
 use super::packed::Stored;
 
 /// The operator.
 pub(super) const NAME: &str = "GatherBlockQuantized";
-/// What the library's reading of it is registered as.
-pub(super) const OF_THE_LIBRARY: &str = "GatherBlockQuantized of the library";
 
 /// Reads a `GatherBlockQuantized`.
 pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
-    let known = &context.framework.op_register.0;
-    let library = known.get(OF_THE_LIBRARY);
-    let library = library.with_context(|| format!("the library has no {NAME}"))?;
     let Some(form) = Form::of(node) else {
-        return library(context, node);
+        return usual(context, node);
     };
     let rows = Rows {
         form,
         // What is wrong with the node the library says once it is known that it is not one of these.
-        library: library(context, node)
-            .ok()
-            .and_then(|(usual, _)| usual.as_op().downcast_ref::<Box<dyn Expansion>>().cloned()),
+        library: usual_expansion(context, node).ok(),
     };
     Ok((expand(rows), vec![]))
 }
@@ -89,7 +83,7 @@ impl Table {
         let &[rows, bytes] = data.shape() else {
             bail!("a table of the shape {:?}; rows are wanted", data.shape());
         };
-        let columns = bytes * (8 / form.stored.bits());
+        let columns = bytes * form.stored.per_byte();
         let blocks = columns.div_ceil(form.block);
         ensure!(
             scales.shape() == [rows, blocks],
@@ -177,7 +171,7 @@ impl Expansion for Rows {
         check_output_arity(outputs, 1)?;
         s.equals(&outputs[0].datum_type, &inputs[2].datum_type)?;
         s.equals(&inputs[0].rank, 2)?;
-        let each = 8 / self.form.stored.bits();
+        let each = self.form.stored.per_byte();
         s.given_2(
             &inputs[0].shape,
             &inputs[1].shape,
