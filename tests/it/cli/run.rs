@@ -279,6 +279,7 @@ fn a_memory_limit_stops_only_the_model() {
 fn an_interrupt_ends_the_run_and_its_worker() {
     let mut bench = pkgtool(["bench", "--engine", "tract", "--seconds", "600", "spotter"])
         .within(EXAMPLES)
+        .interruptible()
         .into_command()
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::run::pkgtool;
+use crate::support::run::{Run, pkgtool};
 use crate::support::tree::{MODEL, Tree, config};
 
 /// How long a change may take to be seen on a busy machine.
@@ -21,9 +21,8 @@ struct Watching {
 }
 
 impl Watching {
-    fn start(tree: &Tree, path: &str) -> Self {
-        let arguments = ["validate", "--watch", "--quiet", "--format", "json", path];
-        let mut command = pkgtool(arguments).within(tree.root()).into_command();
+    fn start(run: Run) -> Self {
+        let mut command = run.into_command();
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary runs");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -57,6 +56,12 @@ impl Watching {
     }
 }
 
+/// The command that watches a path of the tree.
+fn watch(tree: &Tree, path: &str) -> Run {
+    let arguments = ["validate", "--watch", "--quiet", "--format", "json", path];
+    pkgtool(arguments).within(tree.root())
+}
+
 impl Drop for Watching {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -72,7 +77,7 @@ fn what_changes_is_checked_again() {
         .package("p/xnnpack", &first)
         .json("p/tokenizer.json", &json!({ "model": { "type": "BPE" } }));
     for path in ["p", "p/xnnpack/config.json"] {
-        let watching = Watching::start(&tree, path);
+        let watching = Watching::start(watch(&tree, path));
         watching.wait_for(0);
         let mut broken = first.clone();
         broken["license"] = json!("");
@@ -105,7 +110,7 @@ fn an_interrupt_ends_it() {
     use std::os::unix::process::ExitStatusExt;
 
     let tree = Tree::with_package();
-    let mut watching = Watching::start(&tree, ".");
+    let mut watching = Watching::start(watch(&tree, ".").interruptible());
     watching.wait_for(0);
     let id = watching.child.id().to_string();
     let sent = std::process::Command::new("kill")

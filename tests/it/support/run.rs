@@ -55,6 +55,28 @@ impl Run {
         self
     }
 
+    /// Starts the tool so that an interrupt ends it, even if the tests were started in the background,
+    /// where a shell makes every process ignore interrupts.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn interruptible(self) -> Self {
+        let mut command = Command::new("env");
+        command
+            .arg("--default-signal=INT")
+            .arg(self.command.get_program())
+            .args(self.command.get_args())
+            .stdin(Stdio::null());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(directory) = self.command.get_current_dir() {
+            command.current_dir(directory);
+        }
+        Self { command }
+    }
+
     /// The command itself, for what this harness does not do.
     pub(crate) fn into_command(self) -> Command {
         self.command
