@@ -49,6 +49,53 @@ fn the_python_package_does_what_it_says() {
 }
 
 #[test]
+fn base_images_are_named_by_digest() {
+    let file = root().join("packaging/Containerfile");
+    let text = fs::read_to_string(file).expect("the container file");
+    let bases: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("FROM "))
+        .collect();
+    assert!(bases.len() > 1, "{bases:?}");
+    for base in bases {
+        let (_, digest) = base.split_once("@sha256:").expect(base);
+        assert_eq!(digest.split(' ').next().map(str::len), Some(64), "{base}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_locked_crate_with_a_known_weakness_is_an_error() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
+    let directory = tempfile::tempdir().expect("a directory");
+    let check = |text: &str| {
+        let file = directory.path().join("Cargo.lock");
+        fs::write(&file, text).expect("a file");
+        let ran = Command::new(root().join(".ci/advisories"))
+            .arg(&file)
+            .output();
+        let ran = ran.expect("the script runs");
+        (
+            ran.status.code(),
+            String::from_utf8_lossy(&ran.stderr).into_owned(),
+        )
+    };
+    assert_eq!(check(&lock), (Some(0), String::new()));
+    let weak = "[[package]]\nname = \"rustls-webpki\"\nversion = ";
+    for (version, affected) in [
+        ("0.103.12", true),
+        ("0.103.13", false),
+        ("0.104.0-alpha.1", true),
+        ("0.104.0-alpha.7", false),
+        ("0.104.0", false),
+    ] {
+        let (code, errors) = check(&format!("{weak}\"{version}\"\n"));
+        assert_eq!(code, Some(i32::from(affected)), "{version}: {errors}");
+        assert_eq!(errors.contains("RUSTSEC-2026-0104"), affected, "{errors}");
+    }
+}
+
+#[test]
 fn every_place_names_one_version() {
     if !is_there("python3", "every_place_names_one_version") {
         return;
