@@ -127,7 +127,7 @@ fn bounds_of_a_slice_are_clamped_whoever_gives_them() {
             // What a run computes, of a number that is no size.
             let from = format!("{name}.given");
             given.push(value(11, &from, FLOAT, Some(&[1])));
-            given.push(node("Cast", &[&from], name, &[("to", Attribute::Int(7))]));
+            given.push(node("Cast", &[from.as_str()], name, &[("to", Attribute::Int(7))]));
             #[expect(clippy::cast_precision_loss, reason = "they are small")]
             inputs.push(float(&[1], &[bound as f64]));
         }
@@ -143,9 +143,10 @@ fn an_empty_slice_of_an_attribute_is_empty() {
         (-9, 2, &[0.0, 1.0]),
         (7, 9, &[]),
     ] {
+        let (starts, ends) = ([start], [end]);
         let bounds = [
-            ("starts", Attribute::Ints(&[start])),
-            ("ends", Attribute::Ints(&[end])),
+            ("starts", Attribute::Ints(&starts)),
+            ("ends", Attribute::Ints(&ends)),
         ];
         let graph = [
             value(11, "x", FLOAT, Some(&[4])),
