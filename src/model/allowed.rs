@@ -56,6 +56,26 @@ impl Allowed {
         }
     }
 
+    /// The smallest.
+    pub fn smallest(&self) -> u64 {
+        match self {
+            Self::Range { least, .. } => *least,
+            Self::Choices(sizes) => sizes.first().copied().unwrap_or(0),
+        }
+    }
+
+    /// The largest that is not above `size`.
+    pub fn at_most(&self, size: u64) -> Option<u64> {
+        match self {
+            Self::Range { least, most, step } => {
+                let size = size.min(*most);
+                let above = size.checked_sub(*least)?;
+                Some(size - above % step)
+            }
+            Self::Choices(sizes) => sizes.iter().copied().rfind(|it| *it <= size),
+        }
+    }
+
     /// Whether there are gaps between them.
     pub fn has_gaps(&self) -> bool {
         match self {

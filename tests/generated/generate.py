@@ -63,6 +63,7 @@ def inner(arguments):
     import numpy as np
 
     from build import Build, Skip, load_known, write
+    from edges import EVERY, build_edge
     from graphs import build_graph
     import quantised  # noqa: F401: it adds operators
     from operators import build_operator
@@ -74,7 +75,10 @@ def inner(arguments):
         b = Build(rng, int(rng.choice(OPSETS)))
         try:
             with np.errstate(all="ignore"):
-                (build_graph if b.chance(GRAPHS) else build_operator)(b)
+                if number % EVERY == EVERY - 1:
+                    build_edge(b)
+                else:
+                    (build_graph if b.chance(GRAPHS) else build_operator)(b)
                 if arguments.only not in b.label:
                     raise Skip("not asked for")
                 told = write(b, arguments.directory / f"g{arguments.seed}_{number}", known)

@@ -199,6 +199,53 @@ def ranged():
     return model, {"forward": (network, cases)}
 
 
+def padded():
+    """An attention over 2 to 128 words, its padding masked by indices that are computed from sizes."""
+    import coremltools as ct
+    import numpy as np
+    import torch
+
+    class Padded(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = torch.nn.Embedding(20, 8), torch.nn.Embedding(128, 8)
+            self.q, self.k, self.v, self.o = (torch.nn.Linear(8, 8) for _ in range(4))
+            self.norm = torch.nn.LayerNorm(8)
+            self.register_buffer("order", torch.arange(128).unsqueeze(0))
+            self.register_buffer("heads", torch.tensor([[1], [3]]))
+
+        def forward(self, ids, mask):
+            length = ids.shape[1]
+            x = self.words(ids) + self.places(self.order[:, :length])
+            parts = [layer(x).view(1, -1, 2, 4).transpose(1, 2) for layer in (self.q, self.k, self.v)]
+            scores = parts[0] @ parts[1].transpose(2, 3) * 0.5
+            first = torch.zeros(1, 1, 1, 1, dtype=torch.long)
+            columns = torch.arange(length).view(1, 1, 1, -1)
+            hidden = (mask[first, columns] == 0).expand_as(scores)
+            scores = scores.masked_fill(hidden, -1e9)
+            # Integers of several dimensions, known before a run, times the length.
+            steps = torch.arange(length).view(1, -1)
+            far = self.heads * length - steps
+            rows = steps.view(-1, 1) * length - steps * steps
+            bias = (far.view(1, 2, 1, -1) + rows).to(scores.dtype) / 4096
+            y = (torch.softmax(scores + bias, -1) @ parts[2]).transpose(1, 2)
+            return self.norm(x + self.o(y.reshape(1, length, 8)))
+
+    network = Padded().eval()
+    shape = (1, ct.RangeDim(2, 128, default=16))
+    inputs = [ct.TensorType(name=name, shape=shape, dtype=np.int32) for name in ("ids", "mask")]
+
+    def words(length):
+        mask = torch.ones(1, length, dtype=torch.int32)
+        mask[0, (length + 1) // 2 + 1 :] = 0
+        return torch.randint(0, 20, (1, length), dtype=torch.int32), mask
+
+    example = tuple(value.long() for value in words(6))
+    model = convert(network, inputs, example)
+    cases = [words(length) for length in (16, 2, 3, 4, 5, 7, 8, 9, 12, 15, 17, 31, 63, 64, 65, 127, 128)]
+    return model, {"forward": (network, cases)}
+
+
 def enumerated():
     """Three shapes."""
     import coremltools as ct
@@ -407,6 +454,7 @@ MODELS = {
     "mlp_fp32": lambda: mlp("fp32"),
     "mlp_fp16": lambda: mlp("fp16"),
     "ranged": ranged,
+    "padded": padded,
     "enumerated": enumerated,
     "image": image,
     "classifier": classifier,

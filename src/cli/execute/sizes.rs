@@ -248,6 +248,7 @@ mod tests {
         OpenDim {
             label: label.to_owned(),
             bound: None,
+            allowed: Vec::new(),
         }
     }
 

@@ -108,27 +108,6 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Small whole numbers that a model stores, by name.
-#[derive(Default)]
-pub(super) struct Integers(HashMap<String, Vec<i64>>);
-
-impl Integers {
-    /// Those of all graphs of `model`.
-    pub(super) fn of(model: &ModelProto) -> Self {
-        let found = Stored::of(model).0.into_iter();
-        Self(
-            found
-                .filter_map(|(name, tensor)| Some((name.to_owned(), integers(tensor)?)))
-                .collect(),
-        )
-    }
-
-    /// The numbers of the tensor of this name.
-    pub(super) fn of_tensor(&self, name: &str) -> Option<&[i64]> {
-        self.0.get(name).map(Vec::as_slice)
-    }
-}
-
 /// Most elements of a tensor that is a shape, a list of axes or of bounds.
 const MAX_INTEGERS: i64 = 64;
 

@@ -409,6 +409,7 @@ impl<'s> Dims<'s> {
             .map(|(_, slot)| OpenDim {
                 label: slot.label.clone(),
                 bound: slot.bound,
+                allowed: slot.allowed.clone(),
             })
             .collect()
     }

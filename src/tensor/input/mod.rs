@@ -28,6 +28,7 @@ use memory::Memory;
 
 use super::limit::MemoryLimit;
 use super::{Signature, Tensor, byte_size};
+use crate::model::Allowed;
 
 pub use error::{InputError, Place};
 pub use evidence::{Evidence, Suggestion};
@@ -203,6 +204,22 @@ pub struct OpenDim {
     pub label: String,
     /// Its largest size, where the model states one.
     pub bound: Option<u64>,
+    /// What the model declares of its sizes.
+    pub allowed: Vec<Allowed>,
+}
+
+impl OpenDim {
+    /// The largest size that it may have, where there is a bound.
+    pub fn largest(&self) -> Option<u64> {
+        let declared = self.allowed.iter().map(Allowed::largest);
+        declared.chain(self.bound).min()
+    }
+
+    /// Whether it may have this size.
+    pub fn takes(&self, size: u64) -> bool {
+        let is_within = self.bound.is_none_or(|bound| size <= bound);
+        is_within && self.allowed.iter().all(|allowed| allowed.has(size))
+    }
 }
 
 /// An axis of an input.

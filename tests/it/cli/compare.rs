@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::onnx::unary;
+use crate::support::onnx::{graph_node, graph_value, initializer, model as onnx_model, unary};
 use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::Tree;
 
@@ -185,4 +185,103 @@ fn a_tolerance_is_a_number_that_can_be_met() {
     ]
     .concat();
     compare(&all).expect_code(0);
+}
+
+const SENTENCE: &str = "hush-sentence/mlx/hush_sentence_mlx_fp32.onnx";
+
+#[test]
+fn a_sweep_compares_at_each_size_and_names_the_worst() {
+    let json = compare(&[SENTENCE, SENTENCE, "--sizes", "--json"]);
+    let json = json.expect_code(0).json();
+    let each = json["sizes"]["each"].as_array().expect("sizes");
+    let sizes: Vec<&str> = each.iter().filter_map(|it| it["sizes"].as_str()).collect();
+    assert_eq!(sizes[0], "batch=1, sequence=1");
+    for expected in [
+        "batch=1, sequence=65",
+        "batch=129, sequence=1",
+        "batch=7, sequence=7",
+    ] {
+        assert!(sizes.contains(&expected), "{sizes:?}");
+    }
+    assert!(
+        each.iter()
+            .all(|it| it["agrees"] == true && it["figures"]["max_abs"] == 0.0)
+    );
+    assert!(sizes.contains(&json["sizes"]["worst"].as_str().expect("one of them")));
+    assert_eq!(json["cases"].as_array().map(Vec::len), Some(sizes.len()));
+}
+
+#[test]
+fn sizes_that_are_named_are_the_only_ones() {
+    let named = [
+        SENTENCE, SENTENCE, "--sizes", "1,7", "--dim", "batch=2", "--seeds", "2",
+    ];
+    let ran = compare(&named).expect_code(0);
+    let row = |size: &str| format!("  sequence={size}   0        0");
+    for line in [
+        row("1"),
+        row("7"),
+        "worst at sequence=".to_owned(),
+        "on 4 sets".to_owned(),
+    ] {
+        assert!(ran.stdout.contains(&line), "{line}\n{}", ran.stdout);
+    }
+    // Without it, the document is what it was.
+    let json = compare(&[SENTENCE, SENTENCE, "--seeds", "1", "--json"])
+        .expect_code(0)
+        .json();
+    assert!(json.get("sizes").is_none());
+    for (arguments, reason) in [
+        (&["--sizes", "0"][..], "invalid size `0`"),
+        (&["--sizes", "1,x"], "invalid size `x`"),
+        (
+            &["--sizes", "--dim", "batch=1", "--dim", "sequence=4"],
+            "--sizes needs a dynamic dimension",
+        ),
+        (&["--sizes", "--inputs-dir", "."], "cannot be used with"),
+    ] {
+        let all: Vec<&str> = [SENTENCE, SENTENCE]
+            .iter()
+            .chain(arguments)
+            .copied()
+            .collect();
+        let ran = compare(&all).expect_code(2);
+        assert!(ran.stderr.contains(reason), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_size_that_only_one_side_runs_is_a_difference() {
+    let model = |size: &str| {
+        // A size that the other operand does not have breaks one side.
+        let add = graph_node("Add", &["x", "c"], "y", &[]);
+        let count = size.parse().unwrap_or(1);
+        onnx_model(&[
+            &add,
+            &initializer(
+                "c",
+                "float32",
+                &[count],
+                &vec![0; 4 * usize::try_from(count).expect("small")],
+            ),
+            &graph_value(11, "x", "float32", &["n"]),
+            &graph_value(12, "y", "float32", &["n"]),
+        ])
+    };
+    let tree = Tree::new()
+        .file("a.onnx", model("1"))
+        .file("b.onnx", model("3"));
+    let ran = pkgtool([
+        "compare", "--engine", "tract", "a.onnx", "b.onnx", "--sizes", "3,4",
+    ])
+    .within(tree.root())
+    .run()
+    .expect_code(1);
+    assert!(
+        ran.stdout.contains("n=4, seed 0: A runs, B does not"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("worst at n=4"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  n=4"), "{}", ran.stdout);
 }

@@ -143,6 +143,56 @@ fn nested() -> Vec<u8> {
     ])
 }
 
+/// A recurrence whose input, whose weights or whose bias hold NaN.
+fn with_nan(operator: &str, gates: u64, place: &str) -> Vec<u8> {
+    let with_nan = |name: &str, shape: &[u64]| {
+        let mut tensor = weights(name, shape);
+        if name == place {
+            // The last number of the raw bytes, which end the tensor.
+            let end = tensor.len() - 4;
+            tensor[end..].copy_from_slice(&f32::NAN.to_le_bytes());
+        }
+        tensor
+    };
+    onnx(&[
+        &node(
+            operator,
+            &["x", "w", "r", "b"],
+            &["all", "last"],
+            &[&number("hidden_size", SIZE)],
+        ),
+        &with_nan("w", &[1, gates * SIZE, SIZE]),
+        &with_nan("r", &[1, gates * SIZE, SIZE]),
+        &with_nan("b", &[1, 2 * gates * SIZE]),
+        &value(11, "x", &[STEPS, BATCH, SIZE]),
+        &value(12, "all", &[STEPS, 1, BATCH, SIZE]),
+        &value(12, "last", &[1, BATCH, SIZE]),
+    ])
+}
+
+#[test]
+fn nan_stays_in_recurrences() {
+    for (operator, gates) in [("LSTM", 4), ("GRU", 3), ("RNN", 1)] {
+        for place in ["w", "r", "b", "x"] {
+            let model = written(&with_nan(operator, gates, place));
+            let mut session = load(engine("tract").expect("it is there"), &model.path);
+            let count = usize::try_from(STEPS * BATCH * SIZE).expect("it is small");
+            let mut x = vec![0.5; count];
+            if place == "x" {
+                x[0] = f64::NAN;
+            }
+            let x = Tensor::from_f64(DType::Float32, vec![STEPS, BATCH, SIZE], x);
+            let answer = session.run(&[x.expect("it is small")]).expect("it runs");
+            let last = &answer.outputs[1];
+            assert!(
+                last.to_f64().any(f64::is_nan),
+                "{operator} with NaN in {place}: {:?}",
+                last.to_f64().collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
 struct Model {
     _directory: TempDir,
     path: PathBuf,

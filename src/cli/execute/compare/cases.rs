@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::sweep::{self, Sweep};
 use crate::cli::exit::Failure;
 use crate::tensor::input::{self, Generator, InputArgs, OpenDim};
 use crate::tensor::{Signature, Tensor};
@@ -15,8 +16,12 @@ pub(super) struct Case {
     /// Whether the sizes of open dimensions were chosen here, not by the user: a model that cannot
     /// run at them is no failure of the comparison if the other cannot either.
     pub(super) sizes_are_ours: bool,
+    /// The sizes of open dimensions, where sides are compared at several (`--sizes`).
+    pub(super) sizes: Option<String>,
     /// The tensors, in the order of the signature.
     pub(super) inputs: Vec<Tensor>,
+    /// Why there are no tensors.
+    pub(super) unmade: Option<String>,
 }
 
 /// Where inputs come from.
@@ -25,6 +30,8 @@ pub(super) struct Sources<'a> {
     pub(super) given: &'a InputArgs,
     /// A directory of input files.
     pub(super) directory: Option<&'a Path>,
+    /// The sizes to compare at, if the user asks for several.
+    pub(super) sizes: Option<&'a Sweep>,
     /// Random sets, for what is not given.
     pub(super) seeds: std::ops::Range<u64>,
 }
@@ -36,7 +43,7 @@ pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<
     }
     let mut cases = Vec::new();
     let mut held = 0;
-    for sizes in size_choices(signature, sources.given)? {
+    for sizes in size_choices(signature, sources)? {
         let mut args = sources.given.clone();
         args.held = held;
         args.dims.extend(sizes.iter().cloned());
@@ -44,14 +51,24 @@ pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<
             args.default = Some(Generator::Random { seed });
             let mut label = sizes.clone();
             label.push(format!("seed {seed}"));
-            let inputs = assemble(signature, &args)?;
+            let made = assemble(signature, &args);
+            let (inputs, unmade) = match made {
+                Ok(inputs) => (inputs, None),
+                // Larger sizes than the first may need more memory than there is.
+                Err(Failure::Other(reason)) if sources.sizes.is_some() && !cases.is_empty() => {
+                    (Vec::new(), Some(reason))
+                }
+                Err(failure) => return Err(failure),
+            };
             // All sets are held at once.
             held += size(&inputs);
             args.held = held;
             cases.push(Case {
                 label: label.join(", "),
                 sizes_are_ours: !sizes.is_empty(),
+                sizes: sources.sizes.map(|_| sizes.join(", ")),
                 inputs,
+                unmade,
             });
         }
     }
@@ -68,9 +85,12 @@ fn size(inputs: &[Tensor]) -> u64 {
 ///
 /// At the bound and at half of it, where the file states bounds; at 1 and at 3, where it does not:
 /// what is wrong below the bound, or at any size but the exporter's example, hides otherwise.
-fn size_choices(signature: &Signature, given: &InputArgs) -> Result<Vec<Vec<String>>, Failure> {
-    let open =
-        input::open_dims(signature, given).map_err(|error| Failure::Other(error.to_string()))?;
+fn size_choices(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<Vec<String>>, Failure> {
+    let open = input::open_dims(signature, sources.given);
+    let open = open.map_err(|error| Failure::Other(error.to_string()))?;
+    if let Some(sweep) = sources.sizes {
+        return sweep::combinations(&open, sweep);
+    }
     if open.is_empty() {
         return Ok(vec![Vec::new()]);
     }
@@ -126,7 +146,9 @@ fn from_directory(
                 .to_string_lossy()
                 .into_owned(),
             sizes_are_ours: false,
+            sizes: None,
             inputs,
+            unmade: None,
         });
     }
     if cases.is_empty() {

@@ -2,9 +2,12 @@
 
 mod all;
 mod cases;
+mod figures;
 mod findings;
 mod pair;
 mod report;
+mod sizes;
+mod sweep;
 mod tolerance_args;
 
 use std::path::PathBuf;
@@ -18,6 +21,7 @@ use super::target_args::TargetArgs;
 use crate::diagnostic::Report;
 use findings::Place;
 use pair::{Starter, compared};
+use sweep::Sweep;
 use tolerance_args::ToleranceArgs;
 
 /// Arguments of `pkgtool compare`.
@@ -49,9 +53,9 @@ pub(in super::super) struct Args {
     )]
     inputs_dir: Option<PathBuf>,
 
-    /// How many random sets of inputs to compare on
-    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Inputs", value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    seeds: u64,
+    /// How many random sets of inputs to compare on; without it 4, and with --sizes 1 at each
+    #[arg(long, value_name = "N", help_heading = "Inputs", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    seeds: Option<u64>,
 
     /// The first random seed
     #[arg(
@@ -61,6 +65,11 @@ pub(in super::super) struct Args {
         help_heading = "Inputs"
     )]
     first_seed: u64,
+
+    /// Compare at each of several sizes of the dynamic dimensions and report the worst: the sizes that are
+    /// named, else the smallest and the next, the largest, and those around powers of two
+    #[arg(long, value_name = "N,…", num_args = 0..=1, default_missing_value = "", help_heading = "Inputs", conflicts_with_all = ["inputs_dir", "all"], value_parser = sweep::parse)]
+    sizes: Option<Sweep>,
 
     /// Let what a program keeps from run to run (a cache, a counter) live on from one set of inputs to the
     /// next; without it each set is a first run
@@ -104,17 +113,26 @@ pub(in super::super) struct Args {
 const HELP: &str = "\
 Both run on the same inputs, matched by name, then by order: a size that one fixes holds for the open
 dimensions of the other. Dimensions that stay open are run at their upper bound and below it (at 1 and 3
-where neither states a bound). The precision is the config's; of a model file it is what the file holds.
+where neither states a bound); --sizes runs more sizes. The precision is the config's; of a model file it is what the file holds.
 
 Examples:
   pkgtool compare model/ --precision fp32,int8
   pkgtool compare model.onnx --engine ort,tract --max-rel 1e-4
   pkgtool compare old.onnx new.onnx --inputs-dir samples/ --report junit=compare.xml
   pkgtool compare model/ --backend xnnpack,coreml
+  pkgtool compare model.onnx --engine ort,tract --sizes
   pkgtool compare model/ --all --markdown agreement.md
 
 Exit codes: 0 they agree, 1 they don't, 2 they could not be compared. With --all: 0 what was compared
 agrees, 1 something differs, 2 nothing could be compared.";
+
+impl Args {
+    /// How many random sets of inputs there are at each size.
+    fn seeds(&self) -> u64 {
+        let usual = if self.sizes.is_some() { 1 } else { 4 };
+        self.seeds.unwrap_or(usual)
+    }
+}
 
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {

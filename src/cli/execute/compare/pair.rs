@@ -38,7 +38,8 @@ pub(super) fn compared(
         let sources = Sources {
             given: &given,
             directory: args.inputs_dir.as_deref(),
-            seeds: args.first_seed..args.first_seed.saturating_add(args.seeds),
+            sizes: args.sizes.as_ref(),
+            seeds: args.first_seed..args.first_seed.saturating_add(args.seeds()),
         };
         let cases = args
             .target
@@ -50,7 +51,7 @@ pub(super) fn compared(
         };
         pair.compare(args, &cases, loader)
     };
-    if args.inputs_dir.is_some() {
+    if args.inputs_dir.is_some() || args.sizes.is_some() {
         return on(&given);
     }
     let [a, _] = sides;
@@ -165,6 +166,10 @@ impl Pair<'_> {
         let mut pooled = vec![Comparison::default(); specs.len()];
         let mut results = Vec::new();
         for (place, case) in cases.iter().enumerate() {
+            if let Some(reason) = &case.unmade {
+                results.push(CaseResult::skipped(case, reason.clone()));
+                continue;
+            }
             let inputs = [self.inputs_of(0, case)?, self.inputs_of(1, case)?];
             let answers: Answers = if place == 0 {
                 // A state has moved on by this run: another would be the second.
@@ -228,15 +233,19 @@ impl Pair<'_> {
                     }
                     outputs
                 });
-                Ok(CaseResult::compared(&case.label, outputs))
+                Ok(CaseResult::compared(case, outputs))
             }
             // Sizes chosen here that neither can run say nothing of their agreement.
             [Err(error), Err(_)] if case.sizes_are_ours => {
-                Ok(CaseResult::skipped(&case.label, &error))
+                Ok(CaseResult::skipped(case, error.to_string()))
             }
+            [Err(error), Ok(_)] if case.sizes.is_some() => Ok(CaseResult::failed(
+                case,
+                format!("B runs, A does not: {error}"),
+            )),
             [Err(error), _] => Err(failed(case, "A", &error)),
             [_, Err(error)] if case.sizes_are_ours => Ok(CaseResult::failed(
-                &case.label,
+                case,
                 format!("A runs, B does not: {error}"),
             )),
             [_, Err(error)] => Err(failed(case, "B", &error)),

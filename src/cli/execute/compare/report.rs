@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::super::sides::{GivenInput, Side};
-use crate::engine::EngineError;
+use super::cases::Case;
+use super::figures::{FIGURES, figure, figures, write_table};
+use super::sizes::{SizeResult, SizesReport};
 use crate::runtime::precision::Precision;
 use crate::runtime::target::Started;
 use crate::source::text::defuse_line;
@@ -27,6 +29,9 @@ pub(super) struct ComparisonReport {
     pub(super) judged: Option<Judged>,
     /// Each output over all cases.
     outputs: Vec<PooledOutput>,
+    /// Each combination of sizes, where sides are compared at several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sizes: Option<SizesReport>,
     /// Each set of inputs.
     pub(super) cases: Vec<CaseResult>,
 }
@@ -70,6 +75,9 @@ struct PooledOutput {
 pub(super) struct CaseResult {
     /// What the inputs are.
     pub(super) label: String,
+    /// The sizes of open dimensions, where sides are compared at several.
+    #[serde(skip)]
+    pub(super) sizes: Option<String>,
     /// What A was given, and B.
     pub(super) inputs: [Vec<GivenInput>; 2],
     /// Why it was not compared, if it was not.
@@ -123,9 +131,10 @@ impl SideInfo {
 
 impl CaseResult {
     /// Both sides ran.
-    pub(super) fn compared(label: &str, outputs: Vec<OutputResult>) -> Self {
+    pub(super) fn compared(case: &Case, outputs: Vec<OutputResult>) -> Self {
         Self {
-            label: label.to_owned(),
+            label: case.label.clone(),
+            sizes: case.sizes.clone(),
             inputs: [Vec::new(), Vec::new()],
             skipped: None,
             failure: None,
@@ -133,20 +142,32 @@ impl CaseResult {
         }
     }
 
-    /// Neither side runs these inputs.
-    pub(super) fn skipped(label: &str, error: &EngineError) -> Self {
+    /// These inputs are not compared, for this reason.
+    pub(super) fn skipped(case: &Case, reason: String) -> Self {
         Self {
-            skipped: Some(error.to_string()),
-            ..Self::compared(label, Vec::new())
+            skipped: Some(reason),
+            ..Self::compared(case, Vec::new())
         }
     }
 
     /// Only one side runs these inputs.
-    pub(super) fn failed(label: &str, failure: String) -> Self {
+    pub(super) fn failed(case: &Case, failure: String) -> Self {
         Self {
             failure: Some(failure),
-            ..Self::compared(label, Vec::new())
+            ..Self::compared(case, Vec::new())
         }
+    }
+
+    /// What it says of the sides at its sizes, where they are compared at several.
+    fn at_sizes(&self) -> Option<SizeResult> {
+        let figures = self.outputs.iter().filter_map(|it| it.agreement.as_ref());
+        Some(SizeResult {
+            sizes: self.sizes.clone()?,
+            agrees: self.agrees() && self.skipped.is_none(),
+            figures: Agreement::worst(figures),
+            problem: self.failure.clone().or(self.skipped.clone()),
+            differs: !self.agrees(),
+        })
     }
 
     fn agrees(&self) -> bool {
@@ -211,6 +232,7 @@ impl ComparisonReport {
                 .into_iter()
                 .map(|(name, agreement)| PooledOutput { name, agreement })
                 .collect(),
+            sizes: SizesReport::of(cases.iter().filter_map(CaseResult::at_sizes)),
             cases,
         }
     }
@@ -247,6 +269,9 @@ impl ComparisonReport {
         let head = head.map(str::to_owned).collect();
         let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
         write_table(text, &rows, |column| column > 0)?;
+        if let Some(sizes) = &self.sizes {
+            sizes.write(text)?;
+        }
         for line in self.complaints() {
             writeln!(text, "{line}")?;
         }
@@ -294,7 +319,12 @@ impl ComparisonReport {
         for case in &self.cases {
             let label = defuse_line(&case.label);
             if let Some(reason) = &case.skipped {
-                let told = "not compared, neither side runs it";
+                // Without inputs nothing ran.
+                let told = if case.inputs[0].is_empty() {
+                    "not compared"
+                } else {
+                    "not compared, neither side runs it"
+                };
                 lines.push(format!("{label}: {told}: {reason}"));
             }
             lines.extend(case.failure.iter().map(|text| format!("{label}: {text}")));
@@ -367,22 +397,6 @@ impl OutputResult {
     }
 }
 
-/// What [`figures`] are.
-pub(super) const FIGURES: [&str; 5] = ["max abs", "max rel", "cosine", "SNR", "top-1"];
-
-/// An agreement's figures, as a table shows them.
-pub(super) fn figures(found: &Agreement) -> [String; 5] {
-    let snr = found.snr_db;
-    let top1 = found.top1;
-    [
-        figure(Some(found.max_abs)),
-        figure(Some(found.max_rel)),
-        format!("{:.6}", found.cosine),
-        snr.map_or("∞".to_owned(), |snr| format!("{snr:.1} dB")),
-        top1.map_or("-".to_owned(), |top1| format!("{:.1}%", top1 * 100.0)),
-    ]
-}
-
 fn demands(tolerances: &Tolerances) -> String {
     let demands = [
         ("max rel", tolerances.max_rel),
@@ -395,44 +409,4 @@ fn demands(tolerances: &Tolerances) -> String {
         .iter()
         .filter_map(|(name, limit)| Some(format!("{name} {}", figure(Some((*limit)?)))));
     texts.collect::<Vec<_>>().join(", ")
-}
-
-/// A number with three digits.
-fn figure(value: Option<f64>) -> String {
-    match value {
-        None => "-".to_owned(),
-        Some(0.0) => "0".to_owned(),
-        Some(value) if (1e-3..1e4).contains(&value.abs()) => {
-            let text = format!("{value:.4}");
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        }
-        Some(value) => format!("{value:.2e}"),
-    }
-}
-
-/// Writes rows below each other, columns of numbers to the right.
-pub(super) fn write_table(
-    text: &mut String,
-    rows: &[Vec<String>],
-    is_number: impl Fn(usize) -> bool,
-) -> std::fmt::Result {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0)
-    };
-    let columns = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths[column];
-            if is_number(column) {
-                write!(line, "  {cell:>width$}")?;
-            } else {
-                write!(line, "  {cell:width$}")?;
-            }
-        }
-        writeln!(text, "{}", line.trim_end())?;
-    }
-    Ok(())
 }

@@ -16,7 +16,7 @@ use super::settled;
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// Operators that are mended, or looked at, when a plan runs.
-pub(super) const LOOKED_AT: [&str; 25] = [
+pub(super) const LOOKED_AT: [&str; 24] = [
     "Acosh",
     "Asinh",
     "BiasGelu",
@@ -38,13 +38,12 @@ pub(super) const LOOKED_AT: [&str; 25] = [
     "ReduceProd",
     "Relu",
     "Sigmoid",
-    "Slice",
     "Softsign",
     "Swish",
     "Tanh",
 ];
 /// Operators whose integers are looked at too.
-const WHOLE: [&str; 2] = ["BitShift", "Slice"];
+const WHOLE: [&str; 1] = ["BitShift"];
 /// Operators all of whose inputs are data; of the others only the first is.
 const OF_MANY: [&str; 4] = ["Div", "Max", "Mean", "Min"];
 /// Most bytes that are computed early: the library's own bound.

@@ -6,6 +6,7 @@
 
 mod cast;
 mod compress;
+mod cut;
 mod einsum;
 mod expand;
 mod extreme;
@@ -21,8 +22,10 @@ mod pool;
 mod product;
 mod quantize;
 mod reduce;
+mod scalar;
 mod sequences;
 mod slice;
+mod top;
 mod wide;
 
 pub(super) use cast::CAST_TO_INT64;
@@ -57,6 +60,7 @@ fn register_mended(library: &mut Onnx) {
     let operators = &mut library.op_register;
     operators.insert(CAST_TO_INT64, cast::to_dimensions);
     operators.insert("Compress", compress::compress);
+    operators.insert("CumSum", scalar::cumsum);
     operators.insert("Einsum", einsum::einsum);
     operators.insert("Gemm", gemm::gemm);
     operators.insert("GlobalLpPool", pool::global_lp_pool);
@@ -67,6 +71,7 @@ fn register_mended(library: &mut Onnx) {
     operators.insert("Mish", pointwise::mish);
     operators.insert("Mod", modulo::modulo);
     operators.insert("Pow", numbers::pow);
+    operators.insert("Range", scalar::range);
     for name in [
         "ReduceL1",
         "ReduceL2",
@@ -82,8 +87,11 @@ fn register_mended(library: &mut Onnx) {
     operators.insert("ReduceSum", reduce::sum);
     operators.insert("Selu", pointwise::selu);
     operators.insert("Shrink", pointwise::shrink);
+    operators.insert("Slice", cut::build);
     operators.insert(FULL_SEQUENCES, sequences::build);
     operators.insert("Softsign", pointwise::softsign);
+    operators.insert("TopK", top::build);
+    operators.insert("Trilu", scalar::trilu);
     operators.insert("Celu", pointwise::celu);
 }
 
@@ -98,7 +106,6 @@ pub(super) fn runner(
 
 /// Looks at a graph before it is optimised; an error says what cannot be planned rightly.
 fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
-    slice::check(&model)?;
     expand::prepare(&mut model)?;
     product::prepare(&mut model);
     pool::prepare(&model)?;

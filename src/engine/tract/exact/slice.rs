@@ -1,12 +1,8 @@
-//! Steps in graphs, of slices and of convolutions: what the library would leave unsliced, slice the other way, or skip
-//! too early.
+//! Steps in graphs, of slices and of convolutions, which the library would take too early.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::Downsample;
-use tract_onnx::tract_core::ops::array::StridedSlice;
 use tract_onnx::tract_core::ops::cnn::Conv;
-
-use crate::engine::tract::watch::WRONG;
 
 /// Keeps steps where they are. The library moves them before what comes before: before a softmax or a norm, whose sum
 /// then leaves elements out, and into a convolution, whose padding is then another one. `model` is what the library is
@@ -14,10 +10,7 @@ use crate::engine::tract::watch::WRONG;
 pub(super) fn hold_steps(model: &mut TypedModel) -> TractResult<()> {
     let mut held = Vec::new();
     for node in model.nodes() {
-        let slice = node.op_as::<StridedSlice>();
-        let has_steps = slice.is_some_and(|slice| slice.optional_steps_input.is_some())
-            || node.op_is::<Downsample>()
-            || node.op_as::<Conv>().is_some_and(skips);
+        let has_steps = node.op_is::<Downsample>() || node.op_as::<Conv>().is_some_and(skips);
         // What is known is no matter.
         if has_steps && model.outlet_fact(node.inputs[0])?.konst.is_none() {
             held.push((node.id, node.inputs[0]));
@@ -74,50 +67,4 @@ impl TypedOp for Held {
     }
 
     as_op!();
-}
-
-/// Refuses slices that would be wrong.
-pub(super) fn check(model: &TypedModel) -> TractResult<()> {
-    for node in model.nodes() {
-        let Some(slice) = node.op_as::<StridedSlice>() else {
-            continue;
-        };
-        let stored = |at: Option<usize>| {
-            let outlet = at.and_then(|at| node.inputs.get(at));
-            let fact = outlet
-                .map(|outlet| model.outlet_fact(*outlet))
-                .transpose()?;
-            TractResult::Ok(fact.and_then(|fact| fact.konst.clone()))
-        };
-        let ends = stored(Some(2))?;
-        let are_known = stored(Some(1))?.is_some() && ends.is_some();
-        let Some(steps) = stored(slice.optional_steps_input)? else {
-            // Without steps, or with steps that the library wants to know itself.
-            continue;
-        };
-        let steps = steps.cast_to::<i64>()?;
-        let steps = steps.try_as_plain_ram()?;
-        let steps = steps.as_slice::<i64>()?;
-        if !are_known && steps.iter().any(|step| *step != 1) {
-            bail!("the bounds of a slice with steps must be known when the plan is made");
-        }
-        let Some(ends) = ends.filter(|ends| ends.datum_type() == DatumType::I64) else {
-            continue;
-        };
-        let ends = ends.try_as_plain_ram()?;
-        let mut pairs = ends.as_slice::<i64>()?.iter().zip(steps);
-        if pairs.any(|(end, step)| goes_nowhere(*end, *step)) {
-            bail!("a slice that ends before it begins {WRONG}");
-        }
-    }
-    Ok(())
-}
-
-/// Whether an end that stands for the other side's is taken for this one's.
-fn goes_nowhere(end: i64, step: i64) -> bool {
-    if step > 0 {
-        end <= i64::MIN + 1
-    } else {
-        end == i64::MAX || end == i64::from(i32::MAX)
-    }
 }

@@ -104,16 +104,31 @@ pub(super) trait Number: Datum + Float {
 
 impl Number for f32 {
     fn maps() -> TractResult<[Map<Self>; 2]> {
-        let [sigmoid, tanh] = [Func::Sigmoid.ew_f32()?, Func::Tanh.ew_f32()?];
-        Ok([
-            Box::new(move |values| sigmoid.run(values)),
-            Box::new(move |values| tanh.run(values)),
-        ])
+        Ok([keeping_nan(Func::Sigmoid)?, keeping_nan(Func::Tanh)?])
     }
 
     fn of(value: f32) -> Self {
         value
     }
+}
+
+/// A fast function that keeps NaN. By itself it holds what it is given to a range, and NaN becomes a number.
+fn keeping_nan(function: Func) -> TractResult<Map<f32>> {
+    let fast = function.ew_f32()?;
+    Ok(Box::new(move |values| {
+        // Without an early end it takes a few instructions.
+        if values.iter().fold(true, |all, value| all & !value.is_nan()) {
+            return fast.run(values);
+        }
+        let are_nan: Vec<bool> = values.iter().map(|value| value.is_nan()).collect();
+        fast.run(values)?;
+        for (value, is_nan) in values.iter_mut().zip(are_nan) {
+            if is_nan {
+                *value = f32::NAN;
+            }
+        }
+        Ok(())
+    }))
 }
 
 impl Number for f64 {

@@ -4,13 +4,12 @@
 mod contrib;
 mod deconvolution;
 mod quantized;
-mod slice;
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
 use super::exact::{ADDITIVE_MASK, CAST_TO_INT64};
 use super::graph::{
-    Floats, Integers, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default,
+    Floats, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default,
     opset, step, text,
 };
 
@@ -27,13 +26,12 @@ const INT: i32 = 2;
 pub(super) fn repair(model: &mut ModelProto) {
     let opset = opset(model);
     each_tensor_mut(model, &mut widen);
-    let (integers, shapes) = (Integers::of(model), Shapes::of(model));
+    let shapes = Shapes::of(model);
     let floats = Floats::of(model);
     each_graph_mut(model, &mut |graph| {
         graph.node.iter_mut().for_each(fill_with_float);
         graph.node.iter_mut().for_each(without_padding);
         contrib::repair(graph);
-        slice::repair(graph, &integers);
         deconvolution::repair(graph, &shapes);
         quantized::repair(graph, &floats, &shapes);
         spell_out(graph, opset);

@@ -9,6 +9,7 @@ mod products;
 mod quantized;
 mod reductions;
 mod refused;
+mod scalars;
 mod shapes;
 
 use std::fs;

@@ -81,6 +81,84 @@ fn a_slice_to_the_other_end_is_empty() {
     }
 }
 
+/// Starts, ends and steps on four elements, and what ONNX Runtime cuts out.
+const SLICES: [(i64, i64, i64, &[f64]); 10] = [
+    (3, 1, 1, &[]),
+    (2, 2, 1, &[]),
+    (7, 9, 1, &[]),
+    (7, 2, 1, &[]),
+    (-1, -3, 1, &[]),
+    (-100, 2, 1, &[0.0, 1.0]),
+    (3, 0, -1, &[3.0, 2.0, 1.0]),
+    (0, 3, -1, &[]),
+    (-1, -100, -2, &[3.0, 1.0]),
+    (-100, -200, -1, &[0.0]),
+];
+
+#[test]
+fn bounds_of_a_slice_are_clamped_whoever_gives_them() {
+    let x = [0.0, 1.0, 2.0, 3.0];
+    for (start, end, step, expected) in SLICES {
+        let slice = node("Slice", &["x", "start", "end", "axis", "step"], "y", &[]);
+        let shape = vec![expected.len() as u64];
+        let stored = |size: i64| {
+            vec![
+                value(11, "x", FLOAT, Some(&[size])),
+                value(12, "y", FLOAT, None),
+                numbers("start", &[start]),
+                numbers("end", &[end]),
+                numbers("axis", &[0]),
+                numbers("step", &[step]),
+                slice.clone(),
+            ]
+        };
+        for size in [4, -1] {
+            let run = (vec![float(&[4], &x)], shape.clone(), expected.to_vec());
+            assert_answers(&stored(size), &[run]);
+        }
+        let mut given = vec![
+            value(11, "x", FLOAT, Some(&[-1])),
+            value(12, "y", FLOAT, None),
+            numbers("axis", &[0]),
+            slice.clone(),
+        ];
+        let mut inputs = vec![float(&[4], &x)];
+        for (name, bound) in [("start", start), ("end", end), ("step", step)] {
+            // What a run computes, of a number that is no size.
+            let from = format!("{name}.given");
+            given.push(value(11, &from, FLOAT, Some(&[1])));
+            given.push(node("Cast", &[from.as_str()], name, &[("to", Attribute::Int(7))]));
+            #[expect(clippy::cast_precision_loss, reason = "they are small")]
+            inputs.push(float(&[1], &[bound as f64]));
+        }
+        assert_answers(&given, &[(inputs, shape, expected.to_vec())]);
+    }
+}
+
+#[test]
+fn an_empty_slice_of_an_attribute_is_empty() {
+    for (start, end, expected) in [
+        (3, 1, &[][..]),
+        (-1, -3, &[]),
+        (-9, 2, &[0.0, 1.0]),
+        (7, 9, &[]),
+    ] {
+        let (starts, ends) = ([start], [end]);
+        let bounds = [
+            ("starts", Attribute::Ints(&starts)),
+            ("ends", Attribute::Ints(&ends)),
+        ];
+        let graph = [
+            value(11, "x", FLOAT, Some(&[4])),
+            value(12, "y", FLOAT, None),
+            node("Slice", &["x"], "y", &bounds),
+        ];
+        let x = float(&[4], &[0.0, 1.0, 2.0, 3.0]);
+        let run = (vec![x], vec![expected.len() as u64], expected.to_vec());
+        assert_answers(&graph, &[run]);
+    }
+}
+
 #[test]
 fn steps_of_a_slice_stay_behind_a_softmax() {
     let graph = [

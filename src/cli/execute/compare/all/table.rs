@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::report::{ComparisonReport, FIGURES, figures, write_table};
+use super::super::figures::{FIGURES, figures, write_table};
+use super::super::report::ComparisonReport;
 use super::document::{Document, Outcome, Row};
 use crate::source::text::defuse_line;
 

@@ -61,6 +61,10 @@ impl Lowering<'_, '_, '_> {
             Held::Sizes { sizes, is_number } => {
                 let dtype = DType::Int32;
                 let builder = &mut self.frame.builder;
+                if sizes.is_empty() {
+                    let none = Tensor::zero::<i32>(&[0])?;
+                    return builder.constant(none.into_arc_tensor(), dtype);
+                }
                 let mut parts = Vec::new();
                 for size in sizes {
                     let part = builder.size(size, dtype)?;
@@ -105,6 +109,24 @@ impl Lowering<'_, '_, '_> {
             return Ok(None);
         }
         self.tensor(operation, name).map(Some)
+    }
+
+    /// How many dimensions a value has.
+    pub(super) fn rank_of(&self, held: &Held) -> TractResult<usize> {
+        match held {
+            Held::Sizes { is_number, .. } => Ok(usize::from(!is_number)),
+            Held::Constant(value) => Ok(value.ty.dims.len()),
+            Held::Tensor(wire) => self.frame.builder.rank(wire.outlet),
+        }
+    }
+
+    /// Integers that a number or a list is, if they are known before the run or are sizes; nothing for a value of
+    /// more dimensions, whose shape a list would lose.
+    pub(super) fn as_sizes(&self, held: &Held) -> TractResult<Option<Vec<TDim>>> {
+        if self.rank_of(held)? > 1 {
+            return Ok(None);
+        }
+        self.sizes_of(held)
     }
 
     /// Integers that a value is, if they are known before the run, or are sizes.

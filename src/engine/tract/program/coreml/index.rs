@@ -88,8 +88,10 @@ impl Part {
         let (from_start, to_end, single) = (from_start?, to_end?, single?);
         let is = |mask: &[bool], at: usize| mask.get(at).copied().unwrap_or(false);
         for (at, size) in shape.iter().enumerate() {
-            let positive = |place: &TDim| match place.to_i64() {
-                Ok(place) if place < 0 => size.clone() + place,
+            // What lies before the first place begins or ends there.
+            let positive = |place: &TDim| match (place.to_i64(), size.to_i64()) {
+                (Ok(place), Ok(size)) if place < 0 => (size + place).max(0).to_dim(),
+                (Ok(place), Err(_)) if place < 0 => size.clone() + place,
                 _ => place.clone(),
             };
             begin[at] = if is(&from_start, at) {
@@ -110,11 +112,13 @@ impl Part {
 }
 
 fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")? {
-        let count = [sizes.len().to_dim()];
-        let part = Part::read(lowering, operation, &count)?.context("a part of sizes")?;
+    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+        && let Some(part) = Part::read(lowering, operation, &[sizes.len().to_dim()])?
+    {
         let (begin, end) = (part.begin[0].to_usize()?, part.end[0].to_usize()?);
-        let sizes = sizes.get(begin..end).context("no such sizes")?.to_vec();
+        let sizes = sizes.get(begin..end.max(begin)).context("no such sizes")?;
+        let step = usize::try_from(part.stride[0])?;
+        let sizes = sizes.iter().step_by(step).cloned().collect();
         let is_number = lowering.bools(operation, "squeeze_mask")?.first() == Some(&true);
         return Ok(vec![Held::Sizes { sizes, is_number }]);
     }
@@ -290,18 +294,18 @@ fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
 
 /// Rows of a tensor along a dimension: the indices' dimensions take its place.
 fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")? {
+    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+        && let indices = lowering.held_arg(operation, "indices")?
+        && let rank = lowering.rank_of(&indices)?
+        && rank <= 1
+    {
         let places = lowering.ints(operation, "indices")?.context("no places")?;
         let chosen = places.iter().map(|&place| {
             let place = super::held::axis_of(place, sizes.len())?;
             Ok(sizes[place].clone())
         });
-        let is_number = match lowering.held_arg(operation, "indices")? {
-            Held::Constant(value) => value.ty.dims.is_empty(),
-            Held::Sizes { is_number, .. } => is_number,
-            Held::Tensor(wire) => lowering.shape(wire)?.is_empty(),
-        };
         let sizes = chosen.collect::<TractResult<_>>()?;
+        let is_number = rank == 0;
         return Ok(vec![Held::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;

@@ -5,6 +5,7 @@ use tract_onnx::tract_core::internal::*;
 use super::super::calling::Arg;
 use super::held::Held;
 use super::{Lowering, Operation, Table, one};
+use crate::tensor::DType;
 
 /// Operations of one tensor and the operator that each is.
 const UNARY: &[(&str, &str)] = &[
@@ -134,7 +135,9 @@ pub(super) const TABLE: Table = &[
     }),
     (&["cast"], |lowering, operation| {
         let held = lowering.held_arg(operation, "x")?;
-        if matches!(held, Held::Sizes { .. }) {
+        let dtype = lowering.dtype(operation)?;
+        let is_whole = !dtype.is_float() && dtype != DType::Bool;
+        if is_whole && matches!(held, Held::Sizes { .. }) {
             return Ok(vec![held]);
         }
         lowering.tensor(operation, "x").map(one)
@@ -193,7 +196,8 @@ fn unary(
     lowering.aten(name, vec![x.into()], dtype).map(one)
 }
 
-/// Integers of two sizes, where both are sizes or known, and one of them is a size.
+/// Integers of two sizes, where both are sizes or known, and one of them is a size. Values of more than one dimension
+/// are tensors, however few elements they have.
 fn sizes(
     lowering: &Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -207,18 +211,16 @@ fn sizes(
     if !is_size(&x) && !is_size(&y) {
         return Ok(None);
     }
-    let (Some(a), Some(b)) = (lowering.sizes_of(&x)?, lowering.sizes_of(&y)?) else {
+    let (Some(a), Some(b)) = (lowering.as_sizes(&x)?, lowering.as_sizes(&y)?) else {
         return Ok(None);
     };
-    let is_number = [&x, &y].into_iter().all(|held| match held {
-        Held::Sizes { is_number, .. } => *is_number,
-        Held::Constant(value) => value.ty.dims.is_empty(),
-        Held::Tensor(_) => false,
-    });
-    let count = a.len().max(b.len());
-    if a.is_empty() || b.is_empty() {
-        return Ok(None);
-    }
+    let is_number = lowering.rank_of(&x)? == 0 && lowering.rank_of(&y)? == 0;
+    let count = match (a.len(), b.len()) {
+        (0, _) | (_, 0) => return Ok(None),
+        (1, count) | (count, 1) => count,
+        (a, b) if a == b => a,
+        (a, b) => bail!("lists of {a} and {b} sizes do not broadcast"),
+    };
     let pairs = (0..count).map(|at| (a[at % a.len()].clone(), b[at % b.len()].clone()));
     let sizes = pairs.map(|(a, b)| compute(a, b).reduce()).collect();
     Ok(Some(Held::Sizes { sizes, is_number }))

@@ -105,7 +105,9 @@ impl Activation {
         match self {
             Self::HardSigmoid => (0.2 * x + 0.5).clamp(0.0, 1.0),
             Self::Linear => x,
-            Self::Relu => x.max(0.0),
+            // NaN stays.
+            Self::Relu if x < 0.0 => 0.0,
+            Self::Relu => x,
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Self::Tanh => x.tanh(),
         }
@@ -403,7 +405,7 @@ impl Steps {
             let forget = self.cell.gate.apply(seen(1, memory[at]));
             let candidate = self.cell.candidate.apply(sums[3 * size + at]);
             let mut kept = forget * memory[at] + input * candidate;
-            if let Some(clip) = self.cell.clip {
+            if let Some(clip) = self.cell.clip.filter(|_| !kept.is_nan()) {
                 kept = kept.min(clip).max(-clip);
             }
             memory[at] = kept;

@@ -37,6 +37,9 @@ pub(super) const TABLE: Table = &[
     }),
     (&["concat"], concat),
     (&["stack"], |lowering, operation| {
+        if let Some(list) = stacked_sizes(lowering, operation)? {
+            return Ok(vec![list]);
+        }
         let wires = wires(lowering, operation)?;
         let axis = lowering.int(operation, "axis", 0)?;
         let dtype = lowering.dtype(operation)?;
@@ -83,14 +86,17 @@ fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
 }
 
 fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
-        && sizes.len() == 1
+    let axes = lowering.ints(operation, "axes")?.context("no dimensions")?;
+    if let Held::Sizes {
+        sizes,
+        is_number: true,
+    } = lowering.held_arg(operation, "x")?
+        && axes.len() == 1
     {
         let is_number = false;
         return Ok(vec![Held::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;
-    let axes = lowering.ints(operation, "axes")?.context("no dimensions")?;
     let rank = lowering.shape(x)?.len() + axes.len();
     let axes = axes.into_iter().map(|axis| axis_of(axis, rank));
     let mut axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
@@ -131,6 +137,30 @@ fn transpose(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
     Ok(one(Wire { outlet, ..x }))
 }
 
+/// Numbers that are sizes, or known, as a list.
+fn stacked_sizes(
+    lowering: &Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Option<Held>> {
+    let held = lowering.all(operation, "values")?;
+    let has_sizes = held.iter().any(|held| matches!(held, Held::Sizes { .. }));
+    let mut list = Vec::new();
+    for held in held.iter().filter(|_| has_sizes) {
+        if lowering.rank_of(held)? > 0 {
+            return Ok(None);
+        }
+        let Some(sizes) = lowering.sizes_of(held)? else {
+            return Ok(None);
+        };
+        list.extend(sizes);
+    }
+    let is_number = false;
+    Ok(has_sizes.then_some(Held::Sizes {
+        sizes: list,
+        is_number,
+    }))
+}
+
 /// Tensors one after another, or sizes.
 fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     if lowering.bool(operation, "interleave", false)? {
@@ -138,7 +168,7 @@ fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     }
     let held = lowering.all(operation, "values")?;
     if held.iter().any(|held| matches!(held, Held::Sizes { .. })) {
-        let parts = held.iter().map(|held| lowering.sizes_of(held));
+        let parts = held.iter().map(|held| lowering.as_sizes(held));
         let parts: Option<Vec<Vec<TDim>>> = parts.collect::<TractResult<_>>()?;
         if let Some(parts) = parts {
             let (sizes, is_number) = (parts.concat(), false);

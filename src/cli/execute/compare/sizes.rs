@@ -1,0 +1,134 @@
+//! What a comparison at several sizes found at each of them.
+
+use std::cmp::Ordering;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::figures::{FIGURES, figures, write_table};
+use crate::source::text::defuse_line;
+use crate::tensor::agreement::Agreement;
+
+/// All sizes.
+#[derive(Debug, Serialize)]
+pub(super) struct SizesReport {
+    /// Each combination of sizes, in the order in which they ran.
+    each: Vec<SizeResult>,
+    /// Where the sides agree least: where they differ if they do anywhere, else where the relative error is largest.
+    worst: Option<String>,
+}
+
+/// One combination of sizes.
+#[derive(Debug, Serialize)]
+pub(super) struct SizeResult {
+    /// The sizes, such as `batch=1, length=7`.
+    pub(super) sizes: String,
+    /// Whether the sides were compared and every output keeps the tolerances.
+    pub(super) agrees: bool,
+    /// The worst figures of all outputs and sets of inputs.
+    pub(super) figures: Option<Agreement>,
+    /// Why it was not compared, or what went wrong on one side only.
+    pub(super) problem: Option<String>,
+    /// Whether only one side runs, or an output does not keep the tolerances.
+    #[serde(skip)]
+    pub(super) differs: bool,
+}
+
+impl SizesReport {
+    /// Of what each set of inputs said; nothing if there is none.
+    pub(super) fn of(found: impl Iterator<Item = SizeResult>) -> Option<Self> {
+        let mut each: Vec<SizeResult> = Vec::new();
+        for found in found {
+            match each.last_mut().filter(|last| last.sizes == found.sizes) {
+                Some(last) => last.join(found),
+                None => each.push(found),
+            }
+        }
+        let compared = each
+            .iter()
+            .filter(|it| it.differs || it.figures.is_some())
+            .max_by(|one, other| one.badness(other));
+        let worst = compared.map(|it| it.sizes.clone());
+        (!each.is_empty()).then_some(Self { each, worst })
+    }
+
+    /// Writes a row for each combination of sizes, and the worst.
+    pub(super) fn write(&self, text: &mut String) -> std::fmt::Result {
+        let head = ["sizes"].into_iter().chain(FIGURES).map(str::to_owned);
+        let mut rows: Vec<Vec<String>> = vec![head.collect()];
+        for size in &self.each {
+            let mut row = vec![defuse_line(&size.sizes)];
+            match &size.figures {
+                Some(found) => row.extend(figures(found)),
+                None => row.extend(FIGURES.map(|_| "-".to_owned())),
+            }
+            rows.push(row);
+        }
+        write_table(text, &rows, |column| column > 0)?;
+        match &self.worst {
+            Some(worst) => writeln!(text, "worst at {}", defuse_line(worst)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl SizeResult {
+    /// Adds what another set of inputs of these sizes found.
+    fn join(&mut self, other: Self) {
+        self.agrees &= other.agrees;
+        self.differs |= other.differs;
+        self.figures = Agreement::worst(self.figures.iter().chain(&other.figures));
+        self.problem = self.problem.take().or(other.problem);
+    }
+
+    /// Which of two is worse: a difference, then no figures at all, then the larger relative error.
+    fn badness(&self, other: &Self) -> Ordering {
+        let error = |it: &Self| it.figures.as_ref().map_or(f64::INFINITY, |it| it.max_rel);
+        let differs = self.differs.cmp(&other.differs);
+        differs.then(error(self).total_cmp(&error(other)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(sizes: &str, max_rel: Option<f64>, differs: bool) -> SizeResult {
+        let figures = max_rel.map(|max_rel| Agreement {
+            max_rel,
+            ..crate::tensor::agreement::Comparison::default().agreement()
+        });
+        SizeResult {
+            sizes: sizes.to_owned(),
+            agrees: !differs && figures.is_some(),
+            problem: figures.is_none().then(|| "a reason".to_owned()),
+            figures,
+            differs,
+        }
+    }
+
+    #[test]
+    fn the_worst_differs_or_has_the_largest_error() {
+        let worst = |found: Vec<SizeResult>| SizesReport::of(found.into_iter())?.worst;
+        let good = |sizes| found(sizes, Some(0.1), false);
+        assert_eq!(worst(vec![]), None);
+        let skipped = found("n=1", None, false);
+        assert_eq!(worst(vec![skipped]), None);
+        let found_at = |rest: Vec<SizeResult>| {
+            let mut all = vec![good("n=2"), found("n=3", Some(0.2), false)];
+            all.extend(rest);
+            worst(all)
+        };
+        assert_eq!(
+            found_at(vec![found("n=1", None, false)]).as_deref(),
+            Some("n=3")
+        );
+        let small = found("n=4", Some(0.0), true);
+        assert_eq!(found_at(vec![small]).as_deref(), Some("n=4"));
+        let failed = found("n=5", None, true);
+        assert_eq!(
+            found_at(vec![found("n=4", Some(0.5), true), failed]).as_deref(),
+            Some("n=5")
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Every model and program of the repository with dynamic dimensions, at each of their sizes: the smallest and the
+//! next, the largest, those around powers of two.
+//!
+//! `pkgtool compare --sizes` runs tract beside a reference where the test environment has one, else beside a second
+//! session of itself. So the test also shows what the command says.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pkgtool::model::{self, Dim};
+use pkgtool::tensor::Signature;
+
+use crate::support::environment::{Piece, say};
+use crate::support::run::pkgtool;
+
+/// Where models are looked for.
+const FOLDERS: [&str; 2] = ["tests/fixtures", "packages-examples"];
+/// Fixtures that are broken on purpose.
+const BROKEN: &str = "tests/fixtures/rules";
+/// Fewest models with dynamic dimensions that there are.
+const LEAST: usize = 30;
+
+/// All models below a folder: files, and the folders that are Core ML models.
+fn collect(folder: &Path, models: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).expect("the folder can be read");
+    for path in entries.map(|entry| entry.expect("an entry").path()) {
+        let extension = path.extension().and_then(|it| it.to_str());
+        let is_model = matches!(extension, Some("onnx" | "pte" | "bpte" | "mlpackage"));
+        if is_model {
+            models.push(path);
+        } else if path.is_dir() && !path.ends_with(BROKEN) {
+            collect(&path, models);
+        }
+    }
+}
+
+/// Methods with an input of which a dimension is dynamic.
+fn dynamic(path: &Path) -> Vec<String> {
+    let Ok((info, _)) = model::open(path) else {
+        return Vec::new();
+    };
+    let is_dynamic = |method: &&model::Method| {
+        let Ok(signature) = Signature::of(method, None) else {
+            return false;
+        };
+        let mut dims = signature
+            .inputs
+            .iter()
+            .flat_map(|it| it.dims.iter().flatten());
+        dims.any(|dim| matches!(dim, Dim::Dynamic { .. }))
+    };
+    let methods = info.methods.iter().filter(is_dynamic);
+    methods.map(|method| method.name.clone()).collect()
+}
+
+/// What runs beside tract.
+fn reference(path: &Path) -> &'static str {
+    match path.extension().and_then(|it| it.to_str()) {
+        Some("onnx") if Piece::Ort.path().is_some() => "ort",
+        _ => "tract",
+    }
+}
+
+/// What is wrong at some sizes, a line each; nothing where tract refuses the model.
+fn sweep(path: &Path, method: &str) -> Option<Vec<String>> {
+    let name = path.display().to_string();
+    let engines = format!("{},tract", reference(path));
+    let arguments = ["compare", &name, "--method", method, "--engine", &engines];
+    let ran = pkgtool(arguments.into_iter().chain(["--sizes", "--json"])).run();
+    if ran.code == 2 {
+        say(&format!(
+            "{name} ({method}) is not swept: {}",
+            ran.stderr.trim()
+        ));
+        return None;
+    }
+    let report = ran.json();
+    let each = report["sizes"]["each"].as_array().expect("sizes");
+    assert!(!each.is_empty(), "{name}: no sizes");
+    let wrong = each.iter().filter(|size| size["agrees"] != true);
+    let told = wrong.map(|size| {
+        let sizes = size["sizes"].as_str().unwrap_or_default();
+        let problem = size["problem"].as_str().unwrap_or("the outputs differ");
+        format!("{name} ({method}) at {sizes}: {problem}")
+    });
+    Some(told.collect())
+}
+
+#[test]
+fn dynamic_models_run_at_all_their_sizes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut models = Vec::new();
+    for folder in FOLDERS {
+        collect(&root.join(folder), &mut models);
+    }
+    models.sort();
+    let (mut swept, mut wrong) = (BTreeSet::new(), Vec::new());
+    for path in &models {
+        for method in dynamic(path) {
+            if let Some(told) = sweep(path, &method) {
+                swept.insert((path, method));
+                wrong.extend(told);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(swept.len() >= LEAST, "{} methods", swept.len());
+}
