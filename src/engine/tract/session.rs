@@ -20,7 +20,7 @@ use super::plans::Plans;
 use super::source::Source;
 use super::watch::WRONG;
 use super::{NAME, failed, run_failed};
-use crate::engine::{Answer, EngineError, LoadOptions, Placement, Session, Share};
+use crate::engine::{Answer, ByteSums, EngineError, LoadOptions, Placement, Session, Share};
 use crate::model::Dim;
 use crate::tensor::{Signature, Tensor, byte_size};
 
@@ -40,6 +40,8 @@ pub(super) struct TractSession {
     constants: Constants,
     plans: Plans<Key, Plan>,
     nodes: u64,
+    /// How products of bytes are added up, if the model has any.
+    pub(super) byte_sums: Option<ByteSums>,
 }
 
 /// What a plan was made for.
@@ -90,6 +92,7 @@ impl TractSession {
             executor: executor(options.threads).map_err(|failure| failed(&failure))?,
             constants: Constants::None,
             nodes: 0,
+            byte_sums: None,
         };
         if let Some(shapes) = fixed_shapes(&session.signature) {
             match session.plan_shapes(&shapes) {
@@ -286,7 +289,10 @@ impl Session for TractSession {
     }
 
     fn placement(&mut self) -> Placement {
-        placement(self.nodes)
+        Placement {
+            byte_sums: self.byte_sums,
+            ..placement(self.nodes)
+        }
     }
 }
 
@@ -317,6 +323,7 @@ pub(super) fn placement(nodes: u64) -> Placement {
             node_share: 1.0,
             time_share: 1.0,
         }],
+        ..Placement::default()
     }
 }
 

@@ -114,6 +114,7 @@ fn try_out(
         library: args.ort_lib.clone(),
         carrying: Carrying::default(),
         rounding: Rounding::default(),
+        ort_options: Vec::new(),
         cpu_features: None,
     };
     Ok(match target::start(&wish, &[input], launcher) {
