@@ -61,6 +61,7 @@ mod operators;
     )
 )]
 mod overwrite;
+mod phrases;
 mod places;
 mod plan;
 mod plans;

@@ -273,11 +273,26 @@ impl TractSession {
 
     /// Names the operator: the run or the library knows the plan's name of the node.
     fn named(&self, mut failure: Failure) -> Failure {
-        let node = failure.operator.take().or(failure.node.take());
-        if let Some(node) = &node {
-            failure.reason = format!("node `{node}`: {}", failure.reason);
+        // What refuses its inputs may name an operator of ours.
+        if failure.input {
+            let origin = failure
+                .node
+                .take()
+                .and_then(|node| self.source.origin(&node));
+            failure.operator = origin.map(|(_, operator)| operator).or(failure.operator);
+            return failure;
         }
-        failure.operator = node.map(|node| self.source.operator(&node).unwrap_or(node));
+        let Some(node) = failure.operator.take().or(failure.node.take()) else {
+            return failure;
+        };
+        let (name, operator) = match self.source.origin(&node) {
+            // What comes behind a dot are parts of the node.
+            Some((name, operator)) if is_part(&node, &name) => (name, operator),
+            Some((_, operator)) => (node, operator),
+            None => (node.clone(), node),
+        };
+        failure.reason = format!("node `{name}`: {}", failure.reason);
+        failure.operator = Some(operator);
         failure
     }
 }
@@ -294,6 +309,12 @@ impl Session for TractSession {
             ..placement(self.nodes)
         }
     }
+}
+
+/// Whether a node of a plan is a part of a node of the model, by their names.
+fn is_part(node: &str, of: &str) -> bool {
+    node.strip_prefix(of)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// The answer of a run, timed, of a model with this many inputs.
