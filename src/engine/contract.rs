@@ -13,6 +13,7 @@ use super::carrying::{Begins, Carrying};
 use super::error::EngineError;
 use super::library::{Installations, NativeBackend};
 use super::offer::Offer;
+use super::ort_option::OrtOption;
 use super::provider::{Placement, Provider};
 use super::reading::{Reading, Rounding};
 use crate::model::Method;
@@ -180,8 +181,11 @@ pub struct LoadOptions {
     /// How portable readings of delegates' graphs in half precision are computed.
     #[serde(default)]
     pub rounding: Rounding,
-    /// The instructions that the engine of this build runs with, by their name ([`super::cpu_features`]);
-    /// `None` leaves it to the variable `PKGTOOL_CPU_FEATURES`, and without that to the processor.
+    /// Entries of the configuration of ONNX Runtime's session, which go over those of this engine.
+    #[serde(default)]
+    pub ort_options: Vec<OrtOption>,
+    /// The instructions that engines compute with, by their name ([`super::cpu_features`]). ONNX Runtime
+    /// takes those that the processor has, and is told to sum as on a processor of these. `None` leaves it to the variable `PKGTOOL_CPU_FEATURES`, and without that to the processor.
     #[serde(default)]
     pub cpu_features: Option<String>,
 }

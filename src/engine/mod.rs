@@ -3,6 +3,7 @@
 //! Invariant: no type of an inference library leaves its engine's folder; whatever a model does, the
 //! caller gets an [`EngineError`], never a panic.
 
+mod byte_sums;
 mod carrying;
 mod contract;
 mod error;
@@ -10,6 +11,8 @@ mod feedback;
 mod lanes;
 pub mod library;
 mod offer;
+mod ort_option;
+mod processor;
 mod provider;
 mod reading;
 mod refusal;
@@ -28,23 +31,19 @@ pub mod ort;
 pub mod ort;
 pub mod tract;
 
+pub use byte_sums::ByteSums;
 pub use carrying::{Along, Begins, Carried, Carrying, Lanes, Row};
 pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Session};
 pub use error::EngineError;
 pub use offer::Offer;
+pub use ort_option::OrtOption;
+pub use processor::{cpu_features, instruction_sets};
 pub use provider::{Placement, Provider, Share};
 pub use reading::{Reading, Rounding};
 
 use std::path::Path;
 
-use crate::kernels::cpu;
 use crate::model::Method;
-
-/// Names of the sets of instructions that the engine of this build can be told to run with, whichever of
-/// them this processor has.
-pub fn cpu_features() -> [&'static str; cpu::LEVELS.len()] {
-    cpu::LEVELS.map(cpu::Level::name)
-}
 
 /// All engines, best first: what a native library runs before what this build runs by itself.
 pub static ENGINES: &[&dyn Engine] = &[&ort::OnnxRuntime, &executorch::ExecuTorch, &tract::Tract];

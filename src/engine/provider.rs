@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::byte_sums::ByteSums;
 use crate::package::Backend;
 
 /// An execution provider: the part of an engine that computes on one kind of hardware.
@@ -23,12 +24,15 @@ pub enum Provider {
     WebGpu,
 }
 
-/// Where a model's nodes ran.
+/// Where a model's nodes ran, and how.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Placement {
     /// Providers with at least one node, the largest share of nodes first. Empty if the engine does
     /// not tell.
     pub shares: Vec<Share>,
+    /// How products of 8-bit numbers were added up; nothing if there are none, or the engine does not say.
+    #[serde(default)]
+    pub byte_sums: Option<ByteSums>,
 }
 
 /// What one provider did.

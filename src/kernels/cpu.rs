@@ -58,6 +58,25 @@ impl Level {
         }
     }
 
+    /// Whether it adds up products of bytes in 32 bits in one instruction.
+    #[cfg(feature = "ort")]
+    pub(crate) const fn has_byte_dots(self) -> bool {
+        matches!(self, Self::Avx2Vnni | Self::Avx512Vnni | Self::NeonDot)
+    }
+
+    /// The extensions of the processor that it consists of, for people.
+    pub(crate) const fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &[],
+            Self::Avx2 => &["AVX2"],
+            Self::Avx2Vnni => &["AVX2", "AVX-VNNI"],
+            Self::Avx512 => &["AVX2", "AVX-512"],
+            Self::Avx512Vnni => &["AVX2", "AVX-512", "AVX-512 VNNI"],
+            Self::Neon => &["NEON"],
+            Self::NeonDot => &["NEON", "dot products"],
+        }
+    }
+
     /// Whether this processor has it.
     fn is_there(self) -> bool {
         #[cfg(target_arch = "x86_64")]

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
+use crate::engine;
+
 /// What is worth knowing of a machine beside a time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
@@ -20,6 +22,8 @@ pub struct Machine {
     pub kernel: Option<String>,
     /// Instruction set, as Rust names it.
     pub architecture: &'static str,
+    /// Extensions of it that engines have code for: `AVX2`, `AVX-512`, `AVX-512 VNNI`.
+    pub instruction_sets: Vec<&'static str>,
     /// How the processor chooses its speed (Linux: `performance`, `powersave`, …).
     pub governor: Option<String>,
 }
@@ -45,6 +49,7 @@ impl Machine {
             system: os,
             kernel: System::kernel_version(),
             architecture: std::env::consts::ARCH,
+            instruction_sets: engine::instruction_sets(),
             governor: governor(),
         }
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::worker::{Launcher, Worker};
 use crate::engine::{
-    self, Answer, Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, Placement,
-    Provider, Reading, Rounding, Session,
+    self, Answer, Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, OrtOption,
+    Placement, Provider, Reading, Rounding, Session,
 };
 use crate::model::ModelInfo;
 use crate::package::Backend;
@@ -53,7 +53,9 @@ pub struct Wish {
     pub carrying: Carrying,
     /// How portable readings of programs in half precision are computed.
     pub rounding: Rounding,
-    /// The instructions that the engine of this build runs with, if they were named.
+    /// Entries of the configuration of ONNX Runtime's session.
+    pub ort_options: Vec<OrtOption>,
+    /// The instructions that engines compute with, if they were named.
     pub cpu_features: Option<String>,
 }
 
@@ -229,6 +231,7 @@ fn attempt(
             library: wish.library.clone(),
             carrying: wish.carrying.clone(),
             rounding: wish.rounding,
+            ort_options: wish.ort_options.clone(),
             cpu_features: wish.cpu_features.clone(),
         },
     };

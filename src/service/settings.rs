@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Rounding;
+use crate::engine::{OrtOption, Rounding};
 
 /// Where a session runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +96,8 @@ pub struct ServiceSettings {
     pub threads: usize,
     /// How programs for Core ML, MLX and Vulkan in half precision are computed where their backend is not.
     pub rounding: Rounding,
+    /// Options of ONNX Runtime's session, each `KEY=VALUE`.
+    pub ort_options: Vec<OrtOption>,
     /// Loads the default model when the service appears, not at the first request.
     pub warm_up: bool,
     /// Runs a task again whose process died.
@@ -117,6 +119,7 @@ impl Default for ServiceSettings {
             memory_limit: 0,
             threads: 0,
             rounding: Rounding::Wide,
+            ort_options: Vec::new(),
             warm_up: false,
             retry_after_crash: true,
         }

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::super::exit::Failure;
 use super::deadline;
-use crate::engine::{Carrying, ENGINES, Rounding, cpu_features};
+use crate::engine::{Carrying, ENGINES, OrtOption, Rounding, cpu_features};
 use crate::package::Backend;
 use crate::runtime::selection::{self, Choice, Selection, SelectionError};
 use crate::runtime::target::Wish;
@@ -85,7 +85,12 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "HOW", value_parser = rounding_parser(), default_value = "wide")]
     pub(super) rounding: Rounding,
 
-    /// Instructions that the engine of this build runs with, instead of the most that the processor has
+    /// Option of ONNX Runtime's session, over those that are set for the model; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) ort_option: Vec<OrtOption>,
+
+    /// Instructions that engines compute with, instead of the most that the processor has; ONNX Runtime
+    /// takes from it only whether there is VNNI
     #[arg(long, value_name = "SET", env = "PKGTOOL_CPU_FEATURES", value_parser = PossibleValuesParser::new(cpu_features()))]
     pub(super) cpu_features: Option<String>,
 
@@ -148,6 +153,7 @@ impl TargetArgs {
             library: self.ort_lib.clone(),
             carrying: Carrying::default(),
             rounding: self.rounding,
+            ort_options: self.ort_option.clone(),
             cpu_features: self.cpu_features.clone(),
         }
     }

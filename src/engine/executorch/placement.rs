@@ -103,7 +103,10 @@ fn shares(all: BTreeMap<&str, Work>) -> Placement {
     };
     let mut shares: Vec<Share> = all.into_iter().map(share).collect();
     shares.sort_by_key(|share| std::cmp::Reverse(share.nodes));
-    Placement { shares }
+    Placement {
+        shares,
+        ..Placement::default()
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Invariant: no type of the `ort` crate leaves this folder, and no library is loaded before a
 //! model is to be run. One process has one library, so models run in processes of their own.
 
+mod byte_mode;
 mod carried;
 mod environment;
 mod failure;
@@ -19,7 +20,7 @@ mod value;
 use std::path::Path;
 
 use super::library::Installations;
-use super::{Engine, EngineError, LoadRequest, Offer, Session, offer};
+use super::{Engine, EngineError, LoadRequest, Offer, Session, offer, processor};
 use crate::package::Backend;
 
 pub use installation::{installations, installations_in};
@@ -57,6 +58,7 @@ impl Engine for OnnxRuntime {
                 reason: "ONNX Runtime reads ONNX models, not ExecuTorch programs".to_owned(),
             });
         }
+        processor::choose(request.options.cpu_features.as_deref())?;
         let verdict = known_wrong::check(request)?;
         Ok(Box::new(session::OrtSession::load(request, verdict)?))
     }

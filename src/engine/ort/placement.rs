@@ -111,7 +111,10 @@ fn placement(events: Vec<Event>) -> Placement {
         })
         .collect();
     shares.sort_by_key(|share| std::cmp::Reverse(share.nodes));
-    Placement { shares }
+    Placement {
+        shares,
+        ..Placement::default()
+    }
 }
 
 #[cfg(test)]

@@ -7,13 +7,17 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 use ort::session::Session;
+use ort::session::builder::SessionBuilder;
 
+use super::byte_mode::{self, ByteMode};
 use super::carried::Carried;
 use super::known_wrong::{Direct, Verdict};
 use super::placement::Profile;
 use super::{NAME, environment, failure, output, provider, value};
 use crate::engine::{self, feedback};
-use crate::engine::{Answer, Begins, EngineError, LoadOptions, LoadRequest, Placement};
+use crate::engine::{
+    Answer, Begins, ByteSums, EngineError, LoadOptions, LoadRequest, OrtOption, Placement,
+};
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
 /// A session, and what is known of its first run.
@@ -29,6 +33,7 @@ pub(super) struct OrtSession {
     carried: Option<Carried>,
     profile: Option<Profile>,
     placement: Placement,
+    byte_sums: Option<ByteSums>,
 }
 
 impl OrtSession {
@@ -36,18 +41,25 @@ impl OrtSession {
     pub(super) fn load(request: &LoadRequest, verdict: Verdict) -> Result<Self, EngineError> {
         let options = &request.options;
         feedback::check(NAME, request)?;
+        check_options(&options.ort_options)?;
+        let modes = byte_mode::modes(&verdict.bytes, options)?;
         let ready = environment::ready(options)?;
-        let builder =
-            Session::builder(&ready.environment).map_err(|error| failure::of_loading(&error))?;
-        let builder =
-            provider::set_up(builder, &ready.environment, ready.plugin.as_ref(), options)?;
         let profile = if options.observe {
             Profile::new().ok()
         } else {
             None
         };
-        let session = commit(builder, request, profile.as_ref(), &verdict.without)
-            .map_err(|error| failure::of_loading(&error))?;
+        let (session, byte_sums) = byte_mode::first_that_loads(&modes, |mode| {
+            let builder = Session::builder(&ready.environment)
+                .map_err(|error| failure::of_loading(&error))?;
+            let plugin = ready.plugin.as_ref();
+            let builder = provider::set_up(builder, &ready.environment, plugin, options)?;
+            let builder = prepared(builder, options, profile.as_ref(), (&verdict.without, mode))
+                .map_err(|error| failure::of_loading(&error))?;
+            with_options(builder, &options.ort_options)?
+                .commit_from_file(&request.model)
+                .map_err(|error| of_options(failure::of_loading(&error), &options.ort_options))
+        })?;
         Ok(Self {
             inputs: input_names(&session, &request.signature)?,
             outputs: request.signature.outputs.clone(),
@@ -56,30 +68,72 @@ impl OrtSession {
             session,
             profile,
             placement: Placement::default(),
+            byte_sums,
         })
     }
 }
 
-fn commit(
-    mut builder: ort::session::builder::SessionBuilder,
-    request: &LoadRequest,
+fn check_options(options: &[OrtOption]) -> Result<(), EngineError> {
+    OrtOption::check_all(options).map_err(|reason| EngineError::Load {
+        engine: NAME.to_owned(),
+        reason: format!("--ort-option (`ort_options` of a service): {reason}"),
+    })
+}
+
+/// Sets what the user set.
+fn with_options(
+    mut builder: SessionBuilder,
+    options: &[OrtOption],
+) -> Result<SessionBuilder, EngineError> {
+    for option in options {
+        let set = builder.with_config_entry(option.key(), option.value());
+        builder =
+            set.map_err(|error| of_options(failure::of_loading(&error), &[option.clone()]))?;
+    }
+    Ok(builder)
+}
+
+/// Adds the options that the user set to an error: they may be the cause.
+fn of_options(mut error: EngineError, options: &[OrtOption]) -> EngineError {
+    let (EngineError::Load { reason, .. } | EngineError::Unsupported { reason, .. }) = &mut error
+    else {
+        return error;
+    };
+    if !options.is_empty() {
+        let set: Vec<String> = options.iter().map(|it| format!("`{it}`")).collect();
+        let set = set.join(", ");
+        reason.push_str(&format!(
+            "; --ort-option (`ort_options` of a service) sets {set}: try without"
+        ));
+    }
+    error
+}
+
+/// Sets what makes answers right, and what is observed.
+fn prepared(
+    mut builder: SessionBuilder,
+    options: &LoadOptions,
     profile: Option<&Profile>,
-    without: &[String],
-) -> ort::Result<Session> {
-    let LoadOptions { threads, .. } = request.options;
+    (without, mode): (&[String], &ByteMode),
+) -> ort::Result<SessionBuilder> {
     // Of two pairs of quantisation in a row, of different steps, it makes one whose answers are steps of
     // neither.
     builder = builder.with_config_entry("session.disable_double_qdq_remover", "1")?;
+    if mode.rewrites {
+        builder = builder.with_config_entry(byte_mode::OPTION, "1")?;
+    }
+    let mut without: Vec<&str> = without.iter().map(String::as_str).collect();
+    without.extend(Some(byte_mode::FUSION).filter(|_| mode.unfused));
     if !without.is_empty() {
         builder = builder.with_disabled_optimizers(without.join(";"))?;
     }
-    if let Some(threads) = threads {
+    if let Some(threads) = options.threads {
         builder = builder.with_intra_threads(threads)?;
     }
     if let Some(profile) = profile {
         builder = builder.with_profiling(profile.prefix())?;
     }
-    builder.commit_from_file(&request.model)
+    Ok(builder)
 }
 
 /// The names of the inputs. A signature has names of its own where the file has none.
@@ -163,7 +217,10 @@ impl engine::Session for OrtSession {
     }
 
     fn placement(&mut self) -> Placement {
-        self.placement.clone()
+        Placement {
+            byte_sums: self.byte_sums,
+            ..self.placement.clone()
+        }
     }
 }
 

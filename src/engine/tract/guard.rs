@@ -84,17 +84,17 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, Fai
 }
 
 fn of_error(error: &TractError) -> Failure {
+    let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let told = wording::of_error(texts.iter().map(|text| text.trim()));
     let mut causes = error.chain();
     if let Some(invalid) = causes.find_map(|cause| cause.downcast_ref::<InvalidInput>()) {
         return Failure {
             operator: Some(invalid.operator.clone()),
-            node: None,
+            node: told.node,
             reason: invalid.reason.clone(),
             input: true,
         };
     }
-    let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
-    let told = wording::of_error(texts.iter().map(|text| text.trim()));
     Failure {
         operator: None,
         node: told.node,

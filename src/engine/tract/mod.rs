@@ -61,6 +61,7 @@ mod operators;
     )
 )]
 mod overwrite;
+mod phrases;
 mod places;
 mod plan;
 mod plans;
@@ -125,15 +126,11 @@ use program::ProgramSession;
 use session::TractSession;
 use source::Source;
 
-use super::feedback;
 use super::refusal::tells_beyond;
-use super::{Engine, EngineError, Gaps, LoadRequest, Offer, Provider, Reading, Session};
-use crate::kernels::Cpu;
+use super::{ByteSums, Engine, EngineError, Gaps, LoadRequest, Offer, Provider, Reading, Session};
+use super::{feedback, processor};
 use crate::model::{Method, ModelInfo, inspect_at};
 use crate::package::Backend;
-
-/// The variable that names the instructions to run with where no option does.
-const CPU_FEATURES: &str = "PKGTOOL_CPU_FEATURES";
 
 /// The engine's name.
 const NAME: &str = "tract";
@@ -216,7 +213,7 @@ impl Engine for Tract {
                 help: "choose another engine or the provider cpu".to_owned(),
             });
         }
-        choose_cpu(request.options.cpu_features.as_deref())?;
+        processor::choose(request.options.cpu_features.as_deref())?;
         let info = header(&request.model)?;
         if info.format == "executorch" {
             let session = ProgramSession::new(request, !info.external.is_empty())?;
@@ -234,9 +231,19 @@ impl Engine for Tract {
         let external = info.external.iter().filter_map(|data| data.needs_bytes);
         let external = external.fold(0_u64, u64::saturating_add);
         let source = Source::open(&request.model, external)?;
-        let session = TractSession::new(source, request.signature.clone(), &request.options)?;
+        let mut session = TractSession::new(source, request.signature.clone(), &request.options)?;
+        session.byte_sums = byte_sums(&info);
         feedback::around(NAME, Box::new(session), request)
     }
+}
+
+/// How products of bytes are added up, if the model has any: as integers of 32 bits.
+fn byte_sums(info: &ModelInfo) -> Option<ByteSums> {
+    let operators = info
+        .methods
+        .iter()
+        .flat_map(|method| method.operators.keys());
+    ByteSums::are_in(operators.map(String::as_str)).then_some(ByteSums::Exact)
 }
 
 fn header(path: &Path) -> Result<ModelInfo, EngineError> {
@@ -244,22 +251,6 @@ fn header(path: &Path) -> Result<ModelInfo, EngineError> {
     inspect_at(path)
         .map_err(|error| fail(error.to_string()))?
         .ok_or_else(|| fail("it is of no format known here".to_owned()))
-}
-
-/// Makes the process run with these instructions, or with those that the variable names.
-fn choose_cpu(named: Option<&str>) -> Result<(), EngineError> {
-    let variable = std::env::var(CPU_FEATURES).ok().filter(|it| !it.is_empty());
-    let Some(named) = named.or(variable.as_deref()) else {
-        return Ok(());
-    };
-    let chosen = named.parse().and_then(Cpu::with);
-    let chosen = chosen.map_err(|reason| EngineError::Unavailable {
-        what: format!("the instruction set `{named}`"),
-        reason,
-        help: format!("leave out --cpu-features and {CPU_FEATURES}, or name others"),
-    })?;
-    chosen.choose();
-    Ok(())
 }
 
 fn check_dtypes(request: &LoadRequest) -> Result<(), EngineError> {

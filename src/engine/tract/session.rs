@@ -20,7 +20,7 @@ use super::plans::Plans;
 use super::source::Source;
 use super::watch::WRONG;
 use super::{NAME, failed, run_failed};
-use crate::engine::{Answer, EngineError, LoadOptions, Placement, Session, Share};
+use crate::engine::{Answer, ByteSums, EngineError, LoadOptions, Placement, Session, Share};
 use crate::model::Dim;
 use crate::tensor::{Signature, Tensor, byte_size};
 
@@ -40,6 +40,8 @@ pub(super) struct TractSession {
     constants: Constants,
     plans: Plans<Key, Plan>,
     nodes: u64,
+    /// How products of bytes are added up, if the model has any.
+    pub(super) byte_sums: Option<ByteSums>,
 }
 
 /// What a plan was made for.
@@ -90,6 +92,7 @@ impl TractSession {
             executor: executor(options.threads).map_err(|failure| failed(&failure))?,
             constants: Constants::None,
             nodes: 0,
+            byte_sums: None,
         };
         if let Some(shapes) = fixed_shapes(&session.signature) {
             match session.plan_shapes(&shapes) {
@@ -270,11 +273,26 @@ impl TractSession {
 
     /// Names the operator: the run or the library knows the plan's name of the node.
     fn named(&self, mut failure: Failure) -> Failure {
-        let node = failure.operator.take().or(failure.node.take());
-        if let Some(node) = &node {
-            failure.reason = format!("node `{node}`: {}", failure.reason);
+        // What refuses its inputs may name an operator of ours.
+        if failure.input {
+            let origin = failure
+                .node
+                .take()
+                .and_then(|node| self.source.origin(&node));
+            failure.operator = origin.map(|(_, operator)| operator).or(failure.operator);
+            return failure;
         }
-        failure.operator = node.map(|node| self.source.operator(&node).unwrap_or(node));
+        let Some(node) = failure.operator.take().or(failure.node.take()) else {
+            return failure;
+        };
+        let (name, operator) = match self.source.origin(&node) {
+            // What comes behind a dot are parts of the node.
+            Some((name, operator)) if is_part(&node, &name) => (name, operator),
+            Some((_, operator)) => (node, operator),
+            None => (node.clone(), node),
+        };
+        failure.reason = format!("node `{name}`: {}", failure.reason);
+        failure.operator = Some(operator);
         failure
     }
 }
@@ -286,8 +304,17 @@ impl Session for TractSession {
     }
 
     fn placement(&mut self) -> Placement {
-        placement(self.nodes)
+        Placement {
+            byte_sums: self.byte_sums,
+            ..placement(self.nodes)
+        }
     }
+}
+
+/// Whether a node of a plan is a part of a node of the model, by their names.
+fn is_part(node: &str, of: &str) -> bool {
+    node.strip_prefix(of)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// The answer of a run, timed, of a model with this many inputs.
@@ -317,6 +344,7 @@ pub(super) fn placement(nodes: u64) -> Placement {
             node_share: 1.0,
             time_share: 1.0,
         }],
+        ..Placement::default()
     }
 }
 

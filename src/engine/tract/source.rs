@@ -109,15 +109,15 @@ impl Source {
         self.built = None;
     }
 
-    /// The ONNX operator that a node of a plan was made from: the one whose name is the longest
-    /// beginning of the node's.
-    pub(super) fn operator(&self, node: &str) -> Option<String> {
+    /// Returns the name and the ONNX operator of the model's node that a node of a plan was made from: the
+    /// one whose name is the longest beginning of the plan's. Nodes that only repairs add are nobody's.
+    pub(super) fn origin(&self, node: &str) -> Option<(String, String)> {
         let nodes = self.proto.graph.iter().flat_map(|graph| &graph.node);
-        let named = nodes.filter_map(|found| Some((node_name(found)?, found)));
+        let named = nodes.filter_map(|found| Some((node_name(found)?, operator(found))));
         named
-            .filter(|(name, _)| node.starts_with(name))
+            .filter(|(name, operator)| node.starts_with(name) && !operator.starts_with("pkgtool"))
             .max_by_key(|(name, _)| name.len())
-            .map(|(_, found)| operator(found))
+            .map(|(name, operator)| (name.to_owned(), operator))
     }
 
     fn build(&self) -> Result<InferenceModel, Failure> {

@@ -4,6 +4,7 @@
 //! Kept are the node it was at, what it was about, and the cause, which it says last. Invariant: no path
 //! of source code and no dump of a fact or a graph; one line of bounded length.
 
+use super::phrases::{reworded, with_dtypes};
 use crate::engine::refusal::tells_beyond;
 
 /// Most characters of the library's own words.
@@ -29,10 +30,13 @@ enum Layer {
     Form,
     /// A node runs.
     Run,
+    /// A node is read from the file.
+    Read,
 }
 
 /// How texts of layers begin.
-const LAYERS: [(&str, Layer); 9] = [
+const LAYERS: [(&str, Layer); 10] = [
+    ("Building node ", Layer::Read),
     ("Failed analyse for node", Layer::Fit),
     ("Infering facts", Layer::Fit),
     ("Applying rule", Layer::Fit),
@@ -65,7 +69,9 @@ pub(super) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Told {
         let layer = LAYERS.iter().find(|(start, _)| text.starts_with(start));
         if let Some((_, layer)) = layer {
             about = about.or(Some(*layer));
-            node = node.or_else(|| quoted_node(text));
+            node = node
+                .or_else(|| quoted_node(text))
+                .or_else(|| read_node(text));
             continue;
         }
         let text = clean(text);
@@ -81,7 +87,7 @@ pub(super) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Told {
     let reason = match about {
         Some(Layer::Fit) => format!("types, shapes or values do not fit there ({said})"),
         Some(Layer::Form) => format!("it cannot plan this with these types and shapes ({said})"),
-        Some(Layer::Run) | None => said,
+        Some(Layer::Run | Layer::Read) | None => said,
     };
     Told { node, reason }
 }
@@ -111,10 +117,24 @@ fn quoted_node(text: &str) -> Option<String> {
     rest.split_once('"').map(|(name, _)| name.to_owned())
 }
 
-/// The library's words without what only its authors read.
+/// The node's name in `Building node conv1 (Conv)`.
+fn read_node(text: &str) -> Option<String> {
+    let (node, _) = text.strip_prefix("Building node ")?.rsplit_once(" (")?;
+    Some(node.to_owned()).filter(|node| !node.is_empty())
+}
+
+/// The library's words without what only its authors read, in ours where its phrase is known.
 fn clean(text: &str) -> String {
     let unwrapped = "called `Result::unwrap()` on an `Err` value: ";
     let text = text.strip_prefix(unwrapped).unwrap_or(text);
+    match reworded(text) {
+        Some(told) => with_dtypes(&cut(plain_values(&told).trim_end_matches('.'), MAX_WORDS)),
+        None => with_dtypes(&cleaned(text)),
+    }
+}
+
+/// The library's words without paths of its source and dumps.
+fn cleaned(text: &str) -> String {
     let is_source = |word: &&str| word.contains(".rs:") || word.contains("/src/");
     let words: Vec<&str> = text
         .split_whitespace()
@@ -208,12 +228,12 @@ mod tests {
         assert_eq!(
             reason,
             "it cannot plan this with these types and shapes (a condition of its own does not hold \
-             (F32 vs I32))"
+             (float32 vs int32))"
         );
         let (node, reason) = told(&["Evaluating #3 \"y\" ScatterNd", "Bool is not a number"]);
         assert_eq!(
             (node.as_deref(), reason.as_str()),
-            (Some("y"), "Bool is not a number")
+            (Some("y"), "bool is not a number")
         );
     }
 
@@ -229,7 +249,8 @@ mod tests {
             of_panic(
                 "called `Result::unwrap()` on an `Err` value: Inconsistent matmul: a: 1,1 b: 6,2, a_trans: false"
             ),
-            "an internal error of the library (Inconsistent matmul: a: 1,1 b: 6,2)"
+            "an internal error of the library (matrices of the shapes [1,1] and [6,2] cannot be \
+             multiplied)"
         );
         assert_eq!(of_panic(" \n"), "an internal error of the library");
         assert_eq!(
@@ -238,6 +259,19 @@ mod tests {
         );
         let long = "graph ".repeat(1000);
         assert!(clean(&long).chars().count() <= MAX_WORDS + 1);
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_read_is_named_and_the_rest_is_reworded() {
+        let (node, reason) = told(&[
+            "Building node a (b) (QuantizeLinear)",
+            "Tensor datum type error: tensor is U16, accessed as I8",
+        ]);
+        assert_eq!(node.as_deref(), Some("a (b)"));
+        assert_eq!(
+            reason,
+            "the dtype uint16 is not supported here: expected int8"
+        );
     }
 
     #[test]

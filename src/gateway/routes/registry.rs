@@ -279,6 +279,9 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
     if let Some(reading) = device.reading(backend) {
         constants.push(text("reading", &reading.to_string()));
     }
+    if let Some(sums) = device.byte_sums(backend) {
+        constants.push(text("byte_sums", sums.name()));
+    }
     if !description.labels.is_empty() {
         constants.push(list("labels", texts(&description.labels)));
     }

@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 
 pub use listen::{Listen, NoPlace};
 
+use crate::engine::OrtOption;
 use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
@@ -455,6 +456,11 @@ fn check_service(place: &str, settings: &ServiceSettings) -> Result<(), Settings
         predict > 0.0 && predict < 1e9,
         "it must be greater than 0",
     )?;
+    OrtOption::check_all(&settings.ort_options).map_err(|reason| SettingsError::Value {
+        place: format!("{place}.ort_options"),
+        found: "a key twice".to_owned(),
+        expected: reason,
+    })?;
     let limit = settings.async_timeout_s;
     require(
         &format!("{place}.async_timeout_s"),

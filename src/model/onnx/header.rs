@@ -140,7 +140,7 @@ impl<'a> Header<'a> {
 }
 
 /// `OperatorSetIdProto`: domain and version.
-fn opset(field: &Field<'_>) -> Result<(String, i64), Error> {
+pub(super) fn opset(field: &Field<'_>) -> Result<(String, i64), Error> {
     field.keep(ENTRY_SIZE)?;
     let mut opset = (String::new(), 0);
     let mut message = field.message(schema::OPSET)?;
@@ -170,6 +170,6 @@ fn property(field: &Field<'_>) -> Result<(String, String), Error> {
 }
 
 /// Whether a domain is ONNX's own, which has two spellings.
-fn is_own(domain: &str) -> bool {
+pub(super) fn is_own(domain: &str) -> bool {
     matches!(domain, "" | "ai.onnx")
 }

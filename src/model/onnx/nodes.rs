@@ -25,6 +25,8 @@ pub struct Node {
     pub outputs: Vec<String>,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
+    /// Whether it is in a graph within a node.
+    pub is_nested: bool,
 }
 
 /// An attribute of a node.
@@ -79,6 +81,12 @@ pub enum Part<'a> {
     Stored(String, Stored),
     /// The name of an output of any graph or function.
     Output(String),
+    /// The name of an input of the main graph, or of a function.
+    Input(String),
+    /// The version of the file's form.
+    Ir(i64),
+    /// The version of ONNX's own operators that the model imports.
+    Opset(i64),
 }
 
 /// Shows every node of the model in `pages` to `visit`, those of subgraphs and functions included.
@@ -91,9 +99,12 @@ pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), 
     walk(pages, &mut Visit(&["node"], &mut only_nodes))
 }
 
+/// The fields that [`each_part`] shows.
+const ALL_PARTS: &[&str] = &["node", "initializer", "input", "output", "opset_import"];
+
 /// Shows every part of the model in `pages` to `visit`.
 pub fn each_part(pages: &Pages<'_>, visit: &mut dyn FnMut(Part<'_>)) -> Result<(), Error> {
-    walk(pages, &mut Visit(&["node", "initializer", "output"], visit))
+    walk(pages, &mut Visit(ALL_PARTS, visit))
 }
 
 /// The fields of a graph that are wanted, and who is shown them.
@@ -107,6 +118,8 @@ fn walk(pages: &Pages<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
         match field.name() {
             "graph" => graph(&field, schema::GRAPH, 1, visit)?,
             "functions" => graph(&field, schema::FUNCTION, 1, visit)?,
+            "ir_version" => (visit.1)(Part::Ir(field.int()?)),
+            "opset_import" if visit.0.contains(&"opset_import") => opset(&field, visit)?,
             _ => {}
         }
     }
@@ -138,15 +151,27 @@ fn graph(
                 let (name, stored) = stored::read(&field)?;
                 (visit.1)(Part::Stored(name, stored));
             }
+            "input" if depth > 1 => {}
+            "input" if is_function => (visit.1)(Part::Input(field.text()?)),
+            "input" => (visit.1)(Part::Input(value_name(&field)?)),
             _ if is_function => (visit.1)(Part::Output(field.text()?)),
-            _ => (visit.1)(Part::Output(output_name(&field)?)),
+            _ => (visit.1)(Part::Output(value_name(&field)?)),
         }
     }
     Ok(())
 }
 
+/// Shows the version of an `OperatorSetIdProto` of ONNX's own operators.
+fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
+    let (domain, version) = super::header::opset(field)?;
+    if super::header::is_own(&domain) {
+        (visit.1)(Part::Opset(version));
+    }
+    Ok(())
+}
+
 /// The name of a `ValueInfoProto`.
-fn output_name(field: &Field<'_>) -> Result<String, Error> {
+fn value_name(field: &Field<'_>) -> Result<String, Error> {
     let mut name = String::new();
     let mut message = field.message(schema::VALUE_INFO)?;
     while let Some(field) = message.next()? {
@@ -158,7 +183,10 @@ fn output_name(field: &Field<'_>) -> Result<String, Error> {
 }
 
 fn node(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<(), Error> {
-    let mut node = Node::default();
+    let mut node = Node {
+        is_nested: depth > 1,
+        ..Node::default()
+    };
     let (mut domain, mut name) = (String::new(), String::new());
     let mut message = field.message(schema::NODE)?;
     while let Some(field) = message.next()? {

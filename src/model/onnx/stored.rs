@@ -16,6 +16,8 @@ const MAX_INTS: usize = 64;
 /// A stored tensor.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stored {
+    /// Its element type, by its number in `TensorProto.DataType`.
+    pub dtype: i64,
     /// Its shape; a size below zero is 0.
     pub dims: Vec<u64>,
     /// Its values, if they are at most 64 integers of 64 bits inside the file.
@@ -48,7 +50,6 @@ pub fn each_stored(pages: &Pages<'_>, visit: &mut dyn FnMut(String, Stored)) -> 
 pub(super) fn read(field: &Field<'_>) -> Result<(String, Stored), Error> {
     let mut name = String::new();
     let mut stored = Stored::default();
-    let mut kind = 0;
     let mut ints: Vec<i64> = Vec::new();
     let mut floats: Vec<u8> = Vec::new();
     let mut message = field.message(schema::TENSOR)?;
@@ -63,7 +64,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<(String, Stored), Error> {
                     stored.dims.push(u64::try_from(dim).unwrap_or(0));
                 }
             })?,
-            "data_type" => kind = field.int()?,
+            "data_type" => stored.dtype = field.int()?,
             "int64_data" => field.each_int(|value| {
                 if ints.len() <= MAX_INTS {
                     ints.push(value);
@@ -85,10 +86,10 @@ pub(super) fn read(field: &Field<'_>) -> Result<(String, Stored), Error> {
         }
     }
     let elements = stored.dims.iter().copied().fold(1, u64::saturating_mul);
-    if kind == INT64 && ints.len() as u64 == elements && ints.len() <= MAX_INTS {
+    if stored.dtype == INT64 && ints.len() as u64 == elements && ints.len() <= MAX_INTS {
         stored.ints = Some(ints);
     }
-    if kind == FLOAT && floats.len() as u64 == elements.saturating_mul(4) {
+    if stored.dtype == FLOAT && floats.len() as u64 == elements.saturating_mul(4) {
         let (chunks, _) = floats.as_chunks::<4>();
         let values = chunks.iter().map(|bytes| f32::from_le_bytes(*bytes));
         stored.floats = Some(values.take(MAX_INTS).collect());

@@ -26,7 +26,7 @@ use super::text::PreparedText;
 use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
 use crate::account::AccountId;
 use crate::database::Timestamp;
-use crate::engine::Reading;
+use crate::engine::{ByteSums, Reading};
 use crate::package::Backend;
 use crate::tensor::Tensor;
 use crate::text::embedding::{EmbeddingOptions, Given};
@@ -288,6 +288,13 @@ impl Device {
             };
             entry.reading.filter(|_| is_portable && entry.model.is_ok())
         })
+    }
+
+    /// How engines add up products of 8-bit numbers in its models for a backend, as they ran.
+    pub fn byte_sums(&self, backend: &str) -> Option<ByteSums> {
+        let entries = self.variants.entries.iter();
+        let mut of_backend = entries.filter(|entry| entry.backend.name() == backend);
+        of_backend.find_map(|entry| entry.endpoint.get()?.byte_sums())
     }
 
     /// The endpoints made so far.

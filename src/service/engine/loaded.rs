@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::EndpointModel;
-use crate::engine::{Begins, EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
+use crate::engine::{
+    Begins, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, engine,
+};
 use crate::runtime::process::Stopper;
 use crate::runtime::target::Candidate;
 use crate::runtime::worker::{Launcher, Worker};
@@ -59,6 +61,7 @@ impl Source {
                 library: self.library.clone(),
                 carrying: model.carrying.clone(),
                 rounding: settings.rounding,
+                ort_options: settings.ort_options.clone(),
                 cpu_features: None,
             },
         };
@@ -103,11 +106,16 @@ impl Loaded {
 
     /// Whether the provider took a node of the model, where the engine tells.
     pub(super) fn is_on(&mut self, provider: Provider) -> bool {
-        let placement = match self {
+        let placement = self.placement();
+        provider == Provider::Cpu || placement.shares.is_empty() || placement.has(provider)
+    }
+
+    /// What the engine says of how it runs the model.
+    pub(super) fn placement(&mut self) -> Placement {
+        match self {
             Self::Process(worker) => worker.placement(),
             Self::Thread(session, _) => session.placement(),
-        };
-        provider == Provider::Cpu || placement.shares.is_empty() || placement.has(provider)
+        }
     }
 
     /// Limits the time of what is asked from now on. A thread cannot be limited.

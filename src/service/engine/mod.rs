@@ -24,6 +24,7 @@ use std::time::Duration;
 use super::meter::Meters;
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
+use crate::engine::ByteSums;
 use crate::runtime::target::Candidate;
 use crate::tensor::input::{Generator, InputArgs, assemble, open_dims};
 use crate::tensor::{Signature, Tensor};
@@ -175,6 +176,11 @@ impl Endpoint {
     /// The engine and provider that have run the model; none before its first run.
     pub fn runs_on(&self) -> Option<Candidate> {
         self.shared.lock().choice.made()
+    }
+
+    /// How its engine adds up products of 8-bit numbers: known after its first run, if the model has any.
+    pub fn byte_sums(&self) -> Option<ByteSums> {
+        self.shared.lock().byte_sums
     }
 
     /// Numbers of the processes that its sessions run in, for operators.

@@ -11,7 +11,7 @@ use super::loaded::{call_error, for_log, has_died};
 use super::owner::{Held, Owner};
 use super::request::{Terms, Waiting};
 use super::shared::State;
-use crate::engine::{Begins, EngineError, Provider};
+use crate::engine::{Begins, ByteSums, EngineError, Provider};
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
@@ -254,13 +254,16 @@ impl Owner {
         let candidate = held.candidate;
         held.session.set_timeout(None);
         let on_target = held.session.is_on(candidate.provider);
+        let byte_sums = held.session.placement().byte_sums;
         tracing::debug!(
             service = self.shared.model.service,
             engine = candidate.engine,
             provider = candidate.provider.name(),
             fallback = candidate.fallback || !on_target,
+            byte_sums = byte_sums.map(ByteSums::name),
             "this engine runs the model"
         );
+        self.shared.lock().byte_sums = byte_sums;
     }
 
     fn measure(&mut self) {

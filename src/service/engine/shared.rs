@@ -21,7 +21,7 @@ use super::queue::Queue;
 use super::request::{First, Outcome, Waiting};
 
 use crate::account::AccountId;
-use crate::engine::Begins;
+use crate::engine::{Begins, ByteSums};
 use crate::runtime::process::Stopper;
 use crate::service::meter::Meter;
 use crate::service::{CallError, Isolation, ServiceSettings};
@@ -80,6 +80,8 @@ pub(super) struct State {
     pub(super) seats: BTreeMap<u64, Seat>,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) choice: Choice,
+    /// How products of 8-bit numbers are added up, once a run has shown it.
+    pub(super) byte_sums: Option<ByteSums>,
     pub(super) batching: Batching,
     pub(super) backoff: Backoff,
     /// Why there is no instance, until then.
@@ -177,6 +179,7 @@ impl Shared {
             seats: BTreeMap::new(),
             threads: Vec::new(),
             choice: Choice::new(model.format, model.backend),
+            byte_sums: None,
             batching: match rows_limit {
                 Some(_) => Batching::Untested,
                 None => Batching::Off,

@@ -12,6 +12,8 @@ mod operators;
 #[cfg(feature = "ort")]
 mod ort;
 #[cfg(feature = "ort")]
+mod ort_bytes;
+#[cfg(feature = "ort")]
 mod ort_library;
 #[cfg(feature = "ort")]
 mod ort_wrong;

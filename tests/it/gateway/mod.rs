@@ -3,6 +3,8 @@
 mod access;
 mod adapters;
 mod bodies;
+#[cfg(feature = "ort")]
+mod byte_sums;
 mod chats;
 mod connections;
 mod contract;

@@ -2,4 +2,5 @@
 
 mod examples;
 mod hostile;
+mod machine;
 mod worker;

@@ -27,6 +27,9 @@ pub(crate) const FLOAT: u64 = 1;
 /// `uint8`.
 #[cfg(feature = "ort")]
 pub(crate) const UINT8: u64 = 2;
+/// `int8`.
+#[cfg(feature = "ort")]
+pub(crate) const INT8: u64 = 3;
 /// `int32`.
 #[cfg(feature = "ort")]
 pub(crate) const INT32: u64 = 6;
@@ -98,6 +101,13 @@ impl Graph {
     #[cfg(feature = "ort")]
     pub(crate) fn byte(mut self, name: &str, value: u8) -> Self {
         self.parts.push(stored(name, UINT8, &[], &[value]));
+        self
+    }
+
+    /// Stores bytes of an element type.
+    #[cfg(feature = "ort")]
+    pub(crate) fn bytes_of(mut self, name: &str, element: u64, dims: &[u64], data: &[u8]) -> Self {
+        self.parts.push(stored(name, element, dims, data));
         self
     }
 

@@ -8,10 +8,11 @@ mod operators;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
+use tempfile::TempPath;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
@@ -114,6 +115,7 @@ fn try_out(
         library: args.ort_lib.clone(),
         carrying: Carrying::default(),
         rounding: Rounding::default(),
+        ort_options: Vec::new(),
         cpu_features: None,
     };
     Ok(match target::start(&wish, &[input], launcher) {
@@ -312,22 +314,68 @@ fn to_json(found: &Found, outcomes: &[Outcome]) -> String {
 
 /// The built-in model as a file, for as long as it is needed.
 struct Probe {
-    path: PathBuf,
+    path: TempPath,
 }
 
 impl Probe {
     fn write() -> Result<Self, Failure> {
-        let name = format!("pkgtool-probe-{}.onnx", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::write(&path, PROBE)
-            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
-        Ok(Self { path })
+        let failed = |error: std::io::Error| {
+            let directory = std::env::temp_dir();
+            Failure::Other(format!(
+                "cannot write a model into {}: {error}",
+                directory.display()
+            ))
+        };
+        let mut file = tempfile::Builder::new()
+            .prefix("pkgtool-probe-")
+            .suffix(".onnx")
+            .tempfile()
+            .map_err(failed)?;
+        file.write_all(PROBE).map_err(failed)?;
+        // Closed, so that every system lets a worker read it.
+        Ok(Self {
+            path: file.into_temp_path(),
+        })
     }
 }
 
-impl Drop for Probe {
-    fn drop(&mut self) {
-        // What is left in the system's temporary directory is small, and its matter.
-        let _ = fs::remove_file(&self.path);
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Anybody may put a link into the shared temporary folder.
+    #[cfg(unix)]
+    #[test]
+    fn the_probe_is_private_and_goes_through_no_link() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let victim = directory.path().join("victim");
+        fs::write(&victim, "theirs").expect("a file");
+        let name = format!("pkgtool-probe-{}.onnx", std::process::id());
+        let trap = std::env::temp_dir().join(name);
+        symlink(&victim, &trap).expect("a link");
+        let probe = Probe::write();
+        fs::remove_file(&trap).expect("the link is there");
+        let probe = probe.unwrap_or_else(|_| panic!("it cannot be written"));
+        assert_eq!(fs::read(&victim).expect("a file"), b"theirs");
+        assert_eq!(fs::read(&probe.path).expect("a file"), PROBE);
+        let mode = fs::metadata(&probe.path)
+            .expect("a file")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o077, 0, "others may use it: {mode:o}");
+    }
+
+    #[test]
+    fn the_probe_is_another_file_each_time_and_goes_away() {
+        let write = || Probe::write().unwrap_or_else(|_| panic!("it cannot be written"));
+        let (one, other) = (write(), write());
+        assert_ne!(&*one.path, &*other.path);
+        let path = one.path.to_path_buf();
+        drop(one);
+        assert!(!path.exists());
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::super::sides::{GivenInput, Side};
+use crate::engine::ByteSums;
 use crate::runtime::machine::Machine;
 use crate::runtime::measure::{Amount, Plan, Series};
 use crate::runtime::statistics::{Ratio, Times};
@@ -43,6 +44,8 @@ pub(super) struct SeriesReport {
     fallback: bool,
     /// What is to be told of the answers of an engine's own reading of a program.
     reading: Option<String>,
+    /// How products of 8-bit numbers are added up, if there are any.
+    byte_sums: Option<ByteSums>,
     /// What it was run on.
     pub(super) inputs: Vec<GivenInput>,
     /// Time to load.
@@ -86,6 +89,7 @@ impl SeriesReport {
                 .candidate
                 .reading(&side.selection.info, &side.selection.signature.method)
                 .map(|reading| reading.to_string()),
+            byte_sums: started.placement.byte_sums,
             inputs: Vec::new(),
             load_ms: milliseconds(started.load_time),
             first_run_ms: milliseconds(started.first.time),
@@ -162,6 +166,9 @@ impl BenchReport {
             writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
             if let Some(reading) = &series.reading {
                 writeln!(text, "   {reading}")?;
+            }
+            if let Some(sums) = series.byte_sums {
+                writeln!(text, "   {sums}")?;
             }
             writeln!(text, "   on {}", GivenInput::line(&series.inputs))?;
         }

@@ -8,6 +8,7 @@ use super::super::sides::{GivenInput, Side};
 use super::cases::Case;
 use super::figures::{FIGURES, figure, figures, write_table};
 use super::sizes::{SizeResult, SizesReport};
+use crate::engine::ByteSums;
 use crate::runtime::precision::Precision;
 use crate::runtime::target::Started;
 use crate::source::text::defuse_line;
@@ -27,6 +28,9 @@ pub(super) struct ComparisonReport {
     tolerances: Tolerances,
     /// The precision that the tolerances suit; `null` where they were given.
     pub(super) judged: Option<Judged>,
+    /// Which sides add up products of 8-bit numbers exactly: `A`, `B`, `both` or `neither`; `null` where a
+    /// side has none, or does not say.
+    exact_byte_sums: Option<&'static str>,
     /// Each output over all cases.
     outputs: Vec<PooledOutput>,
     /// Each combination of sizes, where sides are compared at several.
@@ -61,6 +65,8 @@ pub(super) struct SideInfo {
     fallback: bool,
     /// What is to be told of the answers of an engine's own reading of a program.
     pub(super) reading: Option<String>,
+    /// How products of 8-bit numbers are added up, if there are any.
+    byte_sums: Option<ByteSums>,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,6 +124,7 @@ impl SideInfo {
                 .candidate
                 .reading(&side.selection.info, &side.selection.signature.method)
                 .map(|reading| reading.to_string()),
+            byte_sums: started.placement.byte_sums,
         }
     }
 }
@@ -127,6 +134,16 @@ impl SideInfo {
     pub(super) fn on(&self) -> String {
         format!("{} ({})", self.engine, self.provider)
     }
+}
+
+/// Which sides add up products of 8-bit numbers exactly.
+fn exact_byte_sums(a: &SideInfo, b: &SideInfo) -> Option<&'static str> {
+    Some(match (a.byte_sums?.is_exact(), b.byte_sums?.is_exact()) {
+        (true, true) => "both",
+        (true, false) => "A",
+        (false, true) => "B",
+        (false, false) => "neither",
+    })
 }
 
 impl CaseResult {
@@ -224,6 +241,7 @@ impl ComparisonReport {
             version: 1,
             // Where nothing could be compared, nothing was shown to agree.
             agrees: compared && cases.iter().all(CaseResult::agrees),
+            exact_byte_sums: exact_byte_sums(&a, &b),
             a,
             b,
             tolerances,
@@ -258,6 +276,9 @@ impl ComparisonReport {
             if let Some(reading) = &side.reading {
                 writeln!(text, "   {reading}")?;
             }
+            if let Some(sums) = side.byte_sums {
+                writeln!(text, "   {sums}")?;
+            }
             self.shapes(text, place)?;
         }
         let rows = self.outputs.iter().map(|output| {
@@ -273,6 +294,9 @@ impl ComparisonReport {
             sizes.write(text)?;
         }
         for line in self.complaints() {
+            writeln!(text, "{line}")?;
+        }
+        if let Some(line) = self.byte_sums_line() {
             writeln!(text, "{line}")?;
         }
         if let Some(judged) = &self.judged {
@@ -332,6 +356,19 @@ impl ComparisonReport {
             lines.extend(sentences.map(|sentence| format!("{label}: {sentence}")));
         }
         lines
+    }
+
+    /// Which side is exact, where the sides differ.
+    fn byte_sums_line(&self) -> Option<&'static str> {
+        if self.agrees {
+            return None;
+        }
+        Some(match self.exact_byte_sums? {
+            "A" => "the 8-bit sums of A are exact, those of B saturate",
+            "B" => "the 8-bit sums of B are exact, those of A saturate",
+            "both" => "the 8-bit sums of both sides are exact: they differ in how they round",
+            _ => "the 8-bit sums of both sides saturate",
+        })
     }
 
     /// What is demanded, and of which precision that is.

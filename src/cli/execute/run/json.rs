@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::{Shown, Stage};
+use crate::engine::ByteSums;
 use crate::runtime::selection::Selection;
 use crate::runtime::target::Started;
 use crate::tensor::{DType, Tensor};
@@ -93,6 +94,7 @@ pub(super) fn head(selection: &Selection, started: &Started) -> Json {
         "fallback": started.candidate.fallback,
         "passed_over": passed_over,
         "placement": started.placement.shares,
+        "byte_sums": started.placement.byte_sums.map(ByteSums::name),
         "reading": reading.map(|reading| reading.to_string()),
         "component": variant.and_then(|variant| variant.component.as_ref()),
         "method": selection.signature.method,

@@ -41,8 +41,11 @@ fn head(text: &mut String, stage: &Stage) -> std::fmt::Result {
             ""
         }
     )?;
-    match stage.reading() {
-        Some(reading) => writeln!(text, "  {reading}"),
+    if let Some(reading) = stage.reading() {
+        writeln!(text, "  {reading}")?;
+    }
+    match started.placement.byte_sums {
+        Some(sums) => writeln!(text, "  {sums}"),
         None => Ok(()),
     }
 }

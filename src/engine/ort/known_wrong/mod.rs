@@ -4,8 +4,9 @@
 //! [`reduction`]) are refused, and then another candidate runs the model. Rewrites that make a right
 //! graph wrong ([`rewrites`]) are switched off where the model has what they get wrong, so that no other
 //! model is slower. What depends on values alone cannot be seen here and is in
-//! `tests/conformance/known.json`.
+//! `tests/conformance/known.json`. Sums that are right on some processors only are in [`bytes`].
 
+mod bytes;
 mod nodes;
 mod reduction;
 mod resize;
@@ -20,6 +21,7 @@ use crate::model::onnx::{Node, Part, Stored, each_part};
 use crate::source::{FileSource, Pages};
 use crate::tensor::Signature;
 
+pub(super) use bytes::ByteNeeds;
 pub(super) use reduction::Direct;
 
 /// What has to be done so that a model is answered rightly.
@@ -29,6 +31,8 @@ pub(super) struct Verdict {
     pub(super) without: Vec<String>,
     /// Inputs that must not be empty.
     pub(super) direct: Vec<Direct>,
+    /// What products of bytes need.
+    pub(super) bytes: ByteNeeds,
 }
 
 /// Small tensors that the model stores, by name.
@@ -45,6 +49,7 @@ struct Walk {
     resizes: Vec<resize::Resize>,
     reductions: Vec<reduction::Reduction>,
     rewrites: rewrites::Rewrites,
+    bytes: bytes::Bytes,
 }
 
 /// Looks at a model. It is refused if it has a node that the provider is known to compute wrongly.
@@ -56,6 +61,7 @@ pub(super) fn check(request: &LoadRequest) -> Result<Verdict, EngineError> {
     let provider = request.options.provider;
     let mut walk = Walk::default();
     walk.rewrites.start(&request.signature);
+    walk.bytes.start(&request.signature);
     let walked = each_part(&Pages::new(&source), &mut |part| walk.part(part, provider));
     if let Err(error) = walked {
         return Err(EngineError::Load {
@@ -71,11 +77,18 @@ impl Walk {
         match part {
             Part::Node(node) => self.node(node, provider),
             Part::Stored(name, stored) => self.store(name, stored),
-            Part::Output(name) => self.rewrites.output(name),
+            Part::Output(name) => {
+                self.bytes.output(&name);
+                self.rewrites.output(name);
+            }
+            Part::Input(name) => self.bytes.input(name),
+            Part::Ir(version) => self.bytes.ir(version),
+            Part::Opset(version) => self.bytes.opset(version),
         }
     }
 
     fn store(&mut self, name: String, stored: Stored) {
+        self.bytes.store(&name, &stored);
         if stored.ints.is_some() || stored.floats.is_some() {
             self.values.insert(name, stored);
         }
@@ -96,6 +109,7 @@ impl Walk {
             self.reductions.extend(reduction::Reduction::of(node));
         }
         self.rewrites.node(node);
+        self.bytes.node(node);
         if node.operator == "LogSoftmax"
             && provider != Provider::Qnn
             && self.rewrites.is_double(node)
@@ -126,6 +140,7 @@ impl Walk {
             return Err(refused(self.found.into_keys().collect(), reason));
         }
         Ok(Verdict {
+            bytes: self.bytes.needs(),
             without: self.rewrites.wrong(&self.values, provider),
             direct,
         })
