@@ -10,6 +10,7 @@ mod node;
 mod operators;
 mod scope;
 mod typing;
+mod version;
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -25,9 +26,9 @@ pub(super) use node::{Attribute, Node};
 use operators::{Entry, Operators, Schema, Types};
 pub(super) use scope::{Kind, Use};
 use scope::{Maker, Output, Scope, Value};
+use version::{STANDARD, by_domain, canonical, is_runtimes_own};
+pub(super) use version::{check_import, check_ir_version};
 
-/// ONNX's own domain.
-const STANDARD: &str = "ai.onnx";
 /// Most names and uses of values that are kept of a model; real models have some ten thousands.
 const MAX_NAMES: usize = 1 << 20;
 
@@ -425,9 +426,10 @@ impl Load {
                 continue;
             }
             let key = self.key(name);
-            let maker = match is_constant(node) {
-                true => Maker::Initializer,
-                false => Maker::Node(position),
+            let maker = if is_constant(node) {
+                Maker::Initializer
+            } else {
+                Maker::Node(position)
             };
             let value = Value { maker, types };
             if self.scope().values.insert(key, value).is_some() {
@@ -539,29 +541,6 @@ impl Load {
     }
 }
 
-/// Checks the version of the format.
-pub(super) fn check_ir_version(found: i64) -> Result<(), Fault> {
-    let latest = Operators::get().ir_version;
-    if found <= latest {
-        return Ok(());
-    }
-    Err(Fault::IrVersion { found, latest })
-}
-
-/// Checks the version of an imported operator set.
-pub(super) fn check_import(domain: &str, found: i64) -> Result<(), Fault> {
-    // ONNX Runtime looks at the longer of the two spellings only where a node needs it.
-    let known = Operators::get().domain(canonical(domain));
-    match known.filter(|known| found > known.latest && domain != STANDARD) {
-        None => Ok(()),
-        Some(known) => Err(Fault::Opset {
-            domain: canonical(domain).to_owned(),
-            found,
-            latest: known.latest,
-        }),
-    }
-}
-
 /// Makes an error of a fault at a field.
 pub(super) fn unsound(field: &Field<'_>, fault: Fault) -> Error {
     Error::Unsound {
@@ -569,25 +548,6 @@ pub(super) fn unsound(field: &Field<'_>, fault: Fault) -> Error {
         offset: field.offset(),
         fault,
     }
-}
-
-/// Returns the last version of each domain.
-fn by_domain(imports: &[(String, i64)]) -> BTreeMap<String, i64> {
-    let imports = imports.iter();
-    imports
-        .map(|(domain, version)| (canonical(domain).to_owned(), *version))
-        .collect()
-}
-
-/// Returns the name of a domain; ONNX's own has two spellings.
-fn canonical(domain: &str) -> &str {
-    if domain.is_empty() { STANDARD } else { domain }
-}
-
-/// Whether ONNX Runtime knows a domain without being told its version.
-fn is_runtimes_own(domain: &str) -> bool {
-    let mut known = ["ai.onnx", "com.microsoft", "com.ms.", "org.pytorch."].iter();
-    known.any(|known| domain.starts_with(known))
 }
 
 fn is_standard(node: &Node) -> bool {
