@@ -16,9 +16,17 @@ pub trait ModelFormat: Sync {
     /// Lower-case name, as `inspect` prints it.
     fn name(&self) -> &'static str;
 
-    /// Whether a file with this path and these first bytes (up to 64) claims to be of
-    /// this format. A claim is not a proof: the file may still be broken.
-    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool;
+    /// Returns whether a file of this name claims to be of this format.
+    fn is_named(&self, path: &Path) -> bool;
+
+    /// Returns whether a file with these first bytes (up to 64) claims to be of this format.
+    fn is_marked(&self, first_bytes: &[u8]) -> bool;
+
+    /// Returns whether a file claims to be of this format, by its name or its first bytes. A claim is not a proof:
+    /// the file may still be broken.
+    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
+        self.is_named(path) || self.is_marked(first_bytes)
+    }
 
     /// Reads the header.
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError>;
@@ -32,6 +40,16 @@ pub trait ModelFormat: Sync {
     fn inspect_folder(&self, _path: &Path) -> Option<Result<ModelInfo, ModelError>> {
         None
     }
+}
+
+/// Returns whether the extension of `path` is one of these, in any case.
+pub(super) fn has_extension(path: &Path, known: &[&str]) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| {
+        known
+            .iter()
+            .any(|known| extension.eq_ignore_ascii_case(known))
+    })
 }
 
 /// A format's own error: which of its rules a file breaks, and where.

@@ -13,6 +13,8 @@ use crate::package::DType;
 pub struct ModelInfo {
     /// Name of the format, as in [`super::ModelFormat::name`].
     pub format: &'static str,
+    /// The format that the file's name says, if it is another one.
+    pub named_as: Option<&'static str>,
     /// Version of the format, in its own words (`ET12`, `IR 10, opset 18`).
     pub format_version: String,
     /// The program that wrote the file, where the file names one.

@@ -10,7 +10,7 @@ use crate::source::{FileSource, ReadAt};
 /// How many first bytes [`ModelFormat::matches`] is shown.
 const MAGIC_SIZE: usize = 64;
 
-/// All formats; those recognised by their first bytes come before those by their names.
+/// All formats.
 pub static FORMATS: &[&dyn ModelFormat] = &[
     &executorch::ExecuTorch,
     &executorch::FlatTensor,
@@ -22,7 +22,7 @@ pub static FORMATS: &[&dyn ModelFormat] = &[
     &coreml::CoreMl,
 ];
 
-/// The format that claims `path`, by its first bytes or its name; `None` if none does.
+/// Returns the format that claims `path`, by its first bytes, else by its name; `None` if none does.
 pub fn format_of(
     path: &Path,
     source: &dyn ReadAt,
@@ -30,18 +30,37 @@ pub fn format_of(
     let size = usize::try_from(source.len()).map_or(MAGIC_SIZE, |len| len.min(MAGIC_SIZE));
     let mut first = vec![0; size];
     source.read_exact_at(0, &mut first)?;
-    Ok(FORMATS
-        .iter()
-        .copied()
-        .find(|format| format.matches(path, &first)))
+    let mut formats = FORMATS.iter().copied();
+    let marked = formats.find(|format| format.is_marked(&first));
+    Ok(marked.or_else(|| named(path)))
+}
+
+/// Returns the format that the name of `path` says.
+fn named(path: &Path) -> Option<&'static dyn ModelFormat> {
+    let mut formats = FORMATS.iter().copied();
+    formats.find(|format| format.is_named(path))
 }
 
 /// Reads the header of the model at `path`, whose bytes are `source`; `None` if no format here
 /// claims it.
 pub fn inspect(path: &Path, source: &dyn ReadAt) -> Result<Option<ModelInfo>, ModelError> {
-    format_of(path, source)?
-        .map(|format| format.inspect_named(path, source))
-        .transpose()
+    let Some(format) = format_of(path, source)? else {
+        return Ok(None);
+    };
+    let info = format.inspect_named(path, source);
+    let mut info = info.or_else(|error| other(format, source).ok_or(error))?;
+    let named = named(path).map(|format| format.name());
+    info.named_as = named.filter(|named| *named != info.format);
+    Ok(Some(info))
+}
+
+/// Reads a file that is not of the format of its name as one of a format whose first bytes tell nothing.
+fn other(named: &dyn ModelFormat, source: &dyn ReadAt) -> Option<ModelInfo> {
+    let formats: [&dyn ModelFormat; 2] = [&onnx::Onnx, &coreml::CoreMl];
+    let mut others = formats
+        .iter()
+        .filter(|format| format.name() != named.name());
+    others.find_map(|format| format.inspect(source).ok())
 }
 
 /// Reads the header of the model at `path`, a file or a folder; `None` if no format here claims it.

@@ -44,6 +44,9 @@ pub(super) fn render(info: &ModelInfo, file_size: u64, beside: &Beside) -> Strin
         "external": external,
         "metadata": metadata,
     });
+    if let Some(named_as) = info.named_as {
+        document["named_as"] = json!(named_as);
+    }
     if !info.named.is_empty() {
         let named = info.named.iter().map(named_json);
         document["data"] = named.collect();

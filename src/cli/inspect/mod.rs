@@ -56,6 +56,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     } else {
         table::render(&path, &info, size, &beside)
     })?;
+    if let Some(named_as) = info.named_as {
+        let format = info.format;
+        output::note(&format!(
+            "the file is of format {format}, but its name says {named_as}: rename it"
+        ));
+    }
     if args.verbose {
         far.tell_traffic();
     }

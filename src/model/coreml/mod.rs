@@ -22,6 +22,7 @@ pub use error::Error;
 pub use place::folder_size;
 pub use whole::Whole;
 
+use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::{FileSource, ReadAt};
 use outline::Outline;
@@ -36,9 +37,13 @@ impl ModelFormat for CoreMl {
         NAME
     }
 
-    /// By the extension alone: a protobuf message has no first bytes of its own.
-    fn matches(&self, path: &Path, _: &[u8]) -> bool {
-        has_extension(path, "mlmodel") || is_package(path)
+    fn is_named(&self, path: &Path) -> bool {
+        has_extension(path, &["mlmodel"]) || is_package(path)
+    }
+
+    /// A protobuf message has no first bytes of its own.
+    fn is_marked(&self, _first_bytes: &[u8]) -> bool {
+        false
     }
 
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
@@ -62,12 +67,7 @@ impl ModelFormat for CoreMl {
 const NAME: &str = "coreml";
 
 fn is_package(path: &Path) -> bool {
-    has_extension(path, "mlpackage")
-}
-
-fn has_extension(path: &Path, wanted: &str) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+    has_extension(path, &["mlpackage"])
 }
 
 /// Reads the model in a folder, and holds what it needs against the weight files there.

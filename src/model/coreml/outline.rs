@@ -142,6 +142,7 @@ impl Outline {
         });
         ModelInfo {
             format: super::NAME,
+            named_as: None,
             format_version: format!("specification {}, {}", self.version, self.kind),
             producer: self.description.producer.clone(),
             names_methods: self.has_functions(),

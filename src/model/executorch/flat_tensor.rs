@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::body::DataFile;
 use super::container;
+use crate::model::format::has_extension;
 use crate::model::{
     Dim, Dynamism, ModelError, ModelFormat, ModelInfo, NamedData, Segment, TensorInfo,
 };
@@ -20,11 +21,13 @@ impl ModelFormat for FlatTensor {
         "flat_tensor"
     }
 
-    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        let named = extension.is_some_and(|extension| extension.eq_ignore_ascii_case("ptd"));
+    fn is_named(&self, path: &Path) -> bool {
+        has_extension(path, &["ptd"])
+    }
+
+    fn is_marked(&self, first_bytes: &[u8]) -> bool {
         let identifier = first_bytes.get(4..8);
-        named || identifier.is_some_and(|id| container::is_of_family(id, *b"FT"))
+        identifier.is_some_and(|id| container::is_of_family(id, *b"FT"))
     }
 
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
@@ -49,6 +52,7 @@ impl ModelFormat for FlatTensor {
         });
         Ok(ModelInfo {
             format: self.name(),
+            named_as: None,
             format_version: "FT01".to_owned(),
             names_methods: true,
             weight_bytes,

@@ -68,8 +68,8 @@ pub(super) fn check(root: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(),
             inline: inline.clone(),
         };
         method.check_values()?;
-        check_delegates(&plan, beside)?;
-        check_code(&plan)?;
+        let arguments = check_delegates(&plan, beside)?;
+        check_code(&plan, &method.values, &arguments)?;
     }
     Ok(())
 }
@@ -97,7 +97,12 @@ fn memories(sizes: &Vector<'_>) -> Result<Vec<u64>, Error> {
     sizes.collect()
 }
 
-fn check_delegates(plan: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(), Error> {
+/// Checks delegates; returns for each how many arguments a call must pass, where its payload tells.
+fn check_delegates(
+    plan: &Table<'_>,
+    beside: &mut Beside<'_, '_>,
+) -> Result<Vec<Option<u64>>, Error> {
+    let mut arguments = Vec::new();
     for delegate in plan.tables(plan::DELEGATES)?.iter_tables() {
         let delegate = delegate?;
         for field in [plan::DELEGATE_ID, plan::PROCESSED, plan::COMPILE_SPECS] {
@@ -112,15 +117,22 @@ fn check_delegates(plan: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(), 
         if let Some(check) = delegate::check_of(&id) {
             let data = delegate.required(plan::PROCESSED)?;
             let payload = super::plan::find_payload(&data, &id, beside.storage)?;
-            beside
-                .payloads
-                .check(check, payload.into(), beside.storage, beside.externals)?;
+            let payloads = &mut *beside.payloads;
+            let needed = payloads.check(check, payload.into(), beside.storage, beside.externals)?;
+            arguments.push(needed);
+        } else {
+            arguments.push(None);
         }
+        delegate.buffer().keep(16, || delegate.here())?;
     }
-    Ok(())
+    Ok(arguments)
 }
 
-fn check_code(plan: &Table<'_>) -> Result<(), Error> {
+fn check_code(
+    plan: &Table<'_>,
+    values: &Vector<'_>,
+    arguments: &[Option<u64>],
+) -> Result<(), Error> {
     let operators = plan.tables(plan::OPERATORS)?;
     for operator in operators.iter_tables() {
         let operator = operator?;
@@ -148,9 +160,50 @@ fn check_code(plan: &Table<'_>) -> Result<(), Error> {
         for instruction in chain.tables(chain::INSTRUCTIONS)?.iter_tables() {
             let instruction = instruction?;
             // Calls of an operator and of a delegate.
-            if instruction.u8(chain::ARGS_TYPE)? <= 2 {
-                present(&instruction.required(chain::INSTR_ARGS)?, chain::ARGS)?;
+            let kind = instruction.u8(chain::ARGS_TYPE)?;
+            if kind <= 2 {
+                let call = instruction.required(chain::INSTR_ARGS)?;
+                present(&call, chain::ARGS)?;
+                if kind == 2 {
+                    check_delegate_call(&call, values, arguments)?;
+                }
             }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a call passes the tensors that the delegate's payload takes.
+fn check_delegate_call(
+    call: &Table<'_>,
+    values: &Vector<'_>,
+    arguments: &[Option<u64>],
+) -> Result<(), Error> {
+    let delegate = usize::try_from(call.i32(chain::DELEGATE_INDEX)?).ok();
+    let needed = delegate.and_then(|index| *arguments.get(index)?);
+    let Some(needed) = needed else { return Ok(()) };
+    let args = call.vector(chain::ARGS, 4)?;
+    if args.len() < needed {
+        return Err(Error::Value {
+            place: args.here(),
+            expected: format!("at least {needed} arguments, as the delegate's payload takes"),
+            found: args.len(),
+        });
+    }
+    for position in 0..needed {
+        let index = args.i32(position)?;
+        let Some(value) = u64::try_from(index)
+            .ok()
+            .filter(|index| *index < values.len())
+        else {
+            continue;
+        };
+        if Evalue::read(values.table(value)?)?.tag != TENSOR {
+            return Err(Error::Value {
+                place: args.place(position),
+                expected: "the index of a tensor, which the delegate's payload takes".to_owned(),
+                found: value,
+            });
         }
     }
     Ok(())

@@ -48,6 +48,7 @@ pub use flat_tensor::FlatTensor;
 pub use place::place;
 pub use stored::Data;
 
+use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::ReadAt;
 
@@ -60,17 +61,14 @@ impl ModelFormat for ExecuTorch {
         "executorch"
     }
 
-    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        let named = extension.is_some_and(|extension| {
-            ["pte", "bpte"]
-                .iter()
-                .any(|known| extension.eq_ignore_ascii_case(known))
-        });
-        let marked = first_bytes.get(4..8).is_some_and(|id| {
+    fn is_named(&self, path: &Path) -> bool {
+        has_extension(path, &["pte", "bpte"])
+    }
+
+    fn is_marked(&self, first_bytes: &[u8]) -> bool {
+        first_bytes.get(4..8).is_some_and(|id| {
             container::is_of_family(id, *b"ET") || container::is_of_family(id, *b"BP")
-        });
-        named || marked
+        })
     }
 
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {

@@ -63,6 +63,7 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     }
     Ok(ModelInfo {
         format: "executorch",
+        named_as: None,
         format_version: IDENTIFIER.to_owned(),
         // Nothing in the format names the exporter.
         producer: None,

@@ -241,6 +241,7 @@ fn describe(
     };
     ModelInfo {
         format: super::Gguf.name(),
+        named_as: None,
         format_version: format!("version {version}"),
         segments: vec![
             segment("header", 0, header),

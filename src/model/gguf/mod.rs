@@ -15,6 +15,7 @@ use std::path::Path;
 pub use element::{GgmlType, ggml_type};
 pub use error::Error;
 
+use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::{Pages, ReadAt};
 
@@ -30,11 +31,12 @@ impl ModelFormat for Gguf {
         "gguf"
     }
 
-    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
-        let named = path
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
-        named || first_bytes.starts_with(MAGIC)
+    fn is_named(&self, path: &Path) -> bool {
+        has_extension(path, &["gguf"])
+    }
+
+    fn is_marked(&self, first_bytes: &[u8]) -> bool {
+        first_bytes.starts_with(MAGIC)
     }
 
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {

@@ -1,14 +1,17 @@
 //! What a graph is made of: its nodes with their subgraphs, and its stored tensors.
 //!
-//! Counts and measures; keeps operator names and external files, nothing per node or tensor.
+//! Counts and measures; keeps operator names and external files, nothing per node or tensor. What is met on the way is
+//! checked by `load`.
 
 use std::collections::BTreeMap;
 
 use super::external::Locations;
+use super::function::Function;
 use super::interface::Sought;
+use super::load::{self, Attribute, Kind, Load, Node, Use};
 use super::tensor::Tensor;
 use super::wire::Field;
-use super::{Error, context, schema, tensor, value};
+use super::{Error, Fault, context, schema, tensor, value};
 
 /// Most graphs within each other.
 const MAX_DEPTH: u32 = 32;
@@ -16,7 +19,6 @@ const MAX_DEPTH: u32 = 32;
 const OPERATOR_SIZE: u64 = 64;
 
 /// What was found in all graphs and functions so far.
-#[derive(Default)]
 pub(super) struct Body {
     /// Nodes by operator: `Conv`, `com.microsoft::QLinearConv`.
     pub(super) operators: BTreeMap<String, u64>,
@@ -26,16 +28,34 @@ pub(super) struct Body {
     pub(super) weight_types: BTreeMap<i64, u64>,
     /// Files that tensors keep their data in.
     pub(super) external: Locations,
+    load: Load,
 }
 
 impl Body {
-    /// Walks a `GraphProto` and ticks off what is sought in it.
-    pub(super) fn graph(
+    /// Nothing yet of a model that `load` checks.
+    pub(super) fn new(load: Load) -> Self {
+        Self {
+            operators: BTreeMap::new(),
+            weight_bytes: 0,
+            weight_types: BTreeMap::new(),
+            external: Locations::default(),
+            load,
+        }
+    }
+
+    /// Walks the model's graph and ticks off what is sought in it.
+    pub(super) fn graph(&mut self, graph: &Field<'_>, sought: &mut Sought) -> Result<(), Error> {
+        self.walk(graph, 1, Kind::Main, sought).map(|_| ())
+    }
+
+    /// Walks a `GraphProto`; returns what it uses of the graphs around it.
+    fn walk(
         &mut self,
         graph: &Field<'_>,
         depth: u32,
+        kind: Kind,
         sought: &mut Sought,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<Use>, Error> {
         if depth > MAX_DEPTH {
             return Err(Error::TooDeep {
                 place: graph.place().to_string(),
@@ -43,67 +63,122 @@ impl Body {
                 limit: MAX_DEPTH,
             });
         }
+        self.load.enter(kind);
+        // Nodes stand before the initializers that they use.
         let mut message = graph.message(schema::GRAPH)?;
         while let Some(field) = message.next()? {
             match field.name() {
-                "node" => self.node(&field, depth, sought)?,
-                "initializer" | "sparse_initializer" => {
-                    if let Some(name) = self.tensor(&field)?.name {
-                        sought.initialized(&name);
-                    }
-                }
+                "initializer" | "sparse_initializer" => self.initializer(&field, sought)?,
+                "input" => self.load.input(&field)?,
+                "output" => self.load.output(&field)?,
                 _ => {}
             }
+        }
+        let mut message = graph.message(schema::GRAPH)?;
+        while let Some(field) = message.next()? {
+            if field.name() == "node" {
+                self.node(&field, depth, sought)?;
+            }
+        }
+        self.load.leave(graph)
+    }
+
+    fn initializer(&mut self, field: &Field<'_>, sought: &mut Sought) -> Result<(), Error> {
+        let tensor = self.tensor(field)?;
+        let Some(name) = tensor.name else {
+            return Ok(());
+        };
+        sought.initialized(&name);
+        self.load.initializer(field, &name, tensor.data_type)
+    }
+
+    /// Walks the functions of the model, after its graph. Those that nothing calls are not checked.
+    pub(super) fn functions(&mut self, functions: &[Function<'_>]) -> Result<(), Error> {
+        let mut walked = vec![false; functions.len()];
+        let mut count = 0;
+        while let Some(index) = self.load.called(count) {
+            count += 1;
+            walked[index] = true;
+            self.load.enter_function(index, &functions[index].imports);
+            self.function(&functions[index].field)?;
+        }
+        if let Some(index) = self.load.recursion() {
+            return Err(load::unsound(&functions[index].field, Fault::Recursion));
+        }
+        self.load.stop();
+        let others = functions.iter().zip(walked).filter(|(_, walked)| !walked);
+        for (function, _) in others {
+            self.function(&function.field)?;
         }
         Ok(())
     }
 
-    /// Walks a `FunctionProto`: the name under which nodes call it. Its own nodes count once,
-    /// however often it is called.
-    pub(super) fn function(&mut self, function: &Field<'_>) -> Result<String, Error> {
-        let (mut domain, mut name) = (String::new(), String::new());
+    /// Walks a `FunctionProto`. Its own nodes count once, however often it is called.
+    fn function(&mut self, function: &Field<'_>) -> Result<(), Error> {
+        self.load.enter(Kind::Function);
         let mut message = function.message(schema::FUNCTION)?;
         while let Some(field) = message.next()? {
             match field.name() {
-                "domain" => domain = field.kept_text()?,
-                "name" => name = field.kept_text()?,
-                "node" => self.node(&field, 1, &mut Sought::default())?,
-                "attribute_proto" => self.attribute(&field, 1)?,
+                "input" => self.load.function_input(&field)?,
+                "output" => self.load.function_output(&field)?,
                 _ => {}
             }
         }
-        Ok(qualified(&domain, name))
-    }
-
-    fn node(&mut self, node: &Field<'_>, depth: u32, sought: &mut Sought) -> Result<(), Error> {
-        let (mut domain, mut op_type) = (String::new(), String::new());
-        let mut message = node.message(schema::NODE)?;
+        let mut message = function.message(schema::FUNCTION)?;
         while let Some(field) = message.next()? {
             match field.name() {
-                "domain" => domain = field.text()?,
-                "op_type" => op_type = field.text()?,
-                "output" if sought.seeks_outputs() => {
-                    if let Some(name) = field.name_bytes()? {
-                        sought.made(&name);
-                    }
+                "node" => self.node(&field, 1, &mut Sought::default())?,
+                "attribute_proto" => {
+                    self.attribute(&field, 1, &mut Vec::new())?;
                 }
-                "attribute" => self.attribute(&field, depth)?,
                 _ => {}
             }
         }
-        if op_type.is_empty() {
+        self.load.leave(function).map(|_| ())
+    }
+
+    fn node(&mut self, field: &Field<'_>, depth: u32, sought: &mut Sought) -> Result<(), Error> {
+        let mut node = Node::default();
+        let mut inner = Vec::new();
+        let mut message = field.message(schema::NODE)?;
+        while let Some(field) = message.next()? {
+            match field.name() {
+                "domain" => node.domain = field.text()?,
+                "op_type" => node.operator = field.text()?,
+                "overload" => node.overload = field.text()?,
+                "name" if node.takes_room(&field) => node.name = field.identifier()?,
+                "input" if node.takes_room(&field) => node.inputs.push(field.identifier()?),
+                "output" if node.takes_room(&field) => {
+                    let name = field.identifier()?;
+                    sought.made(&name);
+                    node.outputs.push(name);
+                }
+                "attribute" => {
+                    let attribute = self.attribute(&field, depth, &mut inner)?;
+                    if node.takes_room(&field) {
+                        node.attributes.push(attribute);
+                    } else {
+                        self.load.stop();
+                    }
+                }
+                "name" | "input" | "output" => self.load.stop(),
+                _ => {}
+            }
+        }
+        if node.operator.is_empty() {
             return Err(Error::Missing {
-                place: node.place().field("op_type").to_string(),
-                offset: Some(node.offset()),
+                place: field.place().field("op_type").to_string(),
+                offset: Some(field.offset()),
             });
         }
-        let operator = qualified(&domain, op_type);
+        self.load.node(field, &node, inner)?;
+        let operator = qualified(&node.domain, node.operator);
         if operator == context::OPERATOR
-            && let Some(location) = context::location(node)?
+            && let Some(location) = context::location(field)?
         {
-            self.external.add_context(node, location)?;
+            self.external.add_context(field, location)?;
         }
-        self.count(node, operator)
+        self.count(field, operator)
     }
 
     fn count(&mut self, node: &Field<'_>, operator: String) -> Result<(), Error> {
@@ -116,19 +191,30 @@ impl Body {
         Ok(())
     }
 
-    /// Subgraphs and tensors; anything else in an attribute is skipped.
-    fn attribute(&mut self, attribute: &Field<'_>, depth: u32) -> Result<(), Error> {
+    /// Walks an attribute; adds what its graphs use of the graphs around them to `inner`.
+    fn attribute(
+        &mut self,
+        attribute: &Field<'_>,
+        depth: u32,
+        inner: &mut Vec<Use>,
+    ) -> Result<Attribute, Error> {
+        let mut found = Attribute::default();
         let mut message = attribute.message(schema::ATTRIBUTE)?;
         while let Some(field) = message.next()? {
+            let mut data_type = 0;
             match field.name() {
-                "g" | "graphs" => self.graph(&field, depth + 1, &mut Sought::default())?,
+                "g" | "graphs" => {
+                    let sought = &mut Sought::default();
+                    inner.extend(self.walk(&field, depth + 1, Kind::Subgraph, sought)?);
+                }
                 "t" | "tensors" | "sparse_tensor" | "sparse_tensors" => {
-                    self.tensor(&field)?;
+                    data_type = self.tensor(&field)?.data_type;
                 }
                 _ => {}
             }
+            found.field(&field, data_type)?;
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Elements of tensors by the name of their type.

@@ -2,6 +2,7 @@
 //!
 //! Every variant names the place as a path of fields (`ModelProto.graph.input[2].type`).
 
+use super::fault::Fault;
 use crate::model::Breach;
 use crate::source::pages::PageError;
 
@@ -189,6 +190,16 @@ pub enum Error {
         /// Its name, cut if it is long.
         name: String,
     },
+    /// Something that ONNX Runtime refuses when it loads the model.
+    #[error("{place} at offset {offset}: {fault}")]
+    Unsound {
+        /// The node, tensor, graph or import.
+        place: String,
+        /// Where it begins.
+        offset: u64,
+        /// What is wrong with it.
+        fault: Fault,
+    },
 }
 
 impl Breach for Error {
@@ -210,7 +221,8 @@ impl Breach for Error {
             | Self::TooManyLocations { offset, .. }
             | Self::NotANumber { offset, .. }
             | Self::DataTooLarge { offset, .. }
-            | Self::OutputNotMade { offset, .. } => Some(*offset),
+            | Self::OutputNotMade { offset, .. }
+            | Self::Unsound { offset, .. } => Some(*offset),
         }
     }
 }

@@ -11,10 +11,11 @@ use crate::model::ExternalData;
 /// Most distinct files.
 const MAX_LOCATIONS: usize = 4096;
 
-/// External files in the order in which they are met.
+/// External files in the order in which the model names them.
 #[derive(Default)]
 pub(super) struct Locations {
-    files: Vec<ExternalData>,
+    /// Each with where it is named first.
+    files: Vec<(u64, ExternalData)>,
     index: HashMap<String, usize>,
 }
 
@@ -40,7 +41,9 @@ impl Locations {
     /// The file at `location`, which is new or was met before.
     fn file(&mut self, owner: &Field<'_>, location: String) -> Result<&mut ExternalData, Error> {
         if let Some(&index) = self.index.get(&location) {
-            return Ok(&mut self.files[index]);
+            let (first, file) = &mut self.files[index];
+            *first = owner.offset().min(*first);
+            return Ok(file);
         }
         if self.files.len() == MAX_LOCATIONS {
             return Err(Error::TooManyLocations {
@@ -52,17 +55,19 @@ impl Locations {
         owner.keep(2 * location.len() as u64)?;
         let index = self.files.len();
         self.index.insert(location.clone(), index);
-        self.files.push(ExternalData {
+        let file = ExternalData {
             location: Some(location),
             needs_bytes: None,
             tensors: 0,
             named: Vec::new(),
-        });
-        Ok(&mut self.files[index])
+        };
+        self.files.push((owner.offset(), file));
+        Ok(&mut self.files[index].1)
     }
 
     /// The files.
-    pub(super) fn into_files(self) -> Vec<ExternalData> {
-        self.files
+    pub(super) fn into_files(mut self) -> Vec<ExternalData> {
+        self.files.sort_by_key(|(first, _)| *first);
+        self.files.into_iter().map(|(_, file)| file).collect()
     }
 }

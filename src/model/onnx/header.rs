@@ -1,6 +1,8 @@
 //! `ModelProto`: the file as a whole, and its description as a [`ModelInfo`].
 
-use super::body::Body;
+use super::body::{self, Body};
+use super::function::{self, Function};
+use super::load::{self, Load};
 use super::place::Place;
 use super::wire::{Field, Message, Reader};
 use super::{Error, interface, schema};
@@ -23,9 +25,8 @@ struct Header<'a> {
     doc_string_bytes: u64,
     graph: Option<Field<'a>>,
     opsets: Vec<(String, i64)>,
-    functions: Vec<String>,
+    functions: Vec<Function<'a>>,
     properties: Vec<(String, String)>,
-    body: Body,
 }
 
 /// Reads a whole file.
@@ -37,43 +38,63 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     while let Some(field) = message.next()? {
         header.field(field)?;
     }
-    let graph = header.graph.ok_or_else(|| Error::Missing {
-        place: root.field("graph").to_string(),
+    let graph = header.graph.ok_or_else(|| missing(&root, "graph"))?;
+    header.describe(&root, &graph)
+}
+
+fn missing(root: &Place<'_>, field: &'static str) -> Error {
+    Error::Missing {
+        place: root.field(field).to_string(),
         offset: None,
-    })?;
-    header.describe(&graph)
+    }
 }
 
 impl<'a> Header<'a> {
     fn field(&mut self, field: Field<'a>) -> Result<(), Error> {
         match field.name() {
-            "ir_version" => self.ir_version = Some(field.int()?),
+            "ir_version" => {
+                let version = field.int()?;
+                load::check_ir_version(version).map_err(|fault| load::unsound(&field, fault))?;
+                self.ir_version = Some(version);
+            }
             "producer_name" => self.producer_name = field.excerpt()?,
             "producer_version" => self.producer_version = field.excerpt()?,
             "domain" => self.domain = field.excerpt()?,
             "model_version" => self.model_version = Some(field.int()?),
             "doc_string" => self.doc_string_bytes = field.size(),
             "graph" => self.graph = Some(field),
-            "opset_import" => self.opsets.push(opset(&field)?),
-            "metadata_props" => self.properties.push(property(&field)?),
-            "functions" => {
-                field.keep(ENTRY_SIZE)?;
-                self.functions.push(self.body.function(&field)?);
+            "opset_import" => {
+                let (domain, version) = function::import(&field)?;
+                load::check_import(&domain, version)
+                    .map_err(|fault| load::unsound(&field, fault))?;
+                self.opsets.push((domain, version));
             }
+            "metadata_props" => self.properties.push(property(&field)?),
+            "functions" => self.functions.push(Function::read(field)?),
             _ => {}
         }
         Ok(())
     }
 
-    fn describe(mut self, graph: &Field<'_>) -> Result<ModelInfo, Error> {
+    fn describe(mut self, root: &Place<'_>, graph: &Field<'_>) -> Result<ModelInfo, Error> {
         let interface = interface::read(graph)?;
+        let ir_version = self.ir_version.ok_or_else(|| missing(root, "ir_version"))?;
+        if self.opsets.is_empty() {
+            return Err(missing(root, "opset_import"));
+        }
         let mut sought = interface.sought();
-        self.body.graph(graph, 1, &mut sought)?;
+        let signatures = self.functions.iter().map(Function::signature).collect();
+        let load = Load::new(ir_version, &self.opsets, signatures)
+            .map_err(|(index, fault)| load::unsound(&self.functions[index].field, fault))?;
+        let mut body = Body::new(load);
+        body.graph(graph, &mut sought)?;
+        body.functions(&self.functions)?;
         let metadata = self.metadata(&interface.name);
-        let weight_types = self.body.weight_types();
+        let weight_types = body.weight_types();
         let (inputs, outputs) = interface.finish(graph.place(), &sought)?;
         Ok(ModelInfo {
             format: super::Onnx.name(),
+            named_as: None,
             format_version: self.format_version(),
             producer: self.producer(),
             names_methods: false,
@@ -81,15 +102,15 @@ impl<'a> Header<'a> {
                 name: METHOD.to_owned(),
                 inputs,
                 outputs,
-                operators: self.body.operators,
+                operators: body.operators,
                 ..Method::default()
             }],
             // Tensors lie scattered between the fields of the header.
             segments: Vec::new(),
-            weight_bytes: self.body.weight_bytes,
+            weight_bytes: body.weight_bytes,
             named: Vec::new(),
             weight_types,
-            external: self.body.external.into_files(),
+            external: body.external.into_files(),
             metadata,
         })
     }
@@ -129,7 +150,8 @@ impl<'a> Header<'a> {
             let domain = if is_own(domain) { "ai.onnx" } else { domain };
             list.push((format!("opset {domain}"), version.to_string()));
         }
-        for name in self.functions.drain(..) {
+        for function in self.functions.drain(..) {
+            let name = body::qualified(&function.domain, function.name);
             list.push(("function".to_owned(), name));
         }
         for (key, value) in self.properties.drain(..) {
@@ -137,21 +159,6 @@ impl<'a> Header<'a> {
         }
         list
     }
-}
-
-/// `OperatorSetIdProto`: domain and version.
-pub(super) fn opset(field: &Field<'_>) -> Result<(String, i64), Error> {
-    field.keep(ENTRY_SIZE)?;
-    let mut opset = (String::new(), 0);
-    let mut message = field.message(schema::OPSET)?;
-    while let Some(field) = message.next()? {
-        match field.name() {
-            "domain" => opset.0 = field.excerpt()?,
-            "version" => opset.1 = field.int()?,
-            _ => {}
-        }
-    }
-    Ok(opset)
 }
 
 /// `StringStringEntryProto`: key and value, which may be long (vocabularies) and are cut.

@@ -107,11 +107,6 @@ impl Sought {
             *initialized = true;
         }
     }
-
-    /// Whether names of nodes' outputs still matter.
-    pub(super) fn seeks_outputs(&self) -> bool {
-        !self.outputs.is_empty()
-    }
 }
 
 fn name_of(value: &Value) -> Vec<u8> {

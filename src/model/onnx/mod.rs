@@ -10,8 +10,11 @@ mod body;
 mod context;
 mod error;
 mod external;
+mod fault;
+mod function;
 mod header;
 mod interface;
+mod load;
 mod nodes;
 mod place;
 mod schema;
@@ -25,9 +28,11 @@ pub mod write;
 use std::path::Path;
 
 pub use error::Error;
+pub use fault::Fault;
 pub use nodes::{Attribute, Node, Part, each_node, each_part};
 pub use stored::{Stored, each_stored};
 
+use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::{Pages, ReadAt};
 
@@ -40,11 +45,13 @@ impl ModelFormat for Onnx {
         "onnx"
     }
 
-    /// By the extension `onnx`, or by first bytes that hardly anything else begins with.
-    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
-        path.extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
-            || signature::matches(first_bytes)
+    fn is_named(&self, path: &Path) -> bool {
+        has_extension(path, &["onnx"])
+    }
+
+    /// By first bytes that hardly anything else begins with.
+    fn is_marked(&self, first_bytes: &[u8]) -> bool {
+        signature::matches(first_bytes)
     }
 
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {

@@ -163,7 +163,7 @@ fn graph(
 
 /// Shows the version of an `OperatorSetIdProto` of ONNX's own operators.
 fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
-    let (domain, version) = super::header::opset(field)?;
+    let (domain, version) = super::function::import(field)?;
     if super::header::is_own(&domain) {
         (visit.1)(Part::Opset(version));
     }

@@ -142,6 +142,9 @@ pub(super) const TYPE: &[Def] = &[
     sub(9, "optional_type"),
 ];
 
+/// `TypeProto.Sequence` and `TypeProto.Optional`.
+pub(super) const ELEMENT_TYPE: &[Def] = &[sub(1, "elem_type")];
+
 pub(super) const TENSOR_TYPE: &[Def] = &[one(1, "elem_type"), sub(2, "shape")];
 
 pub(super) const SHAPE: &[Def] = &[many(1, "dim")];

@@ -3,12 +3,18 @@
 //! Data is never read, only measured by the lengths of its fields.
 
 use super::external::Locations;
+use super::fault::Fault;
+use super::load::unsound;
 use super::place::Place;
 use super::wire::Field;
 use super::{Error, schema, value};
 
 /// Longest value shown in an error, in characters.
 const MAX_SHOWN: usize = 40;
+/// Longest field of packed numbers that is read, in bytes.
+const MAX_COUNTED: u64 = 1024;
+/// Longest number in a packed field, in bytes.
+const MAX_VARINT: u64 = 10;
 
 /// What the walk needs to know of a tensor.
 pub(super) struct Tensor {
@@ -31,6 +37,7 @@ pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tenso
         elements: 0,
     };
     let mut external = External::default();
+    let mut data = Data::default();
     let mut message = field.message(schema::TENSOR)?;
     while let Some(field) = message.next()? {
         match field.name() {
@@ -42,12 +49,22 @@ pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tenso
             "raw_data" | "float_data" | "int32_data" | "string_data" | "int64_data"
             | "double_data" | "uint64_data" => {
                 tensor.bytes = tensor.bytes.saturating_add(field.size());
+                data.add(&field)?;
             }
             _ => {}
         }
     }
     tensor.data_type = external.data_type;
     tensor.elements = external.elements.unwrap_or(0);
+    if external.is_negative {
+        return Err(unsound(field, Fault::NegativeDimension));
+    }
+    if !external.used
+        && let Some(elements) = external.elements
+    {
+        data.check(tensor.data_type, elements)
+            .map_err(|fault| unsound(field, fault))?;
+    }
     if external.used {
         let (location, end) = external.finish(field)?;
         locations.add(field, location, end)?;
@@ -79,6 +96,88 @@ pub(super) fn read_sparse(field: &Field<'_>, locations: &mut Locations) -> Resul
     Ok(tensor)
 }
 
+/// How much data of each kind a tensor has in the file.
+#[derive(Default)]
+struct Data {
+    /// Bytes of `raw_data`, if it is there.
+    raw: Option<u64>,
+    /// Bytes of the fields for numbers of a fixed size.
+    fixed: u64,
+    /// Bytes of the fields for other numbers.
+    packed: u64,
+    /// How many of these there are, as far as fields are short.
+    numbers: u64,
+    /// Whether a field is too long for its numbers to be counted.
+    is_long: bool,
+}
+
+impl Data {
+    fn add(&mut self, field: &Field<'_>) -> Result<(), Error> {
+        match field.name() {
+            "raw_data" => self.raw = Some(field.size()),
+            "string_data" => {}
+            "float_data" | "double_data" => self.fixed = self.fixed.saturating_add(field.size()),
+            _ => {
+                self.packed = self.packed.saturating_add(field.size());
+                if field.size() <= MAX_COUNTED {
+                    field.each_int(|_| self.numbers += 1)?;
+                } else {
+                    self.is_long = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that there is as much as so many elements of a type need.
+    fn check(&self, data_type: i64, elements: u64) -> Result<(), Fault> {
+        let Some(bits) = value::element_bits(data_type) else {
+            return Ok(());
+        };
+        let bytes = |count: u64| format!("{count} bytes");
+        let wrong = |found: String, expected: String| Fault::DataLength { found, expected };
+        let Some(whole) = elements.checked_mul(bits).map(|bits| bits.div_ceil(8)) else {
+            return Err(wrong(
+                bytes(self.raw.unwrap_or(0)),
+                "more than 2^61 bytes".to_owned(),
+            ));
+        };
+        if let Some(raw) = self.raw {
+            let fits = raw == whole;
+            return if fits {
+                Ok(())
+            } else {
+                Err(wrong(bytes(raw), bytes(whole)))
+            };
+        }
+        if self.fixed > 0 {
+            let fits = self.fixed == whole;
+            return if fits {
+                Ok(())
+            } else {
+                Err(wrong(bytes(self.fixed), bytes(whole)))
+            };
+        }
+        // A number takes one to ten bytes; two of four bits share one.
+        let numbers = if bits < 8 { whole } else { elements };
+        let most = numbers.saturating_mul(MAX_VARINT);
+        if self.numbers == numbers && !self.is_long {
+            return Ok(());
+        }
+        if !self.is_long {
+            let count = |count| format!("{count} numbers");
+            return Err(wrong(count(self.numbers), count(numbers)));
+        }
+        if (numbers..=most).contains(&self.packed) {
+            return Ok(());
+        }
+        Err(wrong(
+            bytes(self.packed),
+            format!("{numbers} to {most} bytes"),
+        ))
+    }
+}
+
 /// Where a tensor's data is, while it is put together from fields in any order.
 struct External {
     used: bool,
@@ -88,6 +187,8 @@ struct External {
     data_type: i64,
     /// Product of the dimensions; `None` where it is no number of elements.
     elements: Option<u64>,
+    /// Whether a dimension is below zero.
+    is_negative: bool,
 }
 
 impl Default for External {
@@ -99,12 +200,14 @@ impl Default for External {
             length: None,
             data_type: 0,
             elements: Some(1),
+            is_negative: false,
         }
     }
 }
 
 impl External {
     fn multiply(&mut self, dim: i64) {
+        self.is_negative |= dim < 0;
         let dim = u64::try_from(dim).ok();
         self.elements = self
             .elements

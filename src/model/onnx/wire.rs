@@ -295,8 +295,8 @@ impl<'a> Field<'a> {
         self.bytes(start, length).map(Some)
     }
 
-    /// Its value as text, to be forgotten soon.
-    pub(super) fn text(&self) -> Result<String, Error> {
+    /// Its value as the bytes of a name.
+    pub(super) fn identifier(&self) -> Result<Vec<u8>, Error> {
         let (start, length) = self.delimited()?;
         if length > MAX_TEXT {
             return Err(Error::TextTooLong {
@@ -306,7 +306,13 @@ impl<'a> Field<'a> {
                 limit: MAX_TEXT,
             });
         }
-        String::from_utf8(self.bytes(start, length)?).map_err(|error| {
+        self.bytes(start, length)
+    }
+
+    /// Its value as text, to be forgotten soon.
+    pub(super) fn text(&self) -> Result<String, Error> {
+        let (start, _) = self.delimited()?;
+        String::from_utf8(self.identifier()?).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             Error::NotUtf8 {
                 place: self.place.to_string(),

@@ -22,7 +22,12 @@ impl ModelFormat for Qnn {
         "qnn"
     }
 
-    fn matches(&self, _path: &Path, first_bytes: &[u8]) -> bool {
+    /// Anything may be called `.bin`.
+    fn is_named(&self, _path: &Path) -> bool {
+        false
+    }
+
+    fn is_marked(&self, first_bytes: &[u8]) -> bool {
         qnn::begins(first_bytes)
     }
 
@@ -47,6 +52,7 @@ impl ModelFormat for Qnn {
         };
         Ok(ModelInfo {
             format: self.name(),
+            named_as: None,
             format_version: "context binary, description 3".to_owned(),
             producer: context.build.map(|build| format!("QNN {build}")),
             names_methods,

@@ -279,6 +279,7 @@ fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, Error>
     };
     Ok(ModelInfo {
         format: super::Safetensors.name(),
+        named_as: None,
         format_version: "unversioned".to_owned(),
         segments: vec![segment("header", 0, data), segment("data", data, has)],
         weight_bytes: has,

@@ -12,6 +12,7 @@ use std::path::Path;
 
 pub use error::Error;
 
+use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::ReadAt;
 
@@ -25,12 +26,12 @@ impl ModelFormat for Safetensors {
     }
 
     /// By the extension, or by a length that is followed by an object with a tensor's name.
-    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
-        let named = path
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("safetensors"));
-        let marked = first_bytes.get(5..10) == Some(b"\0\0\0{\"");
-        named || marked
+    fn is_named(&self, path: &Path) -> bool {
+        has_extension(path, &["safetensors"])
+    }
+
+    fn is_marked(&self, first_bytes: &[u8]) -> bool {
+        first_bytes.get(5..10) == Some(b"\0\0\0{\"")
     }
 
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {

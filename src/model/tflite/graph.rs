@@ -48,6 +48,7 @@ pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let metadata = facts(&root, &subgraphs, &weights)?;
     Ok(ModelInfo {
         format: super::TfLite.name(),
+        named_as: None,
         format_version: format!("{IDENTIFIER}, schema {version}"),
         producer: root
             .cut_text(model::DESCRIPTION)?

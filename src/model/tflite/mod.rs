@@ -13,6 +13,7 @@ mod subgraph;
 
 use std::path::Path;
 
+use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::ReadAt;
 
@@ -28,11 +29,12 @@ impl ModelFormat for TfLite {
         "tflite"
     }
 
-    fn matches(&self, path: &Path, first_bytes: &[u8]) -> bool {
-        let named = path
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("tflite"));
-        named || first_bytes.get(4..8) == Some(IDENTIFIER.as_bytes())
+    fn is_named(&self, path: &Path) -> bool {
+        has_extension(path, &["tflite"])
+    }
+
+    fn is_marked(&self, first_bytes: &[u8]) -> bool {
+        first_bytes.get(4..8) == Some(IDENTIFIER.as_bytes())
     }
 
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {

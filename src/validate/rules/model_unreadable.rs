@@ -8,6 +8,7 @@ use crate::validate::files::ModelFacts;
 rule! {
     /// # What it checks
     /// Every model whose format is read here (ExecuTorch `.pte`, ONNX, Core ML) has a sound header.
+    /// The graph of an ONNX model is checked as ONNX Runtime checks it: names, order, operators, attributes and types.
     /// Weights are not read. The finding names what is broken and at which offset of the file; in a
     /// Core ML `.mlpackage`, which is a folder, also in which file.
     ///

@@ -249,6 +249,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("model/executorch/xnnpack", &[]),
     ("model/gguf", &[]),
     ("model/onnx", &[]),
+    ("model/onnx/load", &[]),
     ("model/qnn", &["model/executorch"]),
     ("model/safetensors", &[]),
     ("model/tflite", &["model/executorch"]),

@@ -2,6 +2,7 @@
 //! their own libraries say of them, files broken by hand, mutated and random ones.
 
 mod converted;
+mod named;
 mod random;
 
 use std::cell::Cell;

@@ -5,7 +5,9 @@ mod broken;
 pub(crate) mod build;
 mod fixtures;
 mod large;
+mod mutants;
 mod random;
+mod schemas;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -82,7 +82,10 @@ const RULES: [(&str, Severity); 58] = [
 const GENERATED: [&str; 1] = ["PKG041"];
 
 /// Packages that get another severity than their rule's default.
-const OTHER_SEVERITY: [(&str, &str); 1] = [("PKG038/bad/other/coreml/config.json", "error")];
+const OTHER_SEVERITY: [(&str, &str); 2] = [
+    ("PKG028/bad/renamed/xnnpack/config.json", "error"),
+    ("PKG038/bad/other/coreml/config.json", "error"),
+];
 
 /// Configs beside the one that has the fault, against which it is held.
 const PARTNERS: [&str; 3] = [

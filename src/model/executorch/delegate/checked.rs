@@ -3,7 +3,7 @@
 //! Invariant: reads of all payloads of a program are counted against one budget, and a payload that is
 //! delegated several times is read once.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::super::error::Error;
 use super::super::storage::{ByteRange, Externals, Storage};
@@ -14,14 +14,15 @@ use crate::source::{Pages, ReadAt};
 const BUDGET: u64 = 8_000_000;
 
 /// Checks a payload as its backend does; names of constants that the program does not hold are added to
-/// those of other files.
+/// those of other files. Returns how many arguments a call of the delegate must pass, where the payload tells.
 pub(in super::super) type Check =
-    fn(&Pages<'_>, ByteRange, &Storage<'_>, &mut Externals) -> Result<(), Error>;
+    fn(&Pages<'_>, ByteRange, &Storage<'_>, &mut Externals) -> Result<Option<u64>, Error>;
 
 /// The payloads of a program that were checked.
 pub(in super::super) struct Checked<'a> {
     pages: Pages<'a>,
-    seen: BTreeSet<u64>,
+    /// What was found of payloads, by their offsets.
+    seen: BTreeMap<u64, Option<u64>>,
 }
 
 impl<'a> Checked<'a> {
@@ -29,28 +30,31 @@ impl<'a> Checked<'a> {
     pub(in super::super) fn new(source: &'a dyn ReadAt) -> Self {
         Self {
             pages: Pages::with_budget(source, BUDGET),
-            seen: BTreeSet::new(),
+            seen: BTreeMap::new(),
         }
     }
 
-    /// Checks a payload.
+    /// Checks a payload; returns how many arguments a call must pass, where it tells.
     pub(in super::super) fn check(
         &mut self,
         check: Check,
         payload: ByteRange,
         storage: &Storage<'_>,
         externals: &mut Externals,
-    ) -> Result<(), Error> {
-        if !self.seen.insert(payload.offset) {
-            return Ok(());
+    ) -> Result<Option<u64>, Error> {
+        if let Some(known) = self.seen.get(&payload.offset) {
+            return Ok(*known);
         }
-        match check(&self.pages, payload, storage, externals) {
+        self.seen.insert(payload.offset, None);
+        let arguments = match check(&self.pages, payload, storage, externals) {
             // So large a graph is the device's matter.
             Err(Error::Read {
                 error: PageError::BudgetSpent { .. },
                 ..
-            }) => Ok(()),
-            outcome => outcome,
-        }
+            }) => None,
+            outcome => outcome?,
+        };
+        self.seen.insert(payload.offset, arguments);
+        Ok(arguments)
     }
 }

@@ -9,7 +9,7 @@ use super::super::storage::{ByteRange, Externals, Storage};
 use super::super::verify::verify;
 use super::payload::Parts;
 use super::schema::{
-    BUFFERS, CONSTANT, CONSTANTS, FLAGS, GRAPH, KEY, NODES, OFFSET, TENSOR, VALUES,
+    BUFFERS, CONSTANT, CONSTANTS, EXTERNAL_ID, FLAGS, GRAPH, KEY, NODES, OFFSET, TENSOR, VALUES,
 };
 use crate::source::Pages;
 
@@ -19,15 +19,16 @@ const KNOWN_FLAGS: u32 = 3;
 const UNION_TYPE: Field = Field(0, "xvalue_union_type");
 const UNION: Field = Field(1, "xvalue_union");
 
-/// Checks a payload; names of constants that the program does not hold are added to `externals`.
+/// Checks a payload; names of constants that the program does not hold are added to `externals`. Returns how many
+/// arguments a call must pass, if it is one of XNNPACK's.
 pub(in super::super) fn check(
     pages: &Pages<'_>,
     payload: ByteRange,
     storage: &Storage<'_>,
     externals: &mut Externals,
-) -> Result<(), Error> {
+) -> Result<Option<u64>, Error> {
     let Some(parts) = Parts::find(pages, payload)? else {
-        return Ok(());
+        return Ok(None);
     };
     let ByteRange { offset, size } = parts.graph;
     verify(pages, (offset, size), "XNNGraph", &GRAPH)?;
@@ -42,8 +43,9 @@ pub(in super::super) fn check(
     }
     let constants = root.tables(CONSTANTS)?;
     let count = constants.len().max(root.tables(BUFFERS)?.len());
+    let mut arguments = 0;
     for value in root.tables(VALUES)?.iter_tables() {
-        check_value(&value?, count)?;
+        arguments = arguments.max(check_value(&value?, count)?);
     }
     // The first stands for no constant.
     for index in 1..constants.len() {
@@ -67,10 +69,11 @@ pub(in super::super) fn check(
             }
         }
     }
-    Ok(())
+    Ok(Some(arguments))
 }
 
-fn check_value(value: &Table<'_>, constants: u64) -> Result<(), Error> {
+/// Checks a value; returns how many arguments a call must pass for it.
+fn check_value(value: &Table<'_>, constants: u64) -> Result<u64, Error> {
     let Some(mut tensor) = value.table(UNION)? else {
         return Err(Error::MissingField {
             place: value.place(UNION),
@@ -97,5 +100,8 @@ fn check_value(value: &Table<'_>, constants: u64) -> Result<(), Error> {
             found: flags.into(),
         });
     }
-    Ok(())
+    // Inputs and outputs of the graph are arguments of the call, by their positions.
+    let is_argument = flags != 0;
+    let position = u64::from(tensor.u32(EXTERNAL_ID)?);
+    Ok(if is_argument { position + 1 } else { 0 })
 }

@@ -22,6 +22,7 @@ pub(super) const TENSOR: Field = Field(0, "tensor_value");
 pub(super) const NUM_DIMS: Field = Field(1, "num_dims");
 pub(super) const DIMS: Field = Field(2, "dims");
 pub(super) const CONSTANT: Field = Field(3, "constant_buffer_idx");
+pub(super) const EXTERNAL_ID: Field = Field(4, "external_id");
 pub(super) const FLAGS: Field = Field(5, "flags");
 pub(super) const ID: Field = Field(6, "id_out");
 

@@ -21,7 +21,7 @@ use pkgtool::source::FileSource;
 use pkgtool::tensor::{DType, Signature, Tensor};
 use tempfile::TempDir;
 
-use crate::model::onnx::build::{int, model as model_of, part};
+use crate::model::onnx::build::{int, model_of_opset, part};
 
 /// An attribute of a node.
 #[derive(Clone, Copy)]
@@ -182,7 +182,18 @@ fn load_on(
     let folder = TempDir::new().expect("a directory");
     let path = folder.path().join("model.onnx");
     let parts: Vec<&[u8]> = graph.iter().map(Vec::as_slice).collect();
-    fs::write(&path, model_of(&parts)).expect("it can be written");
+    // `Gelu` is of opset 20, dilations of average pools are of 19.
+    let names = |name: &[u8]| {
+        parts
+            .iter()
+            .any(|part| part.windows(name.len()).any(|it| it == name))
+    };
+    let opset = if names(b"Gelu") || names(b"dilations") {
+        20
+    } else {
+        18
+    };
+    fs::write(&path, model_of_opset(opset, &parts)).expect("it can be written");
     let source = FileSource::open(&path).expect("it is there");
     let info = model::inspect(&path, &source).expect("it can be read");
     let info = info.expect("it is a model");

@@ -6,7 +6,7 @@ use pkgtool::model::ModelInfo;
 use proptest::prelude::*;
 
 use super::builder::{Field, Node, byte, file, int, ints, method, tables, tensor, text};
-use super::{bytes_of, inspect, read};
+use super::{bytes_of, error, inspect, read};
 
 /// Real programs, each with what was dynamic at export: `length`, `batch`, or both.
 const PROGRAMS: [(&str, &str); 9] = [
@@ -112,7 +112,8 @@ proptest! {
         // XNNPACK's are checked as its delegate does; others are not opened by a device like this.
         if let Err(error) = inspect(&bytes) {
             let text = error.to_string();
-            let own = text.contains("XNNGraph") || text.contains("XNNPACK payload");
+            let own = ["XNNGraph", "XNNPACK payload", "as the delegate's payload takes"];
+            let own = own.iter().any(|part| text.contains(part));
             prop_assert!(own && name.contains("xnnpack"), "{name}: {text}");
         }
         prop_assert!(start.elapsed() < Duration::from_secs(5));
@@ -188,6 +189,36 @@ pub(super) fn caller_of(
         (1, tables(vec![plan])),
         (3, tables(vec![stored])),
     ]))
+}
+
+/// A program whose delegate's payload takes the argument at `position` of a call that passes two.
+fn taking(position: u32) -> Vec<u8> {
+    let output = 2;
+    let tensor = vec![
+        (0, int(1)),
+        (1, int(1)),
+        (2, ints(&[8])),
+        (4, int(position)),
+        (5, int(output)),
+        (6, int(0)),
+    ];
+    let value = Node::Table(vec![(0, byte(1)), (1, Field::To(Node::Table(tensor)))]);
+    let root = Node::Table(vec![(1, tables(Vec::new())), (2, tables(vec![value]))]);
+    let mut payload = file(&root);
+    payload[4..8].copy_from_slice(b"XN01");
+    caller(payload, [&[8], &[8]], 1)
+}
+
+#[test]
+fn a_call_passes_what_the_payload_takes() {
+    read(&taking(1));
+    for position in [2, 3, u32::MAX] {
+        let text = error(&taking(position)).to_string();
+        assert!(
+            text.contains("arguments, as the delegate's payload takes"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -150,14 +150,15 @@ fn bad_names() {
 
 #[test]
 fn outputs_that_nothing_makes() {
-    let node = part(1, &[&part(2, &[b"y"]), &part(2, &[]), &part(4, &[b"Relu"])]);
+    let operator = [part(4, &[b"Made"]), part(7, &[b"com.microsoft"])].concat();
+    let node = part(1, &[&part(2, &[b"y"]), &part(2, &[]), &operator]);
     inspect(&model(&[&value(12, "y"), &node])).expect("made by a node");
     inspect(&model(&[&value(12, "x"), &value(11, "x")])).expect("an input");
     inspect(&model(&[&value(12, "w"), &part(5, &[&part(8, &[b"w"])])])).expect("an initializer");
     refuses(
         &model(&[&node, &value(12, "y"), &value(12, "z")]),
-        "ModelProto.graph.output[1] at offset 22: nothing in the graph makes the output \"z\"",
-        Some(22),
+        "ModelProto.graph.output[1] at offset 37: nothing in the graph makes the output \"z\"",
+        Some(37),
     );
     let error = inspect(&model(&[&node, &value(12, "")])).expect_err("an empty name");
     assert!(error.to_string().ends_with("makes the output \"\""));
@@ -202,7 +203,7 @@ fn bad_external_data() {
 /// So many nodes, each in the graph of an attribute of the one before. Built from the inside out
 /// and back to front, so that it takes linear time.
 fn nested(levels: usize) -> Vec<u8> {
-    let operator = part(4, &[b"If"]);
+    let operator = [part(4, &[b"If"]), part(7, &[b"com.microsoft"])].concat();
     let mut reversed = Vec::new();
     let mut wrap = |number, extra: &[u8]| {
         reversed.extend(extra.iter().rev());
@@ -216,7 +217,7 @@ fn nested(levels: usize) -> Vec<u8> {
     }
     wrap(7, &[]);
     reversed.reverse();
-    reversed
+    [reversed, int(1, 10), part(8, &[&int(2, 18)])].concat()
 }
 
 #[test]
@@ -231,7 +232,7 @@ fn deep_nesting() {
         "{error}"
     );
     let info = inspect(&nested(31)).expect("deep enough");
-    assert_eq!(info.methods[0].operators["If"], 31);
+    assert_eq!(info.methods[0].operators["com.microsoft::If"], 31);
     inspect(&nested(32)).expect_err("one too deep");
 }
 

@@ -34,7 +34,12 @@ pub(crate) fn value(field: u64, name: &str) -> Vec<u8> {
 
 /// A model of one graph.
 pub(crate) fn model(graph: &[&[u8]]) -> Vec<u8> {
-    [int(1, 10), part(7, graph), part(8, &[&int(2, 18)])].concat()
+    model_of_opset(18, graph)
+}
+
+/// A model of one graph that imports this version of ONNX's operators.
+pub(crate) fn model_of_opset(version: u64, graph: &[&[u8]]) -> Vec<u8> {
+    [int(1, 10), part(7, graph), part(8, &[&int(2, version)])].concat()
 }
 
 /// An external tensor with these entries.

@@ -1,0 +1,74 @@
+//! `FunctionProto` before its nodes are walked: what callers see of it, and the operator sets that it imports.
+
+use super::load::Signature;
+use super::wire::Field;
+use super::{Error, schema};
+
+/// What an entry costs beyond its text, roughly.
+const ENTRY_SIZE: u64 = 64;
+
+/// The head of a function.
+pub(super) struct Function<'a> {
+    pub(super) field: Field<'a>,
+    pub(super) domain: String,
+    pub(super) name: String,
+    overload: String,
+    inputs: usize,
+    outputs: usize,
+    pub(super) imports: Vec<(String, i64)>,
+}
+
+impl<'a> Function<'a> {
+    /// Reads the head of the function in `field`.
+    pub(super) fn read(field: Field<'a>) -> Result<Self, Error> {
+        field.keep(ENTRY_SIZE)?;
+        let mut function = Self {
+            field,
+            domain: String::new(),
+            name: String::new(),
+            overload: String::new(),
+            inputs: 0,
+            outputs: 0,
+            imports: Vec::new(),
+        };
+        let mut message = field.message(schema::FUNCTION)?;
+        while let Some(field) = message.next()? {
+            match field.name() {
+                "domain" => function.domain = field.kept_text()?,
+                "name" => function.name = field.kept_text()?,
+                "overload" => function.overload = field.kept_text()?,
+                "input" => function.inputs += 1,
+                "output" => function.outputs += 1,
+                "opset_import" => function.imports.push(import(&field)?),
+                _ => {}
+            }
+        }
+        Ok(function)
+    }
+
+    /// Returns what callers see of it.
+    pub(super) fn signature(&self) -> Signature {
+        Signature {
+            domain: self.domain.clone(),
+            name: self.name.clone(),
+            overload: self.overload.clone(),
+            inputs: self.inputs,
+            outputs: self.outputs,
+        }
+    }
+}
+
+/// Reads an `OperatorSetIdProto`: domain and version.
+pub(super) fn import(field: &Field<'_>) -> Result<(String, i64), Error> {
+    field.keep(ENTRY_SIZE)?;
+    let mut import = (String::new(), 0);
+    let mut message = field.message(schema::OPSET)?;
+    while let Some(field) = message.next()? {
+        match field.name() {
+            "domain" => import.0 = field.excerpt()?,
+            "version" => import.1 = field.int()?,
+            _ => {}
+        }
+    }
+    Ok(import)
+}

@@ -1,0 +1,198 @@
+//! A node against the schema of its operator.
+
+use super::node::{Attribute, Node, kind_name};
+use super::operators::{Formal, Operators, Presence, Schema, Types};
+use crate::model::onnx::fault::Fault;
+
+/// Checks `node` against `schema`; `inputs` are the types of its inputs, 0 where one is unknown.
+pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<(), Fault> {
+    count(
+        node,
+        "inputs",
+        &node.inputs,
+        schema.min_inputs,
+        &schema.inputs,
+    )?;
+    count(
+        node,
+        "outputs",
+        &node.outputs,
+        schema.min_outputs,
+        &schema.outputs,
+    )?;
+    present(node, "input", &node.inputs, &schema.inputs)?;
+    present(node, "output", &node.outputs, &schema.outputs)?;
+    attributes(node, schema)?;
+    bind(node, schema, inputs).map(|_| ())
+}
+
+fn count(
+    node: &Node,
+    what: &'static str,
+    names: &[Vec<u8>],
+    least: usize,
+    formals: &[Formal],
+) -> Result<(), Fault> {
+    let most = Schema::most(formals);
+    let found = names.len();
+    if found >= least && most.is_none_or(|most| found <= most) {
+        return Ok(());
+    }
+    let expected = match most {
+        None => format!("at least {least}"),
+        Some(most) if most == least => least.to_string(),
+        Some(most) => format!("{least} to {most}"),
+    };
+    Err(Fault::Count {
+        operator: node.operator.clone(),
+        what,
+        found,
+        expected,
+    })
+}
+
+fn present(
+    node: &Node,
+    what: &'static str,
+    names: &[Vec<u8>],
+    formals: &[Formal],
+) -> Result<(), Fault> {
+    let is_needed = |position: usize| {
+        let formal = formals.get(position);
+        formal.is_some_and(|formal| formal.option == Presence::Single)
+    };
+    let mut empty = names.iter().enumerate().filter(|(_, name)| name.is_empty());
+    match empty.find(|(position, _)| is_needed(*position)) {
+        None => Ok(()),
+        Some((position, _)) => Err(Fault::Empty {
+            operator: node.operator.clone(),
+            what,
+            position,
+        }),
+    }
+}
+
+fn attributes(node: &Node, schema: &Schema) -> Result<(), Fault> {
+    for (index, attribute) in node.attributes.iter().enumerate() {
+        let name = || attribute.name.clone();
+        value(attribute)?;
+        let mut earlier = node.attributes[..index].iter();
+        if earlier.any(|other| other.name == attribute.name) {
+            return Err(Fault::AttributeTwice { name: name() });
+        }
+        let mut known = schema.attributes.iter();
+        let Some(known) = known.find(|known| known.name == attribute.name) else {
+            // Names with two underscores are the runtime's own.
+            let takes_any = schema.attributes.iter().any(|known| known.name == "*");
+            if takes_any || attribute.name.starts_with("__") {
+                continue;
+            }
+            return Err(Fault::UnknownAttribute {
+                operator: node.operator.clone(),
+                name: name(),
+            });
+        };
+        let found = attribute.stated.or(attribute.value().map(i64::from));
+        if let Some(found) = found.filter(|found| *found != i64::from(known.kind)) {
+            return Err(Fault::AttributeType {
+                name: name(),
+                found: kind_name(found),
+                expected: kind_name(known.kind.into()),
+            });
+        }
+    }
+    let is_given = |name| node.attributes.iter().any(|given| given.name == name);
+    let mut required = schema.attributes.iter().filter(|known| known.required);
+    match required.find(|known| !is_given(known.name)) {
+        None => Ok(()),
+        Some(missing) => Err(Fault::MissingAttribute {
+            operator: node.operator.clone(),
+            name: missing.name,
+        }),
+    }
+}
+
+/// Checks that an attribute has a name, and the one value that it states.
+fn value(attribute: &Attribute) -> Result<(), Fault> {
+    if attribute.name.is_empty() {
+        return Err(Fault::AttributeUnnamed);
+    }
+    let Some(stated) = attribute.stated else {
+        return Ok(());
+    };
+    // Readers of protobuf do not tell a number or text that is the default from one that is missing.
+    let is_default = attribute.is_empty() && !matches!(stated, 4 | 5);
+    let found = match attribute.value() {
+        Some(value) if i64::from(value) == stated => return Ok(()),
+        None if is_default || attribute.refers => return Ok(()),
+        Some(value) => kind_name(value.into()),
+        None if attribute.is_empty() => "missing",
+        None => "of several types",
+    };
+    Err(Fault::AttributeValue {
+        name: attribute.name.clone(),
+        stated: kind_name(stated),
+        found,
+    })
+}
+
+/// Returns the types of a node's outputs, 0 where the schema does not tell.
+pub(super) fn outputs(node: &Node, schema: &Schema, inputs: &[Types]) -> Vec<Types> {
+    let bound = bind(node, schema, inputs).unwrap_or_default();
+    let positions = 0..node.outputs.len();
+    let mut types: Vec<Types> = positions
+        .map(|position| {
+            let Some(formal) = Schema::formal(&schema.outputs, position) else {
+                return 0;
+            };
+            let parameter = formal.parameter.and_then(|index| bound.get(index));
+            let of_inputs = parameter.copied().unwrap_or(0);
+            match of_inputs {
+                0 if formal.types.count_ones() == 1 => formal.types,
+                types => types,
+            }
+        })
+        .collect();
+    let told = match node.operator.as_str() {
+        "Cast" => "to",
+        "Constant" => "value",
+        _ => return types,
+    };
+    let told = node.attributes.iter().find(|given| given.name == told);
+    if let (Some(told), Some(first)) = (told, types.first_mut()) {
+        *first = told.tensors;
+    }
+    types
+}
+
+/// Binds the schema's type parameters to the types of the inputs.
+fn bind(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
+    let table = Operators::get();
+    let parameters = schema.inputs.iter().filter_map(|formal| formal.parameter);
+    let mut bound = vec![0; parameters.max().map_or(0, |last| last + 1)];
+    for (position, &found) in inputs.iter().enumerate() {
+        let Some(formal) = Schema::formal(&schema.inputs, position).filter(|_| found != 0) else {
+            continue;
+        };
+        if formal.types & found == 0 {
+            return Err(Fault::InputType {
+                operator: node.operator.clone(),
+                position,
+                found: table.type_name(found),
+            });
+        }
+        let Some(earlier) = formal.parameter.map(|index| &mut bound[index]) else {
+            continue;
+        };
+        if *earlier != 0 && *earlier != found {
+            return Err(Fault::InputTypes {
+                operator: node.operator.clone(),
+                position,
+                found: table.type_name(found),
+                earlier: table.type_name(*earlier),
+            });
+        }
+        *earlier = found;
+    }
+    Ok(bound)
+}

@@ -1,0 +1,568 @@
+//! What ONNX Runtime requires of a model when it loads it, beyond what the readers here need.
+//!
+//! Each check stands for one that ONNX Runtime makes before it looks at weights (`graph.cc`, `model.cc` and the checker
+//! of ONNX that it runs), and passes whatever that accepts. Checks need no more of a node than its names and the heads of
+//! its attributes. Shapes are not inferred, and of types only those that schemas tell.
+//! Invariant: memory is bounded by [`MAX_NAMES`]; the order of a graph's nodes is not checked beyond.
+
+mod conform;
+mod node;
+mod operators;
+mod scope;
+mod typing;
+mod version;
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+use foldhash::fast::RandomState;
+
+use super::Error;
+use super::fault::Fault;
+use super::wire::Field;
+use crate::source::hashed::Map;
+pub(super) use node::{Attribute, Node};
+use operators::{Entry, Operators, Schema, Types};
+pub(super) use scope::{Kind, Use};
+use scope::{Maker, Output, Scope, Value};
+use version::{STANDARD, by_domain, canonical, is_runtimes_own};
+pub(super) use version::{check_import, check_ir_version};
+
+/// Most names and uses of values that are kept of a model; real models have some ten thousands.
+const MAX_NAMES: usize = 1 << 20;
+
+/// A function of the model, as its callers see it.
+#[derive(Debug)]
+pub(super) struct Signature {
+    pub(super) domain: String,
+    pub(super) name: String,
+    pub(super) overload: String,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+}
+
+/// The checks of one model.
+pub(super) struct Load {
+    table: &'static Operators,
+    ir_version: i64,
+    /// Versions by domain, of the model or of the function that is walked.
+    imports: BTreeMap<String, i64>,
+    functions: Vec<Signature>,
+    /// Places of functions in that list, by hashes of their names.
+    places: Map<u64, usize>,
+    /// Functions that are called, in the order of their first calls.
+    called: Vec<usize>,
+    is_called: Vec<bool>,
+    /// Calls between functions: whom, by whom.
+    calls: Vec<(u32, u32)>,
+    /// The function that is walked.
+    inside: Option<u32>,
+    scopes: Vec<Scope>,
+    /// Operators that were looked up, by hashes of their names.
+    entries: Map<u64, Rc<Entry>>,
+    hasher: RandomState,
+    /// How many more names may be kept.
+    left: usize,
+    is_on: bool,
+}
+
+impl Load {
+    /// Starts the checks of a model with these imports, in the order of the file, and functions. Fails with the place of
+    /// a function that is there twice.
+    pub(super) fn new(
+        ir_version: i64,
+        imports: &[(String, i64)],
+        functions: Vec<Signature>,
+    ) -> Result<Self, (usize, Fault)> {
+        let hasher = RandomState::default();
+        let mut places = Map::default();
+        for (index, function) in functions.iter().enumerate() {
+            let domain = canonical(&function.domain);
+            let key = hasher.hash_one((domain, &function.name, &function.overload));
+            if places.insert(key, index).is_some() {
+                let (what, name) = ("the function", function.name.clone());
+                return Err((index, Fault::Twice { what, name }));
+            }
+        }
+        Ok(Self {
+            table: Operators::get(),
+            ir_version,
+            imports: by_domain(imports),
+            called: Vec::new(),
+            is_called: vec![false; functions.len()],
+            functions,
+            places,
+            calls: Vec::new(),
+            inside: None,
+            scopes: Vec::new(),
+            entries: Map::default(),
+            hasher,
+            left: MAX_NAMES,
+            is_on: true,
+        })
+    }
+
+    /// Returns the function that was called first after `count` others, by its place in the list.
+    pub(super) fn called(&self, count: usize) -> Option<usize> {
+        self.called.get(count).copied()
+    }
+
+    /// Turns to the function at this place of the list, with imports of its own.
+    pub(super) fn enter_function(&mut self, index: usize, imports: &[(String, i64)]) {
+        self.inside = u32::try_from(index).ok();
+        self.imports = by_domain(imports);
+        self.entries.clear();
+    }
+
+    /// Stops checking: what follows is never loaded.
+    pub(super) fn stop(&mut self) {
+        self.is_on = false;
+    }
+
+    /// Returns a function that calls itself.
+    pub(super) fn recursion(&self) -> Option<usize> {
+        let count = u32::try_from(self.functions.len()).ok()?;
+        let found = scope::cycle(count, &self.calls)?;
+        usize::try_from(found).ok()
+    }
+
+    /// Begins a graph.
+    pub(super) fn enter(&mut self, kind: Kind) {
+        self.scopes.push(Scope::new(kind));
+    }
+
+    /// Notes an input of the graph, given by its `ValueInfoProto`.
+    pub(super) fn input(&mut self, field: &Field<'_>) -> Result<(), Error> {
+        let (name, types) = typing::named(field)?;
+        self.given(field, &name, types, Maker::Input)
+    }
+
+    /// Notes an input of the function.
+    pub(super) fn function_input(&mut self, field: &Field<'_>) -> Result<(), Error> {
+        let name = field.identifier()?;
+        self.given(field, &name, 0, Maker::Input)
+    }
+
+    /// Notes an initializer of the graph.
+    pub(super) fn initializer(
+        &mut self,
+        field: &Field<'_>,
+        name: &[u8],
+        data_type: i64,
+    ) -> Result<(), Error> {
+        self.given(field, name, typing::tensor(data_type), Maker::Initializer)
+    }
+
+    /// Notes an output that the graph declares.
+    pub(super) fn output(&mut self, field: &Field<'_>) -> Result<(), Error> {
+        let (name, types) = typing::named(field)?;
+        self.declared(field, &name, types)
+    }
+
+    /// Notes an output of the function.
+    pub(super) fn function_output(&mut self, field: &Field<'_>) -> Result<(), Error> {
+        let name = field.identifier()?;
+        self.declared(field, &name, 0)
+    }
+
+    fn declared(&mut self, field: &Field<'_>, name: &[u8], types: Types) -> Result<(), Error> {
+        if !self.takes_room() {
+            return Ok(());
+        }
+        field.keep(name.len() as u64)?;
+        let output = Output {
+            key: self.key(name),
+            name: shown(name),
+            types,
+            offset: field.offset(),
+        };
+        self.scope().outputs.push(output);
+        Ok(())
+    }
+
+    fn given(
+        &mut self,
+        field: &Field<'_>,
+        name: &[u8],
+        types: Types,
+        maker: Maker,
+    ) -> Result<(), Error> {
+        if name.is_empty() || !self.takes_room() {
+            return Ok(());
+        }
+        let key = self.key(name);
+        let Some(earlier) = self.scope().values.get_mut(&key) else {
+            let value = Value { maker, types };
+            self.scope().values.insert(key, value);
+            return Ok(());
+        };
+        let is_input = |maker| maker == Maker::Input;
+        if is_input(maker) && is_input(earlier.maker) {
+            let (what, name) = ("the input", shown(name));
+            return Err(unsound(field, Fault::Twice { what, name }));
+        }
+        let differs = earlier.types != 0 && types != 0 && earlier.types != types;
+        if differs && is_input(maker) != is_input(earlier.maker) {
+            let (declared, found) = match maker {
+                Maker::Input => (types, earlier.types),
+                _ => (earlier.types, types),
+            };
+            let table = Operators::get();
+            let fault = Fault::DeclaredType {
+                name: shown(name),
+                declared: table.type_name(declared),
+                found: table.type_name(found),
+            };
+            return Err(unsound(field, fault));
+        }
+        if is_input(maker) {
+            *earlier = Value { maker, types };
+        }
+        Ok(())
+    }
+
+    /// Checks a node; `inner` are values that graphs inside it use and do not define.
+    pub(super) fn node(
+        &mut self,
+        field: &Field<'_>,
+        node: &Node,
+        inner: Vec<Use>,
+    ) -> Result<(), Error> {
+        if !self.is_on || self.scopes.is_empty() {
+            return Ok(());
+        }
+        let inputs = self.resolve(field, node, inner)?;
+        let outputs = self
+            .conform(node, &inputs)
+            .map_err(|fault| unsound(field, fault))?;
+        self.define(node, &outputs)
+            .map_err(|fault| unsound(field, fault))
+    }
+
+    /// Looks up what a node uses, and returns the types of its inputs.
+    fn resolve(
+        &mut self,
+        field: &Field<'_>,
+        node: &Node,
+        inner: Vec<Use>,
+    ) -> Result<Vec<Types>, Error> {
+        let position = self.scope().nodes;
+        for open in inner {
+            self.uses(open.key, position, |position| {
+                let node = position;
+                Ok(Use { node, ..open })
+            })?;
+        }
+        let mut types = Vec::new();
+        for name in &node.inputs {
+            let key = self.key(name);
+            if name.is_empty() {
+                types.push(0);
+                continue;
+            }
+            types.push(self.uses(key, position, |node| {
+                let place = field.place().to_string();
+                field.keep((name.len() + place.len()) as u64)?;
+                Ok(Use {
+                    key,
+                    name: shown(name),
+                    node,
+                    place,
+                    offset: field.offset(),
+                })
+            })?);
+        }
+        Ok(types)
+    }
+
+    /// Notes that the node at `user` uses a value, and returns its type. `open` describes the use, where the graph did
+    /// not define the value before.
+    fn uses(
+        &mut self,
+        key: u64,
+        user: u32,
+        open: impl FnOnce(u32) -> Result<Use, Error>,
+    ) -> Result<Types, Error> {
+        if !self.takes_room() {
+            return Ok(0);
+        }
+        let around = self.around(key);
+        let scope = self.scope();
+        if let Some(value) = scope.values.get(&key).copied() {
+            scope.uses(value, user);
+            return Ok(value.types);
+        }
+        // Only in the main graph it matters which nodes wait for a value.
+        if scope.kind == Kind::Main || scope.open_keys.insert(key) {
+            scope.open.push(open(user)?);
+        }
+        Ok(around.map_or(0, |value| value.types))
+    }
+
+    /// Checks a node against its operator's schema, and returns the types of its outputs.
+    fn conform(&mut self, node: &Node, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
+        let unknown = vec![0; node.outputs.len()];
+        let names = (canonical(&node.domain), &node.operator, &node.overload);
+        if let Some(&index) = self.places.get(&self.hasher.hash_one(names)) {
+            return self.call(node, index).map(|()| unknown);
+        }
+        let domain = canonical(&node.domain);
+        let version = self.imports.get(domain).copied();
+        if version.is_none() && (self.inside.is_some() || !is_runtimes_own(domain)) {
+            let domain = domain.to_owned();
+            return Err(Fault::NoImport { domain });
+        }
+        let Some(known) = self.table.domain(domain) else {
+            return Ok(unknown);
+        };
+        let version = version.unwrap_or(known.latest);
+        if version > known.latest {
+            return Err(Fault::Opset {
+                domain: domain.to_owned(),
+                found: version,
+                latest: known.latest,
+            });
+        }
+        let entry = self.entry(domain, &node.operator, version);
+        match &*entry {
+            // Builds of ONNX Runtime differ in operators of its own.
+            Entry::Unknown if !domain.starts_with(STANDARD) && version > 0 => Ok(unknown),
+            Entry::Unknown => Err(Fault::NoOperator {
+                operator: node.operator.clone(),
+                domain: domain.to_owned(),
+                version,
+            }),
+            Entry::Deprecated(since) => Err(Fault::Deprecated {
+                operator: node.operator.clone(),
+                since: *since,
+            }),
+            Entry::Known(schema) => self.follow(node, schema, inputs),
+        }
+    }
+
+    fn follow(&self, node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
+        // ONNX Runtime makes initializers of constants, and looks at nothing but their one output.
+        if !is_constant(node) {
+            conform::check(node, schema, inputs)?;
+            let mut attributes = node.attributes.iter();
+            let untyped = attributes.find(|attribute| attribute.stated.is_none());
+            if let Some(untyped) = untyped.filter(|_| self.ir_version >= 2) {
+                let name = untyped.name.clone();
+                return Err(Fault::AttributeUntyped { name });
+            }
+        } else if node.outputs.len() != 1 {
+            return Err(Fault::Count {
+                operator: node.operator.clone(),
+                what: "outputs",
+                found: node.outputs.len(),
+                expected: "1".to_owned(),
+            });
+        }
+        if is_standard(node) {
+            return Ok(conform::outputs(node, schema, inputs));
+        }
+        Ok(vec![0; node.outputs.len()])
+    }
+
+    fn call(&mut self, node: &Node, index: usize) -> Result<(), Fault> {
+        if !std::mem::replace(&mut self.is_called[index], true) {
+            self.called.push(index);
+        }
+        let callee = u32::try_from(index).ok();
+        if let (Some(callee), Some(caller)) = (callee, self.inside)
+            && self.takes_room()
+        {
+            self.calls.push((callee, caller));
+        }
+        let function = &self.functions[index];
+        let sides = [
+            ("inputs", node.inputs.len(), function.inputs),
+            ("outputs", node.outputs.len(), function.outputs),
+        ];
+        match sides.into_iter().find(|(_, found, most)| found > most) {
+            None => Ok(()),
+            Some((what, found, most)) => Err(Fault::Count {
+                operator: node.operator.clone(),
+                what,
+                found,
+                expected: format!("at most {most}"),
+            }),
+        }
+    }
+
+    fn entry(&mut self, domain: &str, operator: &str, version: i64) -> Rc<Entry> {
+        let key = self.hasher.hash_one((domain, operator));
+        if let Some(known) = self.entries.get(&key) {
+            return Rc::clone(known);
+        }
+        let domain = self.table.domain(domain).expect("it was just found");
+        let entry = Rc::new(self.table.entry(domain, operator, version));
+        // The table bounds how many there are.
+        if matches!(*entry, Entry::Known(_)) {
+            self.entries.insert(key, Rc::clone(&entry));
+        }
+        entry
+    }
+
+    /// Notes what a node makes.
+    fn define(&mut self, node: &Node, types: &[Types]) -> Result<(), Fault> {
+        let kind = self.scope().kind;
+        let position = self.scope().nodes;
+        self.scope().nodes = position.saturating_add(1);
+        if !node.name.is_empty()
+            && kind != Kind::Function
+            && !is_constant(node)
+            && self.takes_room()
+        {
+            let key = self.key(&node.name);
+            if !self.scope().node_names.insert(key) {
+                let (what, name) = ("the name of a node", shown(&node.name));
+                return Err(Fault::Twice { what, name });
+            }
+        }
+        for (name, &types) in node.outputs.iter().zip(types) {
+            if name.is_empty() || !self.takes_room() {
+                continue;
+            }
+            let key = self.key(name);
+            let maker = if is_constant(node) {
+                Maker::Initializer
+            } else {
+                Maker::Node(position)
+            };
+            let value = Value { maker, types };
+            if self.scope().values.insert(key, value).is_some() {
+                let (what, name) = ("the value", shown(name));
+                return Err(Fault::Twice { what, name });
+            }
+            let around = self.around(key).map(|value| value.maker);
+            if matches!(around, Some(Maker::Input | Maker::Initializer)) && kind == Kind::Subgraph {
+                let name = shown(name);
+                return Err(Fault::Shadows { name });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a graph; returns what it uses of the graphs around it.
+    pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<Vec<Use>, Error> {
+        let Some(mut scope) = self.scopes.pop() else {
+            return Ok(Vec::new());
+        };
+        if !self.is_on || self.left == 0 {
+            return Ok(Vec::new());
+        }
+        self.check_outputs(graph, &scope)?;
+        let open = std::mem::take(&mut scope.open);
+        let is_ordered = open.is_empty();
+        let mut outer = Vec::new();
+        for using in open {
+            let fault = match (scope.values.get(&using.key).copied(), scope.kind) {
+                (Some(value), Kind::Main) => {
+                    scope.uses(value, using.node);
+                    continue;
+                }
+                (None, Kind::Subgraph) => {
+                    outer.push(using);
+                    continue;
+                }
+                (Some(_), Kind::Subgraph) if self.is_defined(using.key) => continue,
+                (Some(_), _) => Fault::Unsorted { name: using.name },
+                (None, _) => Fault::Undefined { name: using.name },
+            };
+            return Err(Error::Unsound {
+                place: using.place,
+                offset: using.offset,
+                fault,
+            });
+        }
+        match scope.cycle().filter(|_| !is_ordered) {
+            None => Ok(outer),
+            Some(node) => Err(Error::Unsound {
+                place: format!("{}.node[{node}]", graph.place()),
+                offset: graph.offset(),
+                fault: Fault::Cycle,
+            }),
+        }
+    }
+
+    fn check_outputs(&self, graph: &Field<'_>, scope: &Scope) -> Result<(), Error> {
+        for (index, output) in scope.outputs.iter().enumerate() {
+            let value = scope.values.get(&output.key);
+            let types = value.map_or(0, |value| value.types);
+            let name = || output.name.clone();
+            let fault = if value.is_none() && scope.kind != Kind::Main {
+                Fault::OutputNotMade { name: name() }
+            } else if types != 0 && output.types != 0 && types != output.types {
+                Fault::DeclaredType {
+                    name: name(),
+                    declared: self.table.type_name(output.types),
+                    found: self.table.type_name(types),
+                }
+            } else {
+                continue;
+            };
+            return Err(Error::Unsound {
+                place: format!("{}.output[{index}]", graph.place()),
+                offset: output.offset,
+                fault,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a graph that is still walked defines this name.
+    fn is_defined(&self, key: u64) -> bool {
+        self.scopes
+            .iter()
+            .any(|scope| scope.values.contains_key(&key))
+    }
+
+    /// Returns the value of this name that the graphs around the innermost one define.
+    fn around(&self, key: u64) -> Option<Value> {
+        let mut outer = self.scopes.iter().rev().skip(1);
+        outer.find_map(|scope| scope.values.get(&key)).copied()
+    }
+
+    fn scope(&mut self) -> &mut Scope {
+        self.scopes.last_mut().expect("a graph is being walked")
+    }
+
+    /// Takes room for a name; `false` where none may be kept any more.
+    fn takes_room(&mut self) -> bool {
+        let is_left = self.is_on && !self.scopes.is_empty() && self.left > 0;
+        self.left -= usize::from(is_left);
+        is_left
+    }
+
+    fn key(&self, name: &[u8]) -> u64 {
+        self.hasher.hash_one(name)
+    }
+}
+
+/// Makes an error of a fault at a field.
+pub(super) fn unsound(field: &Field<'_>, fault: Fault) -> Error {
+    Error::Unsound {
+        place: field.place().to_string(),
+        offset: field.offset(),
+        fault,
+    }
+}
+
+fn is_standard(node: &Node) -> bool {
+    canonical(&node.domain) == STANDARD
+}
+
+fn is_constant(node: &Node) -> bool {
+    is_standard(node) && node.operator == "Constant"
+}
+
+/// A name for a message.
+fn shown(name: &[u8]) -> String {
+    const MAX_SHOWN: usize = 80;
+    String::from_utf8_lossy(name)
+        .chars()
+        .take(MAX_SHOWN)
+        .collect()
+}

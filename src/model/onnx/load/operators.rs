@@ -1,0 +1,288 @@
+//! The schemas of ONNX's operators and of ONNX Runtime's own, from `operators.txt`.
+//!
+//! `tests/operators/schemas.py` writes that file, which says how its lines read. The text is indexed once a process;
+//! a schema is read from its line when a model uses it.
+
+use std::sync::OnceLock;
+
+use crate::source::hashed::Map;
+
+/// The table.
+const TEXT: &str = include_str!("operators.txt");
+
+/// A set of types: a bit for each type of the table.
+pub(super) type Types = u128;
+
+/// What is wrong with the table, if reading it fails; a test reads all of it.
+const MALFORMED: &str = "the table is written by a script and tested as a whole";
+
+/// All domains and their operators.
+#[derive(Debug)]
+pub(super) struct Operators {
+    /// The latest IR version.
+    pub(super) ir_version: i64,
+    types: Vec<&'static str>,
+    sets: Vec<Types>,
+    domains: Map<&'static str, Domain>,
+}
+
+/// One domain.
+#[derive(Debug)]
+pub(super) struct Domain {
+    /// The latest version of its operator set.
+    pub(super) latest: i64,
+    /// Lines by operator, from the oldest version to the latest.
+    operators: Map<&'static str, Vec<(i64, &'static str)>>,
+}
+
+/// What an operator of a domain is in one version of it.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// No operator of this name, in any version up to this one.
+    Unknown,
+    /// One that was deprecated in this version.
+    Deprecated(i64),
+    /// One with this schema.
+    Known(Schema),
+}
+
+/// A version of an operator.
+#[derive(Debug)]
+pub(super) struct Schema {
+    pub(super) min_inputs: usize,
+    pub(super) min_outputs: usize,
+    pub(super) inputs: Vec<Formal>,
+    pub(super) outputs: Vec<Formal>,
+    pub(super) attributes: Vec<AttributeSchema>,
+}
+
+/// An input or output of a schema.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Formal {
+    /// The types that it may have.
+    pub(super) types: Types,
+    /// Its type parameter, by number, if all values of that parameter have one type.
+    pub(super) parameter: Option<usize>,
+    pub(super) option: Presence,
+}
+
+/// How often an input or output may be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    Single,
+    Optional,
+    Variadic,
+}
+
+/// An attribute of a schema.
+#[derive(Debug)]
+pub(super) struct AttributeSchema {
+    pub(super) name: &'static str,
+    /// Its type, as a number of `AttributeProto.AttributeType`.
+    pub(super) kind: u8,
+    pub(super) required: bool,
+}
+
+impl Operators {
+    /// Returns the table.
+    pub(super) fn get() -> &'static Self {
+        static TABLE: OnceLock<Operators> = OnceLock::new();
+        TABLE.get_or_init(|| Self::index(TEXT))
+    }
+
+    fn index(text: &'static str) -> Self {
+        let mut table = Self {
+            ir_version: 0,
+            types: Vec::new(),
+            sets: Vec::new(),
+            domains: Map::default(),
+        };
+        let mut domain = "";
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (word, rest) = line.split_once(' ').expect(MALFORMED);
+            match word {
+                "ir" => table.ir_version = number(rest),
+                "types" => table.types = rest.split(' ').collect(),
+                "set" => table
+                    .sets
+                    .push(Types::from_str_radix(rest, 16).expect(MALFORMED)),
+                "domain" => {
+                    let (name, latest) = rest.split_once(' ').expect(MALFORMED);
+                    domain = name;
+                    let latest = number(latest);
+                    let operators = Map::default();
+                    table.domains.insert(name, Domain { latest, operators });
+                }
+                operator => {
+                    let (since, rest) = rest.split_once(' ').expect(MALFORMED);
+                    let domain = table.domains.get_mut(domain).expect(MALFORMED);
+                    let versions = domain.operators.entry(operator).or_default();
+                    versions.push((number(since), rest));
+                }
+            }
+        }
+        table
+    }
+
+    /// Returns the domain of this name, where ONNX's own is `ai.onnx`.
+    pub(super) fn domain(&self, name: &str) -> Option<&Domain> {
+        self.domains.get(name)
+    }
+
+    /// Looks an operator up in a version of its domain.
+    pub(super) fn entry(&self, domain: &Domain, operator: &str, version: i64) -> Entry {
+        let versions = domain
+            .operators
+            .get(operator)
+            .map_or(&[][..], Vec::as_slice);
+        let newest = versions.iter().rev().find(|(since, _)| *since <= version);
+        match newest {
+            None => Entry::Unknown,
+            Some((since, "x")) => Entry::Deprecated(*since),
+            Some((_, line)) => Entry::Known(self.schema(line)),
+        }
+    }
+
+    fn schema(&self, line: &'static str) -> Schema {
+        let mut parts = line.split('|');
+        let mut part = || parts.next().expect(MALFORMED);
+        let (min_inputs, min_outputs) = part().split_once(' ').expect(MALFORMED);
+        let (inputs, outputs, parameters, attributes) = (part(), part(), part(), part());
+        let parameters: Vec<(&str, Types)> = words(parameters)
+            .map(|word| {
+                let (name, set) = word.split_once('=').expect(MALFORMED);
+                (name, self.set(set))
+            })
+            .collect();
+        let formals = |text| words(text).map(|word| self.formal(word, &parameters));
+        Schema {
+            min_inputs: usize::try_from(number(min_inputs)).expect(MALFORMED),
+            min_outputs: usize::try_from(number(min_outputs)).expect(MALFORMED),
+            inputs: formals(inputs).collect(),
+            outputs: formals(outputs).collect(),
+            attributes: words(attributes).map(AttributeSchema::read).collect(),
+        }
+    }
+
+    fn formal(&self, word: &str, parameters: &[(&str, Types)]) -> Formal {
+        let name = word.trim_end_matches(['?', '*', '+']);
+        let option = match &word[name.len()..] {
+            "" => Presence::Single,
+            "?" => Presence::Optional,
+            _ => Presence::Variadic,
+        };
+        if let Some(set) = name.strip_prefix('=') {
+            let types = self.set(set);
+            return Formal {
+                types,
+                parameter: None,
+                option,
+            };
+        }
+        let index = parameters.iter().position(|(known, _)| *known == name);
+        let index = index.expect(MALFORMED);
+        Formal {
+            types: parameters[index].1,
+            parameter: Some(index).filter(|_| !word.ends_with('+')),
+            option,
+        }
+    }
+
+    fn set(&self, text: &str) -> Types {
+        self.sets[usize::try_from(number(text)).expect(MALFORMED)]
+    }
+
+    /// Returns the set of one type, by its name; `None` where no operator has it.
+    pub(super) fn type_of(&self, name: &str) -> Option<Types> {
+        let index = self.types.iter().position(|known| *known == name)?;
+        Some(1 << index)
+    }
+
+    /// Returns the name of the one type in `types`.
+    pub(super) fn type_name(&self, types: Types) -> &'static str {
+        let index = usize::try_from(types.trailing_zeros()).unwrap_or(usize::MAX);
+        self.types.get(index).copied().unwrap_or("another type")
+    }
+}
+
+impl AttributeSchema {
+    fn read(word: &'static str) -> Self {
+        let (name, kind) = word.rsplit_once(':').expect(MALFORMED);
+        let bare = kind.trim_end_matches('!');
+        Self {
+            name,
+            kind: u8::try_from(number(bare)).expect(MALFORMED),
+            required: bare != kind,
+        }
+    }
+}
+
+impl Schema {
+    /// Returns the most inputs or outputs that `formals` allow; `None` where there is no limit.
+    pub(super) fn most(formals: &[Formal]) -> Option<usize> {
+        let is_open = formals
+            .last()
+            .is_some_and(|last| last.option == Presence::Variadic);
+        (!is_open).then_some(formals.len())
+    }
+
+    /// Returns what the input or output at `position` must be.
+    pub(super) fn formal(formals: &[Formal], position: usize) -> Option<&Formal> {
+        let last = formals
+            .last()
+            .filter(|last| last.option == Presence::Variadic);
+        formals.get(position).or(last)
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(' ').filter(|word| !word.is_empty())
+}
+
+fn number(text: &str) -> i64 {
+    text.parse().expect(MALFORMED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, Operators, Presence, Schema};
+
+    #[test]
+    fn every_line_reads() {
+        let table = Operators::get();
+        let mut schemas = 0;
+        for domain in table.domains.values() {
+            for (operator, versions) in &domain.operators {
+                for (since, _) in versions {
+                    match table.entry(domain, operator, *since) {
+                        Entry::Known(_) => schemas += 1,
+                        Entry::Deprecated(at) => assert_eq!(at, *since),
+                        Entry::Unknown => panic!("{operator} is listed"),
+                    }
+                }
+            }
+        }
+        assert!(schemas > 700, "{schemas}");
+    }
+
+    #[test]
+    fn versions_differ() {
+        let table = Operators::get();
+        let domain = table.domain("ai.onnx").expect("the standard");
+        let Entry::Known(clip) = table.entry(domain, "Clip", 18) else {
+            panic!("Clip is an operator");
+        };
+        assert_eq!(Schema::most(&clip.inputs), Some(3));
+        assert_eq!(clip.inputs[1].option, Presence::Optional);
+        assert!(clip.attributes.is_empty());
+        let Entry::Known(clip) = table.entry(domain, "Clip", 6) else {
+            panic!("Clip is an operator");
+        };
+        assert_eq!(clip.attributes.len(), 2);
+        assert!(matches!(table.entry(domain, "Clip", 0), Entry::Unknown));
+        assert!(matches!(
+            table.entry(domain, "Upsample", 18),
+            Entry::Deprecated(10)
+        ));
+    }
+}

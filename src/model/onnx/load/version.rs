@@ -1,0 +1,51 @@
+//! Versions of the format and of operator sets, and the domains that these belong to.
+
+use std::collections::BTreeMap;
+
+use super::operators::Operators;
+use crate::model::onnx::fault::Fault;
+
+/// ONNX's own domain.
+pub(super) const STANDARD: &str = "ai.onnx";
+
+/// Checks the version of the format.
+pub(in crate::model::onnx) fn check_ir_version(found: i64) -> Result<(), Fault> {
+    let latest = Operators::get().ir_version;
+    if found <= latest {
+        return Ok(());
+    }
+    Err(Fault::IrVersion { found, latest })
+}
+
+/// Checks the version of an imported operator set.
+pub(in crate::model::onnx) fn check_import(domain: &str, found: i64) -> Result<(), Fault> {
+    // ONNX Runtime looks at the longer of the two spellings only where a node needs it.
+    let known = Operators::get().domain(canonical(domain));
+    match known.filter(|known| found > known.latest && domain != STANDARD) {
+        None => Ok(()),
+        Some(known) => Err(Fault::Opset {
+            domain: canonical(domain).to_owned(),
+            found,
+            latest: known.latest,
+        }),
+    }
+}
+
+/// Returns the last version of each domain.
+pub(super) fn by_domain(imports: &[(String, i64)]) -> BTreeMap<String, i64> {
+    let imports = imports.iter();
+    imports
+        .map(|(domain, version)| (canonical(domain).to_owned(), *version))
+        .collect()
+}
+
+/// Returns the name of a domain; ONNX's own has two spellings.
+pub(super) fn canonical(domain: &str) -> &str {
+    if domain.is_empty() { STANDARD } else { domain }
+}
+
+/// Whether ONNX Runtime knows a domain without being told its version.
+pub(super) fn is_runtimes_own(domain: &str) -> bool {
+    let mut known = ["ai.onnx", "com.microsoft", "com.ms.", "org.pytorch."].iter();
+    known.any(|known| domain.starts_with(known))
+}

@@ -1,0 +1,25 @@
+//! The table of operators is the one that `tests/operators/schemas.py` writes.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::environment::Piece;
+
+#[test]
+fn the_table_of_operators_is_up_to_date() {
+    if Piece::Ort.or_skip("the table of ONNX operators").is_none() {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let written = Command::new("python3")
+        .arg(root.join("tests/operators/schemas.py"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .expect("Python runs");
+    assert!(written.status.success(), "{written:?}");
+    let committed = include_str!("../../../../src/model/onnx/load/operators.txt");
+    assert!(
+        String::from_utf8_lossy(&written.stdout) == committed,
+        "write it anew: tests/operators/schemas.py > src/model/onnx/load/operators.txt"
+    );
+}
