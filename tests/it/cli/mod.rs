@@ -17,6 +17,8 @@ mod formats;
 mod inspect;
 #[cfg(feature = "run")]
 mod limits;
+#[cfg(unix)]
+mod links;
 #[cfg(feature = "run")]
 mod programs;
 mod report;
