@@ -19,6 +19,8 @@ mod inspect;
 mod limits;
 #[cfg(unix)]
 mod links;
+#[cfg(unix)]
+mod planted;
 #[cfg(feature = "run")]
 mod programs;
 mod report;
