@@ -6,12 +6,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::source::replace;
+use crate::source::{bounds, replace};
 
 /// Whether a file that is there may be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It may; a symbolic link is followed, and keeps leading there.
+    /// It may; a symbolic link to a file of the package is followed, and keeps leading there.
     Replace,
     /// It may only if it is empty.
     Keep,
@@ -20,7 +20,7 @@ pub enum Existing {
 /// Puts `text` at `path`.
 pub fn replace(path: &Path, text: &str, existing: Existing) -> io::Result<()> {
     let target = match path.symlink_metadata() {
-        Ok(metadata) if metadata.is_symlink() => path.canonicalize()?,
+        Ok(metadata) if metadata.is_symlink() => bounds::real(path)?,
         _ => path.to_owned(),
     };
     replace::replace(&target, text.as_bytes(), || {

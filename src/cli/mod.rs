@@ -58,6 +58,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub use exit::Exit;
 
+use crate::source::bounds;
+
 /// The tool for on-device model packages.
 ///
 /// Checks package configs (config.json) of models for phones against their schema, their files and
@@ -104,6 +106,7 @@ enum Command {
 /// Parses the process's arguments, runs the command and gives the exit code. A panic is a bug of
 /// this tool and is reported as one.
 pub fn main() -> ExitCode {
+    bounds::choose_arguments(std::env::args_os().skip(1));
     let cli = Cli::parse_from(json_option::understood(
         std::env::args_os(),
         &Cli::command(),

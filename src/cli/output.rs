@@ -2,15 +2,20 @@
 
 use std::io::{self, BufRead, BufWriter, IsTerminal, Read, Write};
 
-use crate::source::text::defuse_line;
+use crate::source::text::{defuse_line, escape};
 
 /// Standard output, buffered.
 pub(super) fn stdout() -> BufWriter<io::StdoutLock<'static>> {
     BufWriter::new(io::stdout().lock())
 }
 
-/// Writes a text to standard output.
+/// Writes a text, which may be JSON, to standard output. Hidden characters of files are written out.
 pub(super) fn print(text: &str) -> io::Result<()> {
+    print_raw(&escape(text))
+}
+
+/// Writes a text that steers the terminal.
+pub(super) fn print_raw(text: &str) -> io::Result<()> {
     let mut out = stdout();
     out.write_all(text.as_bytes())?;
     out.flush()
@@ -20,7 +25,7 @@ pub(super) fn print(text: &str) -> io::Result<()> {
 pub(super) fn clear_screen() -> io::Result<()> {
     if io::stdout().is_terminal() {
         // To the upper left corner, everything from there on deleted.
-        print("\u{1b}[H\u{1b}[2J")?;
+        print_raw("\u{1b}[H\u{1b}[2J")?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::validate;
 /// Where settings come from.
 #[derive(Debug, clap::Args)]
 pub(super) struct SettingsArgs {
-    /// The settings for all files, instead of the nearest pkgtool.toml from each file's directory up to
+    /// The settings for all files, instead of each pkgtool.toml from a file's directory up to
     /// the root of its checkout
     #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
     config: Option<PathBuf>,
@@ -196,7 +196,16 @@ fn describe(text: &mut String, path: &Path, settings: &Settings, policy: &Policy
         Some((_, source)) => source.path.as_str(),
         None => "the command line",
     };
-    let mut lines = vec![format!("# {}: settings of {from}", path.display())];
+    let tighter: Vec<String> = settings
+        .tightened_by
+        .iter()
+        .map(|file| format!(", tightened by {file}"))
+        .collect();
+    let mut lines = vec![format!(
+        "# {}: settings of {from}{}",
+        path.display(),
+        tighter.concat()
+    )];
     let names = |list: &[Selector]| -> Vec<String> {
         list.iter().map(|one| one.text().to_owned()).collect()
     };

@@ -119,8 +119,9 @@ fn table_under(settings: &Settings, rules: &[&RuleMeta]) -> String {
 
 /// The file that settings stand in, as reports show it.
 fn file_of(settings: &Settings) -> &str {
-    let file = settings.file.as_ref();
-    file.map_or("", |(_, source)| source.path.as_str())
+    let nested = settings.tightened_by.last().map(String::as_str);
+    let file = || Some(settings.file.as_ref()?.1.path.as_str());
+    nested.or_else(file).unwrap_or_default()
 }
 
 fn markdown(rules: &[&RuleMeta]) -> String {

@@ -2,17 +2,14 @@
 //!
 //! Invariant: bytes are compared as streams, and only where the sizes are equal.
 
-use std::fmt::Write;
-use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 
 use crate::model::folder_size;
 use crate::source::lfs::{self, Pointer};
-use crate::source::same_bytes::{CHUNK, fill, same_bytes};
+use crate::source::same_bytes::{same_bytes, sha256};
 use crate::source::{self, elsewhere};
 
 /// Most files of a folder that are compared.
@@ -36,7 +33,7 @@ pub(super) enum Content {
 impl Content {
     /// Looks at a path.
     pub(super) fn look(path: &Path) -> Self {
-        let metadata = match fs::metadata(path) {
+        let metadata = match source::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Self::Missing("nothing is there".to_owned());
@@ -126,23 +123,6 @@ pub(super) fn bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
-}
-
-fn sha256(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; CHUNK];
-    loop {
-        let count = fill(&mut file, &mut buffer)?;
-        hash.update(&buffer[..count]);
-        if count < CHUNK {
-            let digest = hash.finalize();
-            return Ok(digest.iter().fold(String::new(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            }));
-        }
-    }
 }
 
 fn is_same_content(one: &Path, other: &Path) -> io::Result<bool> {

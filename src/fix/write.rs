@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::source::replace;
+use crate::source::{bounds, replace};
 
 /// Why a file was not replaced.
 #[derive(Debug, thiserror::Error)]
@@ -24,15 +24,15 @@ pub(super) enum WriteError {
 
 /// Removes what an interrupted run left beside the file at `path`.
 pub(super) fn tidy(path: &Path) {
-    if let Ok(target) = fs::canonicalize(path) {
+    if let Ok(target) = bounds::real(path) {
         replace::remove_abandoned(&target);
     }
 }
 
 /// Writes `after` into the file at `path` if it holds `before`. A link stays one: the file it leads to is
-/// replaced. Permissions are kept.
+/// replaced, if it is one of the package. Permissions are kept.
 pub(super) fn replace(path: &Path, before: &str, after: &str) -> Result<(), WriteError> {
-    let target = fs::canonicalize(path)?;
+    let target = bounds::real(path)?;
     if fs::metadata(&target)?.permissions().readonly() {
         return Err(WriteError::ReadOnly);
     }

@@ -3,7 +3,8 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use super::{Error, Repository, command};
+use super::command::command;
+use super::{Error, Repository};
 
 /// A process that gives content by id.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub struct Blobs {
 impl Repository {
     /// Begins to read content.
     pub fn blobs(&self) -> Result<Blobs, Error> {
-        let mut child = command(self.top())
+        let mut child = command(self.top())?
             .args(["cat-file", "--batch"])
             .stdin(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,22 +1,39 @@
 //! Git repositories, through the `git` program: what a revision or the index holds, what has changed.
 //!
 //! Invariant: output is read up to a bound and what a caller names is never taken for an option. Nothing
-//! is fetched, nothing in the repository is changed. Knows nothing of packages.
+//! is fetched, nothing in the repository is changed, no program that the repository names is run. Knows nothing of
+//! packages.
 
 mod blobs;
+mod command;
 mod listing;
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 pub use blobs::Blobs;
 pub use listing::{Entry, Listing, Mode};
+
+use crate::source::lfs::{self, Pointer};
+use crate::source::{self, same_bytes};
+use command::{command, command_with, without_filters};
 
 /// Most bytes of output that a listing may have.
 const MAX_OUTPUT: u64 = 64 * 1024 * 1024;
 /// Most bytes of a complaint that are shown.
 const MAX_COMPLAINT: u64 = 4096;
+
+/// A comparison that names files only. Git starts processes in submodules unless they are left out.
+const DIFF: [&str; 7] = [
+    "diff",
+    "--name-only",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-renames",
+    "--ignore-submodules=dirty",
+    "-z",
+];
 
 /// A repository with a working tree.
 #[derive(Debug, Clone)]
@@ -49,6 +66,11 @@ pub enum Error {
         /// What Git said.
         reason: String,
     },
+    /// The repository has a filter that cannot be switched off.
+    #[error(
+        "the Git settings of this repository name a filter `{0}`, which cannot be switched off; remove it from them"
+    )]
+    FilterName(String),
     /// A listing is longer than what is read.
     #[error("`git {command}` lists more than {} MiB: the repository has too many files", MAX_OUTPUT / 1024 / 1024)]
     TooLong {
@@ -116,43 +138,69 @@ impl Repository {
 
     /// Files of which the working tree has other content than the commit, or which only one of them
     /// has, untracked ones that are not ignored among them: paths from the root of the working tree.
+    ///
+    /// Filters are programs and are not run. A file that Git LFS keeps is compared with its pointer; one that
+    /// another filter changes counts as changed if Git has to look into it.
     pub fn changed_since(&self, commit: &str) -> Result<Vec<PathBuf>, Error> {
-        let diff = [
-            "diff",
-            "--name-only",
-            "--no-ext-diff",
-            "--no-renames",
-            "-z",
-            commit,
-            "--",
-        ];
-        let mut changed = paths(&ask(&self.top, &diff)?);
+        let names = ask(&self.top, &["config", "--list", "--name-only", "-z"])?;
+        let compare = command_with(&self.top, &without_filters(&names)?)?;
+        let arguments: Vec<&str> = DIFF.iter().copied().chain([commit, "--"]).collect();
+        let mut changed = paths(&said(compare, &arguments)?);
+        self.leave_out_stored(&mut changed, commit)?;
         let untracked = ["ls-files", "--others", "--exclude-standard", "-z"];
         changed.extend(paths(&ask(&self.top, &untracked)?));
         Ok(changed)
     }
 
+    /// Leaves out files that are what the commit's Git LFS pointers stand for.
+    fn leave_out_stored(&self, changed: &mut Vec<PathBuf>, commit: &str) -> Result<(), Error> {
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let (tree, mut blobs) = (self.tree(commit)?, self.blobs()?);
+        let mut error = None;
+        changed.retain(|path| {
+            let entry = tree
+                .get(path)
+                .filter(|entry| entry.mode == Mode::File && entry.size <= lfs::MAX_POINTER_SIZE);
+            let Some(entry) = entry.filter(|_| error.is_none()) else {
+                return true;
+            };
+            match blobs.bytes(&entry.id, lfs::MAX_POINTER_SIZE) {
+                Ok(Ok(bytes)) => !Pointer::parse(&bytes)
+                    .is_some_and(|pointer| is_stored(&self.top.join(path), &pointer)),
+                Ok(Err(_)) => true,
+                Err(wrong) => {
+                    error = Some(wrong);
+                    true
+                }
+            }
+        });
+        error.map_or(Ok(()), Err)
+    }
+
     /// Files of which the index has other content than `HEAD`, or which only one of them has.
     pub fn staged(&self) -> Result<Vec<PathBuf>, Error> {
-        let diff = [
-            "diff",
-            "--cached",
-            "--name-only",
-            "--no-ext-diff",
-            "--no-renames",
-            "-z",
-            "--",
-        ];
-        Ok(paths(&ask(&self.top, &diff)?))
+        let staged: Vec<&str> = DIFF.iter().copied().chain(["--cached", "--"]).collect();
+        Ok(paths(&ask(&self.top, &staged)?))
     }
 }
 
 /// Files that Git tracks in the working tree with the absolute root `top`: paths from there. No repository
 /// further up is asked.
 pub fn tracked(top: &Path) -> Result<Vec<PathBuf>, Error> {
-    let mut command = command(top);
+    let mut command = command(top)?;
     command.env("GIT_CEILING_DIRECTORIES", top.parent().unwrap_or(top));
     Ok(paths(&said(command, &["ls-files", "-z"])?))
+}
+
+/// Whether a file is the one that a pointer stands for. What is no regular file of the tree itself is not.
+fn is_stored(file: &Path, pointer: &Pointer) -> bool {
+    let is_own = file.symlink_metadata().is_ok_and(|found| found.is_file());
+    let has_size = || source::metadata(file).is_ok_and(|found| found.len() == pointer.size);
+    let expected = pointer.oid.strip_prefix("sha256:");
+    let has_sum = || same_bytes::sha256(file).is_ok_and(|sum| Some(sum.as_str()) == expected);
+    is_own && has_size() && has_sum()
 }
 
 /// The nearest ancestor that is a directory.
@@ -161,26 +209,9 @@ fn existing(path: &Path) -> &Path {
     found.unwrap_or(Path::new("."))
 }
 
-/// A command of Git in a directory, without anything that asks, fetches or runs others' programs.
-fn command(directory: &Path) -> Command {
-    let mut command = Command::new("git");
-    command
-        .arg("--no-optional-locks")
-        .arg("--literal-pathspecs")
-        .args(["-c", "core.fsmonitor=false", "-c", "core.quotePath=false"])
-        .current_dir(directory)
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .env("GIT_NO_LAZY_FETCH", "1")
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
 /// What a command of Git prints.
 fn ask(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error> {
-    said(command(directory), arguments)
+    said(command(directory)?, arguments)
 }
 
 /// The same of a command that is made already.

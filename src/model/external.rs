@@ -1,11 +1,11 @@
 //! Where the data that a model keeps outside its file must be, and whether it is there.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::executorch::body::data_files_in;
 use super::{ExternalData, ModelInfo, TensorInfo};
 use crate::package::reference::{self, ReferenceError};
+use crate::source::{self, bounds};
 
 /// Why data that a model keeps in other files cannot be used. The texts go on after the model's
 /// name.
@@ -43,6 +43,14 @@ pub enum ExternalDataError {
         /// What it has.
         found: Box<TensorInfo>,
     },
+    /// The location is a link out of the model's directory.
+    #[error(
+        "keeps data in `{location}`, which is a link out of its own directory; put the file itself there"
+    )]
+    Link {
+        /// As the file writes it.
+        location: String,
+    },
     /// The location leaves the model's directory.
     #[error("keeps data in `{location}`, outside its own directory")]
     Outside {
@@ -56,6 +64,12 @@ pub enum ExternalDataError {
         location: String,
         /// What it is.
         reason: ReferenceError,
+    },
+    /// A directory, a pipe, a device.
+    #[error("keeps data in `{location}`, which is not a regular file")]
+    NoFile {
+        /// As the file writes it.
+        location: String,
     },
     /// Nothing is there.
     #[error("keeps data in `{location}`, which does not exist")]
@@ -94,9 +108,17 @@ impl ExternalData {
             }
             Err(reason) => return Err(ExternalDataError::NoPath { location, reason }),
         };
-        let Ok(metadata) = fs::metadata(&path) else {
-            return Err(ExternalDataError::Missing { location });
+        let metadata = match source::metadata(&path) {
+            Ok(metadata) if metadata.is_file() => metadata,
+            Ok(_) => return Err(ExternalDataError::NoFile { location }),
+            Err(error) if bounds::is_outside(&error) => {
+                return Err(ExternalDataError::Link { location });
+            }
+            Err(_) => return Err(ExternalDataError::Missing { location }),
         };
+        if !bounds::is_within(&path, directory).unwrap_or(false) {
+            return Err(ExternalDataError::Link { location });
+        }
         let (needs, has) = (self.needs_bytes.unwrap_or(0), metadata.len());
         if has < needs {
             return Err(ExternalDataError::Short {

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::source::json::SyntaxError;
-use crate::source::{self, Document, Span, lfs};
+use crate::source::{self, Document, Reader, Span, lfs};
 
 /// Largest config or precision list that is read, in bytes. Real ones have some kilobytes.
 pub const MAX_SIZE: u64 = 4 * 1024 * 1024;
@@ -58,8 +58,7 @@ impl Loaded {
 
     /// The same for a file that is known to be a regular one of this size in bytes, if it is known.
     pub fn read_sized(path: &Path, size: Option<u64>) -> Self {
-        let size = size.map_or_else(|| size_of(path), Ok);
-        match size.and_then(|size| read_bounded(path, size)) {
+        match read_bounded(path, size) {
             Ok(bytes) => Self::from_bytes(bytes),
             Err(fault) => Self {
                 text: String::new(),
@@ -120,33 +119,32 @@ impl Loaded {
     }
 }
 
-/// The size of a regular file, in bytes.
-fn size_of(path: &Path) -> Result<u64, LoadFault> {
-    let metadata = fs::metadata(path).map_err(|error| match fs::read_link(path) {
+fn unreadable(error: &io::Error) -> LoadFault {
+    LoadFault::Unreadable(error.to_string())
+}
+
+/// Opens a file; tells its size, which must be a regular one's unless it is known.
+fn open(path: &Path, size: Option<u64>) -> Result<(Reader, u64), LoadFault> {
+    let file = source::open(path).map_err(|error| match fs::read_link(path) {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => LoadFault::Unreadable(format!(
             "it is a symbolic link to {}, where nothing is",
             target.display()
         )),
         _ => unreadable(&error),
     })?;
-    if !metadata.is_file() {
-        return Err(LoadFault::Unreadable("not a regular file".to_owned()));
-    }
-    Ok(metadata.len())
+    let size = size.map_or_else(|| file.size(), Ok);
+    let size = size.map_err(|error| unreadable(&error))?;
+    Ok((file, size))
 }
 
-fn unreadable(error: &io::Error) -> LoadFault {
-    LoadFault::Unreadable(error.to_string())
-}
-
-fn read_bounded(path: &Path, size: u64) -> Result<Vec<u8>, LoadFault> {
+fn read_bounded(path: &Path, size: Option<u64>) -> Result<Vec<u8>, LoadFault> {
+    let (mut file, size) = open(path, size)?;
     if size > MAX_SIZE {
         return Err(LoadFault::TooLarge(size));
     }
     // The size fits: it is at most MAX_SIZE. One more, so that the end is met without growing.
     let capacity = usize::try_from(size + 1).unwrap_or_default();
     let mut bytes = vec![0; capacity];
-    let mut file = source::open(path).map_err(|error| unreadable(&error))?;
     let first = file.read(&mut bytes).map_err(|error| unreadable(&error))?;
     bytes.truncate(first);
     // With room for one byte more, a file that gives its size ends there. The size a file system reports is

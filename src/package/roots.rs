@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::reference::normalize;
 use super::walked::Seen;
 use super::{Backend, steps};
+use crate::source::bounds;
 use crate::source::hashed::Map;
 
 /// The working directory, and the repositories found so far.
@@ -50,10 +51,7 @@ impl Roots {
     pub fn package_root_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> PathBuf {
         match self.repository_seen(directory, seen) {
             Some(root) => root,
-            None => steps::upwards(directory)
-                .nth(2)
-                .unwrap_or(directory)
-                .to_owned(),
+            None => bounds::above(directory).to_owned(),
         }
     }
 
@@ -112,7 +110,7 @@ impl Roots {
         };
         self.checkout_seen(directory, seen).or_else(|| {
             nearest(&self.downloads, directory, seen, |ancestor| {
-                is_download(ancestor, seen)
+                bounds::is_download(ancestor, |name| has(ancestor, name, seen))
             })
         })
     }
@@ -162,15 +160,6 @@ fn is_backend(directory: &Path) -> bool {
     steps::name(directory)
         .and_then(Backend::from_name)
         .is_some()
-}
-
-/// Whether a directory is the root of a download from a hub, which has no `.git`.
-fn is_download(directory: &Path, seen: Option<Seen<'_>>) -> bool {
-    let parent = steps::above(directory).and_then(steps::name);
-    let has_downloads = || directory.join(".cache/huggingface/download");
-    has(directory, ".gitattributes", seen)
-        || has(directory, ".cache", seen) && has_downloads().symlink_metadata().is_ok()
-        || parent.is_some_and(|name| name == "snapshots")
 }
 
 /// How many directories `directory` lies below `root`; 0 if it does not.

@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
@@ -16,6 +15,7 @@ use serde_json::json;
 use crate::diagnostic::Identity;
 use crate::package::Roots;
 use crate::source::replace::replace;
+use crate::source::{self, bounds};
 
 /// Largest baseline that is read, in bytes.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
@@ -74,17 +74,10 @@ impl Entry {
 
 /// Reads a baseline; else says why it cannot be.
 pub(super) fn read(file: &Path) -> Result<Known, String> {
-    let mut text = String::new();
-    let read = File::open(file).and_then(|opened| {
-        if !opened.metadata()?.is_file() {
-            return Err(io::Error::other("it is no file"));
-        }
-        opened.take(MAX_FILE + 1).read_to_string(&mut text)
-    });
-    read.map_err(|error| error.to_string())?;
-    if text.len() as u64 > MAX_FILE {
-        return Err("it has more than 64 MiB".to_owned());
-    }
+    let text = source::read_text(file, MAX_FILE).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => "it has more than 64 MiB".to_owned(),
+        _ => error.to_string(),
+    })?;
     let written: Written = serde_json::from_str(&text).map_err(|error| {
         format!("it is no baseline: {error}; `pkgtool validate --write-baseline` writes one")
     })?;
@@ -129,8 +122,11 @@ pub(super) fn text(known: &Known) -> String {
 pub(super) fn write(file: &Path, known: &Known) -> io::Result<()> {
     let text = text(known);
     // A link stays one: what it leads to is replaced.
-    let file = &file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    if fs::read(file).is_ok_and(|before| before == text.as_bytes()) {
+    let file = &match bounds::real(file) {
+        Err(error) if bounds::is_outside(&error) => return Err(error),
+        real => real.unwrap_or_else(|_| file.to_owned()),
+    };
+    if source::read(file, MAX_FILE).is_ok_and(|before| before == text.as_bytes()) {
         return Ok(());
     }
     replace(file, text.as_bytes(), || Ok(()))

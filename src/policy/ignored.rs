@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ignore::Match;
@@ -13,6 +12,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::git;
 use crate::package::{Roots, is_looked_at};
+use crate::source;
 
 /// The name of git's own files.
 const GITIGNORE: &str = ".gitignore";
@@ -137,24 +137,17 @@ impl Ignored {
     }
 
     fn read_gitignore(&mut self, directory: &Path) {
-        let file = directory.join(GITIGNORE);
-        if is_small(&file) {
-            // A line that git cannot read is passed over, as git does.
-            let (matcher, _) = Gitignore::new(file);
-            if !covers_all_of(&matcher, &self.top) {
-                self.files.insert(directory.to_owned(), matcher);
-            }
+        if let Some(matcher) = matcher(directory, &directory.join(GITIGNORE))
+            && !covers_all_of(&matcher, &self.top)
+        {
+            self.files.insert(directory.to_owned(), matcher);
         }
     }
 
     fn read_exclude(&mut self, checkout: &Path) {
-        let Some(file) = exclude_of(checkout).filter(|file| is_small(file)) else {
+        let Some(matcher) = exclude_of(checkout).and_then(|file| matcher(checkout, &file)) else {
             return;
         };
-        let mut builder = GitignoreBuilder::new(checkout);
-        // As above.
-        let _ = builder.add(file);
-        let Ok(matcher) = builder.build() else { return };
         // Most have nothing but a comment.
         if matcher.num_ignores() > 0 && !covers_all_of(&matcher, &self.top) {
             self.excludes.insert(checkout.to_owned(), matcher);
@@ -194,7 +187,7 @@ fn exclude_of(checkout: &Path) -> Option<PathBuf> {
     }
     // A working tree beside others, or a submodule: a file says where the repository is.
     let said = |file: &Path| {
-        let text = fs::read_to_string(file).ok().filter(|_| is_small(file))?;
+        let text = source::read_text(file, MAX_SIZE).ok()?;
         Some(text.trim_end_matches(['\n', '\r']).to_owned())
     };
     let directory = checkout.join(said(&git)?.strip_prefix("gitdir: ")?);
@@ -206,9 +199,15 @@ fn exclude_of(checkout: &Path) -> Option<PathBuf> {
     )
 }
 
-fn is_small(file: &Path) -> bool {
-    let metadata = file.metadata();
-    metadata.is_ok_and(|it| it.is_file() && it.len() <= MAX_SIZE)
+/// What a file with lines of git's form matches below `root`. A line that git cannot read is passed over, as git does.
+fn matcher(root: &Path, file: &Path) -> Option<Gitignore> {
+    let bytes = source::read(file, MAX_SIZE).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut builder = GitignoreBuilder::new(root);
+    for line in text.trim_start_matches('\u{feff}').lines() {
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().ok()
 }
 
 /// Whether git ignores all that is in a directory at or below that of the file.

@@ -1,27 +1,37 @@
-//! Which settings rule a file: the nearest `pkgtool.toml`, from the file's directory up to the root of its
-//! checkout.
+//! Which settings rule a file: each `pkgtool.toml` from the file's directory up to the root of its checkout.
 //!
+//! The outermost is the user's own if it is in the checkout's root or above what the user named, else it is a package's.
+//! Those below tighten it (`tighten.rs`). What `pull` brought, and what is on a server, rules nothing.
 //! Invariant: each directory is looked at once, each file read once; a file of settings is read in bounds.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::de::IgnoredAny;
+
 use super::read;
 use super::settings::{Overrides, Settings};
+use super::tighten::tighten;
 use crate::package::sieve::SETTINGS_FILE;
 use crate::package::{Roots, steps};
 use crate::source::hashed::Map;
+use crate::source::{self, elsewhere};
 use crate::validate::Place;
 
+/// Where `pull` writes down what it brought into a directory, by paths from there.
+const PULLED: &str = ".pkgtool/pulled.json";
+/// Largest such record that is read, in bytes.
+const MAX_RECORD: u64 = 64 << 20;
 /// Largest file of settings, in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
 /// Where settings come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// The nearest `pkgtool.toml` of each file.
+    /// Each `pkgtool.toml` from a file's directory up.
     Nearest,
     /// This file, for everything.
     File(PathBuf),
@@ -38,6 +48,10 @@ pub(super) struct Lookup {
     /// Settings of those that have no file.
     bare: Option<Arc<Settings>>,
     known: Mutex<Map<OsString, Option<Arc<Settings>>>>,
+    /// Settings in force below the directory of each file that was met.
+    settled: Mutex<Map<PathBuf, Arc<Settings>>>,
+    /// What the user named, from the file system's root.
+    typed: Mutex<BTreeSet<PathBuf>>,
     /// Files that were read, by their paths.
     read: Mutex<Map<PathBuf, Arc<Settings>>>,
 }
@@ -58,6 +72,8 @@ impl Lookup {
             roots,
             bare,
             known: Mutex::default(),
+            settled: Mutex::default(),
+            typed: Mutex::default(),
             read: Mutex::default(),
         }
     }
@@ -98,31 +114,104 @@ impl Lookup {
             .collect()
     }
 
+    /// Remembers what the user named: settings above it are the user's own.
+    pub(super) fn hear_of_typed(&self, paths: &[PathBuf]) {
+        let mut typed = self.typed.lock().unwrap_or_else(PoisonError::into_inner);
+        typed.extend(paths.iter().map(|path| self.roots.absolute(path)));
+    }
+
     fn nearest(&self, place: Place<'_>) -> Option<Arc<Settings>> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed = Vec::new();
-        let mut found = None;
+        let mut settled = None;
         for ancestor in steps::upwards(place.directory) {
-            let file = || ancestor.join(SETTINGS_FILE);
             let seen = place.seen.and_then(|seen| seen.has_settings(ancestor));
             // What was seen costs less to ask than to remember.
-            if seen.is_none() {
-                if let Some(answer) = known().get(ancestor.as_os_str()) {
-                    found.clone_from(answer);
-                    break;
-                }
-                passed.push(ancestor.as_os_str().to_owned());
-            }
-            if seen.unwrap_or_else(|| file().symlink_metadata().is_ok()) {
-                found = Some(self.file(&file()));
+            if seen.is_none()
+                && let Some(answer) = known().get(ancestor.as_os_str())
+            {
+                settled.clone_from(answer);
                 break;
             }
+            let exists = || ancestor.join(SETTINGS_FILE).symlink_metadata().is_ok();
+            passed.push((ancestor, seen.unwrap_or_else(exists), seen.is_none()));
             if place.roots.is_checkout(ancestor, place.seen) {
                 break;
             }
         }
-        known().extend(passed.into_iter().map(|ancestor| (ancestor, found.clone())));
-        found
+        for (directory, has_file, is_asked) in passed.into_iter().rev() {
+            if has_file {
+                settled = self.settle(directory, settled);
+            }
+            if is_asked {
+                known().insert(directory.as_os_str().to_owned(), settled.clone());
+            }
+        }
+        settled
+    }
+
+    /// The settings in force in a directory that has a file of them, below a directory with those `above`.
+    fn settle(&self, directory: &Path, above: Option<Arc<Settings>>) -> Option<Arc<Settings>> {
+        let file = directory.join(SETTINGS_FILE);
+        let settled = || self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = settled().get(&file) {
+            return Some(Arc::clone(known));
+        }
+        if is_brought(&file)
+            || above
+                .as_deref()
+                .is_some_and(|above| is_file_of(above, &file))
+        {
+            return above;
+        }
+        let made = if above.is_none() && self.is_users(directory) {
+            self.file(&file)
+        } else {
+            self.nested(&file, above.as_deref())
+        };
+        settled().insert(file, Arc::clone(&made));
+        Some(made)
+    }
+
+    /// Whether a directory is above what the user named, or is that.
+    fn is_users(&self, directory: &Path) -> bool {
+        let typed = self.typed.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = self.roots.absolute(Path::new(""));
+        typed.is_empty()
+            || here.starts_with(directory)
+            || typed.iter().any(|path| path.starts_with(directory))
+    }
+
+    /// The settings above as a nested file tightens them; that of a package tightens what holds without settings.
+    fn nested(&self, file: &Path, above: Option<&Settings>) -> Arc<Settings> {
+        let directory = file.parent().unwrap_or(file);
+        let none = || Settings {
+            root: directory.to_owned(),
+            ..Settings::default()
+        };
+        let above = above.map_or_else(|| none().overridden(&self.overrides), Settings::clone);
+        let own = self.parse(file);
+        let (merged, findings) = tighten(&above, &own);
+        let reported = Settings {
+            file: own.file,
+            root: own.root,
+            findings,
+            ..none()
+        };
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.insert(
+            file.to_owned(),
+            Arc::new(reported.overridden(&self.overrides)),
+        );
+        Arc::new(merged.overridden(&self.overrides))
+    }
+
+    fn parse(&self, file: &Path) -> Settings {
+        let shown = self.roots.shown(file);
+        match text_of(file) {
+            Ok(text) => read::read(file, shown, text),
+            Err((reason, help)) => read::unreadable(file, shown, &reason, help),
+        }
     }
 
     /// The settings in a file, which is from the file system's root.
@@ -131,28 +220,48 @@ impl Lookup {
         if let Some(known) = read.get(file) {
             return Arc::clone(known);
         }
-        let shown = self.roots.shown(file);
-        let settings = match text_of(file) {
-            Ok(text) => read::read(file, shown, text),
-            Err((reason, help)) => read::unreadable(file, shown, &reason, help),
-        };
-        let settings = Arc::new(settings.overridden(&self.overrides));
+        let settings = Arc::new(self.parse(file).overridden(&self.overrides));
         read.insert(file.to_owned(), Arc::clone(&settings));
         settings
     }
+}
+
+/// Whether settings stand in this very file, which a link leads to again.
+fn is_file_of(settings: &Settings, file: &Path) -> bool {
+    let known = settings
+        .file
+        .as_ref()
+        .and_then(|(known, _)| known.canonicalize().ok());
+    known.is_some() && known == file.canonicalize().ok()
+}
+
+/// Whether a file came from a server: `pull` wrote it, or it is still there.
+fn is_brought(file: &Path) -> bool {
+    let is_pulled = |directory: &Path| {
+        let record = directory.join(PULLED);
+        // Most directories have none, and to look costs less than to open.
+        let is_there = record.symlink_metadata().is_ok();
+        let text = is_there
+            .then(|| source::read_text(&record, MAX_RECORD).ok())
+            .flatten();
+        let record: Option<BTreeMap<String, IgnoredAny>> =
+            text.and_then(|text| serde_json::from_str(&text).ok());
+        let target = file.strip_prefix(directory).map(Path::to_string_lossy);
+        let target = target
+            .unwrap_or_default()
+            .replace(std::path::MAIN_SEPARATOR, "/");
+        record.is_some_and(|record| record.contains_key(&target))
+    };
+    elsewhere::is_far(file) || steps::upwards(file).skip(1).any(is_pulled)
 }
 
 /// The text of a file of settings; else why not, and what to do.
 pub(super) fn text_of(file: &Path) -> Result<String, (String, &'static str)> {
     const ELSE: &str = "what it says does not hold; mend it, or leave it out with --no-config";
     let cannot = |error: std::io::Error| (format!("cannot be read: {error}"), ELSE);
-    // A pipe of this name would be waited for.
-    let metadata = file.metadata().map_err(cannot)?;
-    if !metadata.is_file() {
-        return Err(("is no file".to_owned(), ELSE));
-    }
+    let opened = source::open(file).map_err(cannot)?;
+    opened.size().map_err(|_| ("is no file".to_owned(), ELSE))?;
     let mut bytes = Vec::new();
-    let opened = std::fs::File::open(file).map_err(cannot)?;
     let mut bounded = opened.take(MAX_FILE + 1);
     bounded.read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > MAX_FILE {

@@ -15,6 +15,7 @@ mod read;
 mod selector;
 mod settings;
 mod sieve;
+mod tighten;
 mod words;
 
 use std::collections::BTreeMap;
@@ -125,7 +126,7 @@ impl Policy {
         })
     }
 
-    /// The nearest `pkgtool.toml` of each file, and nothing else.
+    /// Each `pkgtool.toml` from a file's directory up, and nothing else.
     pub fn nearest() -> Self {
         Self {
             lookup: Lookup::new(Origin::Nearest, Overrides::default()),
@@ -188,6 +189,7 @@ impl Policy {
 
     /// The same by so many threads; 0 means one for each core.
     fn discover_by(&self, paths: &[PathBuf], threads: usize) -> Discovery {
+        self.lookup.hear_of_typed(paths);
         let mut sieve = sieve::ProjectSieve::new(&self.lookup);
         Discovery::walk_sieved(paths, &mut sieve, threads)
     }

@@ -20,6 +20,10 @@ pub struct Settings {
     pub file: Option<(PathBuf, Arc<SourceText>)>,
     /// What paths and globs are relative to, from the file system's root.
     pub root: PathBuf,
+    /// The keys of the file, and where they stand.
+    pub keys: Vec<(String, Span)>,
+    /// Nested files that tighten these settings, as reports show them, the outermost first.
+    pub tightened_by: Vec<String>,
     /// Whether the file says `root`.
     pub says_root: bool,
     /// The rules that are looked at; `None` for all.

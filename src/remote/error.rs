@@ -40,6 +40,20 @@ pub enum RemoteError {
         /// How long was waited.
         seconds: u64,
     },
+    /// The server sends so little that the transfer would not end.
+    #[error(
+        "{url}: the server is too slow: {bytes} bytes in {seconds} s, expected at least {least}; a later run resumes"
+    )]
+    Drips {
+        /// What was asked.
+        url: String,
+        /// What came.
+        bytes: u64,
+        /// How long was waited.
+        seconds: u64,
+        /// What must come.
+        least: u64,
+    },
     /// The run took too long.
     #[error("{url}: not done after {seconds} s, which is the limit of a run; see --timeout")]
     TooSlow {

@@ -24,6 +24,10 @@ pub struct Limits {
     pub connect: Duration,
     /// How long a server may send nothing.
     pub idle: Duration,
+    /// How long a body may be waited for until it is seen whether enough came.
+    pub window: Duration,
+    /// Bytes of a body that must come in a window. A download takes no longer than its bytes at this rate.
+    pub window_bytes: u64,
     /// How long the run may take; `None` for a download.
     pub total: Option<Duration>,
     /// Bytes of one file that may be fetched to look into it.
@@ -41,6 +45,8 @@ impl Default for Limits {
         Self {
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(30),
+            window: Duration::from_mins(1),
+            window_bytes: 60 << 10,
             total: Some(Duration::from_mins(5)),
             file_bytes: 16 << 20,
             whole_bytes: 1 << 20,

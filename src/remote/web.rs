@@ -2,7 +2,6 @@
 //! that comes counted before it is kept.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use reqwest::{Client, Method, Response, Url};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use super::gate::{Gate, GatedResolver, REFUSED, literal};
+use super::gate::{Gate, GatedResolver, REFUSED};
 use super::{Limits, RemoteError, Settings};
 
 /// Redirects that are followed for one request.
@@ -70,10 +69,32 @@ impl Ask {
     }
 }
 
+/// How much of a body came while it was waited for, since the window began.
+#[derive(Debug, Default)]
+struct Pace {
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Pace {
+    /// Takes a piece of a body. At the end of a window of waiting, gives its bytes if these were too few. Time that
+    /// passes elsewhere, as in writing to a disk, does not count.
+    fn too_slow(&mut self, bytes: u64, waited: Duration, limits: &Limits) -> Option<u64> {
+        self.bytes += bytes;
+        self.waited += waited;
+        if self.waited < limits.window {
+            return None;
+        }
+        let Self { bytes, .. } = std::mem::take(self);
+        (bytes < limits.window_bytes).then_some(bytes)
+    }
+}
+
 /// An answer whose body has not been read.
 #[derive(Debug)]
 pub(super) struct Answer<'w> {
     web: &'w Web,
+    pace: Pace,
     response: Response,
     /// HTTP status.
     pub(super) status: u16,
@@ -94,11 +115,7 @@ impl Web {
             .enable_all()
             .build()
             .map_err(|error| fail(&error))?;
-        let gate = Arc::new(Gate::default());
-        gate.open(
-            settings.allow_private,
-            &addresses(&runtime, first, settings.limits.connect),
-        );
+        let gate = Arc::new(Gate::new(settings.allow_private, first));
         let client = Client::builder()
             .connect_timeout(settings.limits.connect)
             .redirect(reqwest::redirect::Policy::none())
@@ -286,6 +303,7 @@ impl Web {
         }
         Ok(Answer {
             web: self,
+            pace: Pace::default(),
             status: response.status().as_u16(),
             response,
             url,
@@ -354,13 +372,24 @@ impl Answer<'_> {
     pub(super) fn chunk(
         &mut self,
     ) -> Result<Option<impl std::ops::Deref<Target = [u8]> + use<>>, RemoteError> {
+        let began = Instant::now();
         let chunk = self.web.wait(&self.url, self.response.chunk())?;
+        let waited = began.elapsed();
         let chunk = chunk.map_err(|error| RemoteError::Unreachable {
             url: plain(&self.url),
             reason: innermost(&error),
         })?;
         if let Some(chunk) = &chunk {
             self.web.spend(&self.url, chunk.len() as u64)?;
+            let limits = &self.web.limits;
+            if let Some(bytes) = self.pace.too_slow(chunk.len() as u64, waited, limits) {
+                return Err(RemoteError::Drips {
+                    url: plain(&self.url),
+                    bytes,
+                    seconds: limits.window.as_secs(),
+                    least: limits.window_bytes,
+                });
+            }
         }
         Ok(chunk)
     }
@@ -406,20 +435,6 @@ fn token(settings: &Settings) -> Result<Option<(Url, HeaderValue)>, RemoteError>
     Ok(Some((endpoint, value)))
 }
 
-/// What the host of a URL resolves to; nothing if it does not.
-fn addresses(runtime: &Runtime, url: &Url, patience: Duration) -> Vec<IpAddr> {
-    if let Some(address) = literal(url) {
-        return vec![address];
-    }
-    let host = url.host_str().unwrap_or_default();
-    let found =
-        runtime.block_on(async { timeout(patience, tokio::net::lookup_host((host, 0))).await });
-    let Ok(Ok(found)) = found else {
-        return Vec::new();
-    };
-    found.map(|address| address.ip()).collect()
-}
-
 /// The last of an error's causes, which is the one that says something.
 fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
@@ -438,4 +453,72 @@ fn tells(error: &reqwest::Error, text: &str) -> bool {
         cause = one.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A server that sends a byte now and then is never silent for long, and is given up all the same.
+    #[test]
+    fn a_server_that_drips_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let limits = Limits {
+            window: Duration::from_millis(200),
+            window_bytes: 1000,
+            total: None,
+            ..Limits::default()
+        };
+        let settings = Settings {
+            hub_endpoint: "https://hub.example".to_owned(),
+            token: None,
+            allow_private: false,
+            opens_models: true,
+            limits,
+        };
+        let url = Url::parse(&format!("http://{address}/m.pte")).expect("a URL");
+        let web = Web::new(&settings, &url).expect("a client");
+        let mut answer = web.get(&url, &Ask::default()).expect("a head");
+        let error = loop {
+            match answer.chunk() {
+                Ok(chunk) => assert!(chunk.is_some(), "the body does not end"),
+                Err(error) => break error,
+            }
+        };
+        assert!(
+            matches!(error, RemoteError::Drips { bytes: 1..1000, .. }),
+            "{error}"
+        );
+        assert!(!error.is_passing(), "{error}");
+        drop(answer);
+        drop(web);
+        server.join().expect("the server ends");
+    }
+
+    #[test]
+    fn only_waiting_counts_and_a_window_begins_anew() {
+        let limits = Limits::default();
+        let mut pace = Pace::default();
+        let second = Duration::from_secs(1);
+        for _ in 0..200 {
+            assert_eq!(pace.too_slow(2048, second, &limits), None);
+            assert_eq!(pace.too_slow(0, Duration::ZERO, &limits), None);
+        }
+        let mut pace = Pace::default();
+        let slow = (0..60).find_map(|_| pace.too_slow(1, second, &limits));
+        assert_eq!(slow, Some(60));
+    }
 }

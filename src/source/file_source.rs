@@ -4,12 +4,12 @@
 //! bytes are elsewhere is read as any other. A file on disk costs one look at a counter more.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::ReadAt;
 use super::elsewhere::{self, Far};
+use super::{ReadAt, opener};
 
 /// A regular file, opened once, its length taken at opening.
 #[derive(Debug)]
@@ -32,45 +32,55 @@ pub struct Reader {
 }
 
 impl FileSource {
-    /// Opens `path`. Anything but a regular file (a pipe, a device, a directory) is refused before
-    /// it is opened, so that nothing here can block.
+    /// Opens `path`. Anything but a regular file (a pipe, a device, a directory) is refused, and a link that leads
+    /// out of the package.
     pub fn open(path: &Path) -> io::Result<Self> {
-        if !fs::metadata(path)?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            ));
-        }
-        if let Some(far) = elsewhere::open(path) {
-            let far = far?;
-            return Ok(Self {
-                len: far.len(),
-                bytes: Bytes::Far(far),
-            });
-        }
-        let file = File::open(path)?;
-        let len = file.metadata()?.len();
+        let opened = open(path)?;
         Ok(Self {
-            bytes: Bytes::Disk(file),
-            len,
+            len: opened.size()?,
+            bytes: opened.bytes,
         })
     }
 }
 
-/// Opens the file at `path` for reading from its beginning.
+/// Opens the file at `path` for reading from its beginning. What leads out of the package is refused; nothing here
+/// waits for a pipe or a device.
 pub fn open(path: &Path) -> io::Result<Reader> {
     let bytes = match elsewhere::open(path) {
         Some(far) => Bytes::Far(far?),
-        None => Bytes::Disk(File::open(path)?),
+        None => Bytes::Disk(opener::open(path)?),
     };
     Ok(Reader { bytes, at: 0 })
 }
 
+/// The bytes of the regular file at `path`, if it has at most `most`.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    file.size()?;
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let reason = format!("it has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(bytes)
+}
+
+/// The text of the regular file at `path`, if it has at most `most` bytes.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    String::from_utf8(read(path, most)?).map_err(invalid)
+}
+
 impl Reader {
-    /// The file's length in bytes.
+    /// The file's length in bytes; an error if it is no regular file.
     pub fn size(&self) -> io::Result<u64> {
         match &self.bytes {
-            Bytes::Disk(file) => Ok(file.metadata()?.len()),
+            Bytes::Disk(file) => {
+                let metadata = file.metadata()?;
+                let size = metadata.is_file().then_some(metadata.len());
+                size.ok_or_else(opener::not_regular)
+            }
             Bytes::Far(far) => Ok(far.len()),
         }
     }

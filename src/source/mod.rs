@@ -4,6 +4,7 @@
 //! JSON trees whose every node carries its range, and bounded random access to binary files.
 //! Knows nothing of packages, models or findings.
 
+pub mod bounds;
 pub mod edit;
 mod editor;
 pub mod elsewhere;
@@ -14,6 +15,8 @@ mod key;
 pub mod lfs;
 pub mod lines;
 mod node;
+pub mod normal;
+mod opener;
 pub mod pages;
 pub mod path_set;
 mod positions;
@@ -33,10 +36,11 @@ pub mod text;
 pub mod trail;
 
 pub use editor::Editor;
-pub use file_source::{FileSource, Reader, open};
+pub use file_source::{FileSource, Reader, open, read, read_text};
 pub use json::{Document, JsonPath};
 pub use lines::{LineIndex, Position};
 pub use node::Members;
+pub use opener::metadata;
 pub use pages::Pages;
 pub use path_set::PathSet;
 pub use read_at::ReadAt;

@@ -1,14 +1,17 @@
-//! Whether two files hold the same bytes.
+//! Whether two files hold the same bytes, and what tells a file's bytes from others.
 //!
 //! Invariant: both are read as streams; what is held does not grow with them.
 
+use std::fmt::Write;
 use std::io::{self, Read};
 use std::path::Path;
+
+use sha2::{Digest, Sha256};
 
 use super::file_source::open;
 
 /// Bytes that are read at once.
-pub const CHUNK: usize = 64 * 1024;
+const CHUNK: usize = 64 * 1024;
 
 /// Whether both files have the same bytes; reading ends at the first difference.
 pub fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
@@ -26,7 +29,7 @@ pub fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
 }
 
 /// Fills the buffer as far as the file goes; gives how many bytes that was.
-pub fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read(&mut buffer[filled..]) {
@@ -37,4 +40,22 @@ pub fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(filled)
+}
+
+/// The SHA-256 of a file's bytes, in lower-case hexadecimal digits.
+pub fn sha256(path: &Path) -> io::Result<String> {
+    let mut file = open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let count = fill(&mut file, &mut buffer)?;
+        hash.update(&buffer[..count]);
+        if count < CHUNK {
+            let digest = hash.finalize();
+            return Ok(digest.iter().fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            }));
+        }
+    }
 }

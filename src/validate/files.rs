@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -221,7 +221,7 @@ impl FileFacts {
 
 impl FileState {
     fn look(path: &Path) -> Self {
-        let metadata = match fs::metadata(path) {
+        let metadata = match source::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if is_missing(&error) => {
                 return fs::read_link(path).map_or(Self::Missing, Self::Dangling);
@@ -236,10 +236,14 @@ impl FileState {
         }
         match metadata.len() {
             0 => Self::Empty,
-            size if size <= lfs::MAX_POINTER_SIZE => match read_small(path) {
-                Ok(bytes) => lfs::Pointer::parse(&bytes).map_or(Self::File(size), Self::LfsPointer),
-                Err(error) => Self::Unreadable(error.to_string()),
-            },
+            size if size <= lfs::MAX_POINTER_SIZE => {
+                match source::read(path, lfs::MAX_POINTER_SIZE) {
+                    Ok(bytes) => {
+                        lfs::Pointer::parse(&bytes).map_or(Self::File(size), Self::LfsPointer)
+                    }
+                    Err(error) => Self::Unreadable(error.to_string()),
+                }
+            }
             size => Self::File(size),
         }
     }
@@ -269,14 +273,6 @@ fn is_missing(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
     )
-}
-
-fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = source::open(path)?;
-    file.take(lfs::MAX_POINTER_SIZE + 1)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn same_content(one: &Path, other: &Path) -> io::Result<bool> {

@@ -3,11 +3,11 @@
 //!
 //! Invariant: of these files only names are looked at; configs are read in bounds.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::package::reference::normalize;
 use crate::package::{Backend, Config, Loaded, Roots, config};
+use crate::source::{self, lfs};
 
 /// Names of tokenizer files, the best first.
 const TOKENIZERS: [&str; 4] = [
@@ -130,12 +130,11 @@ impl Beside {
 
     /// Its bytes; a Git LFS pointer's are the real file's.
     pub(super) fn size(&self) -> Option<u64> {
-        use crate::source::lfs;
-        let size = fs::metadata(&self.path).ok()?.len();
+        let size = source::metadata(&self.path).ok()?.len();
         if size > lfs::MAX_POINTER_SIZE {
             return Some(size);
         }
-        let bytes = fs::read(&self.path).ok()?;
+        let bytes = source::read(&self.path, lfs::MAX_POINTER_SIZE).ok()?;
         Some(lfs::Pointer::parse(&bytes).map_or(size, |pointer| pointer.size))
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Invariant: only beginnings of files are read. A text of which two licences could be meant names none.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::Path;
+
+use crate::source;
 
 /// Bytes of a file that are read: the GPL has 35,000.
 const MAX_READ: u64 = 64 * 1024;
@@ -198,11 +200,9 @@ fn is_license_file(name: &str) -> bool {
 }
 
 fn read(path: &Path) -> Option<String> {
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
+    let file = source::open(path).ok()?;
+    file.size().ok()?;
     let mut bytes = Vec::new();
-    let file = File::open(path).ok()?;
     file.take(MAX_READ).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

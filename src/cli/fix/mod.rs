@@ -15,7 +15,7 @@ use super::policy_args::SettingsArgs;
 use crate::diagnostic::{Applicability, Diagnostic, Report};
 use crate::fix::{self, Options, Outcome};
 use crate::policy::{Overrides, Policy};
-use crate::source::text::defuse;
+use crate::source::text::{defuse, escape};
 use crate::validate;
 
 /// Arguments of `pkgtool fix`.
@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             out.write_all(diff(&outcome).as_bytes())?;
         }
     } else if args.format == FormatArg::Json {
-        out.write_all(told::json(&outcome, &left, &options).as_bytes())?;
+        out.write_all(escape(&told::json(&outcome, &left, &options)).as_bytes())?;
     } else if !args.quiet {
         out.write_all(told::human(&outcome, &left, &options).as_bytes())?;
     }

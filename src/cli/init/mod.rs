@@ -15,6 +15,7 @@ use crate::author::write::{self, Existing};
 use crate::diagnostic::Report;
 use crate::diagnostic::render::{Format, Style};
 use crate::policy::Policy;
+use crate::source::text::escape;
 use crate::validate;
 
 pub(super) use args::Args;
@@ -109,7 +110,7 @@ fn tell(plan: &Plan, written: &[Result<bool, String>], args: &Args) -> Result<()
         };
         out.write_all(table::render(draft, fate).as_bytes())?;
         if let Some(text) = draft.text.as_ref().filter(|_| args.dry_run()) {
-            out.write_all(format!("\n{text}").as_bytes())?;
+            out.write_all(format!("\n{}", escape(text)).as_bytes())?;
         }
         out.write_all(b"\n")?;
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use super::exit::{Exit, Failure};
 use super::output;
 use crate::client::{Client, ClientError, ServiceName};
+use crate::source::text::escape;
 
 /// Arguments that all of them have.
 #[derive(Debug, clap::Args)]
@@ -108,7 +109,7 @@ fn print_answer(body: &[u8]) -> Result<(), Failure> {
     };
     let mut out = output::stdout();
     if let Some(value) = parsed {
-        writeln!(out, "{value:#}")?;
+        writeln!(out, "{}", escape(&format!("{value:#}")))?;
     } else {
         out.write_all(body)?;
         if !body.ends_with(b"\n") {

@@ -1,11 +1,13 @@
 //! GitHub Actions workflow commands: `::error file=…,line=…::message`.
 //!
-//! Escapes as the runner decodes them: `%`, CR and LF everywhere, `:` and `,` in properties too.
+//! Escapes as the runner decodes them: `%`, CR and LF everywhere, `:` and `,` in properties too. What is hidden is
+//! written out before: a log shows it as it is.
 
 use std::io::{self, Write};
 
 use super::Style;
 use crate::diagnostic::{Diagnostic, Report, Severity};
+use crate::source::text::escape;
 
 pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for diagnostic in &report.diagnostics {
@@ -25,7 +27,7 @@ fn write_command(
         Severity::Note => "notice",
     };
     let (start, end) = (diagnostic.start(), diagnostic.end());
-    let path = property(style.path(&diagnostic.source.path));
+    let path = property(&escape(style.path(&diagnostic.source.path)));
     let title = property(&format!(
         "{} {}",
         diagnostic.rule.code, diagnostic.rule.name
@@ -42,8 +44,8 @@ fn write_command(
     let help = diagnostic
         .help
         .as_ref()
-        .map_or(String::new(), |help| format!("\nhelp: {help}"));
-    let message = data(&format!("{}{help}", diagnostic.message));
+        .map_or(String::new(), |help| format!("\nhelp: {}", escape(help)));
+    let message = data(&format!("{}{help}", escape(&diagnostic.message)));
     writeln!(out, ",title={title}::{message}")
 }
 

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::Style;
 use crate::diagnostic::{Diagnostic, Report, Severity};
+use crate::source::text::write_json;
 
 /// Bytes of a fingerprint.
 const FINGERPRINT: usize = 16;
@@ -44,8 +45,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
         .iter()
         .map(|diagnostic| entry(diagnostic, style, &mut seen))
         .collect();
-    serde_json::to_writer_pretty(&mut *out, &entries)?;
-    writeln!(out)
+    write_json(&entries, out)
 }
 
 fn entry<'a>(

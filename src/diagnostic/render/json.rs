@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::diagnostic::{Applicability, Diagnostic, Fix, Report, Severity, SourceText, Summary};
+use crate::source::text::write_json;
 use crate::source::{Position, Span};
 
 #[derive(Serialize)]
@@ -60,8 +61,7 @@ pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         summary: report.summary(),
         diagnostics: report.diagnostics.iter().map(entry).collect(),
     };
-    serde_json::to_writer_pretty(&mut *out, &output)?;
-    writeln!(out)
+    write_json(&output, out)
 }
 
 fn entry(diagnostic: &Diagnostic) -> Entry<'_> {

@@ -9,6 +9,7 @@ use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
 use super::Style;
 use crate::diagnostic::{Diagnostic, Report, Severity};
+use crate::source::text::escape_line;
 
 pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut junit = quick_junit::Report::new("pkgtool validate");
@@ -19,7 +20,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
         let (own, later) = rest.split_at(count);
         rest = later;
         let denies = style.deny_warnings || report.denied.contains(file);
-        junit.add_test_suite(suite(style.path(file), own, denies));
+        junit.add_test_suite(suite(&escape_line(style.path(file)), own, denies));
     }
     let xml = junit.to_string().map_err(io::Error::other)?;
     out.write_all(xml.as_bytes())
@@ -66,7 +67,7 @@ fn suite(file: &str, diagnostics: &[Diagnostic], denies: bool) -> TestSuite {
 fn failure(file: &str, name: String, diagnostic: &Diagnostic) -> TestCase {
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
     status.set_type(diagnostic.rule.name);
-    status.set_message(&diagnostic.message);
+    status.set_message(escape_line(&diagnostic.message));
     status.set_description(text(diagnostic));
     let mut case = TestCase::new(name, status);
     case.set_classname(file);
@@ -81,21 +82,23 @@ fn case_name(diagnostic: &Diagnostic) -> String {
     if diagnostic.pointer.is_empty() {
         name
     } else {
-        format!("{name} at {}", diagnostic.pointer)
+        format!("{name} at {}", escape_line(&diagnostic.pointer))
     }
 }
 
 fn text(diagnostic: &Diagnostic) -> String {
     let start = diagnostic.start();
     let help = diagnostic.help.as_ref();
-    let help = help.map_or(String::new(), |help| format!("\nhelp: {help}"));
+    let help = help.map_or(String::new(), |help| {
+        format!("\nhelp: {}", escape_line(help))
+    });
     format!(
         "{}:{}:{}: {} {}: {}{help}",
-        diagnostic.source.path,
+        escape_line(&diagnostic.source.path),
         start.line,
         start.column,
         diagnostic.rule.code,
         diagnostic.rule.name,
-        diagnostic.message,
+        escape_line(&diagnostic.message),
     )
 }

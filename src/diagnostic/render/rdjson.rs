@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Style;
 use crate::diagnostic::{Diagnostic, Fix, Report, Severity, SourceText};
+use crate::source::text::write_json;
 use crate::source::{Span, edit};
 
 #[derive(Serialize)]
@@ -72,8 +73,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
             .map(|diagnostic| entry(diagnostic, style))
             .collect(),
     };
-    serde_json::to_writer_pretty(&mut *out, &result)?;
-    writeln!(out)
+    write_json(&result, out)
 }
 
 fn entry<'a>(diagnostic: &'a Diagnostic, style: &'a Style<'_>) -> Entry<'a> {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Style;
 use crate::diagnostic::{Diagnostic, Fix, Identities, Report, RuleMeta, Severity};
+use crate::source::text::write_json;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
@@ -40,8 +41,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
             "results": results.collect::<Vec<_>>(),
         }],
     });
-    serde_json::to_writer_pretty(&mut *out, &sarif)?;
-    writeln!(out)
+    write_json(&sarif, out)
 }
 
 fn descriptor(rule: &RuleMeta, style: &Style<'_>) -> Value {

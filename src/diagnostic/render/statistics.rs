@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Style;
 use super::human::summary_line;
 use crate::diagnostic::{Report, Severity, Summary};
+use crate::source::text::write_json;
 
 /// Findings of one rule and severity.
 #[derive(Serialize)]
@@ -55,8 +56,7 @@ pub fn statistics_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         summary: report.summary(),
         statistics: rows(report),
     };
-    serde_json::to_writer_pretty(&mut *out, &output)?;
-    writeln!(out)
+    write_json(&output, out)
 }
 
 fn rows(report: &Report) -> Vec<Row> {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Style;
 use crate::diff::{Change, Difference, Level, Place, Summary};
+use crate::source::text::write_json;
 
 #[derive(Serialize)]
 struct Output<'a> {
@@ -45,8 +46,7 @@ pub(super) fn render(
         changes: difference.changes.iter().map(entry).collect(),
         notes: &difference.notes,
     };
-    serde_json::to_writer_pretty(&mut *out, &output)?;
-    writeln!(out)
+    write_json(&output, out)
 }
 
 fn entry(change: &Change) -> Entry<'_> {

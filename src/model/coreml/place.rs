@@ -4,7 +4,6 @@
 //! the model file is followed: download caches are built of such links, and weights may lie beside its target.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -156,12 +155,10 @@ impl Manifest {
     fn read(path: &Path) -> Result<Self, Error> {
         let expected = "a JSON object";
         let wrong = |found: String| Error::Manifest { expected, found };
-        let metadata = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
-        if !metadata.is_file() {
-            return Err(wrong("no regular file".to_owned()));
-        }
-        let mut bytes = Vec::new();
         let file = source::open(path).map_err(|error| wrong(error.to_string()))?;
+        file.size()
+            .map_err(|_| wrong("no regular file".to_owned()))?;
+        let mut bytes = Vec::new();
         file.take(MAX_MANIFEST + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| wrong(error.to_string()))?;
@@ -227,7 +224,7 @@ pub fn folder_size(path: &Path) -> u64 {
     let entries = WalkDir::new(path).into_iter().take(MAX_FILES);
     let sizes = entries.flatten().filter_map(|entry| {
         let metadata = if entry.path_is_symlink() {
-            fs::metadata(entry.path()).ok()?
+            source::metadata(entry.path()).ok()?
         } else {
             entry.metadata().ok()?
         };

@@ -107,6 +107,10 @@ impl Reader<'_> {
         let root = JsonPath::root();
         for (key, value) in table {
             let path = root.key(key.get_ref());
+            let name: &str = key.get_ref();
+            self.settings
+                .keys
+                .push((name.to_owned(), key.span().into()));
             match key.get_ref().as_ref() {
                 "description" => {
                     self.string(&path, value);

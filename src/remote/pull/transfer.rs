@@ -12,7 +12,9 @@ use crate::remote::RemoteError;
 use crate::remote::ranged::content_range;
 use crate::remote::web::{Answer, Ask, Web, plain};
 
-/// How often a transfer is gone on with that broke off without a byte.
+/// Bytes of a try that count as progress: then the transfer is resumed as if it had never failed.
+const PROGRESS: u64 = 64 << 10;
+/// How often a transfer is resumed that broke off without progress.
 const TRIES: u32 = 4;
 /// The pause before that; before each further one twice as long.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -33,8 +35,8 @@ pub(super) fn fetch(
         match transfer(web, wanted, &part, &note, progress) {
             Ok(()) => break,
             Err(error) if error.is_passing() && failures < TRIES => {
-                // As long as something comes, it is gone on with.
-                let came = journal.part_size(wanted) > before;
+                // A server that sends a little and breaks off, again and again, would never be done.
+                let came = journal.part_size(wanted).saturating_sub(before) >= PROGRESS;
                 failures = if came { 0 } else { failures + 1 };
                 std::thread::sleep(pause);
                 pause = if came { PAUSE } else { pause * 2 };

@@ -11,6 +11,7 @@ use super::protocol::{Reply, Request, TensorHead, receive_tensors, send};
 use crate::engine::{Engine, EngineError, Session, engine};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::{limit_memory, panic_text, requests};
+use crate::source::bounds;
 use crate::tensor::Tensor;
 use crate::tensor::limit::in_units;
 
@@ -96,6 +97,8 @@ impl State {
                     limit_memory(bytes);
                 }
                 self.engine.clone_from(&engine);
+                // The parent has judged it.
+                bounds::choose(&request.model);
                 let start = Instant::now();
                 self.session = Some(named(&engine)?.load(&request)?);
                 Reply::Loaded(nanoseconds(start.elapsed()))

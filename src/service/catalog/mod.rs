@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::Service;
 use crate::account::AccountId;
+use crate::source::bounds;
 pub use options::{CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 
 use shared::{Shared, lock};
@@ -152,6 +153,7 @@ fn absolute(mut directory: PackageDirectory) -> Result<PackageDirectory, String>
     is_there.map_err(|error| format!("{shown}: no directory of packages: {error}"))?;
     directory.path =
         std::path::absolute(&directory.path).map_err(|error| format!("{shown}: {error}"))?;
+    bounds::choose(&directory.path);
     Ok(directory)
 }
 

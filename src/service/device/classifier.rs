@@ -4,8 +4,6 @@
 //! Invariant: labels are as many as the head's probabilities, and answers have them in the order of their
 //! scores; of equal ones the first of the file goes first.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +18,7 @@ use super::variants::{Entry, HEAD, Variants, is_encoder};
 use super::{Device, Embedding, Prepared, PreparedTensors, runnable};
 use crate::account::AccountId;
 use crate::model::Dim;
+use crate::source;
 use crate::tensor::{DType, Signature, Tensor};
 use crate::text::embedding::Given;
 
@@ -147,13 +146,7 @@ fn labels(configs: &[PackageConfig]) -> Result<Option<(PathBuf, Vec<String>)>, S
         return Ok(None);
     };
     let fault = |reason: String| format!("{}: {reason}", path.display());
-    let file = File::open(&path).map_err(|error| fault(error.to_string()))?;
-    let mut text = String::new();
-    let read = file.take(LONGEST + 1).read_to_string(&mut text);
-    read.map_err(|error| fault(error.to_string()))?;
-    if text.len() as u64 > LONGEST {
-        return Err(fault(format!("has more than {LONGEST} bytes")));
-    }
+    let text = source::read_text(&path, LONGEST).map_err(|error| fault(error.to_string()))?;
     let labels: Vec<String> = serde_json::from_str(&text)
         .map_err(|error| fault(format!("a JSON array of labels belongs here: {error}")))?;
     Ok(Some((path, labels)))

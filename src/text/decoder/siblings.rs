@@ -4,11 +4,12 @@
 //! Invariant: at most [`MAX_SIZE`] bytes of a file are read. A file that is not there tells nothing; one that
 //! is broken is an error that names it.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde_json::Value as Json;
+
+use crate::source;
 
 /// Largest file that is read.
 const MAX_SIZE: u64 = 1 << 20;
@@ -67,18 +68,11 @@ fn size(of: &Json, key: &str) -> Option<usize> {
 
 fn read(path: &Path) -> Result<Option<Json>, String> {
     let wrong = |reason: String| format!("{}: {reason}", path.display());
-    let file = match File::open(path) {
-        Ok(file) => file,
+    let text = match source::read(path, MAX_SIZE) {
+        Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(format!("it cannot be read: {error}"))),
     };
-    let mut text = Vec::new();
-    let read = file.take(MAX_SIZE + 1).read_to_end(&mut text);
-    read.map_err(|error| wrong(format!("it cannot be read: {error}")))?;
-    if text.len() as u64 > MAX_SIZE {
-        let reason = format!("it has more than {MAX_SIZE} bytes, and such a file has few");
-        return Err(wrong(reason));
-    }
     let parsed = serde_json::from_slice(&text);
     parsed
         .map(Some)

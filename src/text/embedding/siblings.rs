@@ -3,13 +3,12 @@
 //! Invariant: a file that is not there says nothing; one that is there and broken is an error. Only the
 //! directories of the package's own files are looked into.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
 use super::{EmbeddingError, Pooling, Said};
+use crate::source;
 
 /// Longest such file.
 const MAX_BYTES: u64 = 1 << 20;
@@ -100,15 +99,8 @@ fn find(directories: &[PathBuf], name: &Path) -> Result<Option<Found>, Embedding
         file: path.clone(),
         reason,
     };
-    let file = File::open(&path).map_err(|it| error(format!("cannot be read: {it}")))?;
-    let mut bytes = Vec::new();
-    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|it| error(format!("cannot be read: {it}")))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(error(format!(
-            "has more than {MAX_BYTES} bytes; is it the right file?"
-        )));
-    }
+    let bytes = source::read(&path, MAX_BYTES);
+    let bytes = bytes.map_err(|it| error(format!("cannot be read: {it}")))?;
     let value = serde_json::from_slice(&bytes);
     let value = value.map_err(|it| error(format!("is not JSON: {it}")))?;
     Ok(Some(Found { path, value }))

@@ -2,13 +2,13 @@
 //!
 //! Invariant: at most [`MAX_BYTES`] are read; a file that is not there says nothing, a broken one is told.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::TextError;
+use crate::source;
 
 /// Largest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
@@ -40,19 +40,11 @@ fn read(file: &Path) -> Result<Option<Map<String, Value>>, TextError> {
         file: file.to_owned(),
         reason,
     };
-    let opened = match File::open(file) {
-        Ok(opened) => opened,
+    let text = match source::read(file, MAX_BYTES) {
+        Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(format!("cannot be read: {error}"))),
     };
-    let mut text = Vec::new();
-    let read = opened.take(MAX_BYTES + 1).read_to_end(&mut text);
-    read.map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(wrong(format!(
-            "has more than {MAX_BYTES} bytes; is it the right file?"
-        )));
-    }
     match serde_json::from_slice(&text) {
         Ok(Value::Object(fields)) => Ok(Some(fields)),
         Ok(_) => Err(wrong("is no JSON object".to_owned())),

@@ -2,13 +2,12 @@
 //!
 //! Invariant: no file is read beyond [`MAX_FILE`].
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::error::FindError;
+use crate::source;
 
 /// Largest file that is read, in bytes. A tokenizer's config with a thousand added tokens has 200 kB.
 const MAX_FILE: u64 = 16 << 20;
@@ -31,13 +30,7 @@ pub(super) fn read(file: &Path) -> Result<String, FindError> {
         file: file.to_owned(),
         reason,
     };
-    let opened = File::open(file).map_err(|error| unreadable(error.to_string()))?;
-    let mut bytes = Vec::new();
-    let read = opened.take(MAX_FILE + 1).read_to_end(&mut bytes);
-    read.map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(unreadable(format!("it has more than {MAX_FILE} bytes")));
-    }
+    let bytes = source::read(file, MAX_FILE).map_err(|error| unreadable(error.to_string()))?;
     String::from_utf8(bytes).map_err(|error| unreadable(format!("it is no UTF-8: {error}")))
 }
 

@@ -1,11 +1,10 @@
 //! Files of a tokenizer, read within a bound.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use super::TokenizerError;
-use crate::source::lfs::Pointer;
+use crate::source::{self, lfs::Pointer};
 
 /// The bytes of a file of at most `limit`.
 pub(super) fn bounded(path: &Path, limit: u64) -> Result<Vec<u8>, TokenizerError> {
@@ -13,8 +12,8 @@ pub(super) fn bounded(path: &Path, limit: u64) -> Result<Vec<u8>, TokenizerError
         file: path.to_owned(),
         reason: error.to_string(),
     };
-    let file = File::open(path).map_err(unreadable)?;
-    let bytes = file.metadata().map_err(unreadable)?.len();
+    let file = source::open(path).map_err(unreadable)?;
+    let bytes = file.size().map_err(unreadable)?;
     let too_large = |bytes| TokenizerError::TooLarge {
         file: path.to_owned(),
         bytes,

@@ -1,10 +1,10 @@
 //! `external-data`: data that a model needs from other files.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::reference;
+use crate::source;
 use crate::validate::context::Context;
 use crate::validate::references::Referenced;
 
@@ -57,7 +57,7 @@ pub(super) fn present_bytes(file: &Referenced) -> u64 {
     };
     let sizes = external.iter().filter_map(|external| {
         let path = reference::resolve(&directory, 0, external.location.as_deref()?).ok()?;
-        Some(fs::metadata(path).ok()?.len())
+        Some(source::metadata(&path).ok()?.len())
     });
     sizes.sum()
 }

@@ -27,8 +27,8 @@ rule! {
     /// where that leads to a file.
     ///
     /// # What it does not see
-    /// Where symbolic links lead: references are judged by their text. Without a repository's root, two
-    /// levels above the config may be more than the package.
+    /// Where symbolic links lead: references are judged by their text, and `file-unreadable` reports a link that leads
+    /// out. Without a repository's root, two levels above the config may be more than the package.
     PKG016 "file-outside-package" Error fix Safe "A reference does not stay inside the package." => check
 }
 
@@ -41,7 +41,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         }
         let help = match error {
             ReferenceError::Itself => "name the file that is meant",
-            ReferenceError::Empty | ReferenceError::Dots => "name a file, relative to the config's directory",
+            ReferenceError::Empty | ReferenceError::Dots => {
+                "name a file, relative to the config's directory"
+            }
             ReferenceError::Backslash => "write `/` between directories",
             _ => "move the file into the package and name it relative to the config's directory",
         };
@@ -53,7 +55,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let meant = file.file.reference.replace('\\', "/");
             let target = reference::resolve(context.directory, context.depth, &meant).ok()?;
             let mend = Mend::replace(path.clone(), meant);
-            target.exists().then(|| context.fix(Applicability::Safe, &mend))?
+            target
+                .exists()
+                .then(|| context.fix(Applicability::Safe, &mend))?
         });
         let finding = RULE.meta.finding(Anchor::Value(path.clone()), message);
         findings.push(finding.help(help).fix(fix.flatten()));

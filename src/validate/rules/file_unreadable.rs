@@ -10,16 +10,19 @@ rule! {
     /// # What it checks
     /// Configs, the files they name and the directories that are walked can be read, are regular
     /// files (no pipes, no devices, no directory in a file's place), and a config has at most 4 MiB.
-    /// Models that are directories (`.mlpackage`, `.mlmodelc`) may be directories.
+    /// Models that are directories (`.mlpackage`, `.mlmodelc`) may be directories. No symbolic link
+    /// leads out of the package; a link into the blobs of a hub's cache is fine, and so is one that was
+    /// named on the command line.
     ///
     /// # Why
-    /// What can't be read is not checked, and silence would look like approval.
+    /// What can't be read is not checked, and silence would look like approval. A link out of the
+    /// package reads the files of whoever checks it, and is not there on a device.
     ///
     /// # Example
     /// A `config.json` without read permission, or a broken symbolic link.
     ///
     /// # Fix
-    /// Correct the permissions or the link.
+    /// Correct the permissions or the link; put a copy in the place of a link that leads out.
     ///
     /// # What it does not see
     /// Files that another user may not read.
@@ -44,9 +47,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let (reason, help) = match (&facts.state, &facts.model) {
             (FileState::Unreadable(reason), _) => (reason.clone(), HELP),
             (_, Some(ModelFacts::Broken(ModelError::Io(error)))) => (error.to_string(), HELP),
-            _ if file.is_wrong_directory() => {
-                ("it is a directory".to_owned(), "name the file in it, or put the file in its place")
-            }
+            _ if file.is_wrong_directory() => (
+                "it is a directory".to_owned(),
+                "name the file in it, or put the file in its place",
+            ),
             _ => continue,
         };
         let anchor = Anchor::Value(file.file.path.clone());
@@ -56,7 +60,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-const HELP: &str = "check its permissions and links";
+const HELP: &str = "check its permissions; a link must lead to a file of the package";
 
 /// A finding about a directory that a walk could not enter.
 pub(in crate::validate) fn unreadable_directory(reason: &str) -> Finding {

@@ -9,10 +9,13 @@ rule! {
     /// schema settings` prints it): known keys, types, levels. The rules that it names exist, its globs
     /// can be read, its `root` is a directory, its precision tokens stand in one list only, that of the
     /// precisions in force included, and an exception has a reason. A baseline that it names can be read.
+    /// A file below another one, or in a package that you did not name yourself, loosens nothing: it may
+    /// raise levels, add to `select` and to what is required, allow fewer licences and deny warnings.
     ///
     /// # Why
     /// A setting that is mistyped does nothing, and nobody sees it. What can be read of the file holds
-    /// all the same. This rule cannot be switched off.
+    /// all the same. Who publishes a package does not decide what a project's checks say of it. This rule
+    /// cannot be switched off.
     ///
     /// # Example
     /// ```toml

@@ -39,7 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "policy",
         ],
     ),
-    ("git", &["package"]),
+    ("git", &["source", "package"]),
     ("diff", &["source", "package", "model", "git"]),
     ("remote", &["source", "package", "model"]),
     (

@@ -17,6 +17,10 @@ mod formats;
 mod inspect;
 #[cfg(feature = "run")]
 mod limits;
+#[cfg(unix)]
+mod links;
+#[cfg(unix)]
+mod planted;
 #[cfg(feature = "run")]
 mod programs;
 mod report;

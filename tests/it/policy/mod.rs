@@ -2,6 +2,7 @@
 
 mod baseline;
 mod listed;
+mod nested;
 mod precisions;
 mod properties;
 mod schema;

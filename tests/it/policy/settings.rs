@@ -111,22 +111,24 @@ fn the_command_line_wins() {
 }
 
 #[test]
-fn the_nearest_settings_rule_and_no_other() {
+fn nested_settings_add_to_those_above() {
     let tree = Tree::new()
         .package("a/one/xnnpack", &faulty())
         .package("a/two/xnnpack", &faulty())
         .package("b/xnnpack", &faulty())
-        .file("pkgtool.toml", "ignore = [\"all\"]")
-        .file("a/pkgtool.toml", "ignore = [\"license\"]")
-        .file("a/two/pkgtool.toml", "ignore = [\"file\"]");
+        .file("pkgtool.toml", "ignore = [\"license\"]")
+        .file("a/pkgtool.toml", "[severity]\nfile-name = \"error\"")
+        .file("a/two/pkgtool.toml", "require-backends = [\"mlx\"]");
     let expected = [
-        "a/one/xnnpack/config.json file-name warning",
-        "a/two/xnnpack/config.json license-unknown note",
+        "a/one/xnnpack/config.json file-name error",
+        "a/two/xnnpack/config.json backend-required error",
+        "a/two/xnnpack/config.json file-name error",
+        "b/xnnpack/config.json file-name warning",
     ];
     assert_eq!(told(&tree, &["."]), expected);
     assert_eq!(told(&tree, &["a/one", "a/two", "b"]), expected);
     let named = "a/two/xnnpack/config.json";
-    assert_eq!(told(&tree, &[named]), expected[1..]);
+    assert_eq!(told(&tree, &[named]), expected[1..3]);
     // A checkout is a project of its own: what stands above is not asked.
     fs::create_dir(tree.path("b/.git")).expect("a directory");
     let of_b = [

@@ -3,6 +3,7 @@
 mod bounds;
 mod core_ml;
 mod formats;
+mod hidden;
 mod hostile;
 mod properties;
 mod rules;

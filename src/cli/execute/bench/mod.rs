@@ -20,6 +20,7 @@ use crate::runtime::machine::Machine;
 use crate::runtime::measure::{self, Amount, Plan};
 use crate::runtime::target::Started;
 use crate::runtime::worker::Worker;
+use crate::source::text::escape;
 use crate::tensor::input::{self, Generator, InputArgs, InputError};
 use report::{BenchReport, SeriesReport};
 
@@ -108,7 +109,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let report = BenchReport::new(Machine::this(), args.target.threads, &plan, reports);
     if let Some(path) = &args.html {
         let page = html::page(&report, &series);
-        fs::write(path, page)
+        fs::write(path, &*escape(&page))
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
     }
     output::print(&if args.json {

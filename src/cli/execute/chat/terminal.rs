@@ -57,7 +57,7 @@ impl<'a> Lines<'a> {
         };
         loop {
             if is_terminal {
-                output::print(PROMPT)?;
+                output::print_raw(PROMPT)?;
             }
             let mut line = String::new();
             let input = io::stdin().lock();
@@ -104,7 +104,7 @@ impl Speech {
             return Err(fault);
         }
         self.thinks(false)?;
-        output::print("\n")?;
+        output::print_raw("\n")?;
         Ok(self.said)
     }
 
@@ -129,7 +129,7 @@ impl Speech {
         if std::mem::replace(&mut self.is_thinking, thinks) == thinks {
             return Ok(());
         }
-        output::print(if thinks { "\u{1b}[2m" } else { "\u{1b}[0m\n" })
+        output::print_raw(if thinks { "\u{1b}[2m" } else { "\u{1b}[0m\n" })
     }
 }
 

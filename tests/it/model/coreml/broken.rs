@@ -139,6 +139,7 @@ fn links_out_of_the_folder_are_refused() {
     );
 
     // A download cache has links for all files, to files that lie beside one another.
+    fs::write(folder.root().with_file_name(".gitattributes"), "").expect("a download's root");
     let model = folder.root().with_file_name("model.mlmodel");
     fs::rename(folder.path(MODEL), &model).expect("a file");
     std::os::unix::fs::symlink(&model, folder.path(MODEL)).expect("a link");

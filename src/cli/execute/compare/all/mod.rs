@@ -18,7 +18,7 @@ use crate::cli::exit::{Exit, Failure};
 use crate::runtime::every::{self, PackageVariant, Part, Wanted};
 use crate::runtime::selection::Selection;
 use crate::runtime::target::{self, StartError};
-use crate::source::text::defuse_line;
+use crate::source::text::{defuse_line, escape};
 use document::{Document, Outcome, Row};
 
 /// Runs the command.
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let found = findings::merged(found.collect());
     let document = Document::new(reference::label(reference), rows, args.require_all);
     if let Some(path) = &args.markdown {
-        fs::write(path, document.to_markdown())
+        fs::write(path, &*escape(&document.to_markdown()))
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
     }
     write(args, &found, || {

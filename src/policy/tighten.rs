@@ -1,0 +1,166 @@
+//! What a nested `pkgtool.toml` may say: it tightens the settings above it, key by key, and loosens none.
+//!
+//! Whoever publishes a package may put a file of settings into it. Invariant: with it, no finding is missing and none is
+//! less severe than without it.
+
+use super::selector::{Level, Selector};
+use super::settings::Settings;
+use crate::diagnostic::{Anchor, Diagnostic, RuleMeta};
+use crate::source::JsonPath;
+use crate::validate::{rule_metas, settings_invalid};
+
+/// Takes a key into the settings in force, as far as it tightens those above; tells whether it also loosens them. Is
+/// given the settings above, the nested ones and those in force.
+type Take = fn(&Settings, &Settings, &mut Settings) -> bool;
+
+/// Every key that rules something. Those that only hide findings or files have nothing to take.
+const KEYS: [(&str, Take); 14] = [
+    ("root", |_, nested, _| nested.says_root),
+    ("select", take_select),
+    ("ignore", |above, nested, _| {
+        names(&nested.ignore).any(|rule| above.is_selected(rule))
+    }),
+    ("severity", take_severity),
+    ("per-path-ignores", |_, nested, _| {
+        !nested.per_path_ignores.is_empty()
+    }),
+    ("exclude", |_, nested, _| !nested.exclude.is_empty()),
+    ("respect-gitignore", take_gitignore),
+    ("deny-warnings", take_deny_warnings),
+    ("extra-precisions", |above, nested, _| {
+        nested
+            .extra
+            .tokens()
+            .any(|token| !above.extra.contains(token))
+    }),
+    ("allow-licenses", take_licenses),
+    ("require-backends", |_, nested, merged| {
+        add(&mut merged.backends, &nested.backends);
+        false
+    }),
+    ("require-capabilities", |_, nested, merged| {
+        add(&mut merged.capabilities, &nested.capabilities);
+        false
+    }),
+    ("baseline", |_, nested, _| nested.baseline.is_some()),
+    ("exception", |_, nested, _| !nested.exceptions.is_empty()),
+];
+
+/// The settings above, tightened by nested ones; and what is wrong with these, among it each key that loosens.
+pub(super) fn tighten(above: &Settings, nested: &Settings) -> (Settings, Vec<Diagnostic>) {
+    let mut merged = above.clone();
+    let mut findings = nested.findings.clone();
+    for (key, take) in KEYS {
+        let loosens = take(above, nested, &mut merged);
+        let place = nested.keys.iter().find(|(known, _)| known == key);
+        if let (true, Some((_, span)), Some((_, source))) = (loosens, place, &nested.file) {
+            let message =
+                format!("`{key}` loosens the settings above this file, which has no effect");
+            let anchor = Anchor::At(JsonPath::root().key(key), *span);
+            let finding = settings_invalid(anchor, message).help(
+                "a nested file only tightens: write this in the file at the root of the checkout, or use --config",
+            );
+            findings.push(finding.locate(source, None));
+        }
+    }
+    if let Some((_, source)) = &nested.file {
+        merged.tightened_by.push(source.path.clone());
+    }
+    merged.findings.extend(findings.iter().cloned());
+    (merged, findings)
+}
+
+/// The rules that one of the selectors names.
+fn names(selectors: &[Selector]) -> impl Iterator<Item = &'static RuleMeta> {
+    let is_named = |rule: &&RuleMeta| selectors.iter().any(|one| one.matches(rule));
+    rule_metas().into_iter().filter(is_named)
+}
+
+/// Adds to the rules that are looked at; drops none.
+fn take_select(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+    let Some(select) = &nested.select else {
+        return false;
+    };
+    if let Some(known) = &mut merged.select {
+        known.extend(select.iter().cloned());
+    }
+    let is_dropped = |rule: &RuleMeta| !select.iter().any(|one| one.matches(rule));
+    let mut rules = rule_metas().into_iter();
+    rules.any(|rule| above.is_selected(rule) && is_dropped(rule))
+}
+
+/// Raises levels; lowers none. What the settings above ignore stays ignored.
+fn take_severity(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+    let mut loosens = false;
+    for rule in rule_metas() {
+        let (Some(level), known) = (nested.level(rule), above.in_force(rule).0) else {
+            continue;
+        };
+        if rank(level) > rank(known) {
+            merged
+                .severity
+                .extend(Selector::parse(rule.code).ok().map(|one| (one, level)));
+        }
+        loosens |= rank(level) < rank(known);
+    }
+    loosens
+}
+
+fn rank(level: Level) -> u8 {
+    match level {
+        Level::Off => 0,
+        Level::At(severity) => 1 + severity as u8,
+    }
+}
+
+/// Has files looked at that Git ignores; leaves none out.
+fn take_gitignore(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+    if nested.respect_gitignore == Some(false) {
+        merged.respect_gitignore = Some(false);
+    }
+    nested.respect_gitignore == Some(true) && above.respect_gitignore == Some(false)
+}
+
+fn take_deny_warnings(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+    merged.deny_warnings |= nested.deny_warnings;
+    above.deny_warnings && !nested.deny_warnings
+}
+
+/// Leaves the licences that both allow.
+fn take_licenses(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+    let Some(licenses) = &nested.licenses else {
+        return false;
+    };
+    let is_allowed = |license: &&String| {
+        let mut known = above.licenses.iter().flatten();
+        above.licenses.is_none() || known.any(|known| known.eq_ignore_ascii_case(license))
+    };
+    let allowed: Vec<String> = licenses.iter().filter(is_allowed).cloned().collect();
+    let loosens = allowed.len() < licenses.len();
+    merged.licenses = Some(allowed);
+    loosens
+}
+
+fn add<T: PartialEq + Clone>(known: &mut Vec<T>, more: &[T]) {
+    for one in more {
+        if !known.contains(one) {
+            known.push(one.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KEYS;
+
+    #[test]
+    fn every_key_is_taken_or_refused() {
+        let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+        let all = crate::policy::read::KEYS;
+        let ruling: Vec<&str> = all
+            .into_iter()
+            .filter(|key| *key != "description")
+            .collect();
+        assert_eq!(keys, ruling);
+    }
+}
