@@ -181,6 +181,7 @@ fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
         path: args.base.clone(),
         owner: NOBODY,
         owner_name: "local".to_owned(),
+        named_by_folders: false,
         left_out: Vec::new(),
     };
     let catalog = Catalog::start(CatalogOptions {
