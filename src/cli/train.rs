@@ -277,6 +277,16 @@ fn told(args: &Args, metrics: &Value, place: &Path) -> String {
             );
         }
     }
+    if metrics["compared"].as_u64().unwrap_or(0) > 0 {
+        let _ = writeln!(
+            text,
+            "chosen by these rows: `l2` {}, `class_weights` {}",
+            metrics["l2"], metrics["class_weights"],
+        );
+    }
+    for warning in metrics["warnings"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "warning: {}", warning.as_str().unwrap_or(""));
+    }
     if metrics["converged"] == json!(false) {
         let _ = writeln!(
             text,
